@@ -67,7 +67,7 @@ def table() -> str:
     outcomes = Counter(row["outcome"] for row in verdicts)
     sets = len({(row["task"], row["data"]) for row in verdicts})
     beside = f"draws {outcomes['draws']}, loses {outcomes['loses']}"
-    cuts = f"{len(verdicts)} cuts of {sets} sets, surely ahead"
+    cuts = f"{len(verdicts)} cuts of {sets} sets, significantly ahead"
     lines.append(_line("all", "is `best` best anywhere?", cuts, f"best leads {outcomes['leads']}", beside))
     return "\n".join(lines)
 

@@ -10,12 +10,11 @@ import pytest
 from ensue.evaluation.bootstrap import (
     BootstrapResult,
     drawn_apart,
-    p_value,
-    p_value_above,
     resample,
     seeds_apart,
 )
 from ensue.metrics import Floats
+from ensue.significance import normal_p_value, resampled_p_value, significantly_positive, standard_error
 
 UNITS, RESAMPLES = 40, 25
 SEEDS = (3, 1, 2)
@@ -85,10 +84,30 @@ def test_a_result_says_its_means_intervals_and_how_far_it_is_ahead() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ahead", "two_sided", "one_sided"),
-    [([1.0] * 9, 0.2, 0.1), ([1.0] * 8 + [0.0], 0.4, 0.2), ([-1.0] * 9, 0.2, 1.0), ([0.0] * 9, 1.0, 1.0)],
+    ("ahead", "expected"), [([1.0] * 9, 0.2), ([1.0] * 8 + [0.0], 0.4), ([-1.0] * 9, 0.2), ([0.0] * 9, 1.0)]
 )
-def test_p_values_by_hand(ahead: list[float], two_sided: float, one_sided: float) -> None:
-    # 1 + how many of nine draws turn it round, of 10; twice that where both sides count.
-    assert p_value(np.array(ahead)) == pytest.approx(two_sided)
-    assert p_value_above(np.array(ahead)) == pytest.approx(one_sided)
+def test_p_values_by_hand(ahead: list[float], expected: float) -> None:
+    # 1 + how many of nine draws turn the sign, of 10; twice that because both sides count.
+    assert resampled_p_value(np.array(ahead)) == pytest.approx(expected)
+
+
+def test_few_units_are_never_significant() -> None:
+    # Five coins fall on one side, whichever, with probability 2 / 2^5.
+    always_ahead = np.ones(1000)
+    assert resampled_p_value(always_ahead, 5) == normal_p_value(1.0, 0.0, 5) == 1 / 16
+    assert resampled_p_value(always_ahead, 1) == 1 and resampled_p_value(always_ahead, 100) == 2 / 1001
+    assert not significantly_positive(np.ones(5)) and significantly_positive(np.ones(6))
+    assert not significantly_positive(np.ones(60), np.arange(60) % 5) and not significantly_positive(np.zeros(60))
+
+
+def test_gains_of_one_cluster_count_together() -> None:
+    random = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(40), 25)
+    gains = random.normal(size=40)[clusters] + 0.1
+    sums = np.bincount(clusters, gains - gains.mean())
+    error = standard_error(gains, clusters)
+    assert error == pytest.approx(np.sqrt(40 / 39 * (sums**2).sum()) / 1000)
+    assert error == pytest.approx(gains[::25].std(ddof=1) / np.sqrt(40))
+    assert normal_p_value(1.96 * error, error) == pytest.approx(0.05, abs=1e-4)
+    # A thousand copies of forty draws look significant one by one, and are not.
+    assert significantly_positive(gains + 0.1) and not significantly_positive(gains + 0.1, clusters)

@@ -172,20 +172,35 @@ def test_a_perfect_model_beats_counting() -> None:
     assert result.rows[0].model == "hidan"
     assert set(result.rows[0].figures.values()) == {1.0}
     assert set(result.rows[0].interval.values()) == {(1.0, 1.0)}
-    assert result.beats_counting and result.p_value == 1 / (1 + RESAMPLES)
+    assert result.beats_counting and result.p_value == 2 / (1 + RESAMPLES)
     assert result.verdict.startswith(
-        f"{result.model} beats the best counting baseline ({result.best_counting}, by MRR): yes (p = 0.0"
+        f"by MRR hidan (100.00) is significantly better than the best of 8 baselines, {result.best_counting} ("
     )
+    assert result.verdict.endswith(" (p = 0.002); the best are chosen on this test data")
 
 
 def test_a_model_as_good_as_counting_does_not_beat_it() -> None:
     result = evaluate(planted(5), walks(60, 5, 0))  # both know the walk
     assert result.rows[0].figures["mrr"] == max(row.figures["mrr"] for row in result.rows[1:]) == 1
     assert not result.beats_counting and result.p_value == 1
-    assert (
-        result.verdict
-        == f"{result.model} beats the best counting baseline ({result.best_counting}, by MRR): no (p = 1.000)"
+    assert result.verdict == (
+        f"by MRR hidan (100.00) and the best of 8 baselines, {result.best_counting} (100.00), do not differ "
+        "significantly (p = 1.000); the best are chosen on this test data"
     )
+
+
+def test_a_baseline_that_is_significantly_better_wins() -> None:
+    result = evaluate(planted(3), walks(60, 5, 0))  # the baselines know the walk, the model walks another way
+    assert result.model == "hidan" and result.winner == result.best_counting and not result.beats_counting
+    assert result.p_value == 2 / (1 + RESAMPLES)
+    assert result.verdict.startswith(
+        f"by MRR the best of 8 baselines, {result.best_counting} (100.00), is significantly "
+    )
+    found = result.to_dict()
+    assert (found["winner"], found["beats_counting"]) == (result.best_counting, False)
+    assert found["duels"][0]["chosen_on_test_data"] and found["duels"][0]["num_baselines"] == 8
+    pairs = {(pair.model, pair.other): pair for pair in result.verdicts()}
+    assert pairs[result.best_counting, "hidan"].sure
 
 
 @pytest.mark.parametrize("model", COUNTING)
@@ -402,7 +417,7 @@ def test_counting_models_alone_have_no_verdict_on_themselves() -> None:
         best = max(row.figures["mrr"] for row in result.rows)
         assert (result.model, result.beats_counting, result.to_dict()["p_value"]) == (None, False, None)
         assert result.verdict == (
-            f"no network among these rows; {result.best_counting} is the best counting row, MRR {100 * best:.2f}"
+            f"by MRR no network was compared; the best of 8 baselines, {result.best_counting}, has {100 * best:.2f}"
         )
         assert result.to_dict()["verdict"] == result.verdict
 

@@ -19,6 +19,7 @@ FLOORS = [
     "settings",
     "schedule",
     "lines",
+    "significance",
     "ids",
     "records",
     "arguments",

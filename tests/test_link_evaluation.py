@@ -53,7 +53,7 @@ def test_figures_by_hand() -> None:
     assert found.protocol.candidates.startswith("3: ")
     assert found.protocol.leaked == "articles with posts in training: 2 of 2; posts that were trained on: 3"
     assert [own.model for own in found.rows] == ["tfidf", "bm25"]
-    assert found.verdict.startswith("by MRR no network among these rows; the best counting row is ")
+    assert found.verdict.startswith("by MRR no network was compared; the best of 2 baselines, ")
 
 
 def test_every_known_article_is_a_candidate() -> None:

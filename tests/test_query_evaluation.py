@@ -131,14 +131,22 @@ def test_several_seeds_are_averaged() -> None:
 @pytest.mark.parametrize(
     ("duel", "winner", "sentence"),
     [
-        (("mtn", (0.12, 0.08), 0.01), "mtn", "by BLEU mtn wins: mtn 12.00, the best counting row (c) 8.00 (p = 0.010)"),
-        (("mtn", (0.05, 0.08), 0.01), "c", "by BLEU c wins: mtn 5.00, the best counting row (c) 8.00 (p = 0.010)"),
+        (
+            ("mtn", (0.12, 0.08), 0.01),
+            "mtn",
+            "by BLEU mtn (12.00) is significantly better than the baseline c (8.00) (p = 0.010)",
+        ),
+        (
+            ("mtn", (0.05, 0.08), 0.01),
+            "c",
+            "by BLEU the baseline c (8.00) is significantly better than mtn (5.00) (p = 0.010)",
+        ),
         (
             ("mtn", (0.09, 0.08), 0.2),
             None,
-            "by BLEU neither wins: mtn 9.00, the best counting row (c) 8.00, which may be chance (p = 0.200)",
+            "by BLEU mtn (9.00) and the baseline c (8.00) do not differ significantly (p = 0.200)",
         ),
-        ((None, (0.08, 0.08), 1.0), None, "by BLEU no network among these rows; the best counting row is c, 8.00"),
+        ((None, (0.08, 0.08), 1.0), None, "by BLEU no network was compared; the baseline c has 8.00"),
     ],
 )
 def test_who_wins(duel: tuple[str | None, tuple[float, float], float], winner: str | None, sentence: str) -> None:

@@ -117,13 +117,10 @@ def outcomes(num: int, ours: int, theirs: int) -> tuple[list[float], list[float]
 @pytest.mark.parametrize(
     ("ours", "theirs", "verdict"),
     [
-        (30, 10, "centrality wins: centrality is right on 95.00 % of the texts, the best counting row (tfidf) is right "
-                 "on 85.00 % (p = "),
-        (10, 30, "tfidf wins: the best counting row (tfidf) is right on 95.00 % of the texts, centrality is right "
-                 "on 85.00 % (p = "),
-        (12, 8, "neither wins: centrality is right on 96.00 % and the best counting row (tfidf) is right on 94.00 %, "
-                "which may be chance (p = "),
-        (9, 9, "neither wins: centrality and the best counting row (tfidf) are both right on 95.50 %"),
+        (30, 10, "centrality (95.00) is significantly better than the best of 2 baselines, tfidf (85.00) (p = "),
+        (10, 30, "the best of 2 baselines, tfidf (95.00), is significantly better than centrality (85.00) (p = "),
+        (12, 8, "centrality (96.00) and the best of 2 baselines, tfidf (94.00), do not differ significantly (p = "),
+        (9, 9, "centrality (95.50) and the best of 2 baselines, tfidf (95.50), do not differ significantly (p = 1"),
     ],
 )  # fmt: skip
 def test_the_verdict_is_paired_and_names_the_winner(
@@ -131,7 +128,7 @@ def test_the_verdict_is_paired_and_names_the_winner(
 ) -> None:
     monkeypatch.setattr(classify, "RESAMPLES", 1000)
     result = evaluate(planted(monkeypatch, *outcomes(200, ours, theirs)), texts("a" * 200))
-    assert result.verdict.startswith(verdict)
+    assert result.verdict.startswith(f"by accuracy {verdict}")
     assert result.winner == {30: "centrality", 10: "tfidf"}.get(ours)
     assert result.beats_counting is (ours == 30)
     # McNemar: z = (30 - 10) / sqrt(40) = 3.16, p = 0.002; (12 - 8) / sqrt(20) = 0.89, p = 0.37. Alike: p = 1.
@@ -143,7 +140,7 @@ def test_counting_alone_has_no_network_to_beat() -> None:
     result = evaluate(fitted(), Texts.of(TRAIN))
     assert [row.model for row in result.rows] == ["tfidf", "majority"]
     assert (result.model, result.winner, result.beats_counting) == (None, None, False)
-    assert result.verdict == "no network among these rows; tfidf is the best counting row, right on 100.00 %"
+    assert result.verdict == "by accuracy no network was compared; the best of 2 baselines, tfidf, has 100.00"
 
 
 def test_intervals_are_those_of_a_share_and_hold_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +192,11 @@ def test_the_card_counts_what_would_spoil_the_figures(monkeypatch: pytest.Monkey
     assert card.labels == "3: a 2, b 1, new 1; 1 (25.0 %) have a label that was never learned and count as wrong"
     assert card.leaked == "1 (25.0 %) stand in the training data, case and spaces aside"
     assert card.unknown == "2 (50.0 %) hold no word that the model knows, 1 of them no word at all"
-    assert card.interval == "95 %, 50 resamples of texts; the verdict is paired and two-sided"
+    assert card.interval == "95 %, 50 resamples of texts"
+    assert card.significance == (
+        "paired and two-sided, on the same resamples; significant is p < .05; the best model and the best baseline are "
+        "chosen by their metrics on this test data"
+    )
 
 
 def test_seeds_are_averaged_and_counting_stands_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +223,7 @@ def test_models_that_know_other_labels_are_scored_on_the_same_ones() -> None:
 def test_json_form() -> None:
     found = json.loads(json.dumps(ensue.evaluate(fitted(), Texts.of(TRAIN)).to_dict()))
     assert list(found) == [
-        *("task", "protocol", "rows", "best_counting", "beats_counting", "winner", "p_value", "verdict"),
+        *("task", "protocol", "rows", "duels", "best_counting", "beats_counting", "winner", "p_value", "verdict"),
     ]
     assert list(found["rows"][0]) == ["model", *MEASURES, "interval", "seconds_per_1000", "labels"]
     assert found["task"] == "classify" and list(found["rows"][0]["labels"]) == ["a", "b"]

@@ -109,7 +109,7 @@ def sansr() -> str:
 
 
 def anywhere() -> str:
-    """How often `best` is surely ahead of the floor that scores best, by task; of what it costs, the most."""
+    """How often `best` is significantly ahead of the floor that scores best, by task; of what it costs, the most."""
     verdicts = _required("anywhere")["tables"]["verdicts"]
     lines = _head(
         "task", "cuts", *(f"`best` {outcome}" for outcome in OUTCOMES), "ahead by, median", "longest learning"

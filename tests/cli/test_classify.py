@@ -171,7 +171,7 @@ def test_evaluate_as_json(ensue: Ensue, files: Files, tmp_path: Path) -> None:
 def test_evaluate_for_people_ends_in_the_verdict(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     ran = ensue("evaluate", shutil.copytree(files.model, tmp_path / "m"), files.test)
     assert ran.code == 0, ran.err
-    assert ran.out.splitlines()[-1].startswith(("neither wins: ", "blend wins: ", "network wins: ", "tfidf wins: "))
+    assert ran.out.splitlines()[-1].startswith("by accuracy the best of 2 models, ")
     assert "  leaked: " in ran.out and "  unknown: " in ran.out and "macro-F1" in ran.out
 
 
@@ -273,7 +273,10 @@ def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.Monk
     assert max(map(len, table.splitlines())) <= 80 and "…" not in table
     for cell in ("centrality-bilinear", "100.00", "±10.00", "1.000", "±0.100", "log loss", "ECE", "123", "chance!"):
         assert cell in table, cell
-    assert lines[-1] == "neither wins: centrality-bilinear and the best counting row (tfidf) are both right on 100.00 %"
+    assert lines[-1] == (
+        "by accuracy centrality-bilinear (100.00) and the baseline tfidf (100.00) do not differ significantly "
+        "(p = 1.000)"
+    )
 
 
 def test_explain_shows_each_word_and_draws_a_page(ensue: Ensue, files: Files, tmp_path: Path) -> None:

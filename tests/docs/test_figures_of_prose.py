@@ -104,17 +104,17 @@ def _ast() -> Iterator[str]:
     tables = load("studies/results/ast.json")["tables"]
 
     def apart(data: str, other: str, measure: str, model: str = "ast") -> int:
-        """Whether AST is surely above (1) or below (-1) another row."""
+        """Whether AST is significantly above (1) or below (-1) another row."""
         row = _one(tables["verdicts"], data=data, model=model, other=other, measure=measure)
         return 0 if row["p_value"] >= 0.05 else 1 if row["difference"] > 0 else -1
 
     assert (apart("politifact", "tfidf", "mrr"), apart("clickbait22", "tfidf", "mrr")) == (1, 0)
-    yield "ranks PolitiFact surely better than TF-IDF and Clickbait22 about as well"
+    yield "ranks PolitiFact significantly better than TF-IDF and Clickbait22 about as well"
     encoders = ("cnn", "gru", "bigru")
     assert all(apart(data, other, "mrr") >= 0 for data in ("politifact", "clickbait22") for other in encoders)
     assert {apart("clickbait22", other, "pooled_ap") for other in encoders} == {1}
     assert {apart("politifact", other, "pooled_ap") for other in encoders} == {0}
-    yield "pooled, it is surely above all three on Clickbait22 and level on PolitiFact"
+    yield "pooled, it is significantly above all three on Clickbait22 and level on PolitiFact"
     both = [row for row in tables["verdicts"] if (row["model"], row["other"]) == ("best+ast", "best")]
     assert {row["data"] for row in both} == {"politifact", "clickbait22"} and not any(row["difference"] for row in both)
     yield "`best+ast` leaves it out and ranks as `best` does"
@@ -135,7 +135,7 @@ def _anywhere() -> Iterator[str]:
     yield "200 and 2,000 query sessions; 50 and 200 labelled posts"
     verdicts = load("studies/results/anywhere.json")["tables"]["verdicts"]
     assert not [row for row in verdicts if row["outcome"] == "loses"]
-    yield "`best` is surely below its best floor nowhere."
+    yield "`best` is significantly below its best floor nowhere."
     small = re.compile(r"500 \w+|100 labels, .*|200 \w+ ?\w*")
     drawn = [row for row in verdicts if row["outcome"] == "draws"]
     counts = {model.name for task in TASKS for model in models(task) if model.counting}

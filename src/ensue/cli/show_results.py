@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ensue.cli import show
 from ensue.cli.show_ranked import cut_in_words
-from ensue.evaluation import LinkResult, Result, Row, SuggestResult, TextResult
+from ensue.evaluation import AnyResult, LinkResult, Result, Row, SuggestResult, TextResult
 from ensue.evaluation.link import even
 from ensue.evaluation.rows import cell, figure, label
 from ensue.evaluation.verdicts import Verdict
@@ -80,9 +80,17 @@ def of_pairs(pairs: Sequence[Verdict]) -> None:
         ]
         for pair in sure
     ]
-    title = f"who is ahead by {label(pairs[0].measure)}, paired; p after Holm over {len(pairs)} pairs"
+    title = f"significant differences by {label(pairs[0].measure)}, paired; p after Holm over {len(pairs)} pairs"
     show.table(["model", "ahead of", "by", "95 %", "p"], cells, title=title)
-    show.line(f"{len(pairs) - len(sure)} of {len(pairs)} pairs may be apart by chance")
+    show.line(f"{len(pairs) - len(sure)} of {len(pairs)} pairs do not differ significantly")
+
+
+def _card_and_verdict(found: AnyResult) -> None:
+    """Show every line of the protocol card but its name, which the table has, and the verdict."""
+    for name, line in found.card.items():
+        if name != "name":
+            show.line(f"  {name}: {line}")
+    show.line(found.verdict)
 
 
 def of_events(found: Result, at: Sequence[int]) -> None:
@@ -90,29 +98,13 @@ def of_events(found: Result, at: Sequence[int]) -> None:
     measures = ["mrr", *(f"hit@{k}" for k in at), *(f"ndcg@{k}" for k in at[: 2 if len(at) < 3 else 1])]
     card = found.protocol
     figures(found.rows, dict(zip(measures, measures, strict=True)), f"protocol {card.name}: figures x 100, ± 95 %")
-    for name in (
-        "data",
-        "targets",
-        "unknown",
-        "candidates",
-        "repeats",
-        "averaging",
-        "published",
-        "ties",
-        "interval",
-        "leaked",
-    ):
-        show.line(f"  {name}: {getattr(card, name)}")
-    show.line(found.verdict)
+    _card_and_verdict(found)
 
 
 def of_texts(found: TextResult) -> None:
     """A table of figures with its protocol card and verdict."""
     figures(found.rows, _TEXT_MEASURES, "figures x 100 but for the log loss, ± 95 %")
-    card = found.protocol
-    for name in ("data", "labels", "averaging", "leaked", "unknown", "interval", "ties"):
-        show.line(f"  {name}: {getattr(card, name)}")
-    show.line(found.verdict)
+    _card_and_verdict(found)
 
 
 def of_queries(found: SuggestResult) -> None:
@@ -129,9 +121,7 @@ def of_queries(found: SuggestResult) -> None:
                     (row.model, name, f"{own['targets']:,}", *(f"{100 * own[key]:.2f}" for key in _QUERY_PARTS))
                 )
     show.table(("model", "targets that follow", "number", *(_QUERY_MEASURES[name] for name in _QUERY_PARTS)), rows)
-    for name in ("data", "targets", "words", "ranks", "floor", "counting", "leaked", "interval", "ties"):
-        show.line(f"  {name}: {getattr(card, name)}")
-    show.line(found.verdict)
+    _card_and_verdict(found)
 
 
 def of_links(found: LinkResult) -> None:
@@ -140,6 +130,4 @@ def of_links(found: LinkResult) -> None:
     for row in found.rows:
         if (caught := even(row)) is not None:
             show.line(f"  {row.model}, P at least .5: {cut_in_words(caught, 'pair')}")
-    for name in ("data", "candidates", "pool", "together", "averaging", "leaked", "headlines", "interval", "ties"):
-        show.line(f"  {name}: {getattr(found.protocol, name)}")
-    show.line(found.verdict)
+    _card_and_verdict(found)

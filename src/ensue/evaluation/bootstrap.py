@@ -14,6 +14,7 @@ import numpy as np
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
+from ensue.significance import resampled_p_value
 
 RESAMPLES = 1000
 Order = Literal["in turn", "units first"]
@@ -28,11 +29,13 @@ class BootstrapResult:
         names: the measures.
         by_seed: (seeds, measures).
         draws: (resamples, measures); draw number r is of the same test data for all models.
+        num_units: number of units that are resampled, where it is known.
     """
 
     names: tuple[str, ...]
     by_seed: Floats
     draws: Floats
+    num_units: int | None = None
 
     @property
     def figures(self) -> Floats:
@@ -58,24 +61,19 @@ class BootstrapResult:
         column = self.names.index(measure)
         return self.draws[:, column] - other.draws[:, column]
 
+    def p_value(self, other: BootstrapResult, measure: str) -> float:
+        """Return the two-sided p-value of the difference to another model on the same draws."""
+        return resampled_p_value(self.ahead(other, measure), self.num_units)
+
     def against(self, other: BootstrapResult, measure: str) -> dict[str, float]:
         """How far it is ahead on the same draws: difference, its 95 %, the ratio, and the two-sided p."""
         column, ahead = self.names.index(measure), self.ahead(other, measure)
         low, high = np.percentile(ahead, [2.5, 97.5])
         own, its = self.figures[column], other.figures[column]
         ratio = own / its if its else float("inf")
-        found = {"difference": own - its, "low": low, "high": high, "ratio": ratio, "p_value": p_value(ahead)}
+        found = {"difference": own - its, "low": low, "high": high, "ratio": ratio}
+        found["p_value"] = self.p_value(other, measure)
         return {name: float(value) for name, value in found.items()}
-
-
-def p_value(ahead: Floats) -> float:
-    """Two-sided: how often resampling turns (resamples,) differences round, or to nothing."""
-    return float(min(1.0, 2 * (1 + min((ahead <= 0).sum(), (ahead >= 0).sum())) / (1 + len(ahead))))
-
-
-def p_value_above(ahead: Floats) -> float:
-    """One-sided: how often resampling leaves nothing of (resamples,) differences."""
-    return float((1 + (ahead <= 0).sum()) / (1 + len(ahead)))
 
 
 def resample(

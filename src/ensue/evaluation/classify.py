@@ -28,7 +28,7 @@ from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named
-from ensue.evaluation.paired_test import paired_tests
+from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural, quoted
@@ -63,6 +63,7 @@ class TextCard:
     unknown: str
     interval: str
     ties: str = TIES
+    significance: str = RULE
 
 
 class TextResult(TaskResult[TextCard]):
@@ -70,35 +71,6 @@ class TextResult(TaskResult[TextCard]):
 
     __slots__ = ()
     task = "classify"
-
-    @property
-    def accuracy(self) -> tuple[float, float]:
-        """Of the network (or of the best counting row again) and of the best counting row."""
-        return self.duels[0].figures
-
-    @property
-    def verdict(self) -> str:
-        """The line under the table."""
-        names = (self.model, f"the best counting row ({self.best_counting})")
-        shares = [f"right on {100 * share:.2f} %" for share in self.accuracy]
-        if self.model is None:
-            return f"no network among these rows; {self.best_counting} is the best counting row, {shares[1]}"
-        if self.accuracy[0] == self.accuracy[1]:
-            return f"neither wins: {names[0]} and {names[1]} are both {shares[0]}"
-        first = int(self.accuracy[1] > self.accuracy[0])
-        ahead, behind = (f"{names[place]} is {shares[place]}" for place in (first, 1 - first))
-        if self.winner is None:
-            return f"neither wins: {ahead} and {behind}, which may be chance (p = {self.p_value:.3f})"
-        return f"{self.winner} wins: {ahead} of the texts, {behind} (p = {self.p_value:.3f})"
-
-    def outcome(self) -> Json:
-        """Who wins, as JSON."""
-        return {
-            "best_counting": self.best_counting,
-            "beats_counting": self.beats_counting,
-            "winner": self.winner,
-            "p_value": None if self.model is None else self.p_value,
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,7 +277,7 @@ def _resample(runs: Sequence[Sequence[TextScored]], owners: Index, num_labels: i
 
     by_seed = [np.array([run.figures(num_labels=num_labels) for run in seeds]) for seeds in runs]
     drawn = resample([*map(len, runs)], num_owners, figures, order="in turn", resamples=RESAMPLES)
-    return [BootstrapResult(MEASURES, own, draws) for own, draws in zip(by_seed, drawn, strict=True)]
+    return [BootstrapResult(MEASURES, own, draws, num_owners) for own, draws in zip(by_seed, drawn, strict=True)]
 
 
 def _row(labels: Sequence[str], entry: Entry[TextScored], found: BootstrapResult, majority: BootstrapResult) -> Row:
@@ -369,7 +341,7 @@ def _card(
         f"{_part(int(predictor.seen(data).sum()), len(data))} stand in the training data, case and spaces aside",
         f"{_part(int((known == 0).sum()), len(data))} hold no word that the model knows, {int((given == 0).sum()):,} "
         f"of them no word at all{caps}",
-        f"{interval}; the verdict is paired and two-sided",
+        interval,
         f"{TIES}{tie_rule(rankings)}",
     )
 

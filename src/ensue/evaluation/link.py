@@ -28,7 +28,7 @@ from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart
 from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, ranked
-from ensue.evaluation.paired_test import paired_tests
+from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural, quoted
@@ -70,6 +70,7 @@ class LinkCard:
     headlines: str
     interval: str
     ties: str
+    significance: str = RULE
 
 
 class LinkResult(TaskResult[LinkCard]):
@@ -278,7 +279,7 @@ def _by_post(run: LinkScored, asked: Asked) -> Floats:
 def _resample(runs: Sequence[LinkScored], asked: Asked) -> BootstrapResult:
     """Return the metrics of a model, and the same for resampled articles."""
     by_seed, draws = zip(*(figures_of(run, asked) for run in runs), strict=True)
-    return BootstrapResult(MEASURES, np.stack(by_seed), seeds_apart(np.stack(draws)))
+    return BootstrapResult(MEASURES, np.stack(by_seed), seeds_apart(np.stack(draws)), asked.times.shape[1])
 
 
 def figures_of(run: LinkScored, asked: Asked) -> tuple[Floats, Floats]:
@@ -362,7 +363,7 @@ def _card(predictor: LinkPredictor, asked: Asked, rankings: Sequence[Rankings] =
         "means over posts; article_mrr and article_map over articles; mrp is the mean of precision at r",
         f"articles with posts in training: {shared:,} of {len(asked.pool):,}; posts that were trained on: {copies:,}",
         f"posts that repeat a headline: {pasted:,}",
-        f"95 %, {RESAMPLES} resamples of articles with their posts; the verdict is paired and two-sided",
+        f"95 %, {RESAMPLES} resamples of articles with their posts",
         f"count against the articles that a post is about; pooled AP and AUC take them together{tie_rule(rankings)}",
     )
 

@@ -43,10 +43,10 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.rankings import Rankings, placed, tie_rule
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, p_value_above, resample
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named, ranked
-from ensue.evaluation.paired_test import paired_tests
+from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
@@ -101,6 +101,7 @@ class Card:
         ties: how equal scores count.
         interval: what is resampled.
         leaked: how many sequences the training data holds too.
+        significance: the rule of the verdict.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Card:
     ties: str = "count against the target"
     interval: str = f"95 %, {RESAMPLES} resamples of whole sequences"
     leaked: str = ""
+    significance: str = RULE
 
 
 class Result(TaskResult[Card]):
@@ -123,24 +125,9 @@ class Result(TaskResult[Card]):
     task = "next"
 
     @property
-    def verdict(self) -> str:
-        """The line under the table."""
-        if self.model is None:
-            best = self.duels[0].figures[1]
-            return f"no network among these rows; {self.best_counting} is the best counting row, MRR {100 * best:.2f}"
-        word = "yes" if self.beats_counting else "no"
-        rival = f"the best counting baseline ({self.best_counting}, by MRR)"
-        return f"{self.model} beats {rival}: {word} (p = {self.p_value:.3f})"
-
-    @property
     def shown(self) -> list[str]:
         """MRR and hits."""
         return [name for name in self.rows[0].figures if name == "mrr" or name.startswith("hit")]
-
-    def outcome(self) -> Json:
-        """Who wins, as JSON."""
-        level = None if self.model is None else self.p_value
-        return {"best_counting": self.best_counting, "beats_counting": self.beats_counting, "p_value": level}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +212,7 @@ def compare(
     found = _resample([line.runs for line in lines], len(data), at, macro=applied == "macro")
     candidates = _candidates(first, applied)
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
-    duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found, p_value_above)
+    duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found)
     examples = Examples(partial(_asked, data, lines[0].runs[0].event), partial(found_of, lines, _ranks))
     card = replace(with_seeds(card, lines), ties=f"{card.ties}{tie_rule(rankings)}")
     return Result(card, rows, duels, tuple(found), examples=examples)
@@ -491,7 +478,7 @@ def _resample(
     drawn = resample([*map(len, models)], len(counts), summed, order="in turn", resamples=RESAMPLES)
     for seeds, draws in zip(models, drawn, strict=True):
         by_seed = np.stack([sums.sum(0) for sums in seeds]) / counts.sum()
-        found.append(BootstrapResult((*metrics.names(at),), by_seed, draws[:, :-1] / draws[:, -1:]))
+        found.append(BootstrapResult((*metrics.names(at),), by_seed, draws[:, :-1] / draws[:, -1:], len(counts)))
     return found
 
 

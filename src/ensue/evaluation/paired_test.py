@@ -1,78 +1,132 @@
-"""Who wins: the best model against the best counting row, by one measure, paired on the same resampled data."""
+"""The verdict: a paired test of the best model against the best baseline, by one metric, on the same resampled data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ensue.evaluation.bootstrap import BootstrapResult, p_value
-from ensue.metrics import Floats
+from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.rows import figure, label
+from ensue.significance import LEVEL, is_significant
 
-SURE = 0.05
-"""A difference is called one where its p-value is below this."""
+RULE = (
+    f"paired and two-sided, on the same resamples; significant is p < {f'{LEVEL:g}'.lstrip('0')}; the best model and "
+    "the best baseline are chosen by their metrics on this test data"
+)
+"""The significance rule of every task, for cards."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """The best network and the best counting row by one measure."""
+    """The best model and the best baseline by one metric.
+
+    Attributes:
+        measure: name of the metric.
+        model: the best model that is not a baseline; ``None`` where only baselines were scored.
+        counting: the best baseline.
+        figures: metrics of the two.
+        p_value: of their difference, two-sided.
+        num_models: number of models that the best one was chosen from, on the test data.
+        num_baselines: number of baselines that the best one was chosen from, on the test data.
+    """
 
     measure: str
     model: str | None
-    """``None`` where only counting models were scored."""
     counting: str
     figures: tuple[float, float]
     p_value: float
+    num_models: int = 1
+    num_baselines: int = 1
 
     @property
     def winner(self) -> str | None:
-        """Who is ahead beyond what resampling explains; ``None`` where that is open."""
+        """The model or the baseline that is significantly better; ``None`` where neither is."""
         ours, theirs = self.figures
-        if self.model is None or ours == theirs or self.p_value >= SURE:
+        if self.model is None or ours == theirs or not is_significant(self.p_value):
             return None
         return self.model if ours > theirs else self.counting
 
+    @property
+    def is_chosen_on_test_data(self) -> bool:
+        """Whether one of the two that are tested was chosen among several by its metric on the test data."""
+        return self.model is not None and max(self.num_models, self.num_baselines) > 1
+
     def to_dict(self) -> dict[str, Any]:
-        """Its JSON form; counting models among themselves have no p-value."""
-        return asdict(self) | {"winner": self.winner} | ({"p_value": None} if self.model is None else {})
+        """Return the JSON form; baselines among themselves have no p-value."""
+        row = asdict(self) | {"winner": self.winner, "chosen_on_test_data": self.is_chosen_on_test_data}
+        return row | ({"p_value": None} if self.model is None else {})
 
     @property
     def sentence(self) -> str:
-        """Its part of the verdict."""
-        ours, theirs = (f"{100 * figure:.2f}" for figure in self.figures)
-        name = self.measure.upper()
+        """One part of the verdict."""
+        metric = label(self.measure)
+        ours, theirs = (figure(value, self.measure) for value in self.figures)
+        baseline = _Side("baseline", self.counting, self.num_baselines)
         if self.model is None:
-            return f"by {name} no network among these rows; the best counting row is {self.counting}, {theirs}"
-        between = f"{self.model} {ours}, the best counting row ({self.counting}) {theirs}"
+            return f"by {metric} no network was compared; {baseline.apart} has {theirs}"
+        model = _Side("model", self.model, self.num_models)
+        level = f"(p = {self.p_value:.3f})"
         if self.winner is None:
-            return f"by {name} neither wins: {between}, which may be chance (p = {self.p_value:.3f})"
-        return f"by {name} {self.winner} wins: {between} (p = {self.p_value:.3f})"
+            return f"by {metric} {model.scored(ours)} and {baseline.scored(theirs)} do not differ significantly {level}"
+        better, worse = model.scored(ours), f"{baseline.name_or_best} ({theirs})"
+        if self.winner == self.counting:
+            better, worse = baseline.scored(theirs), f"{model.name_or_best} ({ours})"
+        return f"by {metric} {better} is significantly better than {worse} {level}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a paired test, as a sentence names it."""
+
+    kind: str
+    name: str
+    number: int
+
+    @property
+    def name_or_best(self) -> str:
+        """The name, with the number of models or baselines that it was chosen from."""
+        if self.number > 1:
+            return f"the best of {self.number} {self.kind}s, {self.name}"
+        return f"the baseline {self.name}" if self.kind == "baseline" else self.name
+
+    @property
+    def apart(self) -> str:
+        """The same where a verb follows."""
+        return f"{self.name_or_best}," if self.number > 1 else self.name_or_best
+
+    def scored(self, metric: str) -> str:
+        """Return the same with its metric, where a verb follows."""
+        return f"{self.name_or_best} ({metric})" + ("," if self.number > 1 else "")
 
 
 def paired_tests(
-    asked: Sequence[str],
-    counting: Collection[str],
-    names: Sequence[str],
-    found: Sequence[BootstrapResult],
-    level: Callable[[Floats], float] = p_value,
+    measures: Sequence[str], baselines: Collection[str], names: Sequence[str], results: Sequence[BootstrapResult]
 ) -> tuple[PairedTest, ...]:
-    """A duel for each measure that is asked.
+    """Return a test of the best model against the best baseline for each measure.
 
     Args:
-        asked: which measures.
-        counting: which models count.
-        names: the models.
-        found: of each model, on the same resampled data.
-        level: the p-value of (resamples,) differences.
+        measures: names of metrics.
+        baselines: names of the models that are baselines.
+        names: (rows,) names of the models.
+        results: (rows,) of each model, on the same resampled data.
     """
     tests = []
-    counted = [index for index, name in enumerate(names) if name in counting]
-    others = [index for index, name in enumerate(names) if name not in counting]
-    for measure in asked:
-        figures = [own.by_name()[measure] for own in found]
-        rival = max(counted, key=figures.__getitem__)
-        ours = max(others, key=figures.__getitem__, default=rival)
-        sure = level(found[ours].ahead(found[rival], measure))
-        model = names[ours] if others else None
-        tests.append(PairedTest(measure, model, names[rival], (figures[ours], figures[rival]), sure))
+    baseline_rows = [row for row, name in enumerate(names) if name in baselines]
+    model_rows = [row for row, name in enumerate(names) if name not in baselines]
+    for measure in measures:
+        metrics = [result.by_name()[measure] for result in results]
+        best_baseline = max(baseline_rows, key=metrics.__getitem__)
+        best_model = max(model_rows, key=metrics.__getitem__, default=best_baseline)
+        tests.append(
+            PairedTest(
+                measure,
+                names[best_model] if model_rows else None,
+                names[best_baseline],
+                (metrics[best_model], metrics[best_baseline]),
+                results[best_model].p_value(results[best_baseline], measure),
+                len(model_rows),
+                len(baseline_rows),
+            )
+        )
     return tuple(tests)

@@ -33,6 +33,8 @@ class Card(Protocol):
         ...
 
 
+CHOSEN = "the best are chosen on this test data"
+"""End of a verdict between models or baselines of which the best was chosen by its metric on the test data."""
 CARD = TypeVar("CARD", bound=Card, covariant=True)
 OWN = TypeVar("OWN", bound=Card)
 RUN = TypeVar("RUN")
@@ -65,33 +67,34 @@ class TaskResult(Generic[CARD]):
 
     @property
     def model(self) -> str | None:
-        """The best network by the first of them; ``None`` where only counting models were scored."""
+        """The best model by the first of them; ``None`` where only baselines were scored."""
         return self.duels[0].model
 
     @property
     def best_counting(self) -> str:
-        """The best counting row by the first of them."""
+        """The best baseline by the first of them."""
         return self.duels[0].counting
 
     @property
     def p_value(self) -> float:
-        """That resampling explains the first difference."""
+        """The two-sided p-value of the first difference."""
         return self.duels[0].p_value
 
     @property
     def winner(self) -> str | None:
-        """Who is ahead by the first of them, beyond what resampling explains; ``None`` where that is open."""
+        """The model or baseline that is significantly better by the first of them; ``None`` where neither is."""
         return self.duels[0].winner
 
     @property
     def beats_counting(self) -> bool:
-        """Whether a network wins by the first of them."""
+        """Whether a model that is not a baseline is significantly better by the first of them."""
         return self.winner is not None and self.winner == self.model
 
     @property
     def verdict(self) -> str:
         """The line under the table."""
-        return "; ".join(duel.sentence for duel in self.duels)
+        chosen = any(duel.is_chosen_on_test_data for duel in self.duels)
+        return "; ".join([*(duel.sentence for duel in self.duels), *([CHOSEN] if chosen else [])])
 
     @property
     def shown(self) -> list[str]:
@@ -128,8 +131,14 @@ class TaskResult(Generic[CARD]):
         return export.to_latex(self, measures)
 
     def outcome(self) -> Json:
-        """Who wins, as JSON."""
-        return {"duels": [duel.to_dict() for duel in self.duels], "beats_counting": self.beats_counting}
+        """Return the paired tests as JSON, and the first of them flat."""
+        return {
+            "duels": [duel.to_dict() for duel in self.duels],
+            "best_counting": self.best_counting,
+            "beats_counting": self.beats_counting,
+            "winner": self.winner,
+            "p_value": None if self.model is None else self.p_value,
+        }
 
     def to_dict(self) -> Json:
         """The JSON object that ``evaluate --json`` and ``compare --json`` print."""

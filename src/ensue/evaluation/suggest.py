@@ -33,7 +33,7 @@ from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
 from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named, ranked
-from ensue.evaluation.paired_test import paired_tests
+from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural
@@ -75,6 +75,7 @@ class SuggestCard:
     leaked: str
     interval: str
     ties: str
+    significance: str = RULE
 
 
 class SuggestResult(TaskResult[SuggestCard]):
@@ -285,7 +286,8 @@ def resampled(
     whole = np.array(counts.sum())
     by_seed = [np.stack([figures_of(own.sum(0), whole) for own in seeds]) for seeds in sums]
     drawn = resample([*map(len, sums)], num_sessions, figures, order="units first", resamples=resamples)
-    return [BootstrapResult(MEASURES, own, draws) for own, draws in zip(by_seed, drawn, strict=True)]
+    num_units = int((counts > 0).sum())
+    return [BootstrapResult(MEASURES, own, draws, num_units) for own, draws in zip(by_seed, drawn, strict=True)]
 
 
 def _row(entry: Entry[SuggestScored], asked: _Asked, seen: Mask, found: BootstrapResult) -> Row:
@@ -324,7 +326,7 @@ def _card(
         floor.rule,
         "repeat-last shows people their own queries, whatever the floor; the others go on with what is typed most",
         f"{_share(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",
-        f"95 %, {RESAMPLES} resamples of whole sessions; the verdict is paired and two-sided",
+        f"95 %, {RESAMPLES} resamples of whole sessions",
         f"count against the target; our models suggest in a strict order{tie_rule(rankings)}",
     )
 

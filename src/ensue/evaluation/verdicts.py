@@ -1,17 +1,16 @@
-"""Who is ahead of whom: any two rows of a table on the same resampled data, corrected for how many are compared."""
+"""Paired tests of all pairs of rows of a table, on the same resampled data, corrected for the number of pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from math import erfc, sqrt
 
 import numpy as np
 
 from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.paired_test import SURE
 from ensue.metrics import Floats
+from ensue.significance import is_significant, normal_p_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,8 @@ class Verdict:
 
     @property
     def sure(self) -> bool:
-        """Whether the corrected p-value says that this is no chance."""
-        return self.corrected < SURE
+        """Whether the difference is significant after the correction."""
+        return is_significant(self.corrected)
 
     def to_dict(self) -> dict[str, object]:
         """As JSON."""
@@ -53,7 +52,8 @@ def verdicts(names: Sequence[str], found: Sequence[BootstrapResult], measure: st
         ahead = found[one].by_name()[measure] >= found[other].by_name()[measure]
         first, second = (one, other) if ahead else (other, one)
         own = found[first].against(found[second], measure)
-        level = normal_p_value(own["difference"], found[first].ahead(found[second], measure))
+        spread = float(found[first].ahead(found[second], measure).std())
+        level = normal_p_value(own["difference"], spread, found[first].num_units)
         pairs.append((names[first], names[second], own, level))
     corrected = holm(np.array([level for *_, level in pairs]))
     made = [
@@ -61,15 +61,6 @@ def verdicts(names: Sequence[str], found: Sequence[BootstrapResult], measure: st
         for (model, other, own, level), whole in zip(pairs, corrected, strict=True)
     ]
     return tuple(sorted(made, key=lambda verdict: (verdict.p_value, -verdict.difference)))
-
-
-def normal_p_value(difference: float, ahead: Floats) -> float:
-    """Two-sided, were the difference normal with the spread of (resamples,) resampled ones.
-
-    Of a thousand resamples a count can say no less than .002, which no correction for a hundred pairs survives.
-    """
-    spread = float(ahead.std())
-    return erfc(abs(difference) / spread / sqrt(2)) if spread else 1.0
 
 
 def holm(levels: Floats) -> Floats:

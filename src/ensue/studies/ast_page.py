@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from ensue import figures
 from ensue.evaluation.link import MEASURES
-from ensue.evaluation.paired_test import SURE
+from ensue.significance import LEVEL
 from ensue.studies.ast_measures import SHARED, lengths_line
 from ensue.studies.ast_paper import CUT, SLIPS
 from ensue.studies.ast_sets import ABOUT
@@ -145,9 +145,9 @@ def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
         for measure in distinct(verdicts, "measure"):
             own = [row for row in verdicts if (row["model"], row["measure"]) == (name, measure)]
             groups = {
-                "above": [row for row in own if row["p_value"] < SURE and row["difference"] > 0],
-                "below": [row for row in own if row["p_value"] < SURE and row["difference"] < 0],
-                "not surely apart from": [row for row in own if row["p_value"] >= SURE],
+                "above": [row for row in own if row["p_value"] < LEVEL and row["difference"] > 0],
+                "below": [row for row in own if row["p_value"] < LEVEL and row["difference"] < 0],
+                "not significantly different from": [row for row in own if row["p_value"] >= LEVEL],
             }
             parts = [f"{word} {', '.join(map(_ahead, group))}" for word, group in groups.items() if group]
             lines.append(f"- {name}, {HEADS[measure]}: {'; '.join(parts)}.")
@@ -156,7 +156,7 @@ def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
     lost = [name for name in figure if name not in COUNTING and figure[name] < max(counted.values(), default=0.0)]
     if lost:
         lines.append(f"- By MRR, counting is above {', '.join(lost)}: {max(counted, key=lambda name: counted[name])}.")
-    return [*lines, "", f"Differences are paired on the same draws; sure is p < {SURE}."]
+    return [*lines, "", f"Differences are paired on the same draws; sure is p < {LEVEL}."]
 
 
 def _ahead(row: Values) -> str:

@@ -90,7 +90,9 @@ def resample(
     by_seed = [np.array([run.figures(whole) for run in seeds]) for seeds in counted]
     units = int(owners.max()) + 1
     drawn = bootstrap.resample([*map(len, counted)], units, figures, order="in turn", resamples=resamples)
-    return {name: BootstrapResult(MEASURES, *own) for name, *own in zip(runs, by_seed, drawn, strict=True)}
+    return {
+        name: BootstrapResult(MEASURES, seeds, draws) for name, seeds, draws in zip(runs, by_seed, drawn, strict=True)
+    }
 
 
 class _Counted:

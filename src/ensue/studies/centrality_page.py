@@ -9,7 +9,7 @@ from math import log
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.evaluation.paired_test import SURE
+from ensue.significance import LEVEL
 from ensue.studies.centrality_paper import COST, RESULTS, SLIPS, STEPS, TOLERANCE, half
 from ensue.studies.rows import Rows, Values, distinct, of_data, plain
 from ensue.tasks.classify.mixing_time import COLLAPSED
@@ -62,9 +62,9 @@ def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, q
         f"Each is trained {_times(amounts.seeds)}; figures are means over seeds. ± is half a 95 % interval over "
         "resampled test texts, and seeds where there are several. Every test text counts, the empty ones too. "
         "Probabilities are calibrated by one temperature, found on validation texts; ECE is the calibration error in "
-        "15 bins. Macro-F1 is over the labels that test texts have. Figures are per cent. tfidf (words, pairs of words "
-        "and characters under logistic regression), vectors (the mean vector under the same) and majority need no "
-        "network.",
+        "15 bins. Macro-F1 is over all labels that are true or predicted. Figures are per cent. tfidf (words, pairs of "
+        "words and characters under logistic regression), vectors (the mean vector under the same) and majority need "
+        "no network.",
         "",
         *(f"- **{name}**: {text}" for name, text in sets.items()),
     ]
@@ -169,20 +169,20 @@ def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
         groups = {
             "more often than": [row for row in own if _sure(row) and row["difference"] > 0],
             "less often than": [row for row in own if _sure(row) and row["difference"] < 0],
-            "neither surely more nor less often than": [row for row in own if not _sure(row)],
+            "neither significantly more nor less often than": [row for row in own if not _sure(row)],
         }
         parts = [f"{word} {', '.join(map(_difference, group))}" for word, group in groups.items() if group]
         right = next(100 * row["accuracy"] for row in rows if row["model"] == name)
         lines += [f"{name} is right on {right:.2f} % of the texts: {'; '.join(parts)}.", ""]
     note = (
-        f"Differences are paired on the same resampled texts; sure is p < {SURE}, which one comparison in "
-        f"{1 / SURE:.0f} reaches by chance where there is no difference."
+        f"Differences are paired on the same resampled texts; sure is p < {LEVEL}, which one comparison in "
+        f"{1 / LEVEL:.0f} reaches by chance where there is no difference."
     )
     return [*lines, note] if lines else []
 
 
 def _sure(row: Values) -> bool:
-    return bool(row["p_value"] < SURE)
+    return bool(row["p_value"] < LEVEL)
 
 
 def _difference(row: Values) -> str:
@@ -221,7 +221,9 @@ def _reason(row: Values, base: Values | None, kept: Values, *, worse: bool) -> s
     slow = kept["second_eigenvalue"]
     text = explain(slow, kept["dobrushin"])
     if worse and slow < NEAR:
-        text += " That it is surely worse comes then from its training rather than from its graph; more seeds tell."
+        text += (
+            " That it is significantly worse comes then from its training rather than from its graph; more seeds tell."
+        )
     return text
 
 

@@ -108,7 +108,7 @@ def resample(
 
     by_seed = [np.stack([table[:, :-1].sum(0) / table[:, -1].sum() for table in seeds]) for seeds in tables]
     drawn = bootstrap.resample([*map(len, tables)], int(used.sum()), figures, order="units first", resamples=resamples)
-    return {name: BootstrapResult(NAMES, *own) for name, *own in zip(runs, by_seed, drawn, strict=True)}
+    return {name: BootstrapResult(NAMES, seeds, draws) for name, seeds, draws in zip(runs, by_seed, drawn, strict=True)}
 
 
 def _summed(table: Floats, protocol: str) -> Floats:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.evaluation.paired_test import SURE
 from ensue.evaluation.suggest import MEASURES, SHOWN
+from ensue.significance import LEVEL
 from ensue.studies.mtn_paper import BLEU, CLAIMS, HOURS, SLIPS
 from ensue.studies.mtn_sets import ABOUT
 from ensue.studies.rows import Rows, Values, distinct, of_data, plain
@@ -183,7 +183,7 @@ def _winner(rows: Rows, by_name: Values) -> str:
 
 
 def _against(row: Values) -> str:
-    sure = "" if row["p_value"] < SURE else ", which may be chance"
+    sure = "" if row["p_value"] < LEVEL else ", which may be chance"
     low, high, apart = (100 * row[name] for name in ("low", "high", "difference"))
     return f"{row['other']} {apart:+.2f} ({low:+.2f} to {high:+.2f}{sure})"
 

@@ -30,11 +30,11 @@ def _noisy(targets: np.ndarray, hint: float, seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize(("num", "sure"), [(30, False), (3000, True)])
-def test_two_standard_errors_and_no_fewer_right(num: int, sure: bool) -> None:
+def test_significantly_likelier_and_no_fewer_right(num: int, sure: bool) -> None:
     targets = np.tile([0, 1, 2], num // 3)
     weak, strong = Unlearned(_noisy(targets, 1.0, 0), targets), Unlearned(_noisy(targets, 1.3, 2), targets)
-    assert strong.surely_better(weak) is sure
-    assert not weak.surely_better(strong) and not weak.surely_better(weak)
+    assert strong.significantly_better(weak) is sure
+    assert not weak.significantly_better(strong) and not weak.significantly_better(weak)
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def test_a_lead_counts_from_its_standard_error_on() -> None:
 
 
 @pytest.mark.parametrize(("lead", "chosen"), [(0.09, "cascade-blend"), (0.03, "blend"), (-0.02, "blend")])
-def test_the_cascade_blend_has_to_be_surely_ahead_of_the_blend(lead: float, chosen: str) -> None:
+def test_the_cascade_blend_has_to_lead_the_blend_by_a_standard_error(lead: float, chosen: str) -> None:
     sample = Histories.of([History(tuple("ab"))] * 4)
     other = np.array([0.5, 0.4, 0.3, 0.5])
     gains = {"cascade-blend": other + lead + np.array([0.1, -0.1, -0.1, 0.1]), "blend": other}  # its error is 0.05

@@ -50,7 +50,7 @@ const length = (record, kind) => (record.values ? plural(record.values.length, .
 const shown = (record) => record.text || (record.texts || record.values).join(" · ");
 
 // Verdicts by which no network is ahead: open ones, and those where the best counting row itself wins.
-const NOT_AHEAD = /neither wins|no network|: no\b|by \S+ (\S+) wins: [^;]*best counting row \(\1\)/;
+const NOT_AHEAD = /no network|do not differ significantly|baselines?,? [^;]*is significantly better/;
 
 // What a model is: its name and version, the day it was trained, and how right it was on data it had not seen.
 function about(view) {
@@ -67,7 +67,7 @@ function about(view) {
   view.facts.replaceChildren(
     make("h3", {}, "The model"),
     make("dl", {}, rows.map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, String(text))))),
-    counted ? make("p", { class: "warning" }, "No network is surely ahead of plain counting on this data.") : "",
+    counted ? make("p", { class: "warning" }, "No network is significantly better than the best baseline on this data.") : "",
     scores?.verdict ? make("p", { class: "note" }, scores.verdict) : "");
 }
 

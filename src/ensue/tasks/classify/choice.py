@@ -1,10 +1,10 @@
 """What a trained network is worth beside the counting models, by texts that none of them learned.
 
 A network is added to the mean-vector row by what it is worth on held-out texts, and adds nothing unless the two are
-surely better than the row. (A network that learned what the row leaves, as a boosted one does, ended lower: after six
-epochs of SST-2 at 82.2 % of its dev part, against 85.4 %.) The counting models are pooled by what they say of all texts
-that they did not learn, and the network of a blend joins that pool with what it earns on the held-out ones. Under
-``best`` the likeliest of them all is the answer.
+significantly better than the row. (A network that learned what the row leaves, as a boosted one does, ended lower:
+after six epochs of SST-2 at 82.2 % of its dev part, against 85.4 %.) The counting models are pooled by what they say of
+all texts that they did not learn, and the network of a blend joins that pool with what it earns on the held-out ones.
+Under ``best`` the likeliest of them all is the answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def usable_texts(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
 
 
 def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
-    """Add a network to the mean-vector row; it adds nothing unless held-out labels are surely likelier with it.
+    """Add a network to the mean-vector row; it adds nothing unless held-out labels are significantly likelier with it.
 
     In a blend the weights do that.
 
@@ -62,7 +62,7 @@ def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
     weights = blend.choose_weights(scores, alone.usable()[1], {blend.NETWORK: 0.0, _COUNTED: 1.0})
     network.scale(weights[blend.NETWORK] / max(weights[_COUNTED], _LEAST))
     state.metadata.residual = True
-    if not Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets).surely_better(alone):
+    if not Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets).significantly_better(alone):
         network.scale(0.0)
         state.metadata.notes.append("the network adds nothing to the mean of the vectors on the validation texts")
 
@@ -85,7 +85,7 @@ def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlear
         for name, (own, targets) in usable.items()
         if len(targets)
     }
-    if "majority" in nats and not counted["majority"].surely_better(counted["tfidf"]):
+    if "majority" in nats and not counted["majority"].significantly_better(counted["tfidf"]):
         nats.pop("majority")  # one answer for all texts has to be earned: by chance it is a little likelier
     parts, wanted = {name: usable[name][0] for name in blend.PARTS if name in usable}, usable["tfidf"][1]
     weights = blend.choose_weights(parts, wanted)

@@ -3,8 +3,8 @@
 Strengths lie half a decade apart. The one at which texts that were not learned are likeliest is found by walking uphill
 from 1: the loss is all but unimodal in it. Each is judged at the temperature that suits it, as it will answer: at 1, a
 hundred texts whose scores are too sure call for a penalty under which every answer is the most frequent label; one
-above the usual must be surely better. Texts that were not learned are the held-out ones; where they are fewer than
-``ENOUGH``, those of three folds too, each scored by a model that learned the other two (cross-fitting).
+above the usual must be significantly better. Texts that were not learned are the held-out ones; where they are fewer
+than ``ENOUGH``, those of three folds too, each scored by a model that learned the other two (cross-fitting).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
+from ensue.significance import significantly_positive
 from ensue.tasks.classify.baselines.tfidf import Lesson, Tfidf
 from ensue.tasks.classify.calibration import temperature
 from ensue.tasks.classify.dataset import Sides
@@ -31,9 +32,6 @@ FOLD_WEIGHT = 0.5
 """Weight of all texts of the folds together in a temperature, where that of the held-out ones is 1. The log loss of new
 texts lay above that of the best temperature by .05 nats for 77 labels of ten made texts each, and by .07 for 40
 questions of TREC; with all texts counted alike it was .20 and .19."""
-SURE = 2.0
-"""Standard errors by which a network must be better than the row it stands on, and one answer for all texts, or nearly
-that, than what tells them apart: by chance one in forty is."""
 WEAKEST, STRONGEST = 0.01, 1000.0
 _STEP = 10**0.5
 _LEAST = 1e-3
@@ -83,13 +81,11 @@ class Unlearned(NamedTuple):
         """Mean nats a label, at the temperature that suits them best."""
         return float(self._costs().mean()) if (self.targets >= 0).any() else 0.0
 
-    def surely_better(self, other: Unlearned) -> bool:
-        """Whether labels cost less than with the other by ``SURE`` standard errors, and as many texts are right."""
-        gains = other._costs() - self._costs()
-        if len(gains) < 2:
-            return False
+    def significantly_better(self, other: Unlearned) -> bool:
+        """Return whether labels cost significantly less than with the other, and at least as many texts are right."""
+        gains = (other._costs() - self._costs()).numpy()
         right = [int((scores.argmax(1) == targets).sum()) for scores, targets in (self.usable(), other.usable())]
-        return right[0] >= right[1] and float(gains.mean()) > SURE * float(gains.std()) / len(gains) ** 0.5
+        return right[0] >= right[1] and significantly_positive(gains)
 
     def _costs(self) -> Tensor:
         scores, targets = self.usable()
@@ -128,7 +124,7 @@ def count_best(
             loss = other.unlearned.loss()
             if loss > lowest - _LEAST:
                 break
-            if factor < 1 and not other.unlearned.surely_better(best.unlearned):
+            if factor < 1 and not other.unlearned.significantly_better(best.unlearned):
                 break
             best, lowest = other, loss
         if best is not first:

@@ -54,8 +54,8 @@ def choose_weights(state: LinkState, labelled: Corpus, every: Corpus | None = No
         state: what else it has to learn is learned.
         labelled: the posts.
         every: of a network that was trained on posts those and then the labelled ones, where all can teach: they do,
-            and the network's cosine is not weighed, unless the labelled ones, each alone, are surely ranked better with
-            it by what they teach.
+            and the network's cosine is not weighed, unless the labelled ones, each alone, are ranked better with it
+            by what they teach, by more than one standard error.
 
     Returns:
         The posts that taught, and (posts, articles) the scores of each fold of them by what the other folds taught.

@@ -199,7 +199,7 @@ def _gains(state: NextState, sample: Histories, counting: str | None = None) -> 
 
 
 def _is_ahead(gains: Floats, floors: Mapping[str, Floats], sample: Histories) -> bool:
-    """Whether a network is surely ahead of the best counting row; then no other is tried beside the cascade blend.
+    """Return whether a network leads the best counting row by one standard error; the cascade blend then stays alone.
 
     It holds what the blend does: past sequences alike, what followed at once, a network.
     """
@@ -212,11 +212,12 @@ def _is_ahead(gains: Floats, floors: Mapping[str, Floats], sample: Histories) ->
 def _select_best(
     state: NextState, trained: Mapping[str, _Candidate], floors: Mapping[str, Floats], sample: Histories
 ) -> None:
-    """Go on with the network that ranks the held-out part best, or with a counting row that is surely ahead of it.
+    """Go on with the network that ranks the held-out part best, or with a counting row that leads it.
 
-    Surely: by more than the standard error of its lead, over whole histories. A blend holds such rows in itself; where
-    few targets cannot tell them apart, what weighs all that is known is the better guess. So the cascade blend too has
-    to be surely ahead of the other: it leans on days and users that are at hand now and may be gone later.
+    A lead is at least one standard error, over whole histories: a rule of model selection, not a test of significance.
+    A blend holds such rows in itself; where few targets cannot tell them apart, what weighs all that is known is the
+    better guess. So the cascade blend too has to lead the other: it leans on days and users that are at hand now and
+    may be gone later.
     """
     gains = {name: one.gains for name, one in trained.items()} | dict(floors)
     found = share({name: float(own.mean()) if len(own) else 0.0 for name, own in gains.items()})
@@ -235,7 +236,7 @@ def _select_best(
 
 
 def _leads(apart: Floats, sample: Histories) -> bool:
-    """Whether the mean of (targets,) differences is at least its standard error: so is one of none at all."""
+    """Return whether the mean of (targets,) differences is at least one standard error; no difference at all is."""
     sums = np.bincount(sample.sequence_index()[_later(sample)], apart - apart.mean(), len(sample))
     return bool(apart.mean() >= np.sqrt((sums**2).sum()) / len(apart))
 

@@ -97,11 +97,11 @@ def _learn(
 def _count_only(state: SuggestState, data: Queries) -> bool:
     """Learn an order without a network, and stay with what ranks best unless a network may pay.
 
-    A network costs hundreds of times what counting does. Where not even an order learned from all sessions is surely
-    ahead of counting, little can be learned, and ``best`` spends no more on it.
+    A network costs hundreds of times what counting does. Where not even an order learned from all sessions is
+    significantly better than counting, little can be learned, and ``best`` spends no more on it.
     """
-    leader, surely = learn_counted_order(state, data)
-    if surely and state.model_name != RERANKER:
+    leader, is_better = learn_counted_order(state, data)
+    if is_better and state.model_name != RERANKER:
         return True
     state.metadata.held_out = f"each fifth of {len(data):,} sessions, by what the others count"
     _settle(state, leader, state.metadata if leader == RERANKER else None, "the order learned")

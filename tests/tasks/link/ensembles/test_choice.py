@@ -52,6 +52,7 @@ def test_weights_stay_if_ranks_or_likelihood_rise(
     monkeypatch.setattr(choice, "PENALTIES", (1.0,))
     rises = lambda gains, *_: bool(gains.any()) and (likelier if gains.max() > 1 else ranked)  # noqa: E731
     monkeypatch.setattr(choice, "rises", rises)
+    monkeypatch.setattr(choice, "significantly_positive", rises)
     data = labelled(200, (2.0, 2.0, 2.0))
     assert len(choose(data, together=False).weights) == stay
     posts = candidates(data.scores, data.related)

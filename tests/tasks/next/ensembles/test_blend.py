@@ -298,7 +298,7 @@ def test_chances_are_those_of_the_whole_catalogue() -> None:
 
 def test_where_little_is_held_out_counts_are_weighed_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """All learned sessions come back to what was two before; the few held-out ones end before they could."""
-    monkeypatch.setattr("ensue.tasks.next.ensembles.blend.SURE", float("inf"))
+    monkeypatch.setattr("ensue.tasks.next.ensembles.blend.LIKELIHOOD_RATIO", float("inf"))
     random = np.random.default_rng(0)
     pairs = [(f"v{first}", f"v{second}") for first, second in random.integers(0, 30, (205, 2)) if first != second]
     learned = Histories.of([History((*pair, pair[0])) for pair in pairs[:190]])

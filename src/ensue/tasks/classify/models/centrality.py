@@ -21,7 +21,7 @@ alone: through Adam it would pull at every word in every step, however seldom it
 (a document: of more than 256 sentences, or with a sentence of more than 256 words) is cut into equal stretches; those
 of a sentence count as sentences, those of a text are averaged by length. Nothing is left out: the released program read
 40 sentences of 40 words. With a file of vectors the scores of the mean-vector row are added in the end (``residual``),
-and those of the network are scaled by what it is worth beside them: by 0 where it is surely worth nothing. With
+and those of the network are scaled by what it is worth beside them: by 0 where it is not significantly better. With
 ``encoder``, a frozen model of sentences takes the place of the lower level.
 """
 

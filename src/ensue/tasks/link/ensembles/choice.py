@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
+from ensue.significance import significantly_positive, standard_error
 from ensue.tasks.link.ensembles.likelihood import Candidates, candidates, fit_weights, losses
 from ensue.tasks.link.ensembles.neighbours import WEIGHTS, Neighbours
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
@@ -25,8 +26,6 @@ UNTRAINED = "untrained"
 """The score that needs no label, beside which all others are weighed."""
 PENALTIES = (10_000.0, 1000.0, 100.0, 10.0, 1.0)
 """What held-out ranks choose from: how strongly weights are drawn to the score that is the centre."""
-SURE = 2.0
-"""Standard errors by which held-out posts must be ranked better under a lower penalty: by chance one in forty is."""
 LESS = (0.0, 2.0)
 """What held-out posts choose from: by how much s_0 falls, so that none is e^2 times less likely; no more than that, for
 no label tells of posts that are about none."""
@@ -110,12 +109,13 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     """Weights where they rank held-out posts better than each score alone does; else the best of these.
 
     The centre is the first score, which needs no label, unless held-out posts are ranked better by the untrained one.
-    What stands instead must be better by more than a standard error, and so must posts that tell of each other: a score
+    What stands instead must be better by more than one standard error (not a test of significance: the
+    one-standard-error rule of Breiman et al. 1984), and so must posts that tell of each other: a score
     by its MRR; weights, whose MRR must be above that of every score, by MRR or by how likely they make held-out posts.
 
     The penalty goes by ranks: free weights make labels far likelier and rank no better, and posts unlike the labelled
-    ones worse. That under which labels are likeliest takes its place where it surely ranks held-out posts better as
-    they will be ranked, together where they tell of each other: shares that are true tell how much is discussed.
+    ones worse. That under which labels are likeliest takes its place where it ranks held-out posts significantly better
+    as they will be ranked, together where they tell of each other: shares that are true tell how much is discussed.
 
     Args:
         data: labelled posts.
@@ -135,7 +135,8 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     told = _strength(data, chosen, strengths)
     if other.penalty != chosen.penalty:
         theirs = _strength(data, other, strengths)
-        if rises(reciprocal(theirs.scores, data.related) - reciprocal(told.scores, data.related), data.clusters, SURE):
+        rank_gains = reciprocal(theirs.scores, data.related) - reciprocal(told.scores, data.related)
+        if significantly_positive(rank_gains, data.clusters):
             chosen, told = other, theirs
     weighed = reciprocal(_crossed(data, chosen), data.related)
     best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
@@ -185,10 +186,11 @@ def _fits(data: Labelled, posts: Candidates, centre: int = 0) -> list[_Fit]:
 
 
 def _by_ranks(data: Labelled, fits: Sequence[_Fit]) -> _Fit:
-    """The highest penalty under which held-out posts, each alone, are not surely ranked worse than under any."""
+    """The highest penalty under which held-out posts, each alone, are not ranked significantly worse than under any."""
     ranks = [reciprocal(_crossed(data, own), data.related) for own in fits]
     best = max(ranks, key=lambda own: float(own.mean()))
-    return next(fit for fit, own in zip(fits, ranks, strict=True) if not rises(best - own, data.clusters, SURE))
+    pairs = zip(fits, ranks, strict=True)
+    return next(fit for fit, own in pairs if not significantly_positive(best - own, data.clusters))
 
 
 def _by_likelihood(data: Labelled, fits: Sequence[_Fit]) -> _Fit:
@@ -266,13 +268,12 @@ def reciprocal(scores: npt.NDArray[np.floating], related: Mask) -> Floats:
     return ranks
 
 
-def rises(gains: Floats, clusters: Index, errors: float = 1.0) -> bool:
-    """Whether the mean of posts' gains is above 0 by more than its standard errors, whole clusters drawn together."""
-    left = np.bincount(clusters, gains - gains.mean())
-    if len(left) < 2:
-        return False
-    error = np.sqrt((left**2).sum() * len(left) / (len(left) - 1)) / len(gains)
-    return bool(gains.mean() > errors * error)
+def rises(gains: Floats, clusters: Index) -> bool:
+    """Return whether the mean of posts' gains is above 0 by more than one standard error, clusters kept together.
+
+    This is the one-standard-error rule of model selection, not a test of significance.
+    """
+    return bool(gains.mean() > standard_error(gains, clusters))
 
 
 def _worth(scores: Floats, related: Mask) -> float:

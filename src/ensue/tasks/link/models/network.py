@@ -18,7 +18,7 @@ halved once, to 32, and there are more epochs, so that a hundred links are not l
 All others stand on a bag and, with ``residual``, start as the mean of vectors that are made of the articles' runs of
 characters, to which each encoder adds what it learns, by one rule for all; what is no better on held-out posts than
 this start is left out. PolitiFact's test posts, 100 wide and one seed: MRR .467 for ast, .463 for cnn, .465 for gru and
-bigru, which are not surely apart; without that start ast had .448.
+bigru, which do not differ significantly; without that start ast had .448.
 
 **Departures.** The loss sees vectors of length 1, as the cosine ranks them; the paper says nothing of lengths. Words
 that no file knows get vectors of their own, which are learned. Articles are read whole, whatever their length, unless a

@@ -64,8 +64,9 @@ STEP_FLOOR = 0.01
 """Shares among the followers well below this count as nothing."""
 NEVER = -20.0
 """The logarithm of popularity at least: counts know nothing of what never came."""
-SURE = 1.92
-"""Nats by which the network must make the held-out targets likelier: half of the 95 % point of chi-square."""
+LIKELIHOOD_RATIO = 1.92
+"""Nats by which the network must make the held-out targets likelier: half of the 95 % point of chi-square with one
+degree of freedom (likelihood-ratio test, p < .05)."""
 DECAY = "linear"
 """How the memory weighs clicks by their distance; this and 300 neighbours: the last tenth of Diginetica's training."""
 LEANS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -340,7 +341,7 @@ class Blend(nn.Module):
             numbers = fit(features, prior, SPREAD)
             self._set(numbers)
         counted = fit(features[..., 1:], prior[1:], SPREAD)
-        self.idle = likelihood(features, numbers) - likelihood(features[..., 1:], counted) < SURE
+        self.idle = likelihood(features, numbers) - likelihood(features[..., 1:], counted) < LIKELIHOOD_RATIO
         if self.idle:
             self._set_counted(counted)
             if len(features) < ENOUGH:

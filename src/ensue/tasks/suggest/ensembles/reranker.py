@@ -23,6 +23,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.metrics import Floats
+from ensue.significance import significantly_positive
 from ensue.tasks.suggest.candidates import EVERY, MIXED, MIXTURE, NETWORK, Pool, features, parts, shares
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import latest
@@ -40,8 +41,6 @@ MOST_COUNTED = 5000
 PRIORS = (1.0, 10.0, 100.0)
 """Strengths of the prior that are tried; above the last the mixture orders alone."""
 FOLDS = 5
-SURELY = 2
-"""Standard errors: of a lead by chance nineteen in twenty are smaller."""
 CENTER = np.array([float(name == MIXTURE) for name in EVERY])
 """Of the prior: the mixture orders."""
 STEPS, CLOSE = 50, 1e-6
@@ -79,8 +78,8 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
         data: sessions.
 
     Returns:
-        The model that ranks best, ``RERANKER`` or a counting one; and whether the learned order is surely ahead of all
-        counting models: by ``SURELY`` standard errors, paired by sessions.
+        The model that ranks best, ``RERANKER`` or a counting one; and whether the learned order is significantly
+        better than all counting models, paired by sessions.
     """
     folds = np.random.default_rng(0).integers(FOLDS, size=len(data))
     candidates: list[Pool] = []
@@ -119,9 +118,8 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
     figures = state.metadata.validation_mrr
     assert figures is not None
     best = max(COUNTING, key=lambda name: figures[name])
-    ahead = np.bincount(np.concatenate(owners), mixed - found[best], 1)
-    surely = ahead.sum() > SURELY * np.sqrt(len(ahead)) * ahead.std()
-    return _better(figures) or RERANKER, bool(surely)
+    is_better = significantly_positive(mixed - found[best], np.concatenate(owners))
+    return _better(figures) or RERANKER, is_better
 
 
 def learn_order(state: SuggestState, held: Queries, counted: Metadata | None = None) -> str | None:

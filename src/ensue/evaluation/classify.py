@@ -47,7 +47,7 @@ MAX_CALIBRATION_ERROR = 0.1
 _NO_LABEL = "(none of these)"
 """Shown as the label of a text for which another program has no list."""
 TIES = "of labels that are equally likely the first is the answer"
-TOLERANCE = 0.05
+TOLERANCE = 0.1
 """Probabilities of one text may add up to this much more than 1, because programs write few decimals."""
 
 

@@ -171,7 +171,7 @@ def test_what_belongs_together_is_drawn_together(monkeypatch: pytest.MonkeyPatch
         widths.append(high - low)
     assert widths[1] / widths[0] == pytest.approx(math.sqrt(20), rel=0.15)
     what = "whole groups" if kind == "groups" else "first texts with all their pairs"
-    assert result.protocol.interval.startswith(f"95 %, 1000 resamples of {what}, 20 in all; ")
+    assert result.protocol.interval.startswith(f"95 %, 1000 resamples of {what}, 20 in all")
 
 
 def test_a_row_that_is_not_above_the_majority_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

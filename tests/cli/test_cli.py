@@ -310,7 +310,7 @@ def test_a_result_is_written_as_tables_and_by_example(ensue: Ensue, logs: Logs, 
     ran = ensue("evaluate", folder, logs.test, at, "--verdicts")
     sure = sum(pair["sure"] for pair in found["verdicts"])
     assert ran.out.endswith(
-        f"{len(found['verdicts']) - sure} of {len(found['verdicts'])} pairs may be apart by chance\n"
+        f"{len(found['verdicts']) - sure} of {len(found['verdicts'])} pairs do not differ significantly\n"
     )
 
 

@@ -35,7 +35,7 @@ def test_every_question_has_a_row_with_counting_and_the_truth() -> None:
         assert row.counting != row.model or row.score == row.counted  # the best that can be had may be counting
         # Nobody beats the truth by more than chance allows.
         assert row.truth >= row.counted - 3 * row.half
-    assert all("counting" in row.verdict for row in found.rows)
+    assert all("baseline" in row.verdict for row in found.rows)
 
 
 def test_the_truth_test_counts_edges_and_sources() -> None:

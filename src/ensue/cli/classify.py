@@ -45,7 +45,12 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Texts, DataSchema]:
 
 def _read(path: Path, reading: Reading, *, unlabelled: bool = False) -> tuple[Texts, ReadReport]:
     texts, understood = read_texts(
-        path, columns=reading.roles, phrases=reading.phrases, unlabelled=unlabelled, **reading.opening
+        path,
+        columns=reading.roles,
+        phrases=reading.phrases,
+        unlabelled=unlabelled,
+        part=reading.part,
+        **reading.opening,
     )
     show.read_report(understood)
     return texts, understood

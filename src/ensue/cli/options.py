@@ -135,7 +135,7 @@ class Reading:
         str,
         _option(
             help="roles to column names: sequence=…,value=…,time=…; of "
-            "texts text=…,second=…,label=…,group=…; of query logs "
+            "texts text=…,second=…,label=…,group=…,part=…; of query logs "
             "query=…,user=…,session=…,turn=…,time=…,part=…; of posts and articles "
             "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
         ),
@@ -175,7 +175,8 @@ class Reading:
     part: Annotated[
         str,
         _option(
-            help="only this part of the file: of query logs valid, test:novel or the like, of posts valid or the like"
+            help="only this part of the file: of query logs valid, test:novel or the like, of posts and texts valid or "
+            "the like"
         ),
     ] = ""
     articles: Annotated[

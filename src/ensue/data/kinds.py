@@ -21,6 +21,7 @@ from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import recognise
 from ensue.data.sequences.sources import is_several
 from ensue.data.table import Table, read_object
+from ensue.data.texts.exports import is_json_line
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
 from ensue.data.texts.formats import has_unknown_header, is_labelled, read_rows
 from ensue.errors import DataError
@@ -146,9 +147,10 @@ def _as_texts(content: Content) -> Table | None:
     if not line.strip():
         return None
     row = re.sub(r"[^\t,;|]+", "x", line)
-    for probe in (line, f"{line}\n{row}"):
+    whole = content.json and not is_json_line(line)
+    for probe in (content.data[:].decode("utf-8", "replace"),) if whole else (line, f"{line}\n{row}"):
         try:
-            return read_rows(replace(content, data=probe.encode(), first_line=1), {}, phrases=False)
+            return read_rows(replace(content, data=probe.encode(), first_line=1), {}, phrases=False, every=True)
         except DataError:
             continue
     return None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_records
-from ensue.data.files import answering
+from ensue.data.files import Content, answering
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.originals import nothing
@@ -22,7 +22,7 @@ from ensue.data.table import ReadOptions, Table
 from ensue.data.texts.formats import read_rows
 from ensue.data.texts.labels import join_spellings, match_spellings, present
 from ensue.errors import DataError, SettingError
-from ensue.lines import part_of
+from ensue.lines import part_of, plural, quoted
 from ensue.records import Text
 
 Mask = npt.NDArray[np.bool_]
@@ -124,6 +124,7 @@ def read_texts(
     columns: Mapping[str, str] | None = None,
     phrases: bool = False,
     unlabelled: bool = False,
+    part: str = "",
     **opening: Unpack[Opening],
 ) -> tuple[Texts, ReadReport]:
     """Read a file of texts; its layout is found by its shape (:mod:`ensue.data.texts.formats` lists them).
@@ -137,6 +138,7 @@ def read_texts(
             the same label counts once; its group is the line it was met in first.
         unlabelled: whether to keep rows whose label is empty, and rows of tables that hold nothing, as texts to
             predict, one a row. They are left out, and counted, unless stated.
+        part: of a file with parts (a JSON object of lists, or a column stated as ``part``), the one that is read.
         opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
@@ -155,7 +157,7 @@ def read_texts(
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
         content = options.open(path)
-        rows = read_rows(content, options.columns, phrases, every=unlabelled)
+        rows = _of_part(read_rows(content, options.columns, phrases, every=unlabelled), content, part)
         numbers = IdColumns(
             {"id": "id", "group": "group"},
             rows="row",
@@ -180,6 +182,27 @@ def read_texts(
     )
     originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
     return Texts(texts, labels, ids, groups, originals), report
+
+
+def _of_part(rows: Table, content: Content, part: str) -> Table:
+    """Return the rows of one part of a file.
+
+    Raises:
+        DataError: the file has several parts, and none is chosen.
+        SettingError: it has no such part.
+    """
+    if "part" not in rows.frame.columns:
+        if part:
+            raise SettingError(
+                f"{content.path}: has no parts; leave --part out, or name a column with --columns part=…"
+            )
+        return rows
+    counts = rows.frame["part"].fill_null("").value_counts(sort=True, name="count").iter_rows()
+    shown = ", ".join(f"{name} ({plural(count, 'text')})" for name, count in counts)
+    if part not in rows.frame["part"]:
+        message = f"has no part {quoted(part)}" if part else "holds several parts"
+        raise (SettingError if part else DataError)(f"{content.path}: {message}; choose one with --part: {shown}")
+    return rows.select(rows.frame["part"] == part)
 
 
 def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tuple[str, ...], tuple[str, ...]]:

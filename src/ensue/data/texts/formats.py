@@ -18,10 +18,11 @@ imdb             ``pos/17 TAB movie TAB rating TAB text`` (Maas et al. 2011, one
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import polars as pl
 
@@ -30,9 +31,10 @@ from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.roles import Found, Roles, plain_name, require_columns, require_roles
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
+from ensue.data.texts.exports import LabelFields, flattened
 from ensue.data.texts.trees import is_tree, phrases_of
 from ensue.errors import DataError, SettingError
-from ensue.lines import plural, quoted
+from ensue.lines import listed, plural, quoted
 from ensue.records import Text
 
 _PAIRS = (
@@ -47,13 +49,23 @@ _COLUMNS = Roles(
         ),
         "second": (),
         "label": (
-            *("goldlabel", "label", "entailmentjudgment", "entailmentlabel", "sentiment", "category", "class"),
-            *("classindex", "stars", "rating", "polarity", "target", "isduplicate", "quality"),
+            *(
+                "goldlabel",
+                "label",
+                "stance",
+                "entailmentjudgment",
+                "entailmentlabel",
+                "sentiment",
+                "category",
+                "class",
+            ),
+            *("classindex", "stars", "rating", "polarity", "intent", "emotion", "target", "isduplicate", "quality"),
         ),
         "id": ("id", "pairid", "textid", "reviewid", "uid"),
         "group": (
             *("group", "groupid", "movie", "movieid", "product", "productid", "businessid", "captionid", "promptid"),
         ),
+        "part": (),
     },
     needed=("text",),
     doubted=("text", "label"),
@@ -64,10 +76,13 @@ ROLES = tuple(_COLUMNS.known)
 _NAMES = {name for names in (*_COLUMNS.known.values(), *_PAIRS) for name in names}
 _IMDB = re.compile(r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t")
 _MARK = r"[-+]?\d+(?:\.\d+)?|[A-Z][A-Z_]*:\w+"
-_WORDS = re.compile(rf"\s*({_MARK}) +\S.*")
+_WORDS = re.compile(rf"\s*({_MARK})(?: +(\S.*)?)?")
 _CSV = re.compile(r'"?[-+]?\d+"?,"')
 _PROBED = 50
 """Rows that are looked at for a header of unknown names."""
+_CODERS = frozenset(("annotator", "codeur", "coder", "codierer", "expert", "judge", "kodierer", "rater", "worker"))
+_NO_LABELS = frozenset(("comment", "comments", "confidence", "date", "id", "name", "note", "notes", "number", "time"))
+"""Words in the names of columns that are about coders and hold no labels."""
 _SS = re.compile(r"[^\t]+\t\t[^\t]+\t\t[\d.]+\t\t")
 
 
@@ -93,18 +108,15 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, eve
         if stated:
             raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
         return _trees(content, phrases) if layout == "trees" else _fasttext(content)
-    return _agreed(content, _table(content, first, stated), every)
+    return _agreed(content, _table(content, first, stated, every), every)
 
 
-def _table(content: Content, first: str, stated: Mapping[str, str]) -> Table:
-    find = partial(_find, content, stated=stated)
+def _table(content: Content, first: str, stated: Mapping[str, str], every: bool) -> Table:
+    find = partial(_find, content, stated=stated, strict=not every)
     if content.parquet:
-        return read_table(content, find)
+        return _parquet(content, find, strict=not every)
     if first.startswith("{"):
-        if not stated and isinstance(sample_objects(content)[0].get("texts"), list):
-            return _lists(content)
-        table = read_table(content, find)
-        return replace(table, layout="snli") if "gold_label" in table.columns.values() else table
+        return _json(content, stated, strict=not every)
     separator = _separator(content, first, stated)
     if separator is None and _CSV.match(first):
         return _labelled_csv(content, stated)
@@ -116,6 +128,41 @@ def _table(content: Content, first: str, stated: Mapping[str, str]) -> Table:
         return _headless(content, first, stated)
     delimited = Delimited.of(content, separator)
     return read_delimited(delimited, *find(delimited.names))
+
+
+def _parquet(content: Content, find: Callable[[Sequence[str]], Found], *, strict: bool) -> Table:
+    """Columns of Parquet; lists of one label are labels, as in JSON.
+
+    Raises:
+        DataError: a list of several labels.
+    """
+    schema = content.schema()
+    columns, notes = find(list(schema))
+    kind = schema.get(columns.get("label", ""))
+    if not isinstance(kind, pl.List | pl.Array) or kind.inner.is_nested():
+        return read_table(content, find)
+    name, others = columns["label"], {role: column for role, column in columns.items() if role != "label"}
+    lists = content.table([name])[name].cast(pl.List(pl.String)).list.drop_nulls().list.unique(maintain_order=True)
+    labels = LabelFields(strict=strict)
+    for row in (lists.list.len() > 1).fill_null(False).arg_true():
+        labels.one(name, lists[row].to_list(), content.place(row))
+    table = read_table(content, lambda _: (others, notes))
+    single = pl.DataFrame({"label": lists.set(lists.list.len() > 1, None).list.first()})
+    return replace(table, frame=table.frame.with_columns(single["label"]), columns=columns)
+
+
+def _json(content: Content, stated: Mapping[str, str], *, strict: bool) -> Table:
+    """JSON Lines, or what becomes such."""
+    fields = LabelFields(_COLUMNS.known["label"], _COLUMNS.known["text"], strict, stated.get("label", ""))
+    flat = flattened(content, fields)
+    if flat is content and not stated and isinstance(sample_objects(content)[0].get("texts"), list):
+        return _lists(content)
+    if flat is not content and "part" in sample_objects(flat)[0]:
+        stated = {"part": "part", **stated}
+    table = read_table(flat, partial(_find, content, stated=stated, strict=strict))
+    if flat is not content and len(flat.head(2)) == len(content.head(2)):
+        table = replace(table, originals=partial(json_lines, content))
+    return replace(table, layout="snli") if "gold_label" in table.columns.values() else table
 
 
 def _fasttext(content: Content) -> Table:
@@ -136,15 +183,16 @@ def is_labelled(head: Sequence[str]) -> bool:
 
     Of a list whose lines are numbered each has a number of its own.
     """
-    marks = [found[1].partition(":")[0] if (found := _WORDS.fullmatch(line)) else None for line in head]
-    return None not in marks and len(set(marks)) <= len(marks) / 2
+    marks = [matched[1].partition(":")[0] if (matched := _WORDS.fullmatch(line)) else None for line in head]
+    silent = sum(matched is not None and not matched[2] for matched in map(_WORDS.fullmatch, head))
+    return None not in marks and len(set(marks)) <= len(marks) / 2 and silent <= len(marks) / 2
 
 
 def _labelled_words(content: Content, stated: Mapping[str, str]) -> Table:
     if stated:
         raise SettingError(f"{content.path}: the layout labelled words has no columns; leave --columns out")
     lines, numbers, notes = content.filled_lines()
-    found = lines.str.extract_groups(rf"^\s*({_MARK})\s+(.*)$").struct.unnest()
+    found = lines.str.extract_groups(rf"^\s*({_MARK})(?:\s+(.*))?$").struct.unnest()
     for row in found["1"].is_null().arg_true()[:1]:
         problem = f"{quoted(lines[row], 40)} has no label before its text"
         raise DataError(f"{content.path}:{numbers[row]}: {problem}; the file begins with lines such as {_shape(lines)}")
@@ -301,17 +349,59 @@ def _agreed(content: Content, table: Table, every: bool) -> Table:
     return replace(table.select(~unsure), notes=(*table.notes, note))
 
 
-def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Found:
-    """As :meth:`Roles.find`; two texts that stand together are a pair where neither is stated.
+def _require_one_coder(path: Path, names: Sequence[str], columns: Mapping[str, str]) -> None:
+    """Refuse a coding sheet with a column for each coder, where it is not stated whose labels are meant.
+
+    Args:
+        path: the file.
+        names: its columns.
+        columns: role -> column.
 
     Raises:
-        DataError: a column that is missing, or no column for the text.
+        DataError: naming the columns.
+    """
+    stems = {name: _coder_stem(name) for name in names}
+    label = plain_name(columns.get("label", ""))
+    coders = [name for name, stem in stems.items() if stem is not None]
+    if label and columns["label"] not in coders:
+        coders = [columns["label"], *(name for name in coders if stems[name] == label)]
+    if len(coders) > 1:
+        raise DataError(
+            f"{path}: the columns {listed(coders)} may each hold labels, one for each coder; choose one with --columns "
+            f"label={coders[0]}"
+        )
+
+
+def _coder_stem(name: str) -> str | None:
+    """Return what is in front of the number or letter of a coder's column of labels; ``None`` of other columns."""
+    words = re.findall(r"[^\W\d_]+|\d+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
+    if not words or set(words) & _NO_LABELS:
+        return None
+    stem = "".join(words[:-1])
+    if set(words) & _CODERS and len(words) > 1:
+        return stem
+    return stem if stem in _COLUMNS.known["label"] and (words[-1].isdigit() or words[-1] in "abcdef") else None
+
+
+def _find(content: Content, names: Sequence[str], stated: Mapping[str, str], strict: bool = False) -> Found:
+    """As :meth:`Roles.find`; two texts that stand together are a pair where neither is stated.
+
+    Args:
+        content: the file.
+        names: its columns.
+        stated: role -> column.
+        strict: whether labels are read, and columns of several coders are refused.
+
+    Raises:
+        DataError: a column that is missing, no column for the text, or a column of labels for each coder.
         SettingError: one column in two roles.
     """
     plain = {plain_name(name): name for name in reversed(names)}
     pair = next(((plain[a], plain[b]) for a, b in _PAIRS if a in plain and b in plain), None)
     find = partial(_COLUMNS.find, content.path, names, stated, plain.values(), content.trained)
     usual = {**content.trained.present(names, stated), **stated}
-    if pair is None or {"text", "second"} & usual.keys() or set(pair) & set(usual.values()):
-        return find()
-    return find(text=pair[0], second=pair[1])
+    alone = pair is None or {"text", "second"} & usual.keys() or set(pair) & set(usual.values())
+    found = find() if alone or pair is None else find(text=pair[0], second=pair[1])
+    if strict and "label" not in usual:
+        _require_one_coder(content.path, names, found[0])
+    return found

@@ -24,7 +24,6 @@ TASK = Task(
         "protocol",
         "at",
         "rules",
-        "part",
         "min_users",
         "prefix",
         "steps",

@@ -1,0 +1,240 @@
+"""JSON that is no flat table: exports of labelling tools, and documents that hold all records in one object.
+
+==================  ===========================================================================================
+doccano             ``{"text": "…", "label": ["pos"]}``, or ``labels``
+label studio        ``{"data": {"text": "…"}, "annotations": [{"result": [{"value": {"choices": ["pos"]}}]}]}``
+label studio (min)  ``{"text": "…", "sentiment": "pos"}``, or ``{"choices": ["pos"]}`` in its place
+prodigy             ``{"text": "…", "accept": ["pos"], "answer": "accept"}``
+parts               ``{"train": [["text", "label"], …], "val": […]}`` (CLINC150), or lists of objects
+columns             ``{"text": ["…", …], "label": ["…", …]}``
+==================  ===========================================================================================
+
+A list of one label is that label, an empty one is none, and several are refused: which one to learn is not for a reader
+to choose.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ensue.data.files import Content
+from ensue.data.roles import plain_name
+from ensue.data.table import read_object, sample_objects
+from ensue.errors import DataError
+from ensue.lines import listed, quoted
+
+Object = Mapping[str, object]
+_SCALARS = (str, int, float, type(None))
+_ANSWERS = ("accept", "reject", "ignore")
+_RECORD = ("text", "data", "label", "id")
+"""Fields of a record; an object that has one is no document of many records."""
+
+
+@dataclass(frozen=True)
+class LabelFields:
+    """Which fields of an object hold labels.
+
+    Attributes:
+        names: names of labels as :func:`~ensue.data.roles.plain_name` leaves them.
+        texts: those of texts.
+        strict: whether several labels of one text are refused; they are no label otherwise.
+        stated: the name that is stated for the label.
+    """
+
+    names: Collection[str] = ()
+    texts: Collection[str] = ()
+    strict: bool = True
+    stated: str = ""
+
+    def holds(self, name: str) -> bool:
+        """Return whether a field of this name holds labels."""
+        return name == self.stated or plain_name(name) in (*self.names, "labels", "choices")
+
+    def one(self, name: str, value: object, where: str) -> object:
+        """Return the one label in a field; ``None`` where there is none.
+
+        Raises:
+            DataError: several labels, or spans of the text.
+        """
+        if isinstance(value, dict):
+            inner = [value[key] for key in ("choices", "label", "rating") if key in value]
+            if not {"start", "start_offset"} & value.keys() and len(inner) == 1:
+                return self.one(name, inner[0], where)
+            value = [[value]]
+        if not isinstance(value, list):
+            return value
+        if any(isinstance(item, list) for item in value):
+            self.refuse_spans(name, where)
+            return None
+        labels = list(dict.fromkeys(label for item in value if (label := self.one(name, item, where)) is not None))
+        if len(labels) > 1 and self.strict:
+            shown = " and ".join(map(quoted, labels[:2])) + (", …" if len(labels) > 2 else "")
+            raise DataError(
+                f"{where}: {len(labels)} labels ({shown}) in field {quoted(name)}, but a text has one label in task "
+                "classify; keep one, or leave the text out"
+            )
+        return labels[0] if len(labels) == 1 else None
+
+    def refuse_spans(self, name: str, where: str) -> None:
+        """Refuse spans of a text where its label is wanted.
+
+        Raises:
+            DataError: naming the field.
+        """
+        if self.strict:
+            raise DataError(
+                f"{where}: field {quoted(name)} holds spans of the text, not a label of it; export labels of whole "
+                "texts, or name another field with --columns label=…"
+            )
+
+
+def flattened(content: Content, fields: LabelFields) -> Content:
+    """Return JSON Lines of flat objects, one per line as before; the file itself where its objects are flat.
+
+    Raises:
+        DataError: a text with several labels, or annotations that are not labels of a text.
+    """
+    document = _document(content)
+    if document is not None:
+        return _lines(content, _records(document, fields.texts))
+    if not any(_is_nested(sample, fields) for sample in sample_objects(content)):
+        return content
+    flat = [
+        _flat(read_object(line, f"{content.path}:{number}"), fields, f"{content.path}:{number}")
+        if line.strip()
+        else None
+        for number, line in content.lines()
+    ]
+    return _lines(content, flat)
+
+
+def _lines(content: Content, objects: list[dict[str, object]] | list[dict[str, object] | None]) -> Content:
+    lines = ("" if own is None else json.dumps(own, ensure_ascii=False) for own in objects)
+    return replace(content, data="\n".join(lines).encode("utf-8", errors="surrogatepass"))
+
+
+def _is_nested(sample: Object, fields: LabelFields) -> bool:
+    if _is_task(sample) or sample.get("answer") in _ANSWERS:
+        return True
+    return any(fields.holds(name) and isinstance(value, list | dict) for name, value in sample.items())
+
+
+def _is_task(sample: Object) -> bool:
+    """Return whether an object is a task of Label Studio."""
+    return isinstance(sample.get("data"), dict) and isinstance(
+        sample.get("annotations", sample.get("completions")), list
+    )
+
+
+def _flat(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
+    if _is_task(sample):
+        return _task(sample, fields, where)
+    flat: dict[str, object] = {name: value for name, value in sample.items() if isinstance(value, _SCALARS)}
+    if sample.get("answer") in _ANSWERS and fields.stated != "answer":
+        return flat | {"label": _answered(sample, fields, where)}
+    for name, value in sample.items():
+        if fields.holds(name) and isinstance(value, list | dict):
+            is_label = name == fields.stated or plain_name(name) in fields.names
+            flat[name if is_label else "label"] = fields.one(name, value, where)
+    if "text" not in flat and isinstance(flat.get("data"), str):
+        flat["text"] = flat.pop("data")  # doccano's other name of it
+    return flat
+
+
+def _answered(sample: Object, fields: LabelFields, where: str) -> object:
+    """Return the label of an example of Prodigy: what was accepted."""
+    if sample["answer"] == "ignore":
+        return None
+    if isinstance(sample.get("accept"), list):
+        return fields.one("accept", sample["accept"], where) if sample["answer"] == "accept" else None
+    if sample["answer"] == "reject" and fields.strict:
+        raise DataError(
+            f"{where}: the label {quoted(sample.get('label'))} was rejected, which does not say what the label is; "
+            "leave the text out, or name the answer as the label with --columns label=answer"
+        )
+    return fields.one("label", sample.get("label"), where)
+
+
+def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
+    """Return a task of Label Studio: the fields of its data, and its choices under the names of their controls."""
+    data, annotations = sample["data"], sample.get("annotations", sample.get("completions"))
+    assert isinstance(data, dict) and isinstance(annotations, list)
+    given = [own for own in annotations if isinstance(own, dict) and not own.get("was_cancelled")]
+    truth = [own for own in given if own.get("ground_truth")] or given
+    choices: dict[str, list[object]] = {}
+    for annotation in truth:
+        for result in annotation.get("result") or []:
+            if result.get("type") in ("choices", "rating"):
+                choices.setdefault(str(result.get("from_name")), []).append(result.get("value"))
+            elif result.get("type") in ("labels", "hypertextlabels"):
+                fields.refuse_spans(str(result.get("from_name")), where)
+    flat = {name: value for name, value in data.items() if isinstance(value, _SCALARS)} | {"id": sample.get("id")}
+    labels = {name: fields.one(name, values, where) for name, values in choices.items()}
+    if len(labels) > 1 and fields.strict and not fields.stated:
+        raise DataError(
+            f"{where}: several controls give labels, {listed(list(labels))}; choose one with --columns "
+            f"label={next(iter(labels))}"
+        )
+    if len(labels) == 1:
+        labels = {"label": next(iter(labels.values()))}
+    words = [name for name, value in flat.items() if isinstance(value, str)]
+    if len(words) == 1 and plain_name(words[0]) not in fields.texts:
+        flat["text"] = flat.pop(words[0])
+    return {**flat, "label": None, **labels} if len(labels) < 2 else {**flat, **labels}
+
+
+def is_json_line(line: str) -> bool:
+    """Return whether a line is JSON by itself, and not the beginning of a document of many lines."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _document(content: Content) -> dict[str, object] | None:
+    """Return the one object of a file whose values hold its records; ``None`` of JSON Lines."""
+    lines = content.head(2)
+    if is_json_line(lines[0]) != (len(lines) == 1):
+        return None
+    try:
+        document = json.loads(content.data[:].decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None  # the reader of lines says where
+    if not isinstance(document, dict) or _is_task(document):
+        return None
+    if any(isinstance(document.get(name), str) for name in _RECORD):
+        return None
+    values = list(document.values())
+    if len(values) > 1 and all(isinstance(value, list | dict) for value in values):
+        return document
+    has_records = any(isinstance(value, list) and value and isinstance(value[0], list | dict) for value in values)
+    return document if has_records else None
+
+
+def _records(document: Object, texts: Collection[str]) -> list[dict[str, object]]:
+    """Return the records of a document, with the names of their parts where it has several."""
+    named = [name for name in document if plain_name(name) in texts]
+    if named:
+        columns = {name: [*value.values()] if isinstance(value, dict) else value for name, value in document.items()}
+        lengths = {len(column) for column in columns.values() if isinstance(column, list)}
+        if len(lengths) == 1 and all(isinstance(column, list) for column in columns.values()):
+            rows = zip(*(column for column in columns.values() if isinstance(column, list)), strict=True)
+            return [dict(zip(columns, row, strict=True)) for row in rows]
+    parts = {name: list(_part(value)) for name, value in document.items() if isinstance(value, list) and value}
+    parts = {name: rows for name, rows in parts.items() if rows}
+    if not parts:
+        raise DataError(f"the object holds {listed(list(document))}, none of them records")
+    return [row | ({"part": name} if len(parts) > 1 else {}) for name, rows in parts.items() for row in rows]
+
+
+def _part(rows: list[object]) -> Iterator[dict[str, object]]:
+    """Yield the records in a list: pairs of text and label, or objects, in datasets-server's rows too."""
+    for row in rows:
+        if isinstance(row, list) and len(row) == 2 and all(isinstance(value, _SCALARS) for value in row):
+            yield {"text": row[0], "label": row[1]}
+        elif isinstance(row, dict):
+            inner = row.get("row")
+            yield inner if isinstance(inner, dict) else row

@@ -220,6 +220,9 @@ def test_probabilities_are_required_to_add_up_and_a_list_without_any_is_certain(
     own = written(tmp_path / "own.jsonl", ['{"id": "t0", "ranking": ["a", "c"], "scores": [0.9, 0.8]}'])
     with pytest.raises(DataError, match=r"own: the probabilities of the labels of .t0. add up to 1\.7; give"):
         score_rankings([own], [ours], texts)
+    own = written(tmp_path / "own.jsonl", ['{"id": "t0", "ranking": ["a", "A", "c"], "scores": [0.5, 0.3, 0.2]}'])
+    with pytest.raises(DataError, match="own: the list of 't0' holds two spellings of the label 'a'"):
+        score_rankings([own], [ours], texts)
     own = written(tmp_path / "own.jsonl", [json.dumps({"id": f"t{n}", "ranking": ["a", "c"]}) for n in range(4)])
     result = score_rankings([own], [ours], texts)
     assert figures(result, "own")["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps) / 2)
@@ -265,6 +268,19 @@ def test_the_figures_of_a_run_are_those_of_trec_eval(tmp_path: Path) -> None:
     assert {ours: np.mean([row[name] for row in theirs.values()]) for ours, name in names.items()} == pytest.approx(
         TREC
     )
+
+
+def test_a_run_of_distances_is_warned_of(tmp_path: Path) -> None:
+    data = corpus(6)
+    lines = [f"p{n} Q0 a{(n + step) % 6} {step + 1} 0.{step} x" for n in range(6) for step in range(3)]
+    result = score_rankings([written(tmp_path / "own.run", lines)], [fitted("link", "tfidf", data)], data)
+    assert result.rows[0].notes["unmatched"] == (
+        "in 6 of 6 lists the rank column puts the lowest score first; the highest score is read as the best, as in "
+        "trec_eval: negate distances"
+    )
+    lines = [f"p{n} Q0 a{(n + step) % 6} {step + 1} -0.{step} x" for n in range(6) for step in range(3)]
+    result = score_rankings([written(tmp_path / "own.run", lines)], [fitted("link", "tfidf", data)], data)
+    assert "unmatched" not in result.rows[0].notes
 
 
 def test_scores_that_are_equal_in_single_precision_are_ordered_by_document_id(tmp_path: Path) -> None:

@@ -45,12 +45,14 @@ class Rankings:
             has none, and ``given``, the number of events that an answer of ours was made from, null in other lists.
         layout: layout of the file.
         rising: message about the first list whose scores rise along the ranking; empty where none does.
+        num_reversed: number of lists of a TREC run whose rank column puts the lowest score first and the highest last.
     """
 
     name: str
     frame: pl.DataFrame
     layout: Literal["trec", "jsonl"] = "jsonl"
     rising: str = ""
+    num_reversed: int = 0
 
     def best_first(self) -> Rankings:
         """Return these lists, whose scores fall along the ranking.
@@ -99,6 +101,11 @@ class Rankings:
             sentences.append(
                 f"in {constant:,} of {plural(len(listed), 'list')} all scores are equal, so the ranking is {order}"
             )
+        if self.num_reversed:
+            sentences.append(
+                f"in {self.num_reversed:,} of {plural(len(listed), 'list')} the rank column puts the lowest score "
+                "first; the highest score is read as the best, as in trec_eval: negate distances"
+            )
         return sentences
 
     def _constant_lists(self) -> int:
@@ -138,19 +145,20 @@ def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) 
         content = open_file(path, **opening)
         if content.parquet:
             raise DataError(f"{path}: is no file of rankings; give lines of {_TREC}, or of {_JSON}")
-        rising = ""
+        rising, num_reversed = "", 0
         if content.json:
             frame, rising = _read_json_lines(content)
         else:
-            frame = _read_trec(content)
+            frame, num_reversed = _read_trec(content)
         duplicates = frame.filter(frame.select("query", "value").is_duplicated())
         for query, value in duplicates.select("query", "value").head(1).iter_rows():
             raise DataError(f"{path}: {quoted(value)} stands twice in the ranking of {quoted(query)}")
     layout: Literal["trec", "jsonl"] = "jsonl" if content.json else "trec"
-    return Rankings(name or path.name.partition(".")[0], frame, layout, rising)
+    return Rankings(name or path.name.partition(".")[0], frame, layout, rising, num_reversed)
 
 
-def _read_trec(content: Content) -> pl.DataFrame:
+def _read_trec(content: Content) -> tuple[pl.DataFrame, int]:
+    """Return the lists, and how many of them the rank column orders the other way round."""
     lines, numbers, _ = content.filled_lines()
     words = lines.str.extract_all(r"\S+")
     for row in (words.list.len() != 6).arg_true()[:1]:
@@ -163,8 +171,19 @@ def _read_trec(content: Content) -> pl.DataFrame:
     frame = pl.DataFrame({"query": query, "value": value, "score": score})
     frame = frame.with_columns(single=pl.col("score").cast(pl.Float32), given=pl.lit(None, pl.Int64))
     frame = frame.sort("query", "single", "value", descending=[False, True, True], maintain_order=True).drop("single")
+    column = words.list.get(3).cast(pl.Float64, strict=False)
     # The document id has decided every tie, so that the rank is the position.
-    return _positioned(frame).with_columns(rank=pl.col("position"))
+    return _positioned(frame).with_columns(rank=pl.col("position")), _num_reversed(query, column, score)
+
+
+def _num_reversed(query: pl.Series, rank: pl.Series, score: pl.Series) -> int:
+    """Return the number of lists whose first value by the rank column has the lowest score and the last the highest."""
+    frame = pl.DataFrame({"query": query, "rank": rank, "score": score}).drop_nulls()
+    low, high = pl.col("score").min(), pl.col("score").max()
+    first, last = pl.col("score").sort_by("rank").first(), pl.col("score").sort_by("rank").last()
+    is_ordered = pl.col("rank").n_unique() == pl.len()
+    lists = frame.group_by("query").agg(is_reversed=is_ordered & (first == low) & (last == high) & (low < high))
+    return int(lists["is_reversed"].sum())
 
 
 class _Line(NamedTuple):

@@ -138,9 +138,19 @@ def compare(
 
 
 def _respelled(rankings: Rankings, labels: Sequence[str]) -> Rankings:
-    """Return the lists of another program with labels spelled as here."""
+    """Return the lists of another program with labels spelled as here.
+
+    Raises:
+        DataError: a list holds two spellings of one label.
+    """
     values, _ = match_spellings(rankings.frame["value"], labels)
-    return replace(rankings, frame=rankings.frame.with_columns(values.alias("value")))
+    frame = rankings.frame.with_columns(values.alias("value"))
+    doubled = frame.filter(frame.select("query", "value").is_duplicated())
+    for query, label in doubled.select("query", "value").head(1).iter_rows():
+        raise DataError(
+            f"{rankings.name}: the list of {quoted(query)} holds two spellings of the label {quoted(label)}"
+        )
+    return replace(rankings, frame=frame)
 
 
 def _asked(data: Texts, owners: Index) -> pl.DataFrame:

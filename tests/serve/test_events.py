@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ensue.errors import DataError, SettingError
+from ensue.serve import events
 from ensue.serve.bodies import Limits, limited
 from ensue.serve.events import EventList, open_queue, put, read_events
 from ensue.serve.problems import Problem
@@ -20,7 +21,8 @@ from tests.stream.conftest import Server, server, streamed
 
 __all__ = ["server"]  # the fixture of a Redis server
 
-BODY = limited("Events", EventList, Limits(ServeSettings(events=100)))
+SETTINGS = ServeSettings(events=100, fields=20, history=50, value_characters=200)
+BODY = limited("Events", EventList, Limits(SETTINGS))
 PLAIN = {"session": "s1", "item": "v3", "time": 1_700_000_000}
 UBI = {
     "application": "shop",
@@ -39,7 +41,7 @@ def queued(path: Path) -> list[dict[str, Any]]:
 
 
 def lines(found: Any) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in read_events(found, BODY).lines]
+    return [json.loads(line) for line in read_events(found, BODY, SETTINGS).lines]
 
 
 def test_one_many_and_wrapped() -> None:
@@ -76,7 +78,7 @@ def test_ubi_events() -> None:
     search = {"action_name": "on_search", "client_id": "c1", "timestamp": "2023-11-14T22:13:20Z"}
     shown = {**UBI, "action_name": "impression"}
     alone = {name: value for name, value in UBI.items() if name != "session_id"}
-    taken = read_events([UBI, search, shown, {**alone, "event_id": "e7"}], BODY)
+    taken = read_events([UBI, search, shown, {**alone, "event_id": "e7"}], BODY, SETTINGS)
     assert [json.loads(line) for line in taken.lines] == [
         {"session": "s2", "item": "v4", "time": 1.7e9},
         {"session": "c1", "item": "v4", "time": 1.7e9, "id": "e7"},
@@ -101,11 +103,32 @@ def test_ubi_events() -> None:
         ([{**UBI, "action_name": []}], r"^events\[0\]: field \"action_name\" must be a text$"),
         ([{"values": ["a"]}], r"^events\[0\]: field \"times\" is missing"),
         ([PLAIN] * 101, r"^101 events are more than the 100 a request may have"),
+        (
+            [{**PLAIN, **{f"c{at}": 1 for at in range(50)}}],
+            r"^events\[0\]: 53 fields are more than the 20 of an event; ",
+        ),
+        *(
+            ([PLAIN, {**PLAIN, field: "é" * 201}], r"^events\[1\]: 201 characters are more than the 200 of a value; ")
+            for field in ("session", "item", "id")
+        ),
+        (
+            [{**PLAIN, f"c{at}": 1} for at in range(11)],
+            r"^events\[10\]: the events before have 10 different sets of fields; send events of the",
+        ),
+        (
+            {"values": ["a"] * 51, "times": list(range(51))},
+            r"^events\[0\]: 51 values are more than the 50 of a history; send the latest$",
+        ),
+        (
+            {"values": ["a"], "times": [1], "id": "x" * 201},
+            r"^events\[0\]: 201 characters are more than the 200 of a value; shorten it, or start the service",
+        ),
     ],
 )
-def test_what_is_no_event_is_said(found: Any, error: str) -> None:
+def test_what_is_no_event_is_said(found: Any, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_KINDS", 10)
     with pytest.raises(DataError, match=error):
-        read_events(found, BODY)
+        read_events(found, BODY, SETTINGS)
 
 
 def test_all_or_none_go_into_the_queue(fitted: Path, tmp_path: Path) -> None:
@@ -122,9 +145,9 @@ def test_all_or_none_go_into_the_queue(fitted: Path, tmp_path: Path) -> None:
 
 def test_a_stream_learns_what_came(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
-    events = [{"session": "s1", "item": f"v{at}", "time": 1_700_000_000 + at} for at in range(5)]
+    clicks = [{"session": "s1", "item": f"v{at}", "time": 1_700_000_000 + at} for at in range(5)]
     with running({"clicks": folder}, queue=open_queue(str(path))) as service:
-        assert service.post("/v1/events", events).status_code == 202
+        assert service.post("/v1/events", clicks).status_code == 202
     _, last = streamed(folder, f"sqlite:{path}")
     assert (last.counts.events, last.counts.rejected, last.counts.sessions) == (5, 0, 1)
 

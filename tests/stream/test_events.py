@@ -30,6 +30,7 @@ def reason(line: bytes, *before: bytes, **options: Any) -> str:
     ("line", "event"),
     [
         ('{"session_id": 7, "item_id": 12, "timestamp": 1700000000.5}', ("7", "12", 1700000000.5, "")),
+        ('{"session_id": 7.0, "item_id": 12.0, "timestamp": 1.5, "id": 3.0}', ("7", "12", 1.5, "3")),
         ('{"SessionId": "7", "url": "/a", "ts": "1700000000", "event_id": 3}', ("7", "/a", 1.7e9, "3")),
         ('{"session": "s", "item": "a", "time": 1700000000123}', ("s", "a", 1700000000.123, "")),
         ('{"session": "s", "item": "a", "time_ms": 1500}', ("s", "a", 1.5, "")),
@@ -75,15 +76,23 @@ def test_empty_lines_are_passed_over() -> None:
         (b'{"session": "\xff"}', "not UTF-8 (invalid start byte at byte 13)"),
         (b"[" * 100_000, "not JSON (maximum recursion"),
         (b" " * (LONGEST + 1), "longer than 1,048,576 bytes"),
+        (
+            b'{"session": "s", "item": "%s", "time": 1}' % (b"y" * 1001),
+            "an id has 1,001 characters, more than the 1,000 that one may have",
+        ),
+        (b'{"values": ["%s"], "times": [1]}' % (b"y" * 5000), "an id has 5,000 characters"),
         (b'{"session": "s", "item": "a"}', "field 'time' (time) is missing"),
         (b'{"session": "s", "item": "a", "time": null}', "field 'time' (time) is missing"),
         (b'{"session": "s", "time": 1700000000}', "field 'item' (value) is missing"),
         (b'{"session": "", "item": "a", "time": 1700000000}', "field 'session' (sequence) is missing"),
         (
             b'{"session": "s", "item": true, "time": 1700000000}',
-            "field 'item' (value) must be a text or a whole number",
+            "field 'item' (value): True is not an id but of type bool; ids are",
         ),
-        (b'{"session": 1.5, "item": "a", "time": 1}', "field 'session' (sequence) must be a text or a whole number"),
+        (
+            b'{"session": 1.5, "item": "a", "time": 1}',
+            "field 'session' (sequence): 1.5 is not an id; ids are texts or whole numbers",
+        ),
         (b'{"session": "s", "item": "\\ud800", "time": 1700000000}', "field 'item' holds half a character"),
         (b'{"session": "s", "item": "a", "time": true}', "field 'time' (time) must be a number or a date"),
         (b'{"session": "s", "item": "a", "time": "noon"}', "time 'noon' is not a number or an ISO date"),

@@ -169,7 +169,7 @@ def test_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_service_writes_is_what_a_stream_reads(server: Server) -> None:
     events = pytest.importorskip("ensue.serve.events")
     found = [{"session": "s1", "item": "a7", "time": 1700000000}, {"session": "s1", "item": "b2", "time": 1700000009}]
-    events.open_queue(server.address).put(events.read_events(found, events.EventList).lines)
+    events.open_queue(server.address).put(events.read_events(found, events.EventList, events.ServeSettings()).lines)
     source = started(server)
     found = [json.loads(line) for line in rest(source)]
     assert [(one["session"], one["item"]) for one in found] == [("s1", "a7"), ("s1", "b2")]

@@ -297,7 +297,7 @@ def _add_events(app: FastAPI, service: Service, requests: Requests) -> None:
             raise Problem(
                 404, "this service takes no events", "start it with --queue sqlite:queue.db or a Redis address"
             )
-        read = partial(read_events, body=requests.events)
+        read = partial(read_events, body=requests.events, settings=service.settings)
         taken = await read_json(request, service.settings, service.settings.update_bytes, read)
         request.scope[COUNTED] = len(taken.lines)
         if taken.lines:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +20,11 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 from pydantic import BeforeValidator, Field
 
 from ensue.errors import DataError, SettingError
+from ensue.records import History
 from ensue.serve.bodies import Body, Limit, Limits, read
+from ensue.serve.lengths import require_short_history, too_long
 from ensue.serve.problems import Problem
+from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue
 from ensue.stream.events import Events, Reader
 
@@ -28,6 +32,8 @@ CLICKED = frozenset(
     {"click", "click_through", "item_click", "product_click", "view", "watch", "add_to_cart", "purchase"}
 )
 """What a person does with an object, in UBI's words; a search, a filter or a page that was shown is no such event."""
+MAX_KINDS = 1000
+"""Sets of fields that the events of one request may have: the roles of each are found anew."""
 PIPELINE = 1000
 """Entries sent to Redis together."""
 
@@ -58,6 +64,8 @@ def _events(limits: Limits, kind: object) -> object:
                 raise DataError(
                     f'events[{at}]: must be an object such as {{"session": "s1", "item": "a7", "time": 1700000000}}'
                 )
+            if len(event) > limits.settings.fields:
+                raise too_long(f"events[{at}]", len(event), "fields", limits.settings.fields, "an event", "fields")
         return events
 
     return Annotated[list[Event], Field(max_length=most), BeforeValidator(check)]
@@ -172,8 +180,13 @@ def put(queue: Queue, lines: Sequence[str]) -> None:
         ) from None
 
 
-def read_events(decoded: object, body: type[EventList]) -> Taken:
-    """The events of a decoded body: one, a list, or ``{"events": […]}``.
+def read_events(decoded: object, body: type[EventList], settings: ServeSettings) -> Taken:
+    """Read the events of a decoded body: one, a list, or ``{"events": […]}``.
+
+    Args:
+        decoded: the body.
+        body: how many events and fields it may have.
+        settings: how long an id and a history may be.
 
     Raises:
         DataError: naming the first event that is none, and why; then none is taken.
@@ -191,7 +204,7 @@ def read_events(decoded: object, body: type[EventList]) -> Taken:
             passed_over += 1
         else:
             kept.append((at, plain))
-    return Taken(_lines(kept), passed_over)
+    return Taken(_lines(kept, settings), passed_over)
 
 
 def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
@@ -211,15 +224,25 @@ def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
     return plain | ({"id": event["event_id"]} if event.get("event_id") else {})
 
 
-def _lines(events: Sequence[tuple[int, dict[str, object]]]) -> list[str]:
+def _lines(events: Sequence[tuple[int, dict[str, object]]], settings: ServeSettings) -> list[str]:
     """Lines of one form. Events of the same fields share a reader: clients may name theirs as they like."""
     lines: list[str] = []
     readers: dict[tuple[tuple[str, type], ...], Reader] = {}
     for at, event in events:
-        reader = readers.setdefault(tuple((name, type(value)) for name, value in event.items()), Reader("events"))
-        read, rejects = reader.read([json.dumps(event).encode()], [uuid.uuid4().hex])
+        fields = tuple((name, type(value)) for name, value in event.items())
+        if fields not in readers:
+            if len(readers) == MAX_KINDS:
+                raise DataError(
+                    f"events[{at}]: the events before have {MAX_KINDS:,} different sets of fields; send events of the "
+                    "same fields together, or name the same fields in all of them"
+                )
+            readers[fields] = Reader("events", max_id=sys.maxsize)
+        read, rejects = readers[fields].read([json.dumps(event).encode()], [uuid.uuid4().hex])
         if rejects:
             raise DataError(f"events[{at}]: {rejects[0][1]}")
+        require_short_history(History(tuple(read.values)), f"events[{at}]", settings)
+        names = History((*read.sessions[:1], *read.marks[:1]))
+        require_short_history(names, f"events[{at}]", settings)
         lines += _plain(read)
     return lines
 

@@ -24,6 +24,8 @@ class ServeSettings:
     """Records a request that are to be learned."""
     events: int = 10_000
     """Events a request."""
+    fields: int = 100
+    """Fields of an event."""
     parts: int = 1_000_000
     """Values, lists and objects of a body; more are refused with 413 before any is read."""
     history: int = 1000

@@ -23,11 +23,14 @@ from typing import TypedDict
 from ensue.data.clock import MILLISECONDS, UNITS, WORDS, named_unit
 from ensue.data.sequences.columns import find_columns
 from ensue.errors import DataError, SettingError
+from ensue.ids import normal_id
 from ensue.lines import listed, one_line, quoted
 from ensue.records import History
 
 LONGEST = 2**20
 """Bytes of a line; a longer one is rejected."""
+MAX_ID = 1000
+"""Characters of an id of a session, an item or an event, at most: as many as a service lets a value have."""
 MARKS = ("id", "event_id", "eventid")
 """Fields that tell one event from a repeat of it."""
 
@@ -77,19 +80,22 @@ class Reader:
         source: the stream's name, for messages.
         columns: roles to fields, where stated.
         unit: of the times, where stated: s, ms, h or iso.
+        max_id: characters of an id; an event with a longer one is rejected.
 
     Raises:
         SettingError: an unknown role or unit.
     """
 
-    def __init__(self, source: str, columns: Mapping[str, str] | None = None, unit: str | None = None) -> None:
+    def __init__(
+        self, source: str, columns: Mapping[str, str] | None = None, unit: str | None = None, max_id: int = MAX_ID
+    ) -> None:
         if unit is not None and unit not in UNITS:
             raise SettingError(f"--time-unit {unit!r} is not known; choose from {', '.join(UNITS)}")
         self.source, self.stated, self.stated_unit = Path(source), dict(columns or {}), unit
         with suppress(DataError):  # that a role is not stated is no mistake; one that does not exist is
             find_columns(self.source, list(self.stated.values()), self.stated)
         self.columns: dict[str, str] = {}
-        self.unit = ""
+        self.unit, self.max_id = "", max_id
 
     @property
     def understood(self) -> str:
@@ -132,8 +138,8 @@ class Reader:
         columns = self._roles(record)
         session, value = (_name(record, columns[role], role) for role in ("sequence", "value"))
         seconds, unit = self._seconds(record, columns["time"])
-        mark = next((str(record[name]) for name in MARKS if record.get(name) not in (None, "")), "")
-        _require_text(mark, "id")
+        mark = next((_name(record, name, "id") for name in MARKS if record.get(name) not in (None, "")), "")
+        self._require_short([session, value, mark])
         self.columns, self.unit = columns, unit
         events.sessions.append(session)
         events.values.append(value)
@@ -151,10 +157,15 @@ class Reader:
             raise Reject(f"times[{len(history.times) - 1}] cannot be seconds, a history's unit")
         if "" in history.values:
             raise Reject('field "values" holds an empty value')
+        self._require_short([history.id, *history.values])
         events.sessions.extend([history.id or place] * len(history.values))
         events.values.extend(history.values)
         events.times.extend(history.times)
         events.marks.extend([""] * len(history.values))
+
+    def _require_short(self, ids: Sequence[str]) -> None:
+        if (longest := max(map(len, ids))) > self.max_id:
+            raise Reject(f"an id has {longest:,} characters, more than the {self.max_id:,} that one may have")
 
     def _roles(self, record: dict[str, object]) -> dict[str, str]:
         if self.columns:
@@ -210,9 +221,10 @@ def _name(record: dict[str, object], field: str, role: str) -> str:
     value = record.get(field)
     if value is None or value == "":
         raise Reject(f"field {quoted(field)} ({role}) is missing")
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise Reject(f"field {quoted(field)} ({role}) must be a text or a whole number")
-    return _require_text(str(value), field)
+    try:
+        return _require_text(normal_id(value), field)
+    except DataError as error:
+        raise Reject(f"field {quoted(field)} ({role}): {error}") from error
 
 
 def _require_text(text: str, field: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ensue.data.roles import renamed, trained_on
@@ -175,6 +176,7 @@ def _named(names: Sequence[str], candidates: Sequence[str]) -> list[str]:
     return [name for word in candidates for name in names if plain[name] == word]
 
 
+@lru_cache(4096)
 def _plain(name: str) -> str:
     """``Session_ID``, ``SessionId`` and RecBole's ``session_id:token`` alike; a unit at the end of a time is cut."""
     word = name.strip().split(":")[0].lower()

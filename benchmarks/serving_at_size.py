@@ -198,9 +198,9 @@ def totals(predictor: NextPredictor, records: list[History]) -> dict[str, float]
     off: dict[str, list[float]] = {"all": [], "brief": []}
     for low in range(0, len(histories), 32):
         part = histories.select(np.arange(low, min(low + 32, len(histories))))
-        exact = score_histories(predictor, part, part).totals
+        exact = score_histories(predictor, part).totals
         for name, lists in (("all", [None] * len(part)), ("brief", None)):
-            off[name] += (score_nearest(predictor, index, K, part, part, lists).totals - exact).abs().tolist()
+            off[name] += (score_nearest(predictor, index, K, part, lists).totals - exact).abs().tolist()
     return {name: round(float(np.mean(own)), 4) for name, own in off.items()}
 
 

@@ -25,12 +25,13 @@ predictor = make("classify", "centrality", settings={"hidden": 16, "dim": 16, "h
 for _ in predictor.fit(texts):
     pass
 
-# %% Ask, with the words each label leaned on and what is lost without them.
+# %% Ask, with the words each label leaned on and the score drop without them.
 (answer,) = predictor.predict([Text(("a lovely plot and a warm ending",))])
 best = answer.choices[0]
 print(f"{best.value} with probability {best.score:.2f}; leaned on {[heed.value for heed in best.heeded]}")
 if answer.deletion:
-    print(f"without them it falls by {answer.deletion.lost:.2f}, without random ones by {answer.deletion.random:.2f}")
+    test = answer.deletion
+    print(f"score drop without them {test.score_drop:.2f}, without random ones {test.random:.2f}")
 
 # %% The graph behind it, as a page that needs nothing else: ``ensue.figures.write_html(figure, path)``
 from ensue import figures

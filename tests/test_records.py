@@ -193,7 +193,7 @@ def test_answers_are_json() -> None:
     answer = Answer((Choice("ü", 0.5, (Heed("a", 0, 0.75, None),)),), 1, 2, "x")
     plain = {
         "choices": [
-            {"value": "ü", "score": 0.5, "heeded": [{"value": "a", "position": 0, "share": 0.75, "lost": None}]}
+            {"value": "ü", "score": 0.5, "heeded": [{"value": "a", "position": 0, "share": 0.75, "score_drop": None}]}
         ],
         "known": 1,
         "given": 2,

@@ -26,19 +26,20 @@ class Line:
 class Heed:
     """One earlier event an answer leaned on.
 
-    ``share`` is the event's part of the attention, in [0, 1]. ``lost`` is how much the choice's score falls when the
-    event is taken out of the history (a deletion test), or ``None`` where it was not measured.
+    ``share`` is the event's part of the attention, in [0, 1]. ``score_drop`` is the choice's score less its score when
+    the same question is asked without the event, so it is above 0 where the score falls (a deletion test); ``None``
+    where it was not measured.
 
     Example:
         >>> from ensue import Heed
-        >>> Heed("ann", position=0, share=0.9, lost=0.3).lost
+        >>> Heed("ann", position=0, share=0.9, score_drop=0.3).score_drop
         0.3
     """
 
     value: str
     position: int
     share: float
-    lost: float | None = None
+    score_drop: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,20 +232,21 @@ class QueryExplanation(Explained):
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What the best label's probability loses when the words it leaned on most are taken out together.
+    """Drop of the best label's probability when the words that it leaned on most are taken out together.
 
-    ``words`` is how many went, ``lost`` what that costs, and ``random`` what it costs on average, over ``draws`` draws,
-    to lose as many words at random: weights that mean something make ``lost`` the larger.
+    ``words`` is how many went, ``score_drop`` how far the probability falls without them, and ``random`` how far it
+    falls on average, over ``draws`` draws, without as many words at random: weights that mean something make
+    ``score_drop`` the larger.
 
     Example:
         >>> from ensue import Deletion
-        >>> test = Deletion(words=3, lost=0.31, random=0.03, draws=5)
-        >>> test.lost > test.random
+        >>> test = Deletion(words=3, score_drop=0.31, random=0.03, draws=5)
+        >>> test.score_drop > test.random
         True
     """
 
     words: int
-    lost: float
+    score_drop: float
     random: float
     draws: int
 
@@ -363,18 +365,19 @@ class TextExplanation(Explained):
 class LinkExplanation(Explained):
     """What the best article for a post leaned on.
 
-    ``lost[i]`` is how far the score of the best article falls when word i of the post is taken out: a deletion test.
+    ``score_drops[i]`` is how far the score of the best article falls when word i of the post is taken out: a deletion
+    test.
     ``sentences`` are the article's sentences closest to the post with their cosines, best first. Words after the first
     sixty are not tested.
     """
 
     post: str
     words: tuple[str, ...]
-    lost: tuple[float, ...]
+    score_drops: tuple[float, ...]
     sentences: tuple[tuple[str, float], ...]
     answer: LinkAnswer
 
     @property
     def leaned_on(self) -> list[tuple[str, float]]:
         """Words of the post, and how far the best article's score falls without each."""
-        return [*zip(self.words, self.lost, strict=False)]
+        return [*zip(self.words, self.score_drops, strict=False)]

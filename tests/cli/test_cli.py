@@ -348,7 +348,7 @@ def test_predict_from_a_pipe_welcomes_unknown_values(ensue: Ensue, model: Path) 
     assert all(0 < score < 1 for score in scores)
     assert not {"u001", "u002"} & {choice["value"] for choice in one["choices"]}
     heeded = one["choices"][0]["heeded"]
-    assert [list(heed) for heed in heeded] == [["value", "position", "share", "lost"]] * 2
+    assert [list(heed) for heed in heeded] == [["value", "position", "share", "score_drop"]] * 2
     assert {(heed["value"], heed["position"]) for heed in heeded} == {("u001", 0), ("u002", 2)}
     assert sum(heed["share"] for heed in heeded) == pytest.approx(1, abs=1e-5)
     assert (strange["known"], strange["given"]) == (0, 2)
@@ -384,7 +384,7 @@ def test_predict_for_people(ensue: Ensue, model: Path) -> None:
     assert ran.out.startswith("one\n")
     assert "2 of 3 ids known\n" in ran.out
     assert ran.out.endswith("0 of 2 ids known: nothing known, so this is plain popularity\n")
-    assert re.search(r"│ 1 │ u\d{3}  │ 0\.\d{3} │ u00[12] 0\.\d\d \([+-]0\.\d{3}\)   u00[12] 0\.\d\d ", ran.out)
+    assert re.search(r"│ 1 │ u\d{3}  │ 0\.\d{3} │ u00[12] 0\.\d\d \(-?0\.\d{3}\)   u00[12] 0\.\d\d ", ran.out)
 
 
 def test_predict_from_a_file_is_predict_from_a_pipe(ensue: Ensue, model: Path, logs: Logs) -> None:

@@ -386,7 +386,7 @@ def test_predict_and_explain(ensue: Ensue, files: Files, tmp_path: Path) -> None
     page = tmp_path / "why.html"
     ran = ensue("explain", files.model, "-", "--html", page, stdin="a ferry in the harbour\n")
     assert ran.code == 0 and "when a word of the post is taken out" in ran.out, ran.err
-    assert "score lost when a word is taken out" in page.read_text() and fetches(page.read_text()) == []
+    assert "score drop when a word is taken out" in page.read_text() and fetches(page.read_text()) == []
 
 
 def test_update_keeps_the_former_version(ensue: Ensue, files: Files, tmp_path: Path) -> None:

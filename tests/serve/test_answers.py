@@ -149,7 +149,7 @@ def test_bars_of_a_session_are_its_weights(all_tasks: Running) -> None:
     (said,) = all_tasks.post("/v1/models/clicks/explain", {"records": [record], "k": 5}).json()["explanations"]
     weights, lost = (series["y"] for series in drawn)
     assert weights == pytest.approx(said["influence"], abs=1e-6)
-    losses = {heed["position"]: heed["lost"] for heed in said["answer"]["choices"][0]["heeded"]}
+    losses = {heed["position"]: heed["score_drop"] for heed in said["answer"]["choices"][0]["heeded"]}
     assert lost == pytest.approx([losses[place] for place in (0, 2, 3)], abs=1e-6)
 
 

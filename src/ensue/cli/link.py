@@ -172,7 +172,7 @@ def show_answer(found: LinkAnswer) -> None:
 
 
 def show_explanation(found: LinkExplanation) -> None:
-    """What the best article loses without each word of the post."""
+    """The drop of the best article's score without each word of the post."""
     show_links.explanation(found)
 
 

@@ -101,7 +101,7 @@ def explain(
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Show what an answer leaned on inside each history or text, and what it loses without that."""
+    """Show what an answer leaned on inside each history or text, and how far the score drops without that."""
     reading = Reading(**options)
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.answering import explain as account  # polars

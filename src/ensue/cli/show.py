@@ -182,10 +182,15 @@ def _width(text: str) -> int:
     return max((cell_len(part) for part in text.split("\n")), default=0)
 
 
+def drop(score_drop: float, digits: int = 3) -> str:
+    """Return a score drop as a number: above 0 where the score falls, never a negative zero."""
+    return f"{round(score_drop, digits) + 0.0:.{digits}f}"
+
+
 def attended(choice: Choice) -> str:
-    """The events or words that a choice leaned on, each with its share and what the score loses without it."""
+    """The events or words that a choice leaned on, each with its share and the drop of the score without it."""
     parts = (
-        f"{one_line(heed.value)} {heed.share:.2f}" + ("" if heed.lost is None else f" ({-heed.lost:+.3f})")
+        f"{one_line(heed.value)} {heed.share:.2f}" + ("" if heed.score_drop is None else f" ({drop(heed.score_drop)})")
         for heed in choice.heeded
     )
     return "   ".join(parts)

@@ -31,7 +31,7 @@ def findings(found: Findings) -> None:
 
 def answer(found: Answer) -> None:
     """One ranked answer."""
-    evidence = "leaned on (share; score lost when removed)"
+    evidence = "leaned on (share; score drop when removed)"
     if found.id:
         show.line(show.one_line(found.id))
     rows = (

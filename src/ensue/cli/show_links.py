@@ -64,9 +64,10 @@ def answer(found: LinkAnswer) -> None:
 
 
 def explanation(found: LinkExplanation) -> None:
-    """Each word of the post with what the best article loses without it, and the sentences it is closest to."""
-    words = "  ".join(f"{word} {-lost:+.2f}" for word, lost in zip(found.words, found.lost, strict=False))
-    show.line("score of the best article when a word of the post is taken out:")
+    """Each word of the post with the score drop of the best article without it, and the sentences it is closest to."""
+    pairs = zip(found.words, found.score_drops, strict=False)
+    words = "  ".join(f"{word} {show.drop(score_drop, 2)}" for word, score_drop in pairs)
+    show.line("score drop of the best article when a word of the post is taken out:")
     show.line(f"  {words}")
     for sentence, near in found.sentences:
         show.line(f"  {near:.2f}  {cut(sentence)}")

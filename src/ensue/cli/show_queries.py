@@ -36,7 +36,7 @@ def findings(found: QueryFindings) -> None:
 
 def answer(found: Answer) -> None:
     """The suggestions for one session, best first."""
-    evidence = "leaned on (share; score lost when not read)"
+    evidence = "leaned on (share; score drop when not read)"
     rows = (
         (str(rank), show.one_line(choice.value), f"{choice.score:.3f}", show.attended(choice))
         for rank, choice in enumerate(found.choices, 1)

@@ -31,7 +31,7 @@ def findings(found: TextFindings) -> None:
 
 def answer(found: TextAnswer) -> None:
     """The labels of one text, likeliest first."""
-    evidence = "leaned on (share; lost when removed)"
+    evidence = "leaned on (share; score drop when removed)"
     rows = (
         (str(rank), show.one_line(choice.value), f"{choice.score:.3f}", show.attended(choice))
         for rank, choice in enumerate(found.choices, 1)
@@ -47,10 +47,10 @@ def answer(found: TextAnswer) -> None:
         test = found.deletion
         words = plural(test.words, "word")
         show.line(
-            f"deletion test: {found.choices[0].value} {-test.lost:+.3f} without the {words} it leaned on most, "
-            f"{-test.random:+.3f} without {words} at random (mean of {test.draws})"
+            f"deletion test of {found.choices[0].value}: score drop {show.drop(test.score_drop)} without the {words} "
+            f"it leaned on most, {show.drop(test.random)} without {words} at random (mean of {test.draws})"
         )
-        if test.lost <= test.random:
+        if test.score_drop <= test.random:
             show.line("words at random matter as much: the weights tell nothing here")
 
 

@@ -1,4 +1,4 @@
-"""The picture of a link: what the best article's score loses without each word of the post."""
+"""The picture of a link: the drop of the best article's score without each word of the post."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ def deletions(explanation: LinkExplanation) -> go.Figure:
 
     It is empty where the post has no word.
     """
-    words = [html.escape(word, quote=False) for word in explanation.words[: len(explanation.lost)]]
-    lost = list(explanation.lost)
+    words = [html.escape(word, quote=False) for word in explanation.words[: len(explanation.score_drops)]]
+    drops = list(explanation.score_drops)
     best = explanation.answer.choices[0].value if explanation.answer.choices else "none"
     figure = go.Figure(
         go.Bar(
-            x=lost,
-            y=list(range(len(lost))),
+            x=drops,
+            y=list(range(len(drops))),
             orientation="h",
             text=words,
             textposition="none",
-            marker={"color": ["seagreen" if value > 0 else "silver" for value in lost]},
-            hovertemplate="%{text}<br>score lost without it %{x:.3f}<extra></extra>",
+            marker={"color": ["seagreen" if value > 0 else "silver" for value in drops]},
+            hovertemplate="%{text}<br>score drop without it %{x:.3f}<extra></extra>",
         )
     )
     figure.update_layout(
-        title={"text": f"article {html.escape(best, quote=False)}: score lost when a word is taken out"},
+        title={"text": f"article {html.escape(best, quote=False)}: score drop when a word is taken out"},
         template="simple_white",
-        xaxis={"title": {"text": "score lost"}},
+        xaxis={"title": {"text": "score drop"}},
         yaxis={"tickvals": list(range(len(words))), "ticktext": words, "autorange": "reversed"},
         height=max(300, 22 * len(words) + 160),
     )

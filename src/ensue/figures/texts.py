@@ -45,15 +45,15 @@ def note(explanation: TextExplanation) -> Iterator[str]:
     words = f"{test.words} word{'s' * (test.words != 1)}"
     label = html.escape(best[0].value, quote=False)
     yield (
-        f"Deletion test: without the {words} it leaned on most, the probability of {label} {_moves(test.lost)}; "
+        f"Deletion test: without the {words} it leaned on most, the probability of {label} {_moves(test.score_drop)}; "
         f"without {words} at random, it {_moves(test.random)} (mean of {test.draws} draws)."
     )
-    if test.lost <= test.random:
+    if test.score_drop <= test.random:
         yield "Words at random matter as much: the weights tell nothing here."
 
 
-def _moves(lost: float) -> str:
-    return f"{'falls' if lost >= 0 else 'rises'} by {abs(lost):.2f}"
+def _moves(score_drop: float) -> str:
+    return f"{'falls' if score_drop >= 0 else 'rises'} by {abs(score_drop):.2f}"
 
 
 def name_of(explanation: TextExplanation, passage: int) -> str:

@@ -166,7 +166,7 @@ def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
 
     @app.post(
         "/v1/models/{name}/explain",
-        summary="Say what the model leaned on inside each record, and what it loses without that",
+        summary="Say what the model leaned on inside each record, and how far the score drops without that",
         tags=["models"],
         response_model=replies("explanations", "explanation_type"),
         openapi_extra=requests.described("explain"),

@@ -29,16 +29,16 @@ def chosen(choices: tuple[AnyChoice, ...], place: int) -> AnyChoice:
 
 
 def of_events(choice: Choice) -> str:
-    """Which event a choice attended to most, and what it loses without that."""
+    """Which event a choice attended to most, and the drop of its score without that."""
     if not choice.heeded:
         return f"{choice.value} (score {choice.score:.3f}) leaned on nothing of this history: it is what is common."
     most = choice.heeded[0]
     sentence = f"{choice.value} (score {choice.score:.3f}) leaned most on {most.value}: share {most.share:.2f}"
-    return f"{sentence}." if most.lost is None else f"{sentence}; without it the score {falls(most.lost)}."
+    return f"{sentence}." if most.score_drop is None else f"{sentence}; without it the score {falls(most.score_drop)}."
 
 
-def falls(lost: float) -> str:
+def falls(score_drop: float) -> str:
     """How far a score falls, in words."""
-    if abs(lost) < 0.0005:
+    if abs(score_drop) < 0.0005:
         return "stays as it is"
-    return f"falls by {lost:.3f}" if lost > 0 else f"rises by {-lost:.3f}"
+    return f"falls by {score_drop:.3f}" if score_drop > 0 else f"rises by {-score_drop:.3f}"

@@ -124,7 +124,7 @@ class ClassifyContract(Contract):
                 for heed in choice.heeded:
                     assert words[heed.position] == heed.value
                     rest = [word for place, word in enumerate(words) if place != heed.position]
-                    assert heed.lost == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
+                    assert heed.score_drop == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
             best = answer.choices[0]
             gone = {heed.position for heed in best.heeded}
             if answer.deletion is None:
@@ -132,7 +132,7 @@ class ClassifyContract(Contract):
                 continue
             rest = [word for place, word in enumerate(words) if place not in gone]
             assert answer.deletion.words == len(gone) == min(3, max(1, len(words) // 2))
-            assert answer.deletion.lost == pytest.approx(best.score - share(rest, best.value), abs=1e-5)
+            assert answer.deletion.score_drop == pytest.approx(best.score - share(rest, best.value), abs=1e-5)
             assert np.isfinite(answer.deletion.random)
 
     def test_explanations_are_shares(self, predictor: ClassifyPredictor) -> None:

@@ -374,7 +374,7 @@ def test_random_words_are_drawn_anew_from_the_text_alone() -> None:
     pairs = [(one.deletion, two.deletion) for one, two in zip(first, again, strict=True)]
     assert all(one.random == pytest.approx(two.random, abs=1e-5) and one.draws == 5 for one, two in pairs)
     # Without the words it leans on most the planted model loses more than without as many others.
-    assert np.mean([one.lost - one.random for one, _ in pairs]) > 0.05
+    assert np.mean([one.score_drop - one.random for one, _ in pairs]) > 0.05
 
 
 def test_records_and_answers_are_json() -> None:
@@ -383,7 +383,7 @@ def test_records_and_answers_are_json() -> None:
     read = json.loads(found.to_json())
     assert read["answer"] == json.loads(found.answer.to_json())
     assert read["passages"][0]["words"] == ["w1", "good"] and read["answer"]["id"] == "x"
-    assert read["answer"]["deletion"].keys() == {"words", "lost", "random", "draws"}
+    assert read["answer"]["deletion"].keys() == {"words", "score_drop", "random", "draws"}
 
 
 def test_a_file_of_vectors_is_looked_for_first(tmp_path: Path) -> None:

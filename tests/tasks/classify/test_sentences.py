@@ -84,12 +84,12 @@ class TestEncoded(test_contract.TestCentrality):
                 place = read.index(heed.value)
                 assert heed.position == first[place]
                 rest = [part for other, part in enumerate(parts) if other != place]
-                assert heed.lost == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
+                assert heed.score_drop == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
                 gone.add(place)
         assert answer.deletion is not None and len(gone) == 3
         assert answer.deletion.words == sum(len(read[place].split()) for place in gone)
         rest = [part for place, part in enumerate(parts) if place not in gone]
-        assert answer.deletion.lost == pytest.approx(best.score - share(rest, best.value), abs=1e-5)
+        assert answer.deletion.score_drop == pytest.approx(best.score - share(rest, best.value), abs=1e-5)
         assert np.isfinite(answer.deletion.random)
 
 

@@ -112,7 +112,7 @@ class LinkContract(Contract):
             {own.value: own.score for own in answer.choices}[best]
             for answer in predictor.predict([Post(text) for text in texts], len(NAMES), evidence=False)
         ]
-        assert found.lost == pytest.approx([scores[0] - own for own in scores[1:]], abs=1e-5)
+        assert found.score_drops == pytest.approx([scores[0] - own for own in scores[1:]], abs=1e-5)
 
     def test_update_welcomes_new_articles(self, own: LinkPredictor) -> None:
         new = Article("zebra lion giraffe keeper cage. zoo elephant monkey feeding visitors.", "zoo", "The zoo opens")

@@ -89,8 +89,8 @@ def close(found: list[Answer], wanted: list[Answer], near: float = 2e-3) -> None
         for choice in one.choices:
             if choice.value in scores:  # of equals others may stand at the end
                 assert [h.position for h in choice.heeded] == [h.position for h in scores[choice.value].heeded]
-                lost = [heed.lost for heed in scores[choice.value].heeded]
-                assert [heed.lost for heed in choice.heeded] == pytest.approx(lost, abs=1e-4)
+                drops = [heed.score_drop for heed in scores[choice.value].heeded]
+                assert [heed.score_drop for heed in choice.heeded] == pytest.approx(drops, abs=1e-4)
 
 
 ASKED = [

@@ -18,6 +18,7 @@ from ensue.tasks.next.infer import score_histories
 from ensue.tasks.next.own_unknown import FARTHEST, MOST, Candidates, of_records, of_targets
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import Vocabulary
+from tests.tasks.next.contract import score_drops_are_removals
 
 HOUR = 3600.0
 
@@ -125,12 +126,26 @@ def test_the_answer_holds_it_with_the_share_of_its_distance(predictor: NextPredi
     for choice in without.choices:
         assert found[choice.value].score == pytest.approx((1 - mass) * choice.score, abs=1e-5)
     (heed,) = found["new"].heeded
-    assert (heed.value, heed.position, heed.share) == ("new", 1, 1.0) and heed.lost == pytest.approx(mass, abs=1e-5)
-    # What it held before too is lost but in part: the one at 0 would stand two before the next.
+    assert (heed.value, heed.position, heed.share) == ("new", 1, 1.0) and heed.score_drop == pytest.approx(
+        mass, abs=1e-5
+    )
+    # What it held before too drops but in part: the one at 0 would stand two before the next.
     (twice,) = predictor.predict([History(("new", "a1", "new"))], 99, rank_unknown=True)
     (heed,) = next(choice for choice in twice.choices if choice.value == "new").heeded
     assert heed.position == 2
-    assert heed.lost == pytest.approx(share(predictor, 1) - share(predictor, 2), abs=1e-5)
+    assert heed.score_drop == pytest.approx(share(predictor, 1) - share(predictor, 2), abs=1e-5)
+
+
+@pytest.mark.parametrize("rank_unknown", [False, True])
+def test_score_drops_are_removals(predictor: NextPredictor, *, rank_unknown: bool) -> None:
+    records = [
+        History(("a1", "new", "a3"), (0.0, HOUR, 2 * HOUR)),
+        History(("new", "a1", "new", "newer", "a2", "newer")),
+        History(("x", "a1", "a1", "a4")),
+        History(("x", "y", "x")),
+        History(("x", *("a1", "a2") * 50, "a3")),  # x comes into reach once one of them is gone
+    ]
+    assert score_drops_are_removals(predictor, records, rank_unknown=rank_unknown) >= 12
 
 
 def test_batches_and_evidence_change_no_answer(predictor: NextPredictor) -> None:
@@ -211,5 +226,5 @@ def test_scores_of_known_values_are_not_touched() -> None:
     rank, *_ = predictor.ranks(coded, rank_unknown=True)
     assert np.array_equal(rank, predictor.ranks(data)[0]) and metrics.reciprocal_rank(rank).mean() > 0.2
     encoded = encode_records([History(("a1", "new"))], predictor.vocabulary)
-    scored = score_histories(predictor, encoded.histories, encoded.histories)
+    scored = score_histories(predictor, encoded.histories)
     assert scored.scores.shape[1] == len(predictor.vocabulary)

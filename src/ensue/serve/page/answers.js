@@ -1,6 +1,6 @@
 // Ranked answers, one of which can be chosen to see what it leaned on; and the measured part of that evidence.
 
-import { change, hidden, make, meter, percent, unique } from "./dom.js";
+import { drop, hidden, make, meter, percent, unique } from "./dom.js";
 
 const shown = (choice) => (choice.probability ?? choice.score);
 
@@ -51,7 +51,7 @@ export function remark(answer, kind) {
   return notes.length ? make("p", { class: "note" }, notes.join(" ")) : null;
 }
 
-// The deletion test: what the score loses when a thing is taken out and the model is asked again.
+// The deletion test: the drop of the score when a thing is taken out and the model is asked again.
 export function deletions(answer, at, kind, name) {
   const choice = answer.choices[at];
   const parts = [];
@@ -68,20 +68,20 @@ function heeds(choice, kind, name) {
   const rows = choice.heeded.map((heed) =>
     make("tr", {}, make("th", { scope: "row" }, name(heed.value), meter(heed.share / most)),
       make("td", { class: "figure" }, percent(heed.share)),
-      make("td", { class: heed.lost > 0.0005 ? "figure falls" : "figure" }, heed.lost === null ? "not measured" : change(heed.lost))));
+      make("td", { class: heed.score_drop > 0.0005 ? "figure falls" : "figure" }, heed.score_drop === null ? "not measured" : drop(heed.score_drop))));
   const head = make("tr", {}, make("th", { scope: "col" }, kind.thing || (kind.unit ? kind.unit[0] : "value")),
-    make("th", { scope: "col" }, "leaned on"), make("th", { scope: "col" }, "without it, points"));
+    make("th", { scope: "col" }, "leaned on"), make("th", { scope: "col" }, "score drop without it, points"));
   return make("table", { class: "heeds" }, make("caption", { class: "unseen" }, `What ${name(choice.value)} leaned on, and the deletion test`),
     make("thead", {}, head), make("tbody", {}, rows));
 }
 
 function together(test, label) {
   const words = `${test.words} word${test.words === 1 ? "" : "s"}`;
-  const most = Math.max(Math.abs(test.lost), Math.abs(test.random), 0.01);
-  const row = (text, lost, kind) => make("div", { class: "pair" }, make("span", {}, text), meter(Math.max(0, lost) / most, kind), make("span", { class: "figure" }, change(lost)));
+  const most = Math.max(Math.abs(test.score_drop), Math.abs(test.random), 0.01);
+  const row = (text, score, kind) => make("div", { class: "pair" }, make("span", {}, text), meter(Math.max(0, score) / most, kind), make("span", { class: "figure" }, drop(score)));
   return make("div", { class: "together" },
     make("p", { class: "label" }, `All at once: the score of ${label}`),
-    row(`without the ${words} leaned on most`, test.lost, ""),
+    row(`without the ${words} leaned on most`, test.score_drop, ""),
     row(`without ${words} at random`, test.random, "pale"),
-    make("p", { class: "note" }, test.lost <= test.random ? "Words at random matter as much: the weights tell nothing here." : `Random is the mean of ${test.draws} draws.`));
+    make("p", { class: "note" }, test.score_drop <= test.random ? "Words at random matter as much: the weights tell nothing here." : `Random is the mean of ${test.draws} draws.`));
 }

@@ -24,11 +24,11 @@ export function percent(share) {
   return `${value >= 10 ? value.toFixed(0) : value.toFixed(1)} %`;
 }
 
-// A change of a score, in hundredths: "−4.2" or "+0.3".
-export function change(lost) {
-  const points = -100 * lost;
-  if (Math.abs(points) < 0.05) return "±0";
-  return `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`;
+// The drop of a score, in hundredths: "4.2" where it falls, "−0.3" where it rises.
+export function drop(score) {
+  const points = 100 * score;
+  if (Math.abs(points) < 0.05) return "0";
+  return `${points < 0 ? "−" : ""}${Math.abs(points).toFixed(1)}`;
 }
 
 export function meter(share, kind = "") {

@@ -12,7 +12,7 @@ export const KINDS = [
     card: (item) => [item.record.text, `${item.who}, ${item.when}`], text: (item) => item.record.text,
     record: (text) => ({ text }), rank: "Articles, best first", score: "P(relevant)", truth: "really about",
     none: "It was about nothing in the paper.",
-    evidence: "What the article loses without each word of the post",
+    evidence: "The drop of the article's score without each word of the post",
   },
   {
     key: "says", view: "texts", form: "text", example: "a word", thing: "word", name: "What they say", question: "What does this post say?",

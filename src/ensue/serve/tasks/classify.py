@@ -56,7 +56,7 @@ class ClassifyService(PlainService[ClassifyPredictor, Text]):
         if test is not None:
             sentences.append(
                 f"Without the {plural(test.words, 'word')} leaned on most, the probability of {best.value} "
-                f"{falls(test.lost)}; without as many at random it {falls(test.random)} on average."
+                f"{falls(test.score_drop)}; without as many at random it {falls(test.random)} on average."
             )
         return figures.word_graph(explanation), " ".join([*sentences, NOT_CAUSES])
 

@@ -80,15 +80,15 @@ class LinkService(PlainService[LinkPredictor, Post]):
         return (question.text,)
 
     def draw(self, predictor: LinkPredictor, drawn: Drawn, question: Post) -> tuple[go.Figure, str]:
-        """What the article loses without each word of the post."""
+        """The drop of the article's score without each word of the post."""
         (answer,) = predictor.predict([question], drawn.k)
         choice = chosen(answer.choices, drawn.choice)
         attended = explanation(predictor, question, replace(answer, choices=(choice,)))
-        if not attended.lost:
+        if not attended.score_drops:
             raise DataError("record: the post has no word, so there is nothing to draw")
-        at = max(range(len(attended.lost)), key=lambda place: attended.lost[place])
+        at = max(range(len(attended.score_drops)), key=attended.score_drops.__getitem__)
         sentences = [
-            f"Article {choice.value}: the score {falls(attended.lost[at])} without “{attended.words[at]}”, "
+            f"Article {choice.value}: the score {falls(attended.score_drops[at])} without “{attended.words[at]}”, "
             "more than without any other word of the post."
         ]
         if choice.sentence:

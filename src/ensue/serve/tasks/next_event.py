@@ -167,11 +167,11 @@ def _bars(explanation: Explanation, choice: Choice, places: list[int]) -> go.Fig
 
     Of 3 events of which the model knows the first and the last, ``places`` are 0 and 2: the names are 1 and 3.
     """
-    lost = {heed.position: heed.lost for heed in choice.heeded}
+    drops = {heed.position: heed.score_drop for heed in choice.heeded}
     names = [f"{place + 1}: {value}" for place, value in zip(places, explanation.values, strict=True)]
     series: dict[str, list[float | None]] = {
         "weight": list[float | None](explanation.influence)[-BARS:],
-        "score lost without it": [lost.get(place) for place in places[-BARS:]],
+        "score drop without it": [drops.get(place) for place in places[-BARS:]],
     }
     title = f"{choice.value}: what it leaned on, not causes"
-    return figures.bars(title, "weight, and score lost", names[-BARS:], series)
+    return figures.bars(title, "weight, and score drop", names[-BARS:], series)

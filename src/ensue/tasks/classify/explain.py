@@ -1,4 +1,4 @@
-"""From scores to answers: probabilities, the words they leaned on, and what is lost without them."""
+"""From scores to answers: probabilities, the words they leaned on, and the drop of the score without them."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ class _Word(NamedTuple):
     value: str
     position: int
     share: float
-    lost: list[float]  # by choice
+    score_drops: list[float]  # by choice
 
     def heed(self, choice: int) -> Heed:
-        return Heed(self.value, self.position, self.share, self.lost[choice])
+        return Heed(self.value, self.position, self.share, self.score_drops[choice])
 
 
 class _Tested(NamedTuple):
@@ -115,9 +115,9 @@ def _evidence(state: ClassifyState, texts: Texts, sides: Sides, shares: Floats, 
             yield _NOTHING
             continue
         labels = order[record]
-        lost = shares[record, labels] - without[low : low + len(best) + 1 + DRAWS][:, labels]
-        low += len(lost)
-        alone, together, random = lost[: len(best)], lost[len(best)], lost[len(best) + 1 :]
+        drops = shares[record, labels] - without[low : low + len(best) + 1 + DRAWS][:, labels]
+        low += len(drops)
+        alone, together, random = drops[: len(best)], drops[len(best)], drops[len(best) + 1 :]
         where = places[record]
         heeded = [
             _Word(

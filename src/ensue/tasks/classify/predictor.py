@@ -63,7 +63,7 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
         return update.update(self, data)
 
     def predict(self, records: Sequence[Text], k: int = 10, *, evidence: bool = True) -> list[TextAnswer]:
-        """The ``k`` likeliest labels of each record, with the words they leaned on and what is lost without those.
+        """The ``k`` likeliest labels of each record, with the words they leaned on and the score drop without those.
 
         A record without words gets the shares of the labels in the training data.
 

@@ -83,7 +83,7 @@ class LinkPredictor(SavedPredictor, LinkState):
         return infer.predict(self, require_records(records, Post), k, evidence=evidence)
 
     def explain(self, records: Sequence[Post], k: int = 3) -> list[LinkExplanation]:
-        """What the best article's probability loses without each word of the post, and the sentences it matches.
+        """The drop of the best article's score without each word of the post, and the sentences it matches.
 
         Raises:
             SettingError: not trained.

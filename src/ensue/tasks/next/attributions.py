@@ -1,4 +1,9 @@
-"""From scores to answers: probabilities, the events they attended to, and what is lost without them."""
+"""From scores to answers: probabilities, the events they attended to, and how far a score drops without each.
+
+The score drop of an event is the difference between two answers: to the history, and to the same history without the
+event, by the same rules. So an item that was ruled out only because the event held it is a candidate again, and unknown
+events, where they are ranked, are counted afresh.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +21,12 @@ from ensue.answers import Answer, Choice, Heed
 from ensue.data.histories import Histories, Index
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
-from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_lost
+from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_without, without_event
 from ensue.tasks.next.permitted import Permitted, best_of_all
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 TESTED = 3
-"""How many of the events that were attended to most are taken out, one at a time, to see what the answer loses."""
+"""How many of the events that were attended to most are taken out, one at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +106,8 @@ class ScoredBatch(Scored):
 
 Lists = Sequence[Permitted | None]
 """What each of some histories may be answered with, ``None`` for anything."""
-ScoreFunction = Callable[[Histories, Histories, Lists | None], Scored]
-"""What comes after the first histories, the values of the second ruled out where the data never repeats.
-
-The third says what answers will be asked for; ``None`` if none are, but scores of some ids."""
+ScoreFunction = Callable[[Histories, Lists | None], Scored]
+"""Scores what comes after histories; lists say what answers may be, ``None`` if only scores of ids are asked for."""
 
 
 class EncodedRecords(NamedTuple):
@@ -142,18 +145,22 @@ def answers(
     *,
     evidence: bool,
 ) -> Iterator[Answer]:
-    """The ``k`` likeliest next values of each record; with ``evidence``, what each attended to and a deletion test.
+    """Yield the ``k`` likeliest next values of each record; with ``evidence``, what each attended to and score drops.
 
     Values that only the record knows are among them where ``repeats`` says how often such come again; where a record
     has a list, no others than those that it permits.
     """
-    histories, positions, unknown = encode_records(records, vocabulary)
+    encoded = encode_records(records, vocabulary)
+    histories, positions, unknown = encoded
     own = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
     lists = lists or [None] * len(records)
-    scored = _with_own(score(histories, histories, lists), own)
+    scored = score(histories, lists)
+    scored = scored if own is None else scored.with_own(own)
     shown, best = scored.best(k, lists, records, own)
     shares = scored.shares_of(shown)
-    tests = _deletions(histories, scored, score, best, own) if evidence else [[] for _ in records]
+    tests: list[list[_Deletion]] = [[] for _ in records]
+    if evidence:
+        tests = _deletions(records, encoded, scored, score, best, None if own is None else repeats)
     for row, record in enumerate(records):
         choices = []
         row_choices = zip(best[row].tolist(), shown[row].tolist(), shares[row].tolist(), strict=True)
@@ -162,45 +169,64 @@ def answers(
                 continue
             if own is not None and repeats is not None and id >= len(vocabulary):
                 place = int(own.places[row, id - len(vocabulary)])
-                heed = Heed(record.values[place], place, 1.0, share * share_lost(record, place, repeats))
-                choices.append(Choice(record.values[place], share, (heed,) if evidence else ()))
+                drop = share - share_without(record, place, vocabulary, repeats) if evidence else None
+                heeds = [Heed(record.values[place], place, 1.0, drop)]
+                choices.append(Choice(record.values[place], share, tuple(heeds) if evidence else ()))
                 continue
-            heeds = (_heed(record, positions[row], test, number) for test in tests[row])
+            heeds = [_heed(record, positions[row], test, number) for test in tests[row]]
             choices.append(Choice(vocabulary.value(id), share, tuple(heeds)))
         yield Answer(tuple(choices), len(positions[row]), len(record.values), record.id)
 
 
 def _heed(record: History, places: Index, test: _Deletion, choice: int) -> Heed:
     place = int(places[test.event])
-    return Heed(record.values[place], place, test.share, test.lost[choice])
-
-
-def _with_own(scored: Scored, own: OwnUnknown | None) -> Scored:
-    """The batch of some records with the values that only they know in columns beside the catalogue."""
-    return scored if own is None else scored.with_own(own)
+    return Heed(record.values[place], place, test.share, test.score_drops[choice])
 
 
 class _Deletion(NamedTuple):
     event: int  # among the known events
     share: float
-    lost: list[float]  # by choice
+    score_drops: list[float]  # by choice
 
 
 def _deletions(
-    histories: Histories, scored: Scored, score: ScoreFunction, choices: Tensor, own: OwnUnknown | None
+    records: Sequence[History],
+    encoded: EncodedRecords,
+    scored: Scored,
+    score: ScoreFunction,
+    choices: Tensor,
+    repeats: RepeatShares | None,
 ) -> list[list[_Deletion]]:
-    """Each history again without one of the events it attended to most: what every choice loses."""
+    """Ask again without each of the events that were attended to most: for each record the drops of its choices.
+
+    Args:
+        records: the questions.
+        encoded: the same in ids.
+        scored: what was scored of them.
+        score: scores histories.
+        choices: (records, k) columns of the choices.
+        repeats: how often unknown events come again, where some of the records are candidates.
+    """
+    histories, positions, _ = encoded
     rows, events, shares = _most_attended(histories, scored)
-    deletions: list[list[_Deletion]] = [[] for _ in range(len(histories))]
+    deletions: list[list[_Deletion]] = [[] for _ in records]
     if not len(rows):
         return deletions
     repeated = histories.select(rows)
     keep = np.ones(len(repeated.ids), np.bool_)
     keep[repeated.offsets[:-1] + events] = False
-    without = _with_own(score(repeated.keep(keep), repeated, None), own and own.of_rows(rows)).shares(choices[rows])
-    lost = scored.shares(choices)[rows] - without
-    for row, event, share, losses in zip(rows.tolist(), events.tolist(), shares, lost.tolist(), strict=True):
-        deletions[row].append(_Deletion(event, share, losses))
+    shorter = repeated.keep(keep)
+    without = score(shorter, None)
+    if repeats is not None:
+        # A record keeps all of its unknown events, in the same order by distance, so its columns stay in place.
+        places = [int(positions[row][event]) for row, event in zip(rows, events, strict=True)]
+        rest = [without_event(records[row], place) for row, place in zip(rows.tolist(), places, strict=True)]
+        unknown = encode_records(rest, histories.vocabulary).unknown
+        columns = int(choices.max()) + 1 - len(histories.vocabulary)
+        without = without.with_own(of_records(rest, unknown, repeats, columns))
+    drops = scored.shares(choices)[rows] - without.shares(choices[rows])
+    for row, event, share, row_drops in zip(rows.tolist(), events.tolist(), shares, drops.tolist(), strict=True):
+        deletions[row].append(_Deletion(event, share, row_drops))
     return deletions
 
 

@@ -94,11 +94,18 @@ def _without_placeholders(scores: Tensor) -> Tensor:
 
 
 def score_histories(
-    state: NextState, histories: Histories, seen: Histories, lists: Lists | None = None, module: Model | None = None
+    state: NextState, histories: Histories, lists: Lists | None = None, module: Model | None = None
 ) -> ScoredBatch:
-    """A :data:`ensue.tasks.next.attributions.ScoreFunction`; a history without events gets plain popularity.
+    """Score the whole catalogue after each history, plain popularity after one without events.
 
-    With ``module`` a counting model speaks in place of the model.
+    Where the data never repeats, what a history holds is at -inf. A
+    :data:`ensue.tasks.next.attributions.ScoreFunction`.
+
+    Args:
+        state: of the predictor.
+        histories: in its vocabulary.
+        lists: not looked at, for all is scored anyway.
+        module: a baseline in place of the model.
     """
     filled = np.flatnonzero(histories.lengths)
     rows, lengths = np.full(len(histories), -1), np.zeros(len(histories), np.int64)
@@ -112,23 +119,20 @@ def score_histories(
         if len(filled):
             table[filled] = some
     if not state.metadata.repeats:
-        full = np.flatnonzero(seen.lengths)
-        table[full] = hide_seen(table[full], seen, seen.offsets[1:][full] - 1)
+        table[filled] = hide_seen(table[filled], histories, histories.offsets[1:][filled] - 1)
     totals = log_totals(table)
     return ScoredBatch(totals=totals, weights=weights, rows=rows.tolist(), lengths=lengths.tolist(), scores=table)
 
 
-def score_nearest(
-    state: NextState, index: ItemIndex, k: int, histories: Histories, seen: Histories, lists: Lists | None
-) -> Scored:
+def score_nearest(state: NextState, index: ItemIndex, k: int, histories: Histories, lists: Lists | None) -> Scored:
     """As :func:`score_histories`, by an index: the largest scores for ``k`` choices, and others when they are asked."""
     filled = np.flatnonzero(histories.lengths)
     if not len(filled):
-        return score_histories(state, histories, seen)
+        return score_histories(state, histories)
     rows, lengths = torch.full((len(histories),), -1), np.zeros(len(histories), np.int64)
     windows = Windows(histories.select(filled), state.network.reach, last_only=True)
     rows[filled], lengths[filled] = torch.arange(len(filled)), windows.stops - windows.starts
-    hidden = torch.zeros(len(seen), 0, dtype=torch.int64) if state.metadata.repeats else padded(seen)
+    hidden = torch.zeros(len(histories), 0, dtype=torch.int64) if state.metadata.repeats else padded(histories)
     product = multiplied(state, windows, np.arange(len(filled)))
     sides = Sides(product=product, rows=rows, counts=state.counting["popularity"].totals, seen=hidden)
     brief = [lists is None or bool(one and one.few is not None) for one in lists or [None] * len(lengths)]

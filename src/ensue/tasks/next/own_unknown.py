@@ -101,13 +101,14 @@ def of_targets(data: Histories, repeats: RepeatShares) -> Candidates:
     return Candidates.of(event + distance, data.ids[event].astype(np.int64), distance, ~unknown[event], repeats)
 
 
-def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares) -> OwnUnknown:
-    """What may come again after some records.
+def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares, least: int = 0) -> OwnUnknown:
+    """Return what may come again after some records, for each the nearest first.
 
     Args:
         records: the questions.
         unknown: (events,) of all records, one after the other: whether the model lacks the value.
         repeats: what is counted.
+        least: how many columns there are at least.
     """
     values, lengths = [value for record in records for value in record.values], [len(one.values) for one in records]
     stops, owner = np.cumsum(lengths, dtype=np.int64), np.repeat(np.arange(len(records)), lengths)
@@ -119,16 +120,28 @@ def of_records(records: Sequence[History], unknown: Mask, repeats: RepeatShares)
     place = event - (stops - lengths)[owner[event]]
     found = Candidates.of(owner[event], place, distance, ~unknown[event], repeats)
     column = np.arange(len(found.target)) - np.searchsorted(found.target, found.target)
-    odds = torch.full((len(records), int(column.max(initial=-1)) + 1), -torch.inf)
+    odds = torch.full((len(records), max(least, int(column.max(initial=-1)) + 1)), -torch.inf)
     places = torch.full(odds.shape, -1, dtype=torch.int64)
     odds[found.target, column] = torch.from_numpy(found.odds).float()
     places[found.target, column] = torch.from_numpy(found.value)
     return OwnUnknown(odds, places)
 
 
-def share_lost(record: History, place: int, repeats: RepeatShares) -> float:
-    """Which part of its probability the value at a place loses without it: all if it stands nowhere else."""
-    earlier = [at for at, value in enumerate(record.values[:place]) if value == record.values[place]]
-    away = torch.tensor([len(record.values) - place, *(len(record.values) - 1 - at for at in earlier[-1:])])
-    share, *without = repeats.shares(away, lone=True).tolist()
-    return 1 - float(sum(without)) / float(share)
+def without_event(record: History, place: int) -> History:
+    """Return a record without the event at a place."""
+    after = place + 1
+    values = record.values[:place] + record.values[after:]
+    return History(values, record.times[:place] + record.times[after:], record.id)
+
+
+def share_without(record: History, place: int, vocabulary: Vocabulary, repeats: RepeatShares) -> float:
+    """Return the probability of an unknown value of a record once the event at its place is gone.
+
+    It is 0 where the value stands nowhere else. What the model knows of the record stays as it is.
+    """
+    rest = without_event(record, place)
+    unknown = np.array([value not in vocabulary for value in rest.values], np.bool_)
+    candidates = of_records([rest], unknown, repeats)
+    odds = candidates.odds[0].double().exp()
+    same = [at >= 0 and rest.values[at] == record.values[place] for at in candidates.places[0].tolist()]
+    return float(odds[torch.tensor(same, dtype=torch.bool)].sum() / (1 + odds.sum()))

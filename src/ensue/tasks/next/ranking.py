@@ -142,7 +142,7 @@ class _Ranker:
         for low in range(0, len(events), size):
             chunk = slice(low, low + size)
             past = self._known_before(events[chunk])
-            scored = score_histories(self.state, past, past, module=self.module)
+            scored = score_histories(self.state, past, module=self.module)
             own_scores = scored.totals.double() + odds[chunk]
             shown = torch.cat([scored.scores, own_scores.float()[:, None]], dim=1)
             column = torch.full((len(past),), scored.scores.shape[1])

@@ -1,8 +1,8 @@
 """Answers with what they attended to: the earlier queries of each suggestion, and the words of the best one.
 
 The weights are those of the network (see ``attributions`` of each), what the model attended to and not why; so the
-queries attended to most are taken out, one at a time, and ``lost`` is what a suggestion's share of those shown falls by
-when the network does not read that query.
+queries attended to most are taken out, one at a time, and ``score_drop`` is how far a suggestion's share of those shown
+falls when the network does not read that query.
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ def _heeded(
                 continue
             where, values = places[low + row], part.record(row).values
             yield [
-                tuple(Heed(values[turn], where[turn], share, lost) for turn, share, lost in choice)
+                tuple(Heed(values[turn], where[turn], share, score_drop) for turn, share, score_drop in choice)
                 for choice in next(by_session)
             ]
 
 
 Heeded = list[tuple[int, float, float | None]]
-"""Turn, share, and what is lost without it."""
+"""Turn, share, and the drop of the score without it."""
 
 
 def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
@@ -162,12 +162,12 @@ def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterato
     shares = by_query(state, batch, lists)
     tested = [np.argsort(-own[0], kind="stable")[:TESTED] for own in shares]
     cut = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
-    lost = _without(state, batch, lists, tested)
+    drops = _without(state, batch, lists, tested)
     for row, own in enumerate(shares):
         choices: list[Heeded] = []
         for choice, line in enumerate(own):
             best = [turn for turn in np.argsort(-line, kind="stable")[:SHOWN].tolist() if line[turn] > 0]
-            falls = dict(zip(tested[row].tolist(), lost[row][:, choice].tolist(), strict=True))
+            falls = dict(zip(tested[row].tolist(), drops[row][:, choice].tolist(), strict=True))
             choices.append([(turn + int(cut[row]), float(line[turn]), falls.get(turn)) for turn in best])
         yield choices
 

@@ -204,3 +204,19 @@ def test_texts_to_predict_may_have_several_labels(tmp_path: Path) -> None:
     texts, _ = read_texts(path, unlabelled=True)
     assert texts.labels is not None and texts.labels.to_list() == ["pos", None]
     assert texts.originals()["json"].to_list() == path.read_text().splitlines()
+
+
+def test_chinese_is_read_character_by_character(ensue: Ensue, tmp_path: Path) -> None:
+    """A phrase of known characters that was not seen as a whole was one unknown word."""
+
+    def rows(offset: int) -> list[dict[str, str]]:
+        return [{"text": f"第{offset + n}部电影{'好看' if n % 2 else '难看'}", "label": str(n % 2)} for n in range(40)]
+
+    pl.DataFrame(rows(0)).write_csv(tmp_path / "train.csv")
+    pl.DataFrame(rows(100)).write_csv(tmp_path / "test.csv")
+    assert ensue("fit", "classify", tmp_path / "train.csv", "-o", tmp_path / "m", "--model=tfidf").code == 0
+    found = json.loads(ensue("evaluate", tmp_path / "m", tmp_path / "test.csv", "--json").out)
+    assert found["rows"][0]["accuracy"] == 1.0
+    assert found["protocol"]["unknown"].startswith("0 (0.0 %) hold no word that the model knows")
+    (answer,) = ensue("predict", tmp_path / "m", "-", "--json", stdin="电影很难看").out.splitlines()
+    assert (json.loads(answer)["known"], json.loads(answer)["given"]) == (4, 5)

@@ -75,6 +75,41 @@ def test_running_text(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("今天天气很好!", "今 天 天 气 很 好 !"),
+        ("我 喜欢 电影 , 很 好 !", "我 喜 欢 电 影 , 很 好 !"),  # no tokenised text: its words are those of task link
+        ("東京タワーはiPhone15で撮った", "東 京 タ ワ ー は iphone15 で 撮 っ た"),
+        ("COVID-19疫情 https://t.co/aB看", "covid-19 疫 情 https://t.co/ab 看"),
+        ("ประเทศดี", "ป ร ะ เ ท ศ ดี"),
+        ("ខ្ញុំ ស្រ", "ខ្ ញុំ ស្ រ"),
+        ("ດີຫຼາຍ", "ດີ ຫຼ າ ຍ"),
+        ("ကျွန်တော်", "ကျွ န် တော်"),
+        ("한국어 문장 입니다", "한국어 문장 입니다"),
+        ("Привет, мир", "привет , мир"),
+    ],
+)
+def test_scripts_without_spaces_are_split_by_character(text: str, expected: str) -> None:
+    assert words(text) == expected.split()
+
+
+def test_chinese_sentences_end_without_a_space() -> None:
+    assert sentences("今天很好。我们去吧！“好？”") == ["今 天 很 好 。", "我 们 去 吧 ！", "“ 好 ？ ”"]
+
+
+LATIN = st.text(st.characters(codec="latin-1")) | st.text(
+    st.characters(categories=["L", "N", "M", "P"], max_codepoint=0x58F)
+)
+
+
+@given(st.lists(LATIN, max_size=4))
+def test_texts_of_other_scripts_are_split_as_by_the_plain_pattern(texts: list[str]) -> None:
+    column = pl.Series("text", texts, dtype=pl.String)
+    found = column.str.extract_all(tokens._WORDS_OF_ANY_SCRIPT)
+    assert found.to_list() == column.str.extract_all(tokens._WORDS).to_list()
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "no movement , no yuks , not much of anything .",

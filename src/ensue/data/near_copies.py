@@ -13,6 +13,7 @@ import polars as pl
 
 from ensue.data.histories import Index, offsets_of, ranges, scrambled
 from ensue.data.markup import LINKS, MENTIONS
+from ensue.data.scripts import UNSPACED
 
 NEAR = 0.7
 """Overlap from which texts are copies: one word changed in twenty-one leaves 16 runs of 22."""
@@ -20,8 +21,7 @@ HELD = 0.8
 """Share of a headline's runs that a post must hold to be called a copy of it."""
 _RUN = 3
 _BANDS, _ROWS = 12, 3  # a pair at NEAR is compared with probability 1 - (1 - 0.7^3)^12 = 0.994
-_ALONE = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_WORDS = rf"[{_ALONE}]|[\p{{L}}\p{{M}}\p{{N}}--{_ALONE}]+"
+_WORDS = rf"[{UNSPACED}]|[\p{{L}}\p{{M}}\p{{N}}--{UNSPACED}]+"
 _REPOST = r"^\s*(?i:rt|mt|via)\s+@\S+:?\s*"
 _LEAST_WORDS = 4
 _BLOCK = 1 << 16

@@ -17,14 +17,14 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Index, scrambled
+from ensue.data.scripts import CHARACTER, UNSPACED
 
 Keys = npt.NDArray[np.uint64]
 SHORTEST, LONGEST = 3, 5
 """Characters of a run."""
 APART = 3
 """Words that the words of a pair stand apart at most."""
-_ALONE = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_WORDS = rf"[{_ALONE}]\p{{M}}*|[\w--{_ALONE}]{{2,}}"
+_WORDS = rf"{CHARACTER}|[\w--{UNSPACED}]{{2,}}"
 _BLOCK = 1 << 20
 """Characters whose runs, or pairs, that are counted at once: no more texts than the upper bits of a cell can number."""
 _BITS = 44

@@ -1,6 +1,8 @@
 """Texts into ids: flat words, with the offsets of sentences and of texts. No Python object per word.
 
-How a text is split into words is decided text by text, so that an answer never depends on the texts beside it:
+How a text is split into words is decided text by text, so that an answer never depends on the texts beside it. In Han,
+kana, Thai, Lao, Khmer and Burmese, which put no space between words, every character is a word, as in task ``link``. Of
+other scripts:
 
 1. **Already tokenised**: more of its marks ``. , ! ? ; :`` and of ``n't``, ``'s``, ``-lrb-`` and their like stand alone
    than hang on a word (full stops inside a sentence are not counted: abbreviations have them). Words are what stands
@@ -23,6 +25,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Ids, Index, offsets_of, ranges
+from ensue.data.scripts import CHARACTER, UNSPACED
 from ensue.errors import DataError, SettingError
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
@@ -34,19 +37,19 @@ _CLITIC = r"(?:[nN]'[tT]|'(?:[sSmMdD]|[rR][eE]|[vV][eE]|[lL][lL]))"
 _ALONE = rf"(?:^|\s)(?:[.,!?;:`]|``|''|-[lr]rb-|-[LR]RB-|{_CLITIC})(?:\s|$)|\\/"
 _HANGING = rf"\w(?:[,!?;:]|{_CLITIC})(?:\s|$)|\w\.\s*(?:{BREAK}|$)"
 _SPLITS = ((r"[’ʼ]", "'"), (rf"(\w)({_CLITIC})\b", "$1 $2"))
-_WORDS = "|".join(
-    (
-        r"(?i:-[lr][rsc]b-)",
-        r"https?://\S+",
-        rf"(?i:\b(?:{_ABBREVIATIONS})\.\B)",
-        r"(?:\b\p{L}\.){2,}",
-        rf"{_CLITIC}\b|'(?:em|n)\b",
-        r"\d+(?:[.,:/]\d+)+",
-        r"\w+(?:['-]\w+)*",
-        r"\.{2,}|-{2,}|``|''",
-        r"[^\w\s]",
-    )
+_BEFORE_WORDS = (
+    r"(?i:-[lr][rsc]b-)",
+    r"https?://\S+",
+    rf"(?i:\b(?:{_ABBREVIATIONS})\.\B)",
+    r"(?:\b\p{L}\.){2,}",
+    rf"{_CLITIC}\b|'(?:em|n)\b",
+    r"\d+(?:[.,:/]\d+)+",
 )
+_MARKS = (r"\.{2,}|-{2,}|``|''", r"[^\w\s]")
+_WORDS = "|".join((*_BEFORE_WORDS, r"\w+(?:['-]\w+)*", *_MARKS))
+_LETTER = rf"[\w--{UNSPACED}]"
+_ANY_SCRIPT = (rf"https?://[\S--{UNSPACED}]+", *_BEFORE_WORDS, CHARACTER, rf"{_LETTER}+(?:['-]{_LETTER}+)*", *_MARKS)
+_WORDS_OF_ANY_SCRIPT = "|".join(_ANY_SCRIPT)
 _FEW = 1 << 16
 """Bytes of texts that are split one by one."""
 _LOOKED_UP = 1 << 10
@@ -61,7 +64,7 @@ _HOLD = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
 _HELD = "\ue000"
 _ODD_SPACES = r"^$|^ | $|  |[^\S ]"
 """What stands in a text whose words are not what stands between its spaces."""
-_END = r"([.!?…]['\"”’)\]]*)\s"
+_END = r"([.!?…]['\"”’)\]]*)\s|([。！？｡][”’」』）]*)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +279,8 @@ def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Serie
         return pl.Series("text", whole, dtype=pl.String), pl.Series("tokenised", apart, dtype=pl.Boolean)
     text = pl.col("text").cast(pl.String).fill_null("")
     shown = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
-    tokenised = text.str.count_matches(_ALONE) > text.str.count_matches(_HANGING)
+    unspaced = text.str.contains(f"[{UNSPACED}]")
+    tokenised = (text.str.count_matches(_ALONE) > text.str.count_matches(_HANGING)) & ~unspaced
     found, apart_of = column.rename("text").to_frame().select(shown, tokenised=tokenised).get_columns()
     return found, apart_of
 
@@ -298,7 +302,7 @@ def _few_by_rule(column: pl.Series, *, sentences: bool) -> tuple[list[str], list
 def _sentences(column: pl.Series) -> pl.Series:
     """(texts,) lists of sentences."""
     held = column.str.replace_all(_HOLD, f"${{1}}.{_HELD}")
-    ended = held.str.replace_all(_END, f"${{1}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
+    ended = held.str.replace_all(_END, f"${{1}}${{2}} {BREAK} ").str.replace_all(_HELD, " ", literal=True)
     marked = column.str.contains(BREAK, literal=True)
     return column.zip_with(marked, ended).str.split(BREAK)
 
@@ -326,7 +330,7 @@ def _running(frame: pl.DataFrame, rule: pl.Expr) -> pl.Series:
     """(texts,) lists of the words of running texts."""
     for pattern, replacement in _SPLITS:
         rule = rule.str.replace_all(pattern, replacement)
-    return frame.select(rule.str.extract_all(_WORDS)).to_series()
+    return frame.select(rule.str.extract_all(_WORDS_OF_ANY_SCRIPT)).to_series()
 
 
 def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> list[list[str]]:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries, QueriesReport, hold_out_queries, prefixes, read_queries
-from ensue.data.queries.rows import WORDS, words_of
+from ensue.data.queries.rows import WORDS, runs_of, words_of
 from ensue.data.queries.rules import PAPER_RULES, Normalisation, QueryRules, normalise, normalise_ascii
 from ensue.errors import DataError, SettingError
 from ensue.records import History
@@ -508,3 +508,10 @@ def test_prefixes() -> None:
     assert [whole.vocabulary.value(id) for id in targets.tolist()] == ["b", "a", "c", "f"]
     assert asked.times.tolist() == [0, 0, 1, 0, 1, 2, 5]
     assert [record.values for record in prefixes(whole, 2)[0].records()] == [("a",), ("a", "b"), ("b", "a"), ("e",)]
+
+
+def test_queries_without_spaces_are_matched_by_character_and_counted_whole() -> None:
+    """Frequent characters may spell a rare name, which the privacy floor must still see as one."""
+    assert words_of("東京旅行 2024 iphone's!") == ["東", "京", "旅", "行", "2024", "iphone's", "!"]
+    assert runs_of("東京旅行 2024 iphone's!") == ["東京旅行", "2024", "iphone's", "!"]
+    assert words_of("don't café?") == runs_of("don't café?") == ["don't", "café", "?"]

@@ -49,6 +49,17 @@ def test_nothing_to_warn_of() -> None:
     assert findings.warnings == () and findings.splits["test"].shared == 0
 
 
+def test_texts_of_one_word() -> None:
+    data = texts([(f"user_{place}", "ab"[place % 2]) for place in range(11)] + [("two words", "a")] * 9)
+    expected = (
+        "11 of 20 (55.0 %) texts are one word: is it the right column (--columns text=…), or is a script without "
+        "spaces not split into words?"
+    )
+    assert expected in found(data).warnings
+    chinese = texts([(f"电影很好{place}", "ab"[place % 2]) for place in range(20)])
+    assert not any("one word" in warning for warning in found(chinese).warnings)
+
+
 def test_labels_that_say_little() -> None:
     assert found(Texts.of([Text(("a",))])).warnings == (
         "no label: nothing can be learned or scored; name their column with --columns label=…",

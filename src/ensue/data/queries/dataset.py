@@ -42,7 +42,7 @@ class Queries:
         histories: the sessions; the values of the vocabulary are the distinct normalised queries.
         users: (values,) how many different users typed each value, anywhere in the file; empty where the log has no
             users.
-        words: (words,) the distinct words of the file, see ``rows.WORDS``, those of queries that look personal
+        words: (words,) the distinct words of the file, see ``rows.RUNS``, those of queries that look personal
             left out; empty where the log has no users.
         word_users: (words,) how many different users typed each.
         parts: (sessions,) the part that the file puts each session in, or empty.

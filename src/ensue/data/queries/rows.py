@@ -13,18 +13,31 @@ from ensue.data.clock import Clock, read_clock
 from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
 from ensue.data.queries.formats import Log
 from ensue.data.queries.rules import QueryRules, normalise, refused
+from ensue.data.scripts import CHARACTER, UNSPACED
 from ensue.vocabulary import Vocabulary
 
-WORDS = r"[\p{L}\p{M}\p{N}'’]+|[^\s\p{L}\p{M}\p{N}'’]+"
-"""What people are counted by: runs of letters, digits and apostrophes, and runs of other marks."""
+WORDS = rf"{CHARACTER}|[\p{{L}}\p{{M}}\p{{N}}'’--{UNSPACED}]+|[^\s\p{{L}}\p{{M}}\p{{N}}'’]+"
+"""What queries are matched by: runs of letters, digits and apostrophes, and runs of other marks; where no space stands
+between words, each character."""
+RUNS = r"[\p{L}\p{M}\p{N}'’]+|[^\s\p{L}\p{M}\p{N}'’]+"
+"""What people are counted by: the same, whole runs of any script, for frequent characters may spell a rare name."""
 _ASCII_WORDS = re.compile(r"[a-z0-9']+|[^\sa-z0-9']+", re.IGNORECASE | re.ASCII)
 
 
 def words_of(text: str) -> list[str]:
-    """The ``WORDS`` of one normalised text, as they come."""
+    """Return the ``WORDS`` of one normalised text, in order."""
+    return _matches(text, WORDS)
+
+
+def runs_of(text: str) -> list[str]:
+    """Return the ``RUNS`` of one normalised text, in order."""
+    return _matches(text, RUNS)
+
+
+def _matches(text: str, pattern: str) -> list[str]:
     if text.isascii():
         return _ASCII_WORDS.findall(text)
-    words: list[str] = pl.Series([text]).str.extract_all(WORDS)[0].to_list()
+    words: list[str] = pl.Series([text]).str.extract_all(pattern)[0].to_list()
     return words
 
 
@@ -96,7 +109,7 @@ def count_words(values: pl.Series, ids: Index, owners: Index) -> tuple[pl.Series
         ids: (rows,) which of them was typed, from 0.
         owners: (rows,) by whom, or in which session.
     """
-    lists = values.str.extract_all(WORDS)
+    lists = values.str.extract_all(RUNS)
     lengths = lists.list.len().to_numpy().astype(np.int64)
     words, codes = distinct_texts(lists.explode(empty_as_null=False))
     # A pair is one number, owner * values + query: of 10 queries, owner 2 and query 7 are 27, apart again by // and %.

@@ -71,6 +71,11 @@ def check_texts(texts: Texts, understood: ReadReport, others: Mapping[str, Texts
         *_repeats(leaks(texts, texts.select(slice(0, 0)))),
         *_telling(texts),
     ]
+    if len(words) >= _FEW and (single := int((words == 1).sum())) > len(words) / 2:
+        warnings.append(
+            f"{_part(single, len(words), 'text', 'is', 'are')} one word: is it the right column (--columns text=…), or "
+            "is a script without spaces not split into words?"
+        )
     if silent:
         warnings.append(f"{_part(silent, len(texts), 'row', 'has', 'have')} a text without words")
     for name, (other, respelled) in matched.items():

@@ -19,7 +19,7 @@ import polars as pl
 
 from ensue.data.queries import Queries
 from ensue.data.queries.personal import is_harmless, looks_personal
-from ensue.data.queries.rows import WORDS, count_words, words_of
+from ensue.data.queries.rows import RUNS, count_words, runs_of
 from ensue.data.queries.rules import normalise, normalise_ascii, normalised
 from ensue.data.queries.tokens import SPECIAL, QueryTokenizer
 from ensue.errors import DataError, SettingError
@@ -105,9 +105,7 @@ class Floor:
             candidates: texts; they are normalised first, so that no odd spelling slips through.
         """
         texts = pl.Series("text", candidates, dtype=pl.String).to_frame()
-        table = texts.select(plain=normalised(pl.col("text"))).with_columns(
-            words=pl.col("plain").str.extract_all(WORDS)
-        )
+        table = texts.select(plain=normalised(pl.col("text"))).with_columns(words=pl.col("plain").str.extract_all(RUNS))
         often = [
             text in self.queries or (len(words) > 0 and self.words.issuperset(words))
             for text, words in table.iter_rows()
@@ -126,7 +124,7 @@ class Floor:
                 shown.add(text)
             elif not is_harmless(text):
                 doubtful.append(text)
-            elif text and self.words.issuperset(words_of(text)) and normalise_ascii(text) == text:
+            elif text and self.words.issuperset(runs_of(text)) and normalise_ascii(text) == text:
                 shown.add(text)
         if doubtful:
             series = pl.Series("query", doubtful, dtype=pl.String)
@@ -170,7 +168,7 @@ class Floor:
     def _reached(self, words: pl.Series) -> Mask:
         """(words,) whether each word, by the spaces between them, may be part of what is shown."""
         shown = {word for query in self.queries for word in query.split(" ")}
-        parts = words.str.extract_all(WORDS)
+        parts = words.str.extract_all(RUNS)
         fine = [word in shown or self.words.issuperset(own) for word, own in zip(words, parts, strict=True)]
         return np.array(fine, np.bool_) & ~looks_personal(words)
 

@@ -12,8 +12,9 @@ from ensue.data.files import Content, answering, open_file
 from ensue.data.headerless import KINDS, with_columns
 from ensue.data.packed import Opening, ending
 from ensue.data.posts.corpus import is_corpus
+from ensue.data.posts.exports import export_of
 from ensue.data.posts.formats import ARTICLES, collector_of
-from ensue.data.posts.platforms import READERS, is_json, layout_of, objects
+from ensue.data.posts.platforms import is_json
 from ensue.data.queries.conversations import are_queries, list_of_turns
 from ensue.data.queries.formats import is_query_log
 from ensue.data.sequences.columns import ROLES as LOG_ROLES
@@ -76,7 +77,7 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
         return "sequences"
     if content.published:
         return KINDS[content.published]
-    if _is_collected(content):
+    if export_of(content) is not None or _is_articles(content):
         return "posts"
     if _is_queries(content):
         return "queries"
@@ -101,8 +102,14 @@ def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening:
     if set(columns or {}) & {"body", "summary"}:
         return True
     with answering(path):
-        content = with_columns(open_file(path, **opening), encoding=opening.get("encoding", ""))
+        return _is_articles(with_columns(open_file(path, **opening), encoding=opening.get("encoding", "")))
+
+
+def _is_articles(content: Content) -> bool:
+    try:
         return not is_json(content) and collector_of(content.names()) in ARTICLES
+    except DataError:  # the reader that gets the file says what is wrong with it
+        return False
 
 
 def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
@@ -118,17 +125,6 @@ def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
         if ending(content.path) == ".csv" or has_unknown_header(content):
             return False
         return _as_texts(content) is None and not is_labelled(content.head())
-
-
-def _is_collected(content: Content) -> bool:
-    """Whether the columns are those of a collector's table, or the first object a post as platforms write it."""
-    try:
-        if not is_json(content):
-            return collector_of(content.names()) is not None
-        _, first = next(objects(content), (0, {}))
-        return layout_of(first) in READERS
-    except DataError:  # the reader that gets the file says what is wrong with it
-        return False
 
 
 def _is_queries(content: Content) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -35,13 +36,15 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
         *("user.username", "owner.username", "node.owner.username", "post.user.username", "account.acct"),
         *("account.username", "author.unique_id", "creator.username", "note.user.nickname", "user.nickname"),
         *("actor.name.text", "actors.0.name", "comet_sections.content.story.actors.0.name", "author.name"),
-        *("author", "author_id", "did", "author.did", "media_name"),
+        *("snippet.topLevelComment.snippet.authorDisplayName", "snippet.authorDisplayName", "actor"),
+        *("author", "from", "from_id", "author_id", "did", "author.did", "media_name"),
     ),
     "time": (
         *("created_at", "legacy.created_at", "tweet.legacy.created_at", "record.createdAt", "record.value.createdAt"),
         *("commit.record.createdAt", "indexedAt", "taken_at", "post.taken_at", "node.taken_at_timestamp"),
         *("taken_at_timestamp", "createTime", "create_time", "creation_time", "creationTs", "created_utc", "createdAt"),
-        *("comet_sections.timestamp.story.creation_time", "note.time", "publish_date", "datetime", "timestamp"),
+        *("comet_sections.timestamp.story.creation_time", "note.time", "publish_date", "datetime", "published"),
+        *("snippet.topLevelComment.snippet.publishedAt", "snippet.publishedAt", "date_unixtime", "date", "timestamp"),
     ),
     "language": (
         *("lang", "legacy.lang", "tweet.legacy.lang", "record.langs.0", "commit.record.langs.0", "textLanguage"),
@@ -74,6 +77,31 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
 }
 FIELDS = ("id", "text", *_PATHS)
 """The columns of posts of a known collector."""
+_RELATIONS: Mapping[str, tuple[str, ...]] = {
+    "repost_of": (
+        *("retweeted_status.id_str", "legacy.retweeted_status_result.result.rest_id", "commit.record.subject.uri"),
+        *("tweet.legacy.retweeted_status_result.result.rest_id", "record.subject.uri", "reblog.uri", "reblog.id"),
+        "crosspost_parent",
+    ),
+    "parent": (
+        *("in_reply_to_status_id_str", "legacy.in_reply_to_status_id_str", "record.reply.parent.uri", "parent_id"),
+        *("commit.record.reply.parent.uri", "in_reply_to_id", "object.inReplyTo", "reply_to_message_id"),
+        *("snippet.parentId", "parent"),
+    ),
+    "thread": (
+        *("conversation_id", "conversation_id_str", "legacy.conversation_id_str", "tweet.legacy.conversation_id_str"),
+        *("record.reply.root.uri", "commit.record.reply.root.uri", "link_id", "snippet.videoId", "thread_id"),
+    ),
+    "shared_link": (
+        *("entities.urls.0.expanded_url", "legacy.entities.urls.0.expanded_url", "record.embed.external.uri"),
+        *("tweet.legacy.entities.urls.0.expanded_url", "commit.record.embed.external.uri", "card.url"),
+        *("reblog.card.url", "url_overridden_by_dest"),
+    ),
+}
+"""How a post is tied to others: the post that it passes on, that it answers, its conversation, the page it links to."""
+RELATIONS = tuple(_RELATIONS)
+_LINK = re.compile(r"https?://(?!t\.co/)[^\s<>\"']+")
+"""An address in a text; those of t.co are made anew for every post."""
 _STORIES = ({"stories_id", "title", "url"}, {"title", "url", "publish_date", "media_name"})
 _RENAMED = {"stories_id", "id", "text", "language", "media_name", "publish_date", "url"}
 """Fields of Media Cloud, one set or the other, that tell its stories; and those that stand under another name then."""
@@ -134,6 +162,29 @@ def collected(post: Found) -> Found | None:
     if not str(fields["url"] or "").startswith("http"):
         fields["url"] = _address(post, inner, layout, fields)
     return fields | rest
+
+
+def related(post: Found) -> Found:
+    """Return ``RELATIONS`` of an object as a collector writes it; ``None`` for those that it lacks."""
+    inner = post["data"] if isinstance(post.get("data"), dict) and layout_of(post) == "zeeschuimer" else post
+    found: Found = {}
+    for name, paths in _RELATIONS.items():
+        values = (dig(inner, path) for path in paths)
+        found[name] = next((str(value) for value in values if isinstance(value, str | int) and value != ""), None)
+    for reference in post.get("referenced_tweets") or []:
+        kind = reference.get("type") if isinstance(reference, dict) else None
+        role = {"retweeted": "repost_of", "replied_to": "parent"}.get(str(kind))
+        if role is not None:
+            found[role] = str(reference.get("id"))
+    if post.get("type") == "Announce" and isinstance(post.get("object"), str):
+        found["repost_of"] = post["object"]
+    if layout_of(post) == "reddit" and not post.get("is_self") and str(post.get("url", "")).startswith("http"):
+        found["shared_link"] = found["shared_link"] or post["url"]
+    if found["shared_link"] is None and layout_of(post) in READERS:
+        text, _ = READERS[layout_of(post)](post)
+        match = _LINK.search(text)
+        found["shared_link"] = match[0].rstrip(".,;:!?)") if match else None
+    return found
 
 
 def moment(value: object) -> str | None:

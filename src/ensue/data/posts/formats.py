@@ -74,6 +74,7 @@ _COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
     "4cat": ({"id", "threadid", "body", "timestamp"},),
     "twarc csv": ({"id", "conversationid", "authorid", "createdat", "text"}, {"tweeturl", "userscreenname", "text"}),
     "bluesky csv": ({"uri", "cid", "text"}, {"uri", "userhandle", "text"}),
+    "reddit csv": ({"author", "subreddit", "title"}, {"author", "subreddit", "body"}),
     "zeeschuimer csv": ({"itemid", "sourceplatform", "navindex"},),
     "mind news": ({"id", "category", "subcategory", "title", "abstract"},),
     "media cloud": ({"storiesid", "title", "url"}, {"title", "url", "publishdate"}),
@@ -166,7 +167,8 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
     samples = [post for _, post in islice(objects(content), _SAMPLES)]
     if not samples:
         raise DataError(f"{content.path}: holds no post; is the list empty?")
-    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if accepted is POST_ROLES and not stated else "jsonl"
+    known = not stated and accepted in (POST_ROLES, ARTICLE_ROLES)
+    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if known else "jsonl"
     roles, notes = dict[str, str](), tuple[str, ...]()
     if layout == "jsonl":
         names = names_of(samples)
@@ -174,7 +176,8 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
         paths = [path for path in wanted if any(dig(sample, path) is not None for sample in samples)]
         fields = [*names, *(path for path in paths if path not in names)]
         roles, notes = accepted.find(content.path, fields, stated, trained=content.trained)
-    rows: dict[str, list[object]] = {role: [] for role in roles or ("text", "id")}
+    text_role = accepted.needed[0]
+    rows: dict[str, list[object]] = {role: [] for role in roles or (text_role, "id")}
     numbers, other = [], 0
     for number, post in objects(content):
         numbers.append(number)
@@ -185,17 +188,18 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
         post_layout = layout_of(post)
         other += post_layout != layout
         text, name = READERS.get(post_layout, READERS[layout])(post)
-        rows["text"].append(text)
+        rows[text_role].append(text)
         rows["id"].append(name)
     if other:
         notes = (*notes, f"{plural(other, 'object')} of another shape than {layout}: what text is there is read")
     schema = {role: pl.List(pl.String) if role == "about" else pl.String for role in rows}
     frame = pl.DataFrame(rows, schema=schema, strict=False)
-    originals = partial(_json_originals, content)
+    originals = partial(json_originals, content)
     return Table(layout, frame, lambda row: f"{content.path}:{numbers[row]}", roles, notes, originals)
 
 
-def _json_originals(content: Content) -> pl.DataFrame:
+def json_originals(content: Content) -> pl.DataFrame:
+    """Return the objects of a file as JSON, one per row."""
     plain = (
         {name: value for name, value in post.items() if name not in ("__includes", "__users")}
         for _, post in objects(content)

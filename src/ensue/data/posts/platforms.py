@@ -5,6 +5,10 @@ zeeschuimer  ``{"item_id": …, "source_platform": …, "data": {…}}`` a line,
 twarc v1     ``full_text`` or ``text`` with ``id_str``; of a retweet the whole text of what it repeats
 twarc v2     ``{"data": […], "includes": {…}}`` a page, or tweets one by one; long notes whole
 bluesky      ``{"uri": …, "record": {"text": …}}``, in feeds (``post``), in searches (``posts``), from the jetstream
+telegram     ``result.json`` of Telegram Desktop, of one chat or of all; texts in pieces are joined
+mastodon     statuses of the API, and the activities of an account's ``outbox.json``
+reddit       submissions and comments of the API and of Pushshift, deleted and removed ones without their text
+youtube      comment threads and comments of the Data API, comments of yt-dlp; replies are posts of their own
 jsonl        anything flat whose names are known or stated; a stated name may be a path, ``data.caption.text``
 ===========  ==========================================================================================================
 """
@@ -12,7 +16,7 @@ jsonl        anything flat whose names are known or stated; a stated name may be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ensue.data.files import Content
@@ -30,8 +34,10 @@ _ZEESCHUIMER = (
     *("commentary.text.text", "commentary.text", "desc", "note.desc", "content", "body", "text", "selftext"),
     *("message.text", "comet_sections.content.story.message.text", "description", "note.title", "title"),
 )
+_ACTIVITIES = ("Create", "Announce", "Update")
 _RETWEETS = ("legacy.retweeted_status_result.result", "tweet.legacy.retweeted_status_result.result")
-_PAGES = ("posts", "stories", "feed", "thread", "data", "statuses", "items", "results")
+_PAGES = ("posts", "stories", "feed", "thread", "data", "statuses", "items", "results", "orderedItems")
+_REMOVED = ("[deleted]", "[removed]")
 
 
 def dig(value: object, path: str) -> Any:
@@ -79,10 +85,22 @@ def layout_of(post: Found) -> str:
         return "zeeschuimer"
     if "__import_meta" in post:
         return "zeeschuimer"
-    if "id_str" in post and ({"full_text", "text"} & post.keys()) and "user" in post:
+    if "id_str" in post and ({"full_text", "text"} & post.keys()) and {"user", "entities"} & post.keys():
         return "twarc v1"
+    if {"text", "author_is_uploader"} <= post.keys():
+        return "youtube"
     if {"id", "text"} <= post.keys() and {"author_id", "public_metrics", "edit_history_tweet_ids"} & post.keys():
         return "twarc v2"
+    if post.get("type") == "message" and {"date", "text", "id"} <= post.keys():
+        return "telegram"
+    if isinstance(post.get("account"), dict) and {"content", "created_at"} <= post.keys():
+        return "mastodon"
+    if post.get("type") in _ACTIVITIES and {"actor", "object"} <= post.keys():
+        return "mastodon"
+    if {"author", "subreddit"} <= post.keys() and {"body", "selftext"} & post.keys():
+        return "reddit"
+    if str(post.get("kind", "")).startswith("youtube#") or dig(post, "snippet.textOriginal") is not None:
+        return "youtube"
     return "jsonl"
 
 
@@ -125,11 +143,41 @@ def read_bluesky(post: Found) -> tuple[str, str]:
     return _first(post, ("commit.record.text",)), key
 
 
+def read_telegram(post: Found) -> tuple[str, str]:
+    """Return (text, id) of a message, whose text may be a list of pieces."""
+    pieces = post["text"] if isinstance(post.get("text"), list) else [post.get("text")]
+    texts = (piece.get("text") if isinstance(piece, dict) else piece for piece in pieces)
+    return "".join(text for text in texts if isinstance(text, str)), _name(post.get("id"))
+
+
+def read_mastodon(post: Found) -> tuple[str, str]:
+    """Return (text, id) of a status or an activity; of a status that is passed on, the text of that one."""
+    name = _either(dig(post, "object.id"), post.get("uri"), post.get("id"))
+    return _first(post, ("reblog.content", "content", "object.content")), _name(name)
+
+
+def read_reddit(post: Found) -> tuple[str, str]:
+    """Return (text, id) of a submission, title first, or of a comment."""
+    texts = (post.get(name) for name in ("title", "selftext", "body"))
+    text = "\n".join(text for text in texts if isinstance(text, str) and text.strip() and text not in _REMOVED)
+    return text, _name(_either(post.get("name"), post.get("id")))
+
+
+def read_youtube(post: Found) -> tuple[str, str]:
+    """Return (text, id) of a comment, or of the comment that opens a thread."""
+    top = dig(post, "snippet.topLevelComment") or post
+    return _first(top, ("snippet.textOriginal", "snippet.textDisplay", "text")), _name(top.get("id"))
+
+
 READERS: Mapping[str, Callable[[Found], tuple[str, str]]] = {
     "zeeschuimer": read_zeeschuimer,
     "twarc v1": read_twarc_v1,
     "twarc v2": read_twarc_v2,
     "bluesky": read_bluesky,
+    "telegram": read_telegram,
+    "mastodon": read_mastodon,
+    "reddit": read_reddit,
+    "youtube": read_youtube,
 }
 
 
@@ -153,10 +201,12 @@ def _unpaged(value: object) -> Iterator[Found]:
         return
     if not isinstance(value, dict):
         return
-    page = next((value[name] for name in _PAGES if isinstance(value.get(name), list) and "text" not in value), None)
+    page = _page(value)
     if page is None:
-        inner = value.get("post")
-        yield inner if isinstance(inner, dict) and "record" in inner else value
+        inner = next((value[name] for name in ("post", "tweet") if isinstance(value.get(name), dict)), value)
+        yield inner if {"record", "full_text"} & inner.keys() else value
+        replies = dig(value, "replies.comments")
+        yield from _unpaged(replies if isinstance(replies, list) else [])
         return
     included = dig(value, "includes.tweets")
     shared = (
@@ -170,6 +220,21 @@ def _unpaged(value: object) -> Iterator[Found]:
             if (author := users.get(post.get("author_id"))) is not None:
                 context["__users"] = {"author": author}
             yield post | context if context else post
+
+
+def _page(value: Found) -> Sequence[object] | None:
+    """Return the list of posts that an object holds; ``None`` of a post."""
+    messages = [chat for chat in (value, *_dicts(dig(value, "chats.list"))) if _dicts(chat.get("messages"))]
+    listed = [message for chat in messages for message in chat["messages"]]
+    if any({"id", "type", "date"} <= message.keys() for message in _dicts(listed)):
+        return [message for message in _dicts(listed) if message.get("type") == "message"]
+    if "extractor" in value and _dicts(value.get("comments")):
+        return _dicts(value["comments"])
+    return next((value[name] for name in _PAGES if isinstance(value.get(name), list) and "text" not in value), None)
+
+
+def _dicts(value: object) -> list[Found]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _first(post: object, paths: tuple[str, ...]) -> str:

@@ -27,6 +27,7 @@ from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.packed import DROP
+from ensue.data.posts.exports import export_of
 from ensue.data.queries.conversations import (
     CONVERSATIONS,
     SPEAKERS,
@@ -109,6 +110,11 @@ def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> 
         SettingError: an unknown role, or roles where the layout has none.
     """
     require_roles(stated, ROLES)
+    if not stated and (export := export_of(content)) is not None:
+        raise DataError(
+            f"{content.path}: is an export of posts ({export}), which holds no searches; give a log of queries with a "
+            "query, a user and a time in each row, or name the task: link, classify, next"
+        )
     if not content.parquet and not content.json and not content.header:
         log = _lists(content, stated)
         if log is not None:

@@ -16,11 +16,12 @@ import polars as pl
 from ensue.data.clock import Clock, Where, read_clock
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of
+from ensue.data.posts.exports import FIELDS, read_cascades
 from ensue.data.report import Clocked, ReadReport
 from ensue.data.sequences.columns import WHOLE_USERS, is_user_log
 from ensue.data.sequences.events import Events, with_ids
 from ensue.data.sequences.formats import READERS, list_events, read_lists_of_parquet
-from ensue.data.sequences.rows import Rows, holds_lists, id_columns, layout_of, lists_of, read_rows
+from ensue.data.sequences.rows import EXPORT, Rows, holds_lists, id_columns, layout_of, lists_of, read_rows
 from ensue.data.sequences.sessions import GAP, cut, drop_prefixes, read_lists
 from ensue.data.sequences.sources import Source, rows_together
 from ensue.data.table import ReadOptions
@@ -173,12 +174,20 @@ def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
         SettingError: an unknown role, or columns of a layout that has none.
     """
     layout = layout_of(content, options)
-    if not holds_lists(content, options, layout):
-        rows = read_rows(content, options, layout)
+    is_export = layout is not None and layout.startswith(EXPORT)
+    if is_export or not holds_lists(content, options, layout):
+        rows = _read_export(content, options, layout) if is_export else read_rows(content, options, layout)
         filled = rows.table.filled(content.path, "event")
         return rows.layout, group(replace(rows, table=filled).with_ids(id_columns(options)))
     layout, events = _read_lists(content, options, layout)
     return layout, with_ids(events, id_columns(options))
+
+
+def _read_export(content: Content, options: ReadOptions, layout: str | None) -> Rows:
+    """Return who passed on what in an export of posts, one row per event."""
+    export = str(layout).removeprefix(EXPORT)
+    trained = content.trained.columns if set(content.trained.columns.values()) <= {*FIELDS} else {}
+    return Rows(export, read_cascades(content, export, options.columns or trained))
 
 
 def _read_lists(content: Content, options: ReadOptions, layout: str | None) -> tuple[str, Events]:

@@ -14,6 +14,8 @@ from ensue.data.clock import is_number
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.ids import IdColumns
+from ensue.data.posts.exports import FIELDS as EXPORT_FIELDS
+from ensue.data.posts.exports import export_of
 from ensue.data.roles import Found
 from ensue.data.sequences.columns import (
     WHOLE_USERS,
@@ -39,6 +41,8 @@ from ensue.data.table import (
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
 
+EXPORT = "export of "
+"""Begins the name of the layout of an export of posts."""
 _SEPARATORS = ("\t", ",", ";", "|")
 
 
@@ -113,7 +117,10 @@ def layout_of(content: Content, options: ReadOptions) -> str | None:
     Raises:
         SettingError: columns are stated for a layout that has none.
     """
-    layout = recognise(content, options.columns or content.trained.columns)
+    stated = options.columns or content.trained.columns
+    if (export := export_of(content)) is not None and set(options.columns.values()) <= {*EXPORT_FIELDS}:
+        return f"{EXPORT}{export}"
+    layout = recognise(content, stated)
     if options.columns and layout in READERS and layout != stated_layout(options.columns):
         raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
     return layout
@@ -123,6 +130,8 @@ def holds_lists(content: Content, options: ReadOptions, layout: str | None) -> b
     """Whether a file of this layout has a whole sequence in a row."""
     if layout == "parquet":
         return isinstance(content.schema().get("values"), pl.List) and not options.columns
+    if layout is not None and layout.startswith(EXPORT):
+        return True
     return layout in READERS or (layout is None and lists_of(content, options) is not None)
 
 

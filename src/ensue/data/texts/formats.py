@@ -29,6 +29,10 @@ import polars as pl
 from ensue.data.clock import is_number
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
+from ensue.data.markup import strip_markup
+from ensue.data.posts.exports import export_of, read_export
+from ensue.data.posts.formats import json_originals, read_post_rows
+from ensue.data.posts.platforms import is_json, objects
 from ensue.data.roles import Found, Roles, plain_name, require_columns, require_roles
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
 from ensue.data.texts.exports import LabelFields, flattened
@@ -74,6 +78,8 @@ _COLUMNS = Roles(
 )
 ROLES = tuple(_COLUMNS.known)
 _NAMES = {name for names in (*_COLUMNS.known.values(), *_PAIRS) for name in names}
+_ADDED = ("label", "goldlabel")
+"""Fields of objects of an export that are labels; platforms have none of these names."""
 _IMDB = re.compile(r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t")
 _MARK = r"[-+]?\d+(?:\.\d+)?|[A-Z][A-Z_]*:\w+"
 _WORDS = re.compile(rf"\s*({_MARK})(?: +(\S.*)?)?")
@@ -115,6 +121,9 @@ def _table(content: Content, first: str, stated: Mapping[str, str], every: bool)
     find = partial(_find, content, stated=stated, strict=not every)
     if content.parquet:
         return _parquet(content, find, strict=not every)
+    export = export_of(content)
+    if export is not None and (is_json(content) or not (stated or _names_text(content.names()))):
+        return _export(content, export, stated)
     if first.startswith("{"):
         return _json(content, stated, strict=not every)
     separator = _separator(content, first, stated)
@@ -163,6 +172,33 @@ def _json(content: Content, stated: Mapping[str, str], *, strict: bool) -> Table
     if flat is not content and len(flat.head(2)) == len(content.head(2)):
         table = replace(table, originals=partial(json_lines, content))
     return replace(table, layout="snli") if "gold_label" in table.columns.values() else table
+
+
+def _export(content: Content, export: str, stated: Mapping[str, str]) -> Table:
+    """Return the texts of an export of posts without their HTML, and their labels where a field is named so."""
+    if stated:
+        return read_post_rows(content, stated, _COLUMNS)
+    records = read_export(content, export)
+    texts, num_marked = strip_markup(records.frame["text"].fill_null("").str.strip_chars())
+    notes = (f"{num_marked:,} of {plural(len(texts), 'text')} held HTML tags or entities: stripped to words",)
+    added = [_label(post) for _, post in objects(content)] if is_json(content) else [None] * len(texts)
+    labels = pl.Series("label", added, pl.String)
+    columns = {role: role for role in ("text", "id")}
+    frame = pl.DataFrame([texts.alias("text"), records.frame["id"]])
+    if labels.null_count() < len(labels):
+        frame, columns = frame.with_columns(labels), {**columns, "label": "label"}
+    originals = partial(json_originals, content) if is_json(content) else Delimited.of(content).whole
+    return Table(export, frame, records.where, columns, notes if num_marked else (), originals)
+
+
+def _names_text(names: Sequence[str]) -> bool:
+    return bool(set(map(plain_name, names)) & set(_COLUMNS.known["text"]))
+
+
+def _label(post: Mapping[str, object]) -> str | None:
+    """Return the label that somebody added to a post of an export."""
+    values = (post[name] for name in post if plain_name(name) in _ADDED)
+    return next((str(value) for value in values if isinstance(value, str | int | float)), None)
 
 
 def _fasttext(content: Content) -> Table:

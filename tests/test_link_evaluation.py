@@ -65,6 +65,23 @@ def test_every_known_article_is_a_candidate() -> None:
     assert found.protocol.leaked == "articles with posts in training: 0 of 1; posts that were trained on: 0"
 
 
+def test_articles_that_the_data_lacks_are_found_where_the_model_knows_them() -> None:
+    predictor = counted()
+    posts = [Post("red boat", "1", ("a",)), Post("kite", "2", ("b",)), Post("lamp", "3", ("nowhere",))]
+    found = evaluate(predictor, Corpus(Articles.of([ARTICLES[0], ARTICLES[2]]), Posts.of(posts)))
+    # The model knows b; nobody knows the third article, which counts as not retrieved.
+    assert row(found, "tfidf")["mrr"] == row(found, "tfidf")["recall@10"] == pytest.approx(2 / 3)
+    assert found.protocol.candidates.startswith("3: ")
+    assert found.protocol.data == (
+        "3 posts, 3 links; 1 link to 1 article that the data lacks, such as 'nowhere', which is all that 1 post is "
+        "about: relevant, never retrieved by our models"
+    )
+    assert found.examples is not None
+    frame = found.examples.to_frame().filter(model="tfidf")
+    assert frame["rank"].to_list() == [1, 1, None] and frame["target"].to_list() == [["a"], ["b"], ["nowhere"]]
+    assert frame["unit"].n_unique() == 3
+
+
 def test_intervals_resample_articles_with_their_posts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten posts about one article that are right, ten about another that are wrong: literally."""
     monkeypatch.setattr(evaluator, "RESAMPLES", 400)

@@ -178,6 +178,22 @@ def test_suggestions_of_others_are_scored_by_their_words(tmp_path: Path) -> None
     assert found["mrr@10"] == pytest.approx((1 / 2 + 0 + 1) / 3) and found["exact"] == pytest.approx(1 / 3)
 
 
+def test_suggestions_are_normalised_as_the_queries_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, own = tmp_path / "log.jsonl", tmp_path / "own.jsonl"
+    log.write_text("".join(f'{{"values": ["Red Boat", "Buy  a KITE!"], "id": "q{n}"}}\n' for n in range(6)))
+    own.write_text("".join(f'{{"id": "q{n}", "place": 1, "ranking": ["red boat", "Buy a Kite!"]}}\n' for n in range(6)))
+    command = ("score", own, log, "--task=suggest", "--train", log, "--json")
+    ran = run(monkeypatch, *command)
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["rows"][0]["mrr@10"] == 1 / 2
+    own.write_text("".join(f'{{"id": "x{n}", "place": 1, "ranking": ["red boat"]}}\n' for n in range(6)))
+    ran = run(monkeypatch, *command)
+    assert (ran.code, ran.err.splitlines()[-1]) == (
+        2,
+        "ensue: own: has no list for a target; its first list is for 'x0:1', the first target is 'q0:1'",
+    )
+
+
 def test_labels_of_others_are_scored_with_their_probabilities(tmp_path: Path) -> None:
     texts = [Text((f"good {word}",), "a", word) for word in "uvwxyz"] + [Text((f"bad {word}",), "b") for word in "uvw"]
     ours = fitted("classify", "majority", Texts.of(texts))

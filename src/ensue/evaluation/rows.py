@@ -24,7 +24,7 @@ _LABELS = {
     "map": "MAP",
     "article_mrr": "MRR by article",
     "article_map": "MAP by article",
-    "pooled_ap": "AP, pooled",
+    "pooled_ap": "pooled AP",
     "mrp": "mRP",
     "auc": "AUC",
     "accuracy": "accuracy",

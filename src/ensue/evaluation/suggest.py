@@ -27,7 +27,7 @@ import polars as pl
 from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
-from ensue.data.queries.rules import PAPER_RULES, normalise
+from ensue.data.queries.rules import PAPER_RULES, Normalisation, normalise
 from ensue.data.rankings import Rankings, placed, tie_rule
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
@@ -36,7 +36,7 @@ from ensue.evaluation.examples import Examples, found_of, named, ranked
 from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
-from ensue.lines import plural
+from ensue.lines import plural, quoted
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.dataset import prints
@@ -158,7 +158,8 @@ def compare(
     lines = beside_counting(
         (Entry.of(seeds, scored) for seeds in entries), COUNTING, [first], lambda own, name: _score(own, asked, name)
     )
-    lines = [*(Entry(own.name, [_suggested(own, asked)], [0]) for own in rankings), *lines]
+    normalisation: Normalisation = "paper" if asked.paper else first.metadata.normalisation
+    lines = [*(Entry(own.name, [_suggested(own, asked, normalisation)], [0]) for own in rankings), *lines]
     counts = [[run.counts for run in line.runs] for line in lines]
     found = resampled(counts, asked.owners, asked.num_sessions, RESAMPLES)
     seen = np.isin(asked.prints, first.train_prints.numpy())
@@ -218,22 +219,35 @@ def _score(predictor: SuggestPredictor, asked: _Asked, counting: str | None) -> 
     return SuggestScored(counting or predictor.model_name, counted(first, asked.true, rank), seconds, first, rank)
 
 
-def _suggested(own: Rankings, asked: _Asked) -> SuggestScored:
-    """What another program suggests."""
-    own = own.best_first()
+def _suggested(rankings: Rankings, asked: _Asked, normalisation: Normalisation) -> SuggestScored:
+    """Return the suggestions of another program, normalised as the queries of the data are.
+
+    Args:
+        rankings: lists of suggestions.
+        asked: the targets.
+        normalisation: of the queries; suggestions for targets that are not normalised are compared as they are.
+
+    Raises:
+        DataError: no list is for a target.
+    """
+    lists = rankings.best_first()
     queries = placed(asked.to_frame())
-    shown = own.frame.filter(pl.col("position") <= SHOWN)
-    if asked.paper:
-        shown = shown.with_columns(value=normalise(shown["value"], "paper"))
+    shown = lists.frame.filter(pl.col("position") <= SHOWN)
+    if (normalise(asked.true, normalisation) == asked.true).all():
+        shown = shown.with_columns(value=normalise(shown["value"], normalisation))
     first = pl.DataFrame({"query": queries}).join(
         shown.filter(position=1), on="query", how="left", maintain_order="left"
     )
-    least = shown.group_by("query", "value").agg(pl.col("rank").min())  # two may be one under the paper's rules
-    rank = replace(own, frame=least).ranks(queries, asked.true).cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
     if not first["value"].count():
-        raise DataError(f"{own.name}: ranks nothing that is asked; give lists for queries such as {queries[0]}")
+        raise DataError(
+            f"{rankings.name}: has no list for a target; its first list is for "
+            f"{quoted(lists.frame['query'].first() or '')}, the first target is {quoted(queries[0])}"
+        )
+    # Two suggestions of a list may be one after normalisation; the first counts.
+    best = shown.group_by("query", "value").agg(pl.col("rank").min())
+    rank = replace(lists, frame=best).ranks(queries, asked.true).cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
     texts = first["value"].fill_null("")
-    return SuggestScored(own.name, counted(texts, asked.true, rank), 0.0, texts, rank)
+    return SuggestScored(rankings.name, counted(texts, asked.true, rank), 0.0, texts, rank)
 
 
 def counted(first: pl.Series, true: pl.Series, rank: Floats) -> Floats:

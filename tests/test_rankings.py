@@ -194,6 +194,18 @@ def test_suggestions_are_normalised_as_the_queries_of_the_data(tmp_path: Path, m
     )
 
 
+def test_sessions_of_queries_are_matched_by_their_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, own = tmp_path / "log.csv", tmp_path / "own.jsonl"
+    rows = [f"{9 - n},{query},2024-01-01T00:0{n}:{k}0\n" for n in range(6) for k, query in enumerate(["red", f"q{n}"])]
+    log.write_text("session,query,time\n" + "".join(rows))
+    # The sessions are called 9, 8, ... 4: their numbers in the file, 1 to 6, are other sessions.
+    own.write_text("".join(f'{{"id": {9 - n}, "place": 1, "ranking": ["q{n}"]}}\n' for n in range(6)))
+    ran = run(monkeypatch, "score", own, log, "--task=suggest", "--train", log, "--json")
+    assert ran.code == 0, ran.err
+    row = json.loads(ran.out)["rows"][0]
+    assert row["mrr@10"] == 1 and "unmatched" not in row
+
+
 def test_labels_of_others_are_scored_with_their_probabilities(tmp_path: Path) -> None:
     texts = [Text((f"good {word}",), "a", word) for word in "uvwxyz"] + [Text((f"bad {word}",), "b") for word in "uvw"]
     ours = fitted("classify", "majority", Texts.of(texts))

@@ -202,6 +202,8 @@ class Reading:
     """Of ``check``: the privacy floor that is looked at."""
     schema: DataSchema = NO_SCHEMA
     """How the training data of the model was read; no option."""
+    session_ids: bool = False
+    """Whether sessions of queries keep their ids, to match them with lists of other programs; no option."""
 
     @property
     def opening(self) -> Opening:

@@ -138,7 +138,7 @@ def score(
         counted = make(task.name, next(model.name for model in models(task.name) if model.counting))
         show.training(counted.fit(train_data))
         predictors.append(counted)
-    test = command.read(data, dataclasses.replace(reading, schema=schema))
+    test = command.read(data, dataclasses.replace(reading, schema=schema, session_ids=True))
     for predictor in predictors:
         command.require_like(test, data, predictor)
     _show(command, evaluation.score_rankings(ranked, predictors, test, **scoring), scoring, wanted)

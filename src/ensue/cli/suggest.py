@@ -42,7 +42,12 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
     if least is not None:
         rules = replace(rules, least=least)
     queries, understood = read_queries(
-        path, columns=reading.roles, rules=rules, time_unit=reading.time_unit, **reading.opening
+        path,
+        columns=reading.roles,
+        rules=rules,
+        time_unit=reading.time_unit,
+        session_ids=reading.session_ids,
+        **reading.opening,
     )
     show.read_report(understood)
     if reading.part:

@@ -124,6 +124,7 @@ def read_queries(
     columns: Mapping[str, str] | None = None,
     rules: QueryRules | None = None,
     time_unit: str | None = None,
+    session_ids: bool = False,
     **opening: Unpack[Opening],
 ) -> tuple[Queries, QueriesReport]:
     """Read a log of queries, or ready-made sessions; the layout is found by its shape.
@@ -134,6 +135,8 @@ def read_queries(
             for themselves. A session column is trusted; without one users and pauses make the sessions.
         rules: what counts as a query and as a session.
         time_unit: ``s``, ``ms``, ``h`` or ``iso``; found out unless stated.
+        session_ids: whether to return the ids of the sessions, to match lists of other programs. They may name
+            persons. [default: sessions have no names]
         opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
@@ -175,7 +178,11 @@ def read_queries(
     if not len(kept):
         reasons = "; ".join(report.sentences)
         raise DataError(f"{path}: no session of {rules.least} or more queries is left: {reasons}")
-    return _collect(log, rows, kept, rows.places[sessions.offsets[chosen]]), report
+    first = rows.places[sessions.offsets[chosen]]
+    queries = _collect(log, rows, kept, first)
+    if session_ids:
+        queries = replace(queries, histories=replace(queries.histories, names=_session_names(log, first)))
+    return queries, report
 
 
 def hold_out_queries(
@@ -256,6 +263,17 @@ def _apply(sessions: Histories, why: pl.Series, rules: QueryRules) -> tuple[Hist
         dropped |= {name: int(gone.sum()), f"in_{name}": int(lengths[gone].sum())}
     chosen = np.flatnonzero(~short & ~long)
     return left.select(chosen), chosen, dropped
+
+
+def _session_names(log: Log, first: Index) -> pl.Series:
+    """Return the (sessions,) ids of the file; none where it has none or where two sessions share one.
+
+    Args:
+        log: the file.
+        first: (sessions,) the row that each session begins with.
+    """
+    names = pl.Series(dtype=pl.String) if log.names is None else log.names.gather(first).cast(pl.String).fill_null("")
+    return names.rename("") if names.is_unique().all() else pl.Series(dtype=pl.String)
 
 
 def _collect(log: Log, rows: Rows, sessions: Histories, first: Index) -> Queries:

@@ -88,6 +88,8 @@ class Log:
     """(rows,) whatever tells one session (of a user) from another."""
     times: pl.Series | None
     where: Where
+    names: pl.Series | None = None
+    """(rows,) id of the session, where the file has one."""
     parts: pl.Series | None = None
     """(rows,) train, valid or test."""
     novel: pl.Series | None = None
@@ -167,6 +169,7 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], mi
         columns.get("session"),
         columns.get("time"),
         table.where,
+        names=columns.get("session"),
         parts=columns.get("part"),
         columns=table.columns,
         notes=(*notes, *ids.notes),
@@ -178,7 +181,7 @@ def _conversations(content: Content, listed: str) -> Log:
     frame, places, notes = read_turns(content, listed)
     log = Log("conversations", frame["text"], None, frame["conversation"], None, lambda row: places(int(row)))
     users, parts = (frame[name] if frame[name].null_count() < len(frame) else None for name in ("user", "part"))
-    return replace(log, users=users, parts=parts, notes=notes)
+    return replace(log, names=frame["conversation"], users=users, parts=parts, notes=notes)
 
 
 def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
@@ -229,7 +232,8 @@ def _histories(content: Content) -> Log:
     else:
         events = read_histories(content)
     layout = "parquet histories" if content.parquet else "jsonl histories"
-    log = _listed(layout, events.values.cast(pl.String), events.lengths, events.where)
+    names = events.names if len(events.names) else None
+    log = _listed(layout, events.values.cast(pl.String), events.lengths, events.where, names=names)
     asked = "values are read as queries; if they are items, name the task: --task next, ensue fit next"
     return replace(log, times=events.times, notes=(*events.notes, asked))
 

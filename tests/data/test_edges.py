@@ -28,8 +28,9 @@ def test_edges_are_read(tmp_path: Path, text: str) -> None:
 
 
 def test_spaces_part_where_nothing_else_does(tmp_path: Path) -> None:
-    (tmp_path / "edges").write_text("1 2 0.5\n2  3 0.25\n")
-    assert read_edges(tmp_path / "edges") == {("1", "2"), ("2", "3")}
+    for edges in ("1 2 0.5\n2  3 0.25\n", "1.0 2.0 0.5\n2.0 3.0 0.25\n"):
+        (tmp_path / "edges").write_text(edges)
+        assert read_edges(tmp_path / "edges") == {("1", "2"), ("2", "3")}
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,15 @@ def test_ids_that_were_rounded_are_refused_by_name(column: pl.Series, shown: str
         assert records(read(path, missing="drop")[0])[0].values == ("5", "6")
 
 
+@pytest.mark.parametrize("number", ["1.2345678901234568e+18", "1.2345678901234568E18"])
+def test_a_number_of_json_that_was_rounded_is_refused_by_name(number: str, tmp_path: Path) -> None:
+    path = write(
+        tmp_path, '{"session": 1, "item": 5, "time": 1}\n\n' + f'{{"session": 1, "item": {number}, "time": 2}}'
+    )
+    with pytest.raises(DataError, match=r":3: ids such as 1.2345678901234568e\+18 were cut"):
+        read(path)
+
+
 def test_whole_numbers_and_texts_of_any_length_are_exact(tmp_path: Path) -> None:
     for column in (pl.Series([2**60 + 1, 2**60]), pl.Series([str(2**60 + 1), str(2**60)])):
         path = tmp_path / "log.parquet"

@@ -21,6 +21,7 @@ from ensue.cli.command import command_of
 from ensue.cli.options import Reading
 from ensue.cli.writing import is_listed
 from ensue.data.edges import read_edges
+from ensue.data.ids import whole_numbers
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor, Forecasts, load
@@ -89,7 +90,7 @@ def _values(path: Path) -> list[str]:
     values = [value for value in found if value]
     if not values:
         raise DataError(f"{path}: holds no value; write one a line, or leave the option out")
-    return values
+    return whole_numbers(pl.Series(values)).to_list()
 
 
 def explain(

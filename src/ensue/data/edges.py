@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Unpack
 
+import polars as pl
+
 from ensue.data.files import Content, answering, open_file
+from ensue.data.ids import whole_numbers
 from ensue.data.packed import Opening
 from ensue.errors import DataError
 from ensue.lines import plural
@@ -30,7 +33,7 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
         content = open_file(path, **opening)
         if content.parquet or content.json:
             raise DataError(f"{path}: is no list of edges; {_EXPECTED}")
-        found, places = set(), (0, 1)
+        found, places = list[tuple[str, str]](), (0, 1)
         for at, (number, row) in enumerate(_rows(content)):
             if at == 0 and (header := _header(row)):
                 places = header
@@ -38,10 +41,11 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
             pair = [row[place].strip() if place < len(row) else "" for place in places]
             if not all(pair):
                 raise DataError(f"{path}:{number}: {plural(len(row), 'field')}; {_EXPECTED}")
-            found.add((pair[0], pair[1]))
+            found.append((pair[0], pair[1]))
     if not found:
         raise DataError(f"{path}: holds no edge; {_EXPECTED}")
-    return frozenset(found)
+    sources, targets = (whole_numbers(pl.Series(side)) for side in zip(*found, strict=True))
+    return frozenset(zip(sources, targets, strict=True))
 
 
 def _rows(content: Content) -> Iterator[tuple[int, Sequence[str]]]:

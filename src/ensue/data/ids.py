@@ -224,7 +224,8 @@ class IdColumns:
         rounded = stripped.str.contains(_SCIENTIFIC).fill_null(False) | (floats & _is_inexact(stripped))
         floats &= ~rounded
         if floats.any() and self._is_whole(role, table, pieces):
-            self._note_float(role, table, floats if index is None else floats.gather(index), str, column)
+            if not tally.number:
+                self._note_float(role, table, floats if index is None else floats.gather(index), str, column)
             texts = texts.zip_with(~floats, stripped.str.replace(r"\.0+$", ""))
         words = stripped.filter(absent).unique(maintain_order=True).to_list()
         tally.words = list(dict.fromkeys([*tally.words, *words]))[:MAX_WORDS]
@@ -233,7 +234,8 @@ class IdColumns:
             tally.example = tally.example or texts.filter(rounded)[0]
         if index is None:
             return texts, absent, rounded
-        absent, rounded = (mask.gather(index).fill_null(False) for mask in (absent, rounded))
+        no_row = pl.repeat(False, len(index), eager=True)
+        absent, rounded = (mask.gather(index).fill_null(False) if mask.any() else no_row for mask in (absent, rounded))
         return texts.cast(pl.Categorical).gather(index), absent, rounded
 
     def _is_whole(self, role: str, table: Table, pieces: Callable[[], Iterable[Table]] | None) -> bool:

@@ -6,6 +6,7 @@ A kind of record says which names speak for themselves (:mod:`ensue.data.roles`)
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,6 +29,9 @@ from ensue.lines import plural, quoted
 JSON = "json"
 """The one column of originals that are JSON."""
 _SAMPLES = 100
+_ROUNDED_NUMBER = r"-?\d(?:\.\d+)?[eE]\+?(?:1[5-9]|[2-9]\d)"
+"""A number of JSON that a float has rounded."""
+_ROUNDED = re.compile(rf":\s*{_ROUNDED_NUMBER}\s*[,}}]".encode())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,9 +194,26 @@ def read_json(
     for name in columns.values():
         if any(isinstance(sample.get(name), refused) for sample in samples):
             raise DataError(f"{content.path}: field {quoted(name)} holds more than a text or a number")
-    frame = read_objects(content, dict.fromkeys(columns.values(), pl.String), read_object)
+    frame = _with_rounded(content, read_objects(content, dict.fromkeys(columns.values(), pl.String), read_object))
     lines = partial(json_lines, content)
     return Table("jsonl", by_role(frame, columns), content.place_of_line, columns, notes, lines)
+
+
+def _with_rounded(content: Content, frame: pl.DataFrame) -> pl.DataFrame:
+    """Fields of JSON Lines with numbers such as ``1.2346e+18`` as the file has them.
+
+    The reader of JSON writes all the digits of such a float, as if they were known: ids that were rounded to it would
+    look like others.
+    """
+    if _ROUNDED.search(content.data) is None:
+        return frame
+    lines = content.column_of_lines()
+    lines = lines.filter(lines.str.contains(r"\S"))
+    for name in frame.columns:
+        written = lines.str.extract(rf'"{re.escape(name)}"\s*:\s*({_ROUNDED_NUMBER})\s*[,}}]')
+        signed = written.str.replace(r"[eE]\+?", "e+")
+        frame = frame.with_columns(pl.coalesce(signed, pl.col(name)).alias(name))
+    return frame
 
 
 def json_lines(content: Content) -> pl.DataFrame:

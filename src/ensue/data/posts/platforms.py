@@ -253,4 +253,4 @@ def _either(*values: object) -> object:
 
 
 def _name(value: object) -> str:
-    return str(value) if isinstance(value, str | int) else ""
+    return str(value) if isinstance(value, str | int | float) else ""

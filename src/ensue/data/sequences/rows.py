@@ -83,7 +83,10 @@ class Rows:
 
     def with_ids(self, ids: IdColumns) -> Rows:
         """The rows with their ids in normal form, and what there is to say about them."""
-        table = ids.normalise(self.table)
+        table = self.table
+        if table.frame["value"].dtype == pl.String:  # of categories each text is looked at once
+            table = replace(table, frame=table.frame.with_columns(pl.col("value").cast(pl.Categorical)))
+        table = ids.normalise(table)
         return replace(self, table=replace(table, notes=(*table.notes, *ids.notes), warnings=ids.warnings))
 
     def require_filled(self) -> None:

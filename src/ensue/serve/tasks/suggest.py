@@ -17,6 +17,7 @@ from ensue.answers import Answer, QueryExplanation
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import Normalisation, QueryRules
 from ensue.errors import DataError
+from ensue.ids import normal_id
 from ensue.lines import plural
 from ensue.records import History
 from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update
@@ -64,13 +65,13 @@ def _users(limits: Limits, kind: object) -> object:
             raise DataError(f'field "users" must be a list of {count} names, one a record')
         if max((len(str(user)) for user in users), default=0) > most:
             raise DataError(f'field "users": a name has more than {most:,} characters')
-        return [str(user) for user in users]
+        return [normal_id(user) for user in users]
 
     return Annotated[list[str] | None, BeforeValidator(check)]
 
 
 def _is_name(user: object) -> bool:
-    return isinstance(user, str | int) and not isinstance(user, bool) and user != ""
+    return isinstance(user, str | int | float) and not isinstance(user, bool) and user != ""
 
 
 def _short(prefix: object, where: str, most: int) -> object:

@@ -78,7 +78,7 @@ PAPER_PROTOCOLS = {
     "fpmc": "full",
     "bpr-mf": "last",
 }
-"""By model, the protocol of its paper; ``macro`` for all others."""
+"""By model (``NAME-paper`` counts as ``NAME``), the protocol of its paper; ``macro`` for all others."""
 UNKNOWN_RULES = ("miss", "drop", "rank")
 SAMPLED = 100
 AT = (10, 20, 50, 100)
@@ -226,7 +226,7 @@ def resolve_protocol(protocol: str, model_name: str) -> str:
     """
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
-    return PAPER_PROTOCOLS.get(model_name, "macro") if protocol == "paper" else protocol
+    return PAPER_PROTOCOLS.get(model_name.removesuffix("-paper"), "macro") if protocol == "paper" else protocol
 
 
 def kept(summary: Json) -> list[str]:

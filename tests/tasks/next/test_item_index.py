@@ -111,12 +111,17 @@ def test_with_all_candidates_answers_are_those_of_the_whole_catalogue(
     for k, evidence in ((5, True), (30, False)):
         close(predictor.predict(ASKED, k, evidence=evidence), exact(predictor, ASKED, k, evidence=evidence))
     close([predictor.predict([one], 5)[0] for one in ASKED], exact(predictor, ASKED, 5))
-    data = Histories.of(sessions(30, 8, repeats=predictor.metadata.repeats))
-    data = data.encode(predictor.vocabulary, drop_unknown=True)
+    unknown = [History(("x", "v1", "v2"), (0.0, 1.0, 2.0)), History(("v1", "x", "v3", "x"), (0.0, 1.0, 2.0, 3.0))]
+    data = Histories.of([*sessions(30, 8, repeats=predictor.metadata.repeats), *unknown])
+    data = data.encode(predictor.vocabulary, number_unknown=True)
     hide = not predictor.metadata.repeats
-    found, wanted = (predictor.ranks(data, hide=hide, approximate=near) for near in (True, False))
-    order, other = (np.argsort(one[2]) for one in (found, wanted))
-    np.testing.assert_allclose(found[0][order], np.where(wanted[0] == ITEMS + 2, ITEMS + 2, wanted[0])[other], atol=1)
+    for rank_unknown in (False, True):
+        found, wanted = (
+            predictor.ranks(data, hide=hide, approximate=near, rank_unknown=rank_unknown) for near in (True, False)
+        )
+        order, other = (np.argsort(one[2]) for one in (found, wanted))
+        assert np.array_equal(found[2][order], wanted[2][other])
+        np.testing.assert_allclose(found[0][order], wanted[0][other], atol=1)
 
 
 @pytest.fixture(scope="module")

@@ -31,15 +31,18 @@ FILES: dict[str, tuple[str | bytes, str]] = {
         ": no column is known as the sequence; the columns are 'a', 'item', 'time'; name them with --columns "
         "sequence=…,value=item,time=time",
     ),
-    "text in the time column": (HEAD + "1,a,5\n1,b,soon\n", ":3: time 'soon' is not a number or an ISO date"),
+    "text in the time column": (
+        HEAD + "1,a,5\n1,b,soon\n",
+        ":3: time 'soon' is not a number or a date; write seconds since 1970, or ISO 8601",
+    ),
     "NaN": (HEAD + "1,a,5\n1,b,nan\n", ":3: time nan is not a finite number"),
     "infinite": (HEAD + "1,a,5\n1,b,inf\n", ":3: time inf is not a finite number"),
     "empty": ("", ": is empty"),
     "header only": (HEAD, ": has a header but no event"),
     "mixed units": (
         HEAD + "1,a,1400000000\n1,b,1400000005000\n",
-        ":3: time 1400000005000 looks like milliseconds since 1970, but the file begins in seconds; give all times in "
-        "one unit",
+        ":3: time 1400000005000 looks like milliseconds since 1970, but others, such as 1400000000, look like "
+        "seconds; give all times in one unit",
     ),
     "broken UTF-8": (
         HEAD.encode() + b"1,a,5\n1,b\xff,6\n",
@@ -299,7 +302,10 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
         ["check", "CSV", "--columns=user=item"],
         "columns: role 'user' is not known; the roles are sequence, value, time",
     ),
-    "unit": (["check", "CSV", "--time-unit=m"], "time_unit: 'm' is not known; the units are s, ms, h, iso"),
+    "unit": (
+        ["check", "CSV", "--time-unit=m"],
+        "time_unit: 'm' is not known; the units are s, ms, us, ns, h, days, iso",
+    ),
     "k": (["predict", "MODEL", "-k", "0"], "k is 0; ask for at least 1 choice"),
     "k of explain": (["explain", "MODEL", "-", "-k", "0"], "k is 0; ask for at least 1 choice"),
     "page": (["explain", "MODEL", "-", "--html", "/nowhere/page.html"], "/nowhere/page.html: the figure cannot be"),

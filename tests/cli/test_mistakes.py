@@ -34,7 +34,10 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a header and nothing else": ("check head.csv", ("head.csv: has a header but no event",)),
     "another encoding": ("check latin.csv", ("latin.csv:2: not UTF-8", "--encoding cp1252")),
     "an encoding that there is not": ("check log.csv --encoding utf-99", ("'utf-99' is not known", "cp1252")),
-    "times that are words": ("check dates.csv", ("dates.csv:2: time 'yesterday'", "a number or an ISO date")),
+    "times that are words": (
+        "check dates.csv",
+        ("dates.csv:2: time 'yesterday'", "write seconds since 1970, or ISO 8601"),
+    ),
     "half a line of JSON": ("check half.jsonl", ("half.jsonl:2: not JSON", "expected one object a line")),
     "a packed file cut short": ("check cut.csv.gz", ("cut.csv.gz: the gzip data", "fetch or pack the file again")),
     "a picture": ("check picture.png", ("picture.png: is binary", "give CSV, TSV, JSON Lines")),
@@ -43,7 +46,10 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a column misspelt": ("check log.csv --columns sequence=sesion", ("column 'sesion'", "the columns are 'session'")),
     "a role that there is not": ("check log.csv --columns user=item", ("role 'user'", "the roles are sequence, value")),
     "a column without a role": ("check log.csv --columns item", ("'item' is not of the form key=value",)),
-    "a unit that there is not": ("check log.csv --time-unit minutes", ("'minutes'", "the units are s, ms, h, iso")),
+    "a unit that there is not": (
+        "check log.csv --time-unit minutes",
+        ("'minutes'", "the units are s, ms, us, ns, h, days, iso"),
+    ),
     "no known column": ("fit next texts.csv -o new", ("no column is known as the sequence", "--columns sequence=…")),
     "clicks as texts": ("fit classify log.csv -o new", ("the columns are 'session'", "--columns text=…,label=…")),
     "clicks as queries": ("fit suggest log.csv -o new", ("known as the query", "--columns query=…")),

@@ -19,9 +19,18 @@ from tests.data.sequences.test_dataset import CLICKS
 HEAD = "session,item,time\n"
 
 LINES: dict[str, tuple[str | bytes, str]] = {
-    "text time": (HEAD + "1,a,5\n1,b,abc\n", ":3: time 'abc' is not a number or an ISO date"),
-    "text time first": (HEAD + "1,a,abc\n1,b,5\n", ":2: time 'abc' is not a number or an ISO date"),
-    "bad date": (HEAD + "1,a,2014-05-13\n1,b,soon\n", ":3: time 'soon' is not a number or an ISO date"),
+    "text time": (
+        HEAD + "1,a,5\n1,b,abc\n",
+        ":3: time 'abc' is not a number or a date; write seconds since 1970, or ISO 8601",
+    ),
+    "text time first": (
+        HEAD + "1,a,abc\n1,b,5\n",
+        ":2: time 'abc' is not a number or a date; write seconds since 1970, or ISO 8601",
+    ),
+    "bad date": (
+        HEAD + "1,a,2014-05-13\n1,b,soon\n",
+        ":3: time 'soon' is not a number or a date; write seconds since 1970, or ISO 8601",
+    ),
     "nan": (HEAD + "1,a,5\n1,b,nan\n", ":3: time nan is not a finite number"),
     "infinite": (HEAD + "1,a,5\n1,b,1e999\n", ":3: time inf is not a finite number"),
     "no time": (HEAD + "1,a,5\n1,b,\n", ":3: time is empty; give every event a time"),
@@ -59,12 +68,12 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "mixed units": (
         HEAD + "1,a,1400000000\n1,b,1400000005\n2,c,1400000000000\n",
-        ":4: time 1400000000000 looks like milliseconds since 1970, but the file begins in seconds; give all times in "
-        "one unit",
+        ":4: time 1400000000000 looks like milliseconds since 1970, but others, such as 1400000000, look like "
+        "seconds; give all times in one unit",
     ),
     "wrong unit": (
         "session,item,time_s\n1,a,1400000000000\n",
-        ":2: time 1.4e+12 cannot be seconds (by the column's name 'time_s'); state the unit with --time-unit",
+        ":2: time 1400000000000 cannot be seconds (by the column's name 'time_s'); state the unit with --time-unit",
     ),
     "no header": (
         "832,2014-04-06T20:21:58.444Z,214717095\n",
@@ -91,7 +100,10 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "header only": (HEAD, ": has a header but no event"),
     "hidan counts": ("a,b:1,2\na,b,c:1,2\n", ":2: 3 users but 2 times; give one time a user"),
     "hidan shape": ("a,b:1,2\n\nabc\n", ":3: 'abc' does not fit; expected user,user,…:time,time,…"),
-    "hidan time": ("a,b:1,2\na,b:1,x\n", ":2: time 'x' is not a number or an ISO date"),
+    "hidan time": (
+        "a,b:1,2\na,b:1,x\n",
+        ":2: time 'x' is not a number or a date; write seconds since 1970, or ISO 8601",
+    ),
     "hidan value": ("a,b:1,2\na,:1,2\n", ":2: a value is empty; every event needs one"),
     "forest shape": ("a,1 b,2\na,1 b\n", ":2: 'b' does not fit; expected user,time"),
     "cyan shape": ("1,a,0,b,2\n2,a,0\n3,a\n", ":3: '3,a' does not fit; expected id,user,time,user,time,…"),
@@ -214,7 +226,9 @@ def test_parquet_names_the_row(tmp_path: Path) -> None:
 
 def test_settings(tmp_path: Path) -> None:
     path = write(tmp_path, CLICKS)
-    with pytest.raises(SettingError, match=re.escape("time_unit: 'm' is not known; the units are s, ms, h, iso")):
+    with pytest.raises(
+        SettingError, match=re.escape("time_unit: 'm' is not known; the units are s, ms, us, ns, h, days, iso")
+    ):
         read(path, time_unit="m")
     with pytest.raises(SettingError, match="role 'user' is not known; the roles are sequence, value, time"):
         read(path, columns={"user": "item_id"})

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from ensue.data.clock import format_time, read_clock
+from ensue.data.clock import TimeOptions, format_time, read_clock
 from ensue.errors import DataError
 
 
@@ -30,20 +30,23 @@ def place(event: int) -> str:
     ],
 )
 def test_unit(name: str, layout: str, stated: str | None, times: list[float], unit: str, absolute: bool) -> None:
-    clock = read_clock(pl.Series(name, times), layout, place, stated)
-    assert (clock.unit, clock.absolute) == (unit, absolute)
+    clock = read_clock(pl.Series(name, times), layout, place, TimeOptions(unit=stated))
+    assert (clock.format.unit, clock.format.absolute) == (unit, absolute)
     factor = {"s": 1, "ms": 0.001, "h": 3600}[unit]
     assert clock.seconds.tolist() == pytest.approx([time * factor for time in times], rel=1e-15)
 
 
 def test_sentence() -> None:
     clock = read_clock(pl.Series("ts", [1225472880.0, 1233446340.0]), "csv", place)
-    assert clock.sentence == "seconds since 1970 (inferred: values near 1.2e9), 2008-10-31 17:08 to 2009-01-31 23:59"
+    assert (
+        clock.format.sentence
+        == "seconds since 1970 (inferred: values near 1.2e9), 2008-10-31 17:08 to 2009-01-31 23:59"
+    )
 
 
 def test_mixture_names_the_first_that_disagrees() -> None:
     with pytest.raises(
-        DataError, match=r"^file:2: time 1400000000 looks like seconds since 1970, but the file begins in"
+        DataError, match=r"^file:2: time 1400000000 looks like seconds since 1970, but others, such as 14"
     ):
         read_clock(pl.Series("ts", [1.4e12, 1.4e9, 1.4e12]), "csv", place)
 
@@ -69,8 +72,8 @@ def test_dates_as_people_write_them(texts: list[str], iso: list[str], order: str
     clock = read_clock(pl.Series("time", texts), "csv", place)
     expected = [datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() for text in iso]
     assert clock.seconds.tolist() == expected
-    assert clock.sentence.startswith(f"dates as {order}, read as UTC, 20")
-    assert (clock.unit, clock.absolute) == ("iso", True)
+    assert clock.format.sentence.startswith(f"dates as {order}, read as UTC, 20")
+    assert (clock.format.unit, clock.format.absolute) == ("iso", True)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ def test_dates_as_people_write_them(texts: list[str], iso: list[str], order: str
         (
             ["5/6/2023", "1/2/2024"],
             "file:1: time '5/6/2023' may begin with the day or with the month, and no time of the file tells which; "
-            "write ISO dates, such as 2023-12-31",
+            "state --day-first or --month-first, or write ISO dates, such as 2023-12-31",
         ),
         (
             ["1/2/2024", "13/2/2023", "1/20/2024"],
@@ -91,7 +94,7 @@ def test_dates_as_people_write_them(texts: list[str], iso: list[str], order: str
             ["2024-02-01", "1.2.2024"],
             "file:1: time '2024-02-01' is no date as day.month.year, as which others are read",
         ),
-        (["1.2.24"], "file:1: time '1.2.24' is not a number or an ISO date"),
+        (["1.2.24"], "file:1: time '1.2.24' is not a number or a date; write seconds since 1970, or ISO 8601"),
     ],
 )
 def test_dates_that_nobody_can_tell(texts: list[str], message: str) -> None:

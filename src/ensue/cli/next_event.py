@@ -38,7 +38,7 @@ def read(path: Path, reading: Reading) -> Histories:
 def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSchema]:
     """As :func:`read`, and how later files of the model are to be read."""
     data, report = _read(path, reading)
-    return data, reading.schema_for(report.columns)
+    return data, reading.schema_for(report.columns, report.day_first)
 
 
 def _read(path: Path, reading: Reading) -> tuple[Histories, SequencesReport]:

@@ -140,7 +140,14 @@ class Reading:
             "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
         ),
     ] = ""
-    time_unit: Annotated[str | None, _option(help="unit of the times: s, ms, h or iso; found out unless stated")] = None
+    time_unit: Annotated[
+        str | None,
+        _option(help="unit of the times: s, ms, us, ns, h, days (Excel's) or iso; found out unless stated"),
+    ] = None
+    day_first: Annotated[
+        bool | None,
+        _option("--day-first/--month-first", help="how dates such as 03/04/2024 begin; found out unless stated"),
+    ] = None
     sort: Annotated[
         bool | None,
         _option("--sort/--no-sort", help="sort events that are out of order and say so (default), or refuse them"),
@@ -214,6 +221,8 @@ class Reading:
             "missing": self.missing,
             "schema": self.schema,
         }
+        if self.day_first is not None:
+            found["day_first"] = self.day_first
         return found if self.max_unpacked is None else {**found, "max_unpacked": self.max_unpacked}
 
     @property
@@ -229,11 +238,12 @@ class Reading:
         """
         return replace(self, schema=schema_of(folder))
 
-    def schema_for(self, columns: Mapping[str, str]) -> DataSchema:
+    def schema_for(self, columns: Mapping[str, str], day_first: bool | None = None) -> DataSchema:
         """Return what a model keeps of how its training data was read.
 
         Args:
             columns: role -> column, as they were read.
+            day_first: the order of day and month in its dates, where there is one.
         """
         sessions = self.roles is not None and "sequence" in self.roles
         return DataSchema(
@@ -241,6 +251,7 @@ class Reading:
             encoding=self.encoding,
             sheet=self.sheet,
             time_unit=self.time_unit,
+            day_first=self.day_first if day_first is None else day_first,
             sort=self.may_sort,
             gap=0.0 if self.gap is None and sessions else self.gap,
             rules=self.rules,
@@ -284,8 +295,8 @@ class Reading:
 
 
 TABLES = (
-    "columns", "time_unit", "sort", "gap", "encoding", "sheet", "max_unpacked", "missing", "phrases", "rules",
-    "part",
+    "columns", "time_unit", "day_first", "sort", "gap", "encoding", "sheet", "max_unpacked", "missing", "phrases",
+    "rules", "part",
 )  # fmt: skip
 """The options of a verb that reads logs, texts or queries."""
 

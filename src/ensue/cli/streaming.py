@@ -34,7 +34,7 @@ def stream(
     anew: Annotated[bool, typer.Option("--anew", help="forget position and figures, keep what was learned")] = False,
     standby: Annotated[bool, typer.Option("--standby", help="wait while another learns into the folder")] = False,
     columns: Annotated[str, typer.Option(help="roles to field names: sequence=…,value=…,time=…")] = "",
-    time_unit: Annotated[str | None, typer.Option(help="unit of the times: s, ms, h or iso")] = None,
+    time_unit: Annotated[str | None, typer.Option(help="unit of the times: s, ms, us, ns, h, days or iso")] = None,
     model: Own = "",
     json: Json = False,
 ) -> None:

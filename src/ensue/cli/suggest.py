@@ -34,7 +34,7 @@ def read(path: Path, reading: Reading) -> Queries:
 def read_for_training(path: Path, reading: Reading) -> tuple[Queries, DataSchema]:
     """As :func:`read`, and how later files of the model are to be read."""
     data, report = _read(path, reading)
-    return data, reading.schema_for(report.columns)
+    return data, reading.schema_for(report.columns, report.day_first)
 
 
 def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Queries, QueriesReport]:

@@ -1,109 +1,354 @@
-"""Times: which unit a file keeps, and everything in seconds.
+"""Times: which unit a column keeps, and everything in seconds.
 
-A stated unit wins; then the column's name (``time_ms``); then the values; then the layout's convention.
+A stated unit wins; then the column's name (``time_ms``); then the values; then the layout's convention. The values are
+judged by their bulk: a few that lie years apart from the others, such as 0 or the year 9999, stand for a missing time,
+and are counted in a warning.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from ensue.data.day_order import read_dates
-from ensue.data.histories import Times
+from ensue.data.dates import parse_dates
+from ensue.data.histories import Index, Times
 from ensue.errors import DataError
-from ensue.lines import quoted
+from ensue.lines import one_line, part_of, quoted
 
-UNITS = ("s", "ms", "h", "iso")
+UNITS = ("s", "ms", "us", "ns", "h", "days", "iso")
 Where = Callable[[int], str]
-WORDS = {"s": "seconds", "ms": "milliseconds", "h": "hours", "iso": "ISO dates"}
-_SUFFIX = re.compile(r"_(?:(s|sec|seconds?)|(ms|millis|milliseconds?)|(h|hours?))$", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
-# Numbers of 1973 and later: seconds since 1970 up to the year 5138, milliseconds from there on.
+WORDS = {
+    "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "h": "hours",
+    "days": "Excel days", "iso": "ISO dates",
+}  # fmt: skip
 SINCE_1970, MILLISECONDS = 1e8, 1e11
+"""Numbers from 1973 on: seconds since 1970 up to the year 5138, milliseconds from there on, and so on by 1,000."""
+TIME_NAMES = (
+    *("time", "timestamp", "ts", "datetime", "createdat", "when", "eventtimestamp", "eventtime", "occurredat"),
+    *("happenedat", "clickedat", "viewedat", "visitedat", "playedat", "listenedat", "purchasedat", "orderedat"),
+    *("ratedat", "reviewedat", "postedat", "sharedat", "tweetedat", "loggedat", "receivedat", "sentat", "firedat"),
+    *("clicktime", "viewtime", "visittime", "actiontime", "interactiontime", "ratingtime", "buytime"),
+    *("ordertime", "purchasetime", "requesttime", "logtime", "servertime", "posttime", "accesstime", "starttime"),
+    *(
+        "unixtime",
+        "unixtimestamp",
+        "unixreviewtime",
+        "reviewtime",
+        "utctimestamp",
+        "epochtime",
+        "epoch",
+        "utctime",
+        "timeutc",
+        "timestamputc",
+    ),
+    *("datetimeutc", "createdutc", "localtime", "created", "createtime", "createdtime", "creationtime", "date"),
+    *("eventdate", "clickdate", "visitdate", "orderdate", "purchasedate", "ratingdate", "reviewdate", "timeframe"),
+    *("zeit", "datum", "zeitstempel", "fecha", "hora", "horodatage"),
+)
+"""Names of columns that hold the time of an event, as :func:`plain_time_name` leaves them, the surest first."""
+_BANDS = ("", "s", "ms", "us", "ns")
+_FACTORS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "h": 3600.0, "days": 86_400.0, "iso": 1.0}
+"""Seconds of each unit."""
+_EXCEL_1970 = 25_569
+"""Excel's number of 1970-01-01, whose day 0 is 1899-12-30."""
+_EXCEL_DAYS = (20_000, 60_000)
+"""1954 to 2064."""
+_MAX_WHOLE_DAYS = 8_000
+"""Whole numbers over a wider range than these days (22 years) are rather seconds."""
+_CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
+"""Dates written as one number, and how many digits it has."""
+_YEAR = 365.25 * 86_400
+_APART = 5 * _YEAR
+"""Pause that sets some events apart from the others."""
+_SAME = 10 * _YEAR
+"""Numbers of two units that mean moments no farther apart than this are one log in two units."""
+_MAX_APART = 0.05
+"""Share of the bulk that events apart from it may have, unless no log could be from then."""
+_SHOWN = 3
+_MAX_MASKS = 16
+"""Groups that are found one by one; more are sorted."""
+_SUFFIXES = {
+    "s": "s|secs?|seconds?",
+    "ms": "ms|millis|milliseconds?",
+    "us": "us|micros|microseconds?",
+    "ns": "ns|nanos|nanoseconds?",
+    "h": "h|hours?",
+}
+_SUFFIX = re.compile("_(?:" + "|".join(f"(?P<{unit}>{words})" for unit, words in _SUFFIXES.items()) + ")$", re.I)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_THOUSANDS = re.compile(r"\d{1,3}([,.'’ _\u00a0\u202f])\d{3}(?:\1\d{3})+")
+_SCIENTIFIC = r"^[-+]?(\d)(?:[.,](\d*))?[eE]\+?(\d+)$"
+_SAMPLES = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeOptions:
+    """How times are meant, where that is stated or known from the model's training data."""
+
+    unit: str | None = None
+    """One of ``UNITS``, as stated."""
+    day_first: bool | None = None
+    """Whether dates such as 03/04/2024 begin with the day, as stated."""
+    usual_unit: str | None = None
+    """The unit that was stated for the training data."""
+    usual_day_first: bool | None = None
+    """The order of day and month in the training data."""
+
+
+FIND_OUT = TimeOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeFormat:
+    """How the times of a column are written."""
+
+    unit: str
+    """One of ``UNITS``."""
+    scale: str
+    """What :func:`in_seconds` converts by: the unit, or a calendar such as ``%Y%m%d``."""
+    absolute: bool
+    """Whether times are since 1970."""
+    sentence: str
+    """How they were understood, and the first and the last."""
+    warnings: tuple[str, ...] = ()
+    """Events years apart from the others."""
+    day_first: bool | None = None
+    """The order of day and month where the year comes last."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Times in seconds, and one sentence on how they were understood."""
+    """Times in seconds, and how they were understood."""
 
     given: pl.Series
     """As in the file."""
     seconds: Times
-    unit: str
-    absolute: bool
-    sentence: str
+    format: TimeFormat
 
 
-def read_clock(column: pl.Series, layout: str, where: Where, stated: str | None = None) -> Clock:
+@dataclass(frozen=True)
+class ParsedTimes:
+    """A column as numbers, before its unit is known."""
+
+    numbers: Times
+    """(events,) as they stand, or seconds since 1970 of dates."""
+    words: str = ""
+    """How dates are written; empty of numbers."""
+    zoned: bool = False
+    """Whether dates were brought to UTC from another zone."""
+    day_first: bool | None = None
+
+
+@dataclass
+class _Bucket:
+    """The times of one year, if they are in the unit that they look like."""
+
+    count: int
+    low: float
+    high: float
+    text: str
+    """The first of them as in the file."""
+    where: str
+    """The place of the first."""
+
+    def add(self, other: _Bucket) -> None:
+        self.count += other.count
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+
+@dataclass
+class TimeSummary:
+    """What the unit and the outliers of a column are judged by; can grow piece by piece, and goes into JSON."""
+
+    buckets: dict[str, _Bucket] = field(default_factory=dict)
+    """``unit:year`` -> its times; of dates the unit is iso, of numbers too small for any since 1970 it is empty."""
+    whole: bool = True
+    """Whether all numbers are whole."""
+    zoned: bool = False
+    """Whether dates were brought to UTC from another zone."""
+    calendars: tuple[str, ...] = tuple(_CALENDARS)
+    """Those of ``_CALENDARS`` that all numbers fit."""
+
+    @classmethod
+    def of(cls, parsed: ParsedTimes, given: pl.Series, where: Where) -> TimeSummary:
+        """Summarise some times.
+
+        Args:
+            parsed: (events,) the times.
+            given: (events,) as in the file.
+            where: the place of an event in the file.
+        """
+        numbers = parsed.numbers
+        # Bands are numbered 0 to 4; bands and years become one number, so that one pass counts both.
+        edges = SINCE_1970 * 1e3 ** np.arange(4)
+        bands = np.zeros(len(numbers), np.int64) if parsed.words else np.searchsorted(edges, numbers, side="right")
+        per_year = np.array([1.0, 1.0, 1e3, 1e6, 1e9]) * _YEAR
+        years = np.floor(np.clip(numbers / per_year[bands], -30_000, 30_000)).astype(np.int64)
+        keys = bands * 65_536 + years + 32_768
+        buckets = {}
+        for key, rows in _groups(keys):
+            band = "iso" if parsed.words else _BANDS[key // 65_536]
+            some, first = numbers[rows], int(rows.argmax()) if rows.dtype == np.bool_ else int(rows[0])
+            bucket = _Bucket(len(some), float(some.min()), float(some.max()), _text(given[first]), where(first))
+            buckets[f"{band}:{key % 65_536 - 32_768}"] = bucket
+        whole = not parsed.words and bool((numbers == np.floor(numbers)).all())
+        calendars = tuple(name for name in _CALENDARS if whole and _fits(numbers, name))
+        return cls(buckets, whole, parsed.zoned, calendars)
+
+    def add(self, other: TimeSummary) -> None:
+        """Take in the times that follow."""
+        for key, bucket in other.buckets.items():
+            if key in self.buckets:
+                self.buckets[key].add(bucket)
+            else:
+                self.buckets[key] = bucket
+        self.whole &= other.whole
+        self.zoned |= other.zoned
+        self.calendars = tuple(name for name in self.calendars if name in other.calendars)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, object]) -> TimeSummary:
+        """Rebuild from ``dataclasses.asdict``."""
+        buckets, calendars = fields["buckets"], fields["calendars"]
+        assert isinstance(buckets, dict)
+        assert isinstance(calendars, list | tuple)
+        kept = {key: _Bucket(**bucket) for key, bucket in buckets.items()}
+        return cls(kept, bool(fields["whole"]), bool(fields["zoned"]), tuple(calendars))
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON holds it."""
+        return asdict(self)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many times look like each unit."""
+        counts = dict.fromkeys(_BANDS, 0)
+        for key, bucket in self.buckets.items():
+            unit = key.partition(":")[0]
+            counts[unit] = counts.get(unit, 0) + bucket.count
+        return counts
+
+    def of_unit(self, unit: str) -> list[_Bucket]:
+        """Return the buckets whose times look like a unit."""
+        return [bucket for key, bucket in self.buckets.items() if key.partition(":")[0] == unit]
+
+    @property
+    def low(self) -> float:
+        """The least of all."""
+        return min(bucket.low for bucket in self.buckets.values())
+
+    @property
+    def high(self) -> float:
+        """The greatest of all."""
+        return max(bucket.high for bucket in self.buckets.values())
+
+
+def read_clock(column: pl.Series, layout: str, where: Where, options: TimeOptions = FIND_OUT) -> Clock:
     """Understand a column of numbers, dates or texts of either kind.
 
     Args:
         column: (events,) named as in the file.
         layout: the file's layout, for its convention.
         where: the place of an event in the file, for messages.
-        stated: a unit of ``UNITS``, or ``None`` to find out.
+        options: what is stated or known of the times.
 
     Raises:
         DataError: a time that is empty, no number and no date, not finite, or in a different unit from the others.
     """
-    column = without_commas(column, where)
-    numbers, how = parse_times(column, where, stated)
-    if how:
-        return dates_clock(column, numbers, how)
-    _refuse_mixture(numbers, where)
-    unit, reason = _unit(numbers, column.name, layout, stated)
-    seconds = in_seconds(numbers, unit)
-    if seconds.max() >= MILLISECONDS:
-        raise DataError(
-            f"{where(int(seconds.argmax()))}: time {numbers.max():g} cannot be {WORDS[unit]} ({reason}); state the "
-            "unit with --time-unit"
-        )
-    absolute = bool(seconds.min() >= SINCE_1970)
-    since = " since 1970" if absolute else " from 0" if seconds.min() == 0 else ""
-    return Clock(column, seconds, unit, absolute, f"{WORDS[unit]}{since} ({reason}), {_range(seconds, unit, absolute)}")
+    parsed = parse_times(column, where, options)
+    summary = TimeSummary.of(parsed, column, where)
+    found = format_of(summary, parsed.words, column.name, layout, options, parsed.day_first)
+    return Clock(column, in_seconds(parsed.numbers, found.scale), found)
 
 
-def in_seconds(times: Times, unit: str) -> Times:
-    """Times of a unit in seconds; those of dates are."""
-    return times / 1000 if unit == "ms" else times * 3600 if unit == "h" else times
+def format_of(
+    summary: TimeSummary, words: str, name: str, layout: str, options: TimeOptions, day_first: bool | None = None
+) -> TimeFormat:
+    """Judge the unit of a column, and which of its events lie apart from the others.
 
-
-def without_commas(column: pl.Series, where: Where) -> pl.Series:
-    """Times as texts with a point where the first of them has a decimal comma.
+    Args:
+        summary: of all its times.
+        words: how dates were read; empty of numbers.
+        name: of the column.
+        layout: the file's layout, for its convention.
+        options: what is stated or known of the times.
+        day_first: the order of day and month in it.
 
     Raises:
-        DataError: a time is empty.
+        DataError: times in two units, or in one that they cannot be in.
+    """
+    scale, reason = ("iso", "") if words else _unit(summary, name, layout, options)
+    buckets = sorted(summary.buckets.values(), key=lambda bucket: (_second(bucket.low, scale), bucket.low))
+    bulk, apart = _split(buckets, scale)
+    low, high = _second(bulk[0].low, scale), max(_second(bucket.high, scale) for bucket in bulk)
+    unit = "iso" if scale in _CALENDARS else scale
+    if high >= MILLISECONDS:
+        worst = max(bulk, key=lambda bucket: bucket.high)
+        raise DataError(
+            f"{worst.where}: time {worst.text} cannot be {WORDS[unit]} ({reason}); state the unit with --time-unit"
+        )
+    absolute = bool(words) or low >= SINCE_1970
+    shown = " to ".join(format_time(second, unit, absolute) for second in (low, high))
+    if scale in _CALENDARS:
+        sentence = f"dates such as {buckets[0].text} ({reason}), read as UTC, {shown}"
+    elif words:
+        read = "brought from their zones to UTC" if summary.zoned else "read as UTC"
+        sentence = f"{words}, {read}, {shown}"
+    else:
+        since = " since 1899-12-30" if unit == "days" else " since 1970" if absolute else " from 0" if low == 0 else ""
+        sentence = f"{WORDS[unit]}{since} ({reason}), {shown}"
+    total = sum(bucket.count for bucket in buckets)
+    warnings = (_apart_sentence(apart, total, shown),) if apart else ()
+    return TimeFormat(
+        unit=unit, scale=scale, absolute=absolute, sentence=sentence, warnings=warnings, day_first=day_first
+    )
+
+
+def in_seconds(times: Times, scale: str) -> Times:
+    """Convert times of a unit, or of a calendar, to seconds; those of dates are in seconds."""
+    if scale in _CALENDARS:
+        return _calendar_seconds(times, _CALENDARS[scale])
+    if scale == "days":
+        return np.round((times - _EXCEL_1970) * 86_400, 3)  # Excel keeps milliseconds
+    if scale == "ns":
+        return np.round(times / 1e3) / 1e6  # whole microseconds, which 64 bits hold exactly
+    return times / {"ms": 1e3, "us": 1e6}.get(scale, 1.0) * (3600.0 if scale == "h" else 1.0)
+
+
+def parse_times(column: pl.Series, where: Where, options: TimeOptions = FIND_OUT) -> ParsedTimes:
+    """Parse numbers as they stand, or dates to seconds since 1970.
+
+    Args:
+        column: (events,) named as in the file.
+        where: the place of an event in the file, for messages.
+        options: what is stated or known of the times; the unit ``iso`` makes all of them dates.
+
+    Raises:
+        DataError: a time that is empty, no number and no date, not finite, or that a spreadsheet cut.
     """
     if column.null_count():
         raise DataError(f"{where(_first(column.is_null()))}: time is empty; give every event a time")
-    commas = column.dtype == pl.String and len(column) and _DECIMAL_COMMA.fullmatch(column[0].strip())
-    return column.str.replace(",", ".", literal=True) if commas else column
+    if column.dtype in (pl.Time, pl.Duration):
+        raise DataError(f"{where(0)}: column {quoted(column.name)} has times of day without a date; add the date")
+    if column.dtype.is_temporal():
+        moments = column.cast(pl.Datetime("us")).dt.timestamp("us").to_numpy() / 1e6
+        return ParsedTimes(moments, "ISO dates", zoned=_zone(column) not in (None, "UTC"))
+    column = _plain_numbers(column, where)
+    if options.unit == "iso" or (column.dtype == pl.String and options.unit is None and _are_dates(column)):
+        texts = column if column.dtype == pl.String else column.cast(pl.Int64, strict=False).cast(pl.String)
+        dates = parse_dates(texts.fill_null(""), where, options.day_first, options.usual_day_first)
+        return ParsedTimes(dates.seconds, dates.words, dates.zoned, dates.day_first)
+    return ParsedTimes(_parse_numbers(column, where))
 
 
-def parse_times(column: pl.Series, where: Where, stated: str | None = None) -> tuple[Times, str]:
-    """Numbers as they stand, or dates in seconds since 1970 and how these were read; nothing of numbers.
-
-    Args:
-        column: (events,) with no null.
-        where: the place of an event in the file, for messages.
-        stated: a unit of ``UNITS``, or ``None``; ``iso`` makes all of them dates.
-
-    Raises:
-        DataError: a time that is no number and no date, or not finite.
-    """
-    if _holds_dates(column, stated):
-        return _parse_dates(column, where)
-    return _parse_numbers(column, where), ""
-
-
-def dates_clock(given: pl.Series, seconds: Times, how: str) -> Clock:
-    """The clock of dates; ``how`` they were read."""
-    return Clock(given, seconds, "iso", True, f"{how}, read as UTC, {_range(seconds, 'iso', True)}")
+def _zone(column: pl.Series) -> str | None:
+    return column.dtype.time_zone if isinstance(column.dtype, pl.Datetime) else None
 
 
 def is_number(text: object) -> bool:
@@ -115,115 +360,249 @@ def is_number(text: object) -> bool:
     return True
 
 
+def is_plain_number(text: str) -> bool:
+    """Whether a text is a number in digits; ``1.7E+09``, which a spreadsheet may have cut, is looked at as a text."""
+    return is_number(text) and "e" not in text.lower()
+
+
 def named_unit(name: str) -> str | None:
     """The unit that a column's name ends with, as in ``time_ms``."""
     match = _SUFFIX.search(name)
-    return UNITS[(match.lastindex or 1) - 1] if match else None
+    return match.lastgroup if match else None
+
+
+def plain_time_name(name: str) -> str:
+    """``Event_Time``, ``eventTime``, ``event_time_ms`` and RecBole's ``event_time:float`` alike."""
+    word = _SUFFIX.sub("", name.strip().split(":")[0].lower())
+    return re.sub(r"[^a-z0-9]", "", word)
+
+
+def unit_of(number: float) -> str:
+    """The unit that a number since 1970 looks like: seconds, milliseconds and so on."""
+    return _BANDS[max(int(np.searchsorted(SINCE_1970 * 1e3 ** np.arange(4), number, side="right")), 1)]
 
 
 def format_time(seconds: float, unit: str, absolute: bool) -> str:
     """A time for people: a date to the minute, or a number in the file's unit."""
-    if absolute and abs(seconds) < MILLISECONDS:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-    return f"{seconds * 1000 if unit == 'ms' else seconds / 3600 if unit == 'h' else seconds:g}"
+    if absolute:
+        try:
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        except OverflowError:
+            return f"{1970 + seconds / _YEAR:.0f}"  # a year that calendars do not have
+        return f"{moment.year:04}-{moment:%m-%d %H:%M}"
+    return f"{seconds / _FACTORS[unit]:g}"
 
 
-def _holds_dates(column: pl.Series, stated: str | None) -> bool:
-    if column.dtype.is_temporal() or stated == "iso":
-        return True
-    return column.dtype == pl.String and stated is None and not is_number(column[0])
+def _plain_numbers(column: pl.Series, where: Where) -> pl.Series:
+    """Numbers as texts with a decimal point and nothing between thousands, as their first one tells.
+
+    Raises:
+        DataError: most of them have fewer digits than a time needs.
+    """
+    if column.dtype != pl.String or not len(column):
+        return column
+    first = column[0].strip()
+    if (thousands := _THOUSANDS.fullmatch(first)) is not None:
+        mark = re.escape(thousands[1])
+        if column.str.contains(rf"^\s*\d{{1,3}}(?:{mark}\d{{3}})*\s*$").all():
+            column = column.str.replace_all(thousands[1], "", literal=True)
+    elif _DECIMAL_COMMA.fullmatch(first):
+        column = column.str.replace(",", ".", literal=True)
+    parts = column.str.strip_chars().str.extract_groups(_SCIENTIFIC).struct.unnest()
+    digits = parts["2"].fill_null("").str.len_chars().cast(pl.Int64)
+    exponents = parts["3"].cast(pl.Int64, strict=False)
+    # 1.7041E+09 lacks 5 of the digits of a second; of a millisecond, the last 3 would be less than one.
+    needless = pl.select(pl.when(exponents < 11).then(0).when(exponents < 14).then(3).when(exponents < 17).then(6))
+    cut = (exponents >= 8) & (exponents - digits > needless.to_series().fill_null(9))
+    cut = cut.fill_null(value=False)
+    if 2 * cut.sum() > len(column):
+        row = _first(cut)
+        raise DataError(
+            f"{where(row)}: time {column[row].strip()} was cut to {digits[row] + 1} digits by a spreadsheet, like most "
+            f"of the column; export {quoted(column.name)} again as whole numbers, or as text"
+        )
+    return column
 
 
-def _parse_dates(column: pl.Series, where: Where) -> tuple[Times, str]:
-    """Seconds since 1970, and how the dates were read."""
-    how = WORDS["iso"]
-    if column.dtype.is_numeric():
-        column = column.cast(pl.String)
-    if column.dtype == pl.String and (parsed := read_dates(column.str.strip_chars(), where)) is not None:
-        dates, how = parsed[0], f"dates as {parsed[1]}"
-        if dates.null_count():
-            place = _first(dates.is_null())
-            raise DataError(
-                f"{where(place)}: time {quoted(column[place])} is no date as {parsed[1]}, as which others are read"
-            )
-    elif column.dtype == pl.String:
-        dates = column.str.strip_chars().str.to_datetime(strict=False, time_zone="UTC", time_unit="us")
-        if dates.null_count():
-            dates = _parse_mixed_dates(column, where)
-    else:
-        dates = column.cast(pl.Datetime("us"))
-    return dates.dt.timestamp("us").to_numpy() / 1e6, how
-
-
-def _parse_mixed_dates(column: pl.Series, where: Where) -> pl.Series:
-    """Dates in more than one ISO form, each distinct text once."""
-    dates_of = {text: _iso(text.strip()) for text in column.unique()}
-    dates = column.replace_strict(dates_of, return_dtype=pl.Datetime("us", "UTC"))
-    if dates.null_count():
-        _refuse_text(column, dates, where)
-    return dates
-
-
-def _iso(text: str) -> datetime | None:
-    try:
-        date = datetime.fromisoformat(text)
-        return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+def _are_dates(column: pl.Series) -> bool:
+    """Whether most of the first texts are no numbers."""
+    some = column.head(_SAMPLES).to_list()
+    return 2 * sum(map(is_number, some)) < len(some)
 
 
 def _parse_numbers(column: pl.Series, where: Where) -> Times:
     texts = column.str.strip_chars() if column.dtype == pl.String else column
     numbers = texts.cast(pl.Float64, strict=False)
     if numbers.null_count():
-        _refuse_text(column, numbers, where)
+        row = _first(numbers.is_null())
+        raise DataError(
+            f"{where(row)}: time {quoted(column[row])} is not a number or a date; write seconds since 1970, or ISO 8601"
+        )
     times = numbers.to_numpy()
     finite = np.isfinite(times)
     if not finite.all():
-        place = int(np.argmin(finite))
-        raise DataError(f"{where(place)}: time {times[place]} is not a finite number")
+        row = int(np.argmin(finite))
+        raise DataError(f"{where(row)}: time {times[row]} is not a finite number")
     return times
 
 
-def _refuse_text(column: pl.Series, parsed: pl.Series, where: Where) -> None:
-    place = _first(parsed.is_null())
-    raise DataError(f"{where(place)}: time {quoted(column[place])} is not a number or an ISO date")
+def _unit(summary: TimeSummary, name: str, layout: str, options: TimeOptions) -> tuple[str, str]:
+    """The scale, and the reason given in the sentence.
 
-
-def _refuse_mixture(numbers: Times, where: Where) -> None:
-    if not SINCE_1970 <= numbers.min() < MILLISECONDS <= numbers.max():
-        return
-    coarse = numbers < MILLISECONDS
-    place = int(np.argmax(coarse != coarse[0]))
-    first, other = ("seconds", "milliseconds") if coarse[0] else ("milliseconds", "seconds")
-    raise DataError(
-        f"{where(place)}: time {numbers[place]:.0f} looks like {other} since 1970, but the file begins in {first}; "
-        "give all times in one unit"
-    )
-
-
-def _unit(numbers: Times, name: str, layout: str, stated: str | None) -> tuple[str, str]:
-    """The unit, and the reason given in the sentence."""
-    low, high = numbers.min(), numbers.max()
-    if stated is not None:
-        return stated, "as stated"
+    Raises:
+        DataError: times in two units, or the unit of the training data is another one.
+    """
+    if options.unit is not None:
+        return options.unit, "as stated"
     if named := named_unit(name):
         return named, f"by the column's name {quoted(name)}"
     if layout.endswith("histories"):
         return "s", "the record's convention"
-    if low >= SINCE_1970:
-        return "s" if low < MILLISECONDS else "ms", f"inferred: values near {low:.1e}".replace("e+", "e").replace(
-            "e0", "e"
-        )
-    if layout in ("forest", "ms-hgat", "topo-lstm") and low >= 2e5 and high <= 7e5:
-        return "h", f"inferred: values near {low:.0f}"
+    if summary.calendars:
+        return summary.calendars[-1], "inferred: every number is a date"
+    if (unit := _unit_since_1970(summary)) is not None:
+        buckets = summary.of_unit(unit)
+        if options.usual_unit not in (None, unit):
+            raise DataError(
+                f"{buckets[0].where}: time {buckets[0].text} looks like {WORDS[unit]} since 1970, but the training "
+                f"data was read in {WORDS[options.usual_unit or 's']}; state the unit with --time-unit"
+            )
+        near = f"{min(bucket.low for bucket in buckets):.1e}".replace("e+0", "e").replace("e+", "e")
+        return unit, f"inferred: values near {near}"
+    if options.usual_unit is not None:
+        return options.usual_unit, "as in the training data"
+    if layout in ("forest", "ms-hgat", "topo-lstm") and summary.low >= 2e5 and summary.high <= 7e5:
+        return "h", f"inferred: values near {summary.low:.0f}"
     if layout == "hidan":
         return "h", "the layout's convention"
+    if _are_excel_days(summary, name):
+        return "days", "inferred: all from 20,000 to 60,000"
     return "s", "assumed: state the unit with --time-unit"
 
 
-def _range(seconds: Times, unit: str, absolute: bool) -> str:
-    return " to ".join(format_time(float(t), unit, absolute) for t in (seconds.min(), seconds.max()))
+def _unit_since_1970(summary: TimeSummary) -> str | None:
+    """The unit since 1970 that the bulk of the numbers is in; ``None`` where they look like none.
+
+    Raises:
+        DataError: others mean the same years in another unit.
+    """
+    counts = summary.counts()
+    total = sum(counts.values())
+    unit = max(_BANDS[1:], key=counts.__getitem__)
+    inside = summary.of_unit(unit)
+    if not inside:
+        return None
+    for other in _BANDS[1:]:
+        for bucket in summary.of_unit(other) if other != unit else ():
+            nearest = min(abs(_second(bucket.low, other) - _second(one.low, unit)) for one in inside)
+            if nearest < _SAME:
+                raise DataError(
+                    f"{bucket.where}: time {bucket.text} looks like {WORDS[other]} since 1970, but others, such as "
+                    f"{inside[0].text}, look like {WORDS[unit]}; give all times in one unit"
+                )
+    below = [bucket for bucket in summary.buckets.values() if bucket.high < min(one.low for one in inside)]
+    lowest = _second(min(bucket.low for bucket in inside), unit)
+    near = any(lowest - _second(bucket.high, unit) < _YEAR for bucket in below)
+    outside = total - counts[unit]
+    return None if near or outside >= counts[unit] else unit
+
+
+def _are_excel_days(summary: TimeSummary, name: str) -> bool:
+    """Whether all numbers are such as Excel counts days with, in a column whose name speaks of time."""
+    plain = plain_time_name(name)
+    if not any(word in plain for word in ("time", "date", "when", "created", "zeit", "datum")):
+        return False
+    low, high = _EXCEL_DAYS
+    span = summary.high - summary.low
+    return low <= summary.low and summary.high <= high and (not summary.whole or span < _MAX_WHOLE_DAYS)
+
+
+def _second(number: float, scale: str) -> float:
+    return float(in_seconds(np.array([number]), scale)[0])
+
+
+def _split(buckets: list[_Bucket], scale: str) -> tuple[list[_Bucket], list[_Bucket]]:
+    """The buckets that most events are in, and those years apart from them, in order of time."""
+    clusters = [[buckets[0]]]
+    for before, bucket in pairwise(buckets):
+        if _second(bucket.low, scale) - _second(before.high, scale) > _APART:
+            clusters.append([])
+        clusters[-1].append(bucket)
+    sizes = [sum(bucket.count for bucket in cluster) for cluster in clusters]
+    most = max(sizes)
+    if sizes.count(most) > 1:
+        return buckets, []
+    bulk, apart = list[_Bucket](), list[_Bucket]()
+    for cluster, size in zip(clusters, sizes, strict=True):
+        out = size < most and (size <= _MAX_APART * most or _is_impossible(cluster, scale))
+        (apart if out else bulk).extend(cluster)
+    return bulk, apart
+
+
+def _is_impossible(cluster: list[_Bucket], scale: str) -> bool:
+    """Whether no log is from then: 1970-01-01, before 1900, from 2100 on."""
+    low, high = _second(cluster[0].low, scale), _second(cluster[-1].high, scale)
+    return (abs(low) <= 86_400 and abs(high) <= 86_400) or high < -70 * _YEAR or low > 130 * _YEAR
+
+
+def _apart_sentence(apart: list[_Bucket], total: int, shown: str) -> str:
+    count = sum(bucket.count for bucket in apart)
+    examples = ", ".join(f"{bucket.where}: {bucket.text}" for bucket in apart[:_SHOWN])
+    more = ", …" if len(apart) > _SHOWN or count > len(apart) else ""
+    return (
+        f"{part_of(count, total, 'event', 'is', 'are')} years apart from the others ({shown}): {examples}{more}; "
+        "correct the time or leave the event out, for order and splits go by it"
+    )
+
+
+def _groups(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, Index | npt.NDArray[np.bool_]]]:
+    """The distinct numbers, each with the rows that have it: a mask, or their numbers in order."""
+    if len(keys) and int(keys.min()) == int(keys.max()):
+        yield int(keys[0]), np.ones(len(keys), np.bool_)
+        return
+    counts = np.bincount(keys)
+    distinct = np.flatnonzero(counts)
+    if len(distinct) <= _MAX_MASKS:
+        yield from ((int(key), keys == key) for key in distinct)
+        return
+    order = np.argsort(keys, kind="stable")
+    ends = np.cumsum(counts[distinct])
+    for key, begin, end in zip(distinct, ends - counts[distinct], ends, strict=True):
+        yield int(key), order[begin:end]
+
+
+def _text(value: object) -> str:
+    """A time as in the file, for messages; of a column of numbers without a point where it is whole."""
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() else f"{value:.15g}"
+    return one_line(str(value).strip())
+
+
+def _fits(numbers: Times, calendar: str) -> bool:
+    """Whether all numbers are dates of a calendar such as ``%Y%m%d``, from 1900 to 2100."""
+    digits = _CALENDARS[calendar]
+    if not len(numbers) or numbers.min() < 10.0 ** (digits - 1) or numbers.max() >= 10.0**digits:
+        return False
+    year, month, day, hour, minute, second = _fields(numbers, digits)
+    valid = (year >= 1900) & (year <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    return bool((valid & (hour < 24) & (minute < 60) & (second < 60)).all())
+
+
+def _fields(numbers: Times, digits: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """Year, month, day, hour, minute and second of numbers such as 20231114."""
+    rest = numbers.astype(np.int64) * 10 ** (14 - digits)
+    fields = []
+    for size in (2, 2, 2, 2, 2):
+        fields.append(rest % 10**size)
+        rest = rest // 10**size
+    return (rest, *reversed(fields))
+
+
+def _calendar_seconds(numbers: Times, digits: int) -> Times:
+    year, month, day, hour, minute, second = _fields(numbers, digits)
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    return (days * 86_400 + hour * 3_600 + minute * 60 + second).astype(np.float64)
 
 
 def _first(mask: pl.Series) -> int:

@@ -126,7 +126,10 @@ class Delimited:
                 raise DataError(f"{where}: {plural(len(row), 'field')}, but the {whole} has {width}; {why}")
             for place in times if row and (self.given or line > self.number) else ():
                 if row[place] and not is_number(row[place]):
-                    raise DataError(f"{where}: time {quoted(row[place])} is not a number or an ISO date")
+                    time = quoted(row[place])
+                    raise DataError(
+                        f"{where}: time {time} is not a number or a date; write seconds since 1970, or ISO 8601"
+                    )
 
 
 def is_quoted(content: Content) -> bool:

@@ -29,6 +29,8 @@ class Clocked(Source):
     unit: str | None
     absolute: bool
     """Whether the times are since 1970."""
+    day_first: bool | None = None
+    """Whether dates begin with the day, where the year comes last; ``None`` elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from ensue.arguments import require_path
-from ensue.data.clock import UNITS, Where
+from ensue.data.clock import UNITS, TimeOptions, Where
 from ensue.data.delimited import Delimited, Types
 from ensue.data.files import Content, open_file
 from ensue.data.headerless import with_columns
@@ -60,6 +60,16 @@ class ReadOptions:
     def missing_ids(self) -> str:
         """What becomes of rows whose id is missing: as stated, or as for the training data."""
         return self.missing or self.schema.missing
+
+    @property
+    def times(self) -> TimeOptions:
+        """How times are meant."""
+        return TimeOptions(
+            unit=self.time_unit,
+            day_first=self.day_first,
+            usual_unit=self.schema.time_unit,
+            usual_day_first=self.schema.day_first,
+        )
 
     def open(self, path: str | Path) -> Content:
         """Open a file; the columns of a table without a header get names."""

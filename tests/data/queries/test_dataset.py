@@ -416,11 +416,14 @@ def test_ten_thousand_queries_in_a_session(tmp_path: Path) -> None:
         ),
         (
             f"user,query,time\nu,a,{START}\nu,b,{START + 1}\nu,c,{START + 2}000\n",
-            f"log.csv:4: time {START + 2}000 looks like milliseconds since 1970, but the file begins in seconds; give "
-            "all times in one unit",
+            f"log.csv:4: time {START + 2}000 looks like milliseconds since 1970, but others, such as {START}, look "
+            "like seconds; give all times in one unit",
         ),
         (f"user,query,time\nu,-,\nu,b,{START}\nu,c,\n", "log.csv:4: time is empty; give every event a time"),
-        ("user,query,time\nu,a,noon\n", "log.csv:2: time 'noon' is not a number or an ISO date"),
+        (
+            "user,query,time\nu,a,noon\n",
+            "log.csv:2: time 'noon' is not a number or a date; write seconds since 1970, or ISO 8601",
+        ),
         (
             f"user,query,time\nu,a,{START}\nv,-,{START}\n",
             "log.csv: no session of 2 or more queries is left: 1 row without a query: clicks, blanks, or a bare dash; "
@@ -447,7 +450,7 @@ def test_bad_settings(tmp_path: Path) -> None:
     ]:
         with pytest.raises((SettingError, DataError), match=re.escape(message)):
             read_queries(path, columns=columns)
-    with pytest.raises(SettingError, match="time_unit: 'min' is not known; the units are s, ms, h, iso"):
+    with pytest.raises(SettingError, match="time_unit: 'min' is not known; the units are s, ms, us, ns, h, days, iso"):
         read_queries(path, time_unit="min")
     with pytest.raises(SettingError, match="the layout has no columns to name; leave --columns out"):
         read_queries(write(tmp_path, "split\tqueries\ntrain\ta\tb\n"), columns={"query": "queries"})

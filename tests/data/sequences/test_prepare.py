@@ -284,11 +284,11 @@ def refused(path: Path, error: type[EnsueError] = DataError, output: str = "out"
         ),
         ("7,1", "log.csv:102: 2 fields, but the header has 3; is a quote left open?"),
         ("7,1,", "log.csv:102: time is empty; give every event a time"),
-        ("7,1,soon", "log.csv:102: time 'soon' is not a number or an ISO date"),
+        ("7,1,soon", "log.csv:102: time 'soon' is not a number or a date; write seconds since 1970, or ISO 8601"),
         (
             "7,1,1400000000000",
-            "log.csv:102: time 1400000000000 looks like milliseconds since 1970, but the file begins in seconds; give "
-            "all times in one unit",
+            "log.csv:102: time 1400000000000 looks like milliseconds since 1970, but others, such as 1400000487, look "
+            "like seconds; give all times in one unit",
         ),
     ],
 )

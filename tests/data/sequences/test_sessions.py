@@ -319,7 +319,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
     "yoochoose, time": (
         "1,2014-04-07T10:00:00Z,2,0\n\n1,soon,2,0\n",
-        ":3: time 'soon' is not a number or an ISO date",
+        ":3: time 'soon' is not a number or a date; write seconds since 1970, or ISO 8601",
     ),
     "plain, separator": ("1 2\n3 4\n\n5,6 7\n", ":4: '5,6 7' does not fit; expected ids with spaces between them"),
     "plain, encoding": (
@@ -345,8 +345,8 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
     "retailrocket, units": (
         EVENTS + "1433221332117,u,view,a,\n1433221332,u,view,b,\n",
-        ":3: time 1433221332 looks like seconds since 1970, but the file begins in milliseconds; give all times in "
-        "one unit",
+        ":2: time 1433221332117 looks like milliseconds since 1970, but others, such as 1433221332, look like "
+        "seconds; give all times in one unit",
     ),
     "recbole, one type missing": (
         "session_id:token\titem_id\ttimestamp:float\n1\t2\t3\n",

@@ -134,10 +134,11 @@ def read_queries(
         columns: ``query``, ``user``, ``session``, ``time`` and ``part`` to column names, where the names do not speak
             for themselves. A session column is trusted; without one users and pauses make the sessions.
         rules: what counts as a query and as a session.
-        time_unit: ``s``, ``ms``, ``h`` or ``iso``; found out unless stated.
+        time_unit: ``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` (Excel's, since 1899-12-30) or ``iso``; found out
+            unless stated.
         session_ids: whether to return the ids of the sessions, to match lists of other programs. They may name
             persons. [default: sessions have no names]
-        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``day_first``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
         Sessions in order of first appearance of their user, oldest query first, and what was understood.
@@ -157,7 +158,7 @@ def read_queries(
     with answering(path):
         content = options.open(path)
         log = read_log(content, options.columns, options.missing_ids)
-        rows = order_rows(log, rules, time_unit)
+        rows = order_rows(log, rules, options.times)
     whole = rows.histories
     sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole
     kept, chosen, dropped = _apply(sessions, rows.why, rules)
@@ -168,12 +169,13 @@ def read_queries(
         time=rows.clock.sentence if rows.clock else "none: no usable clock",
         unit=rows.clock.unit if rows.clock else None,
         absolute=rows.clock is not None and rows.clock.absolute,
+        day_first=rows.clock.day_first if rows.clock else None,
         rows=len(log.queries),
         rules=rules,
         dropped=rows.dropped | dropped,
         notes=content.notes + log.notes + rows.notes,
         byte_order_mark=content.byte_order_mark,
-        warnings=log.warnings,
+        warnings=(*log.warnings, *(rows.clock.warnings if rows.clock else ())),
     )
     if not len(kept):
         reasons = "; ".join(report.sentences)

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import Where, is_number
+from ensue.data.clock import TIME_NAMES, Where, is_number, plain_time_name
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
@@ -47,8 +47,7 @@ from ensue.lines import listed
 
 def _plain(name: str) -> str:
     """``Query_Time``, ``QueryTime`` and ``query_time_ms`` alike."""
-    word = re.sub(r"_(s|secs?|seconds?|ms|millis|milliseconds?|h|hours?)$", "", name.strip().lower())
-    return re.sub(r"[^a-z0-9]", "", word)
+    return plain_time_name(name)
 
 
 _KNOWN = {
@@ -61,7 +60,7 @@ _KNOWN = {
         *("anonymousid", "deviceid", "cookie", "cookieid"),
     ),
     "session": ("session", "sessionid", "sid", "visit", "visitid", *CONVERSATIONS),
-    "time": ("querytime", "time", "timestamp", "ts", "datetime", "createdat", "date", "eventtime"),
+    "time": ("querytime", "searchtime", "searchedat", *TIME_NAMES),
     "part": ("split", "part", "fold"),
     "turn": TURNS,
     "speaker": SPEAKERS,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.clock import Clock, read_clock
+from ensue.data.clock import TimeFormat, TimeOptions, read_clock
 from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
 from ensue.data.queries.formats import Log
 from ensue.data.queries.rules import QueryRules, normalise, refused
@@ -55,12 +55,12 @@ class Rows:
     """(values,) distinct normalised queries."""
     why: pl.Series
     """(values,) why it is no query after all, or null."""
-    clock: Clock | None
+    clock: TimeFormat | None
     dropped: dict[str, int]
     notes: tuple[str, ...]
 
 
-def order_rows(log: Log, rules: QueryRules, time_unit: str | None) -> Rows:
+def order_rows(log: Log, rules: QueryRules, options: TimeOptions) -> Rows:
     """Owner after owner in order of appearance, each in order of time."""
     texts, codes = distinct_texts(log.queries.fill_null(""))
     values, table = distinct_texts(normalise(texts, rules.normalisation))
@@ -79,10 +79,11 @@ def order_rows(log: Log, rules: QueryRules, time_unit: str | None) -> Rows:
         if users is not None and len(users):
             owners = _numbered(owners * (users.max() + 1) + users)
     assert owners is not None
-    clock, times, notes = None, np.empty(0, np.float64), tuple[str, ...]()
+    clock: TimeFormat | None = None
+    times, notes = np.empty(0, np.float64), tuple[str, ...]()
     if log.times is not None and len(places):
-        clock = read_clock(log.times.gather(places), log.layout, lambda row: log.where(int(places[row])), time_unit)
-        times = clock.seconds
+        read = read_clock(log.times.gather(places), log.layout, lambda row: log.where(int(places[row])), options)
+        clock, times = read.format, read.seconds
     columns = {"owner": owners, **({"time": times} if clock else {})}
     order = pl.DataFrame(columns).select(pl.arg_sort_by(*columns, maintain_order=True)).to_series().to_numpy()
     lengths = np.bincount(owners).astype(np.int64)

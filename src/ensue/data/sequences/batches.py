@@ -94,7 +94,7 @@ class Batches:
             self.offsets.append(found["offsets"])
             self.places.append(found["places"])
             self.cursor = Cursor(**found["cursor"])
-            self.clock = None if found["clock"] is None else RunningClock(**found["clock"])
+            self.clock = None if found["clock"] is None else RunningClock.from_dict(found["clock"])
             self.rows, self.empty, self.filled, self.latest = (
                 found[name] for name in ("rows", "empty", "filled", "latest")
             )
@@ -208,9 +208,7 @@ class Batches:
         }
         if (times := rows.times()) is not None:
             self.clock = self.clock or RunningClock()
-            columns["time"] = pl.Series(
-                self.clock.add(times, rows.table.where, self.options.time_unit, self._look_through)
-            )
+            columns["time"] = pl.Series(self.clock.add(times, rows.table.where, self.options.times, self._look_through))
         return pl.DataFrame(columns)
 
     def _look_through(self, look: Callable[[pl.Series], str | None]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ensue.data.clock import TIME_NAMES, plain_time_name
 from ensue.data.roles import renamed, trained_on
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
@@ -35,10 +36,6 @@ _ASKED: Mapping[frozenset[str], str] = {frozenset(("sessionid", "actiontype", "r
 """Columns of published logs (Trivago) whose values are items in some rows only, and the column that holds them."""
 _RETAILROCKET = {"timestamp", "visitorid", "event", "itemid", "transactionid"}
 _TYPED = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
-_TIMES = (
-    *("time", "timestamp", "ts", "datetime", "createdat", "date", "eventdate", "timeframe", "utctime", "utctimestamp"),
-    *("unixreviewtime", "reviewtime"),
-)
 
 
 def find_columns(
@@ -82,7 +79,7 @@ def find_columns(
     story = columns.get("sequence") in _named(names, _STORIES + _PAGES)
     visit = _plain(columns.get("sequence", "")) in _SESSIONS[:2]
     fill("value", _USERS + items if story else items + _PAGES + (() if visit else _USERS))
-    fill("time", _TIMES)
+    fill("time", TIME_NAMES)
     products = [name for name in names if _plain(name) in _PRODUCTS]
     if "value" not in stated and columns.get("value") in products and len(products) > 1:
         choices = " or ".join(f"value={name}" for name in products)
@@ -98,7 +95,7 @@ def find_columns(
         day, offset = within
         roles = {"sequence": columns["sequence"], "value": columns["value"], "time": day, WITHIN: offset}
         return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
-    others = [name for name in _named(names, _TIMES) if name not in columns.values()]
+    others = [name for name in _named(names, TIME_NAMES) if name not in columns.values()]
     doubt = tuple(
         f"time is {quoted(columns['time'])}; {quoted(name)} would fit too, choose with --columns" for name in others
     )
@@ -179,6 +176,4 @@ def _named(names: Sequence[str], candidates: Sequence[str]) -> list[str]:
 @lru_cache(4096)
 def _plain(name: str) -> str:
     """``Session_ID``, ``SessionId`` and RecBole's ``session_id:token`` alike; a unit at the end of a time is cut."""
-    word = name.strip().split(":")[0].lower()
-    word = re.sub(r"_(s|secs?|seconds?|ms|millis|milliseconds?|h|hours?)$", "", word)
-    return re.sub(r"[^a-z0-9]", "", word)
+    return plain_time_name(name)

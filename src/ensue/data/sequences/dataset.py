@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import Clock, Where, read_clock
+from ensue.data.clock import Clock, TimeFormat, Where, read_clock
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of
 from ensue.data.posts.exports import FIELDS, read_cascades
@@ -72,16 +72,16 @@ def _understood(
 ) -> tuple[Histories, SequencesReport]:
     if not len(events.values):
         raise DataError(f"{path}: no event is left: {'; '.join(events.warnings)}")
-    clock = None if events.times is None else read_clock(events.times, layout, events.where, options.time_unit)
+    clock = None if events.times is None else read_clock(events.times, layout, events.where, options.times)
     require_times(path, gap, timed=clock is not None)
     histories, order_notes = _histories(events, clock, sort)
     users = is_user_log(events.columns) and "sequence" not in options.columns
-    histories, cut_notes = _cut(histories, gap, layout, users and clock is not None and clock.absolute)
+    histories, cut_notes = _cut(histories, gap, layout, users and clock is not None and clock.format.absolute)
     return histories, report_of(
         path,
         layout,
         events.columns,
-        clock,
+        None if clock is None else clock.format,
         (*notes, *events.notes, *order_notes, *cut_notes),
         events.warnings,
         byte_order_mark=byte_order_mark,
@@ -92,7 +92,7 @@ def report_of(
     path: Path,
     layout: str,
     columns: dict[str, str],
-    clock: Clock | None,
+    clock: TimeFormat | None,
     notes: tuple[str, ...],
     warnings: tuple[str, ...] = (),
     *,
@@ -106,9 +106,10 @@ def report_of(
         time=clock.sentence if clock else "none: no usable clock",
         unit=clock.unit if clock else None,
         absolute=clock is not None and clock.absolute,
+        day_first=clock.day_first if clock else None,
         notes=notes,
         byte_order_mark=byte_order_mark,
-        warnings=warnings,
+        warnings=(*warnings, *(clock.warnings if clock else ())),
     )
 
 

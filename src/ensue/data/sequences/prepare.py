@@ -247,7 +247,7 @@ def _merge(
     """All parts side by side, window after window, into the columns that stay."""
     alike = batches.head
     assert alike is not None
-    clock = None if batches.clock is None else batches.clock.end(alike.layout, options.time_unit)
+    clock = None if batches.clock is None else batches.clock.end(alike.layout, options.times)
     require_times(shown, gap, timed=clock is not None)
     users = is_user_log(alike.columns) and "sequence" not in options.columns and clock is not None and clock.absolute
     minutes = pause_of(gap, alike.layout, users=users)
@@ -265,7 +265,7 @@ def _merge(
         found = Histories(ids_of[part.values], offsets_of(part.lengths), Vocabulary(), names=names)
         before += len(found)
         if clock is not None:
-            timed = replace(found, times=in_seconds(part.times, clock.unit))
+            timed = replace(found, times=in_seconds(part.times, clock.scale))
             where = partial(_place, shown, timed)
             found, count = in_order(timed, pl.Series(part.times), where, sort or alike.unordered)
             num_sorted += count

@@ -132,8 +132,8 @@ def read_prepared(path: Path) -> tuple[Histories, SequencesReport]:
     """
     manifest = _manifest(path)
     try:
-        report = {**manifest["report"], "path": str(path), "notes": tuple(manifest["report"]["notes"])}
-        report["warnings"] = tuple(report["warnings"])
+        report = manifest["report"]
+        report |= {"path": str(path), **{name: tuple(report[name]) for name in ("notes", "warnings")}}
         understood = SequencesReport(**report)
         for name, held in manifest["files"].items():
             if (path / name).stat().st_size != held["bytes"] or _sum(path / name) != held["crc32"]:

@@ -41,14 +41,15 @@ def read(
             one event a row, which are read as one log in the order of their names; or what ``ensue prepare`` wrote,
             whose columns are mapped.
         columns: ``sequence``, ``value`` and ``time`` to column names, where the names do not speak for themselves.
-        time_unit: ``s``, ``ms``, ``h`` or ``iso``; found out unless stated.
+        time_unit: ``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` (Excel's, since 1899-12-30) or ``iso``; found out
+            unless stated.
         sort: whether to put the events of a sequence in order of time, or to refuse those that are not; ties keep the
             file's order. Layouts known to be in no order (Diginetica, RetailRocket's events, RecBole) are sorted
             anyway.
         gap: minutes: a sequence is cut wherever the next event comes later than that, ``u`` into ``u#1``, ``u#2``, ….
             0 never cuts. Unless stated, 30 for a click log that knows users, items and times since 1970 but no
             sessions, and otherwise 0.
-        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``day_first``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
         Histories in order of first appearance, times in seconds, and what was understood.
@@ -119,6 +120,7 @@ def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | No
     stated = {
         "--columns": bool(options.columns),
         "--time-unit": options.time_unit is not None,
+        "--day-first": options.day_first is not None,
         "--no-sort": not sort,
         "--gap": gap is not None,
         "--encoding": bool(options.encoding),

@@ -10,7 +10,7 @@ from itertools import islice
 
 import polars as pl
 
-from ensue.data.clock import is_number
+from ensue.data.clock import is_number, is_plain_number
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.ids import IdColumns
@@ -194,7 +194,8 @@ def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequ
     if "time" in columns and options.time_unit != "iso":
         at = names.index(columns["time"])
         rows = islice(delimited.rows(), not content.header, 100)
-        if is_number(next((row[at] for _, row in rows if len(row) > at and row[at]), "")):
+        some = [row[at] for _, row in rows if len(row) > at and row[at]]
+        if some and all(map(is_plain_number, some)):
             types[columns["time"]] = pl.Float64
     table = read_delimited(delimited, columns, notes, types)
     if content.published:

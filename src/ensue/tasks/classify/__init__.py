@@ -19,6 +19,7 @@ TASK = Task(
         "unknown",
         "rank_unknown",
         "time_unit",
+        "day_first",
         "sort",
         "gap",
         "protocol",

@@ -1,0 +1,218 @@
+"""Dates as programs and people write them: ISO 8601, RFC 2822, ``31.12.2023``, ``12/31/2023 1:05 PM`` and others.
+
+A date with a zone is brought to UTC, one without is read as UTC. Where the year comes last and the month is a number,
+the column tells which number is the day: a number above 12 is one. Where no date of the column has such a number, it is
+asked for, as day and month may be either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ensue.data.histories import Times
+from ensue.errors import DataError
+from ensue.lines import quoted
+
+ASK = "state --day-first or --month-first"
+_ISO = re.compile(r"\s*\d{4}-\d\d-\d\d")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = r"(?P<name>[A-Za-z]{3,9})"
+_WEEKDAY = r"(?:[A-Za-z]{3,9}\.?,? +)?"
+_CLOCK = (
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
+    r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?"
+)
+# Z, UTC, +0200, +02:00, GMT+0200 (Central European Time), and +0000 UTC as Go prints it.
+_ZONE = (
+    r"(?: ?(?:(?P<utc>[Zz]|UTC|GMT)|(?:UTC|GMT)?(?P<sign>[+-])(?P<zone_hour>\d{2}):?(?P<zone_minute>\d{2})?)"
+    r"(?: \([^)]*\)| UTC| GMT)?)?"
+)
+_END = rf"(?:(?:,? +|[T,]){_CLOCK})?{_ZONE}$"
+_YEAR_LAST = rf"^(?P<first>\d{{1,2}})(?P<mark>[./-])(?P<then>\d{{1,2}})[./-](?P<year>\d{{4}}){_END}"
+_SHAPES = (
+    rf"^(?P<year>\d{{4}})[-/.](?P<month>\d{{1,2}})[-/.](?P<day>\d{{1,2}}){_END}",
+    # 20231114T221320Z
+    r"^(?P<year>\d{4})-?(?P<month>\d{2})-?(?P<day>\d{2})"
+    r"(?:[T ]?(?P<hour>\d{2}):?(?P<minute>\d{2})(?::?(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)?"
+    rf"{_ZONE}$",
+    # Wed, 27 Aug 2008 13:08:45 +0000
+    rf"^{_WEEKDAY}(?P<day>\d{{1,2}})[ -]{_MONTH}\.?,?[ -](?P<year>\d{{4}}){_END}",
+    # August 27, 2008, 1:08 PM; Wed Aug 27 2008 13:08:45 GMT+0000 (Coordinated Universal Time)
+    rf"^{_WEEKDAY}{_MONTH}\.? (?P<day>\d{{1,2}}),? (?P<year>\d{{4}}){_END}",
+    # Wed Aug 27 13:08:45 +0000 2008
+    rf"^{_WEEKDAY}{_MONTH} +(?P<day>\d{{1,2}}) {_CLOCK}{_ZONE} (?P<year>\d{{4}})$",
+)
+
+
+@dataclass(frozen=True)
+class Dates:
+    """A column of dates in seconds."""
+
+    seconds: Times
+    """(events,) since 1970, UTC."""
+    words: str
+    """How they are written, for people."""
+    zoned: bool
+    """Whether one of them has a zone other than UTC, from which it was brought to UTC."""
+    day_first: bool | None
+    """Whether the day comes before the month, where the year comes last; ``None`` elsewhere."""
+
+
+def telling_date(texts: pl.Series) -> str | None:
+    """Return the first date whose year comes last and that tells which number is its day; ``None`` where none does."""
+    parts = _parts(texts, _YEAR_LAST)
+    late = [(parts[name].cast(pl.Int64) > 12).fill_null(value=False) for name in ("first", "then")]
+    rows = (late[0] | late[1]).arg_true()
+    return texts[rows[0]] if len(rows) else None
+
+
+def has_year_last(text: str) -> bool:
+    """Whether a text looks like a date whose year comes last."""
+    return bool(pl.Series([text]).str.contains(_YEAR_LAST)[0])
+
+
+def parse_dates(
+    texts: pl.Series, where: Callable[[int], str], day_first: bool | None = None, usual: bool | None = None
+) -> Dates:
+    """Parse a column of dates.
+
+    Args:
+        texts: (events,) with no null.
+        where: the place of an event in the file, for messages.
+        day_first: whether the day comes first where the year comes last, as stated.
+        usual: the same of the model's training data, for a column that does not tell.
+
+    Raises:
+        DataError: a text that is no date, one of another kind than those whose year comes last, or an order of day
+            and month that nothing tells.
+    """
+    texts = texts.str.strip_chars()
+    parts = _parts(texts, _YEAR_LAST)
+    if parts["year"].null_count() < len(texts):
+        return _year_last(texts, parts, where, day_first, usual)
+    moments = _fast(texts)
+    for shape in _SHAPES:
+        if not moments.null_count():
+            break
+        rows = moments.is_null().arg_true()
+        moments = moments.scatter(rows, _moments(_parts(texts.gather(rows), shape)))
+    if moments.null_count():
+        row = int(moments.is_null().arg_max() or 0)
+        raise DataError(
+            f"{where(row)}: time {quoted(texts[row])} is not a number or a date; write seconds since 1970, or ISO 8601"
+        )
+    words = "dates with names of months" if re.match("[0-9]*[ -]?[A-Za-z]", texts[0]) else "ISO dates"
+    return Dates(_seconds(moments), words, _has_zones(texts), None)
+
+
+def _has_zones(texts: pl.Series) -> bool:
+    """Whether a text has a zone other than UTC: after a time of day, for -14 may be a day."""
+    after = r"(?: \([^)]*\)| UTC| GMT| \d{4})?$"
+    zoned = texts.str.contains(rf":.*[+-]\d{{2}}:?(?:\d{{2}})?{after}")
+    return bool((zoned & ~texts.str.contains(rf":.*[+-]00:?(?:00)?{after}")).any())
+
+
+def _fast(texts: pl.Series) -> pl.Series:
+    """Parse ISO dates of one form by the parser of polars; null where it cannot."""
+    nothing = pl.Series([None], dtype=pl.Datetime("us", "UTC")).new_from_index(0, len(texts))
+    if not _ISO.match(texts[0]):
+        return nothing
+    try:
+        return texts.str.to_datetime(strict=False, time_zone="UTC", time_unit="us")
+    except pl.exceptions.PolarsError:
+        return nothing
+
+
+def _parts(texts: pl.Series, shape: str) -> pl.DataFrame:
+    """(texts, groups) the named groups of a pattern, null where it does not fit."""
+    return texts.str.extract_groups(shape).struct.unnest()
+
+
+def _moments(parts: pl.DataFrame) -> pl.Series:
+    """(texts,) dates of UTC from the named parts of texts; null where they are none."""
+    number = {name: parts[name].cast(pl.Int64) for name in ("day", "hour", "zone_hour", "zone_minute") if name in parts}
+    month = parts["month"] if "month" in parts else _month_numbers(parts["name"])
+    hour = number["hour"].fill_null(0)
+    if "half" in parts:
+        half = parts["half"].str.to_lowercase()
+        afternoon = (half == "p").fill_null(value=False).cast(pl.Int64)
+        hour = hour.zip_with(half.is_null(), hour % 12 + 12 * afternoon)
+    written = parts.select(
+        pl.concat_str(
+            *("year", pl.lit("-"), month.alias("m"), pl.lit("-"), "day", pl.lit(" ")),
+            *(hour.cast(pl.String).alias("h"), pl.lit(":"), pl.col("minute").fill_null("00"), pl.lit(":")),
+            pl.col("second").fill_null("00"),
+        )
+    ).to_series()
+    moments = written.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False, time_zone="UTC", time_unit="us")
+    # .5 is 500,000 microseconds: digits are filled up to six, further ones are cut.
+    microseconds = parts["fraction"].fill_null("0").str.pad_end(6, "0").str.head(6).cast(pl.Int64)
+    offsets = number["zone_hour"].fill_null(0) * 3600 + number["zone_minute"].fill_null(0) * 60
+    signs = pl.select(pl.when(parts["sign"] == "-").then(-1).otherwise(1)).to_series()
+    shifts = microseconds - 1_000_000 * offsets * signs
+    return moments + shifts.cast(pl.Duration("us"))
+
+
+def _month_numbers(names: pl.Series) -> pl.Series:
+    """(texts,) ``8`` of Aug and August as texts; null where a word is no month."""
+    numbers = {name: str(number) for number, name in enumerate(_MONTHS, 1)}
+    return names.str.to_lowercase().str.head(3).replace_strict(numbers, default=None, return_dtype=pl.String)
+
+
+def _seconds(moments: pl.Series) -> Times:
+    microseconds = moments.dt.timestamp("us").to_numpy()
+    return np.asarray(microseconds / 1e6, np.float64)
+
+
+def _year_last(
+    texts: pl.Series, parts: pl.DataFrame, where: Callable[[int], str], stated: bool | None, usual: bool | None
+) -> Dates:
+    """Parse dates whose year comes last, once the column has told which number is the day."""
+    late = {name: (parts[name].cast(pl.Int64) > 12).fill_null(value=False) for name in ("first", "then")}
+    mark = parts["mark"].drop_nulls()[0]
+    order = _order(texts, late, where, stated)
+    if order is None:
+        order = usual if usual is not None else True if mark == "." else None
+    if order is None:
+        row = int(parts["year"].is_not_null().arg_max() or 0)
+        raise DataError(
+            f"{where(row)}: time {quoted(texts[row])} may begin with the day or with the month, and no time of the "
+            f"file tells which; {ASK}, or write ISO dates, such as 2023-12-31"
+        )
+    words = f"day{mark}month{mark}year" if order else f"month{mark}day{mark}year"
+    names: Mapping[str, str] = {"first": "day", "then": "month"} if order else {"first": "month", "then": "day"}
+    moments = _moments(parts.rename(dict(names)))
+    if moments.null_count():
+        row = int(moments.is_null().arg_max() or 0)
+        raise DataError(f"{where(row)}: time {quoted(texts[row])} is no date as {words}, as which others are read")
+    return Dates(_seconds(moments), f"dates as {words}", _has_zones(texts), order)
+
+
+def _order(
+    texts: pl.Series, late: Mapping[str, pl.Series], where: Callable[[int], str], stated: bool | None
+) -> bool | None:
+    """Whether the day comes first: as stated, or as a number above 12 tells; ``None`` where nothing does.
+
+    Raises:
+        DataError: a date contradicts another one, or what is stated.
+    """
+    rows = {name: int(column.arg_max() or 0) for name, column in late.items() if column.any()}
+    if len(rows) == 2:
+        above, below = sorted(rows.values())
+        raise DataError(
+            f"{where(below)}: time {quoted(texts[below])} has day and month the other way round than "
+            f"{quoted(texts[above])} before it; write ISO dates, such as 2023-12-31"
+        )
+    told = "first" in rows if rows else None
+    if None not in (stated, told) and stated != told:
+        (row,) = rows.values()
+        option, other = ("--day-first", "month") if stated else ("--month-first", "day")
+        raise DataError(
+            f"{where(row)}: time {quoted(texts[row])} begins with the {other}, against {option}; leave that out"
+        )
+    return told if stated is None else stated

@@ -8,52 +8,48 @@ and are counted in a warning.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ensue.data.dates import parse_dates
-from ensue.data.histories import Index, Times
+from ensue.data.histories import Times
+from ensue.data.time_summary import (
+    BANDS,
+    CALENDARS,
+    MILLISECONDS,
+    SINCE_1970,
+    YEAR,
+    Bucket,
+    ParsedTimes,
+    TimeSummary,
+    Where,
+    calendar_seconds,
+)
 from ensue.errors import DataError
-from ensue.lines import one_line, part_of, quoted
+from ensue.lines import part_of, quoted
 
 UNITS = ("s", "ms", "us", "ns", "h", "days", "iso")
-Where = Callable[[int], str]
 WORDS = {
     "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "h": "hours",
     "days": "Excel days", "iso": "ISO dates",
 }  # fmt: skip
-SINCE_1970, MILLISECONDS = 1e8, 1e11
-"""Numbers from 1973 on: seconds since 1970 up to the year 5138, milliseconds from there on, and so on by 1,000."""
 TIME_NAMES = (
     *("time", "timestamp", "ts", "datetime", "createdat", "when", "eventtimestamp", "eventtime", "occurredat"),
     *("happenedat", "clickedat", "viewedat", "visitedat", "playedat", "listenedat", "purchasedat", "orderedat"),
     *("ratedat", "reviewedat", "postedat", "sharedat", "tweetedat", "loggedat", "receivedat", "sentat", "firedat"),
     *("clicktime", "viewtime", "visittime", "actiontime", "interactiontime", "ratingtime", "buytime"),
     *("ordertime", "purchasetime", "requesttime", "logtime", "servertime", "posttime", "accesstime", "starttime"),
-    *(
-        "unixtime",
-        "unixtimestamp",
-        "unixreviewtime",
-        "reviewtime",
-        "utctimestamp",
-        "epochtime",
-        "epoch",
-        "utctime",
-        "timeutc",
-        "timestamputc",
-    ),
+    *("unixtime", "unixtimestamp", "unixreviewtime", "reviewtime", "utctimestamp", "epochtime", "epoch", "utctime"),
+    *("timeutc", "timestamputc"),
     *("datetimeutc", "createdutc", "localtime", "created", "createtime", "createdtime", "creationtime", "date"),
     *("eventdate", "clickdate", "visitdate", "orderdate", "purchasedate", "ratingdate", "reviewdate", "timeframe"),
     *("zeit", "datum", "zeitstempel", "fecha", "hora", "horodatage"),
 )
 """Names of columns that hold the time of an event, as :func:`plain_time_name` leaves them, the surest first."""
-_BANDS = ("", "s", "ms", "us", "ns")
 _FACTORS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "h": 3600.0, "days": 86_400.0, "iso": 1.0}
 """Seconds of each unit."""
 _EXCEL_1970 = 25_569
@@ -62,18 +58,13 @@ _EXCEL_DAYS = (20_000, 60_000)
 """1954 to 2064."""
 _MAX_WHOLE_DAYS = 8_000
 """Whole numbers over a wider range than these days (22 years) are rather seconds."""
-_CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
-"""Dates written as one number, and how many digits it has."""
-_YEAR = 365.25 * 86_400
-_APART = 5 * _YEAR
+_APART = 5 * YEAR
 """Pause that sets some events apart from the others."""
-_SAME = 10 * _YEAR
+_SAME = 10 * YEAR
 """Numbers of two units that mean moments no farther apart than this are one log in two units."""
 _MAX_APART = 0.05
 """Share of the bulk that events apart from it may have, unless no log could be from then."""
 _SHOWN = 3
-_MAX_MASKS = 16
-"""Groups that are found one by one; more are sorted."""
 _SUFFIXES = {
     "s": "s|secs?|seconds?",
     "ms": "ms|millis|milliseconds?",
@@ -133,122 +124,6 @@ class Clock:
     format: TimeFormat
 
 
-@dataclass(frozen=True)
-class ParsedTimes:
-    """A column as numbers, before its unit is known."""
-
-    numbers: Times
-    """(events,) as they stand, or seconds since 1970 of dates."""
-    words: str = ""
-    """How dates are written; empty of numbers."""
-    zoned: bool = False
-    """Whether dates were brought to UTC from another zone."""
-    day_first: bool | None = None
-
-
-@dataclass
-class _Bucket:
-    """The times of one year, if they are in the unit that they look like."""
-
-    count: int
-    low: float
-    high: float
-    text: str
-    """The first of them as in the file."""
-    where: str
-    """The place of the first."""
-
-    def add(self, other: _Bucket) -> None:
-        self.count += other.count
-        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
-
-
-@dataclass
-class TimeSummary:
-    """What the unit and the outliers of a column are judged by; can grow piece by piece, and goes into JSON."""
-
-    buckets: dict[str, _Bucket] = field(default_factory=dict)
-    """``unit:year`` -> its times; of dates the unit is iso, of numbers too small for any since 1970 it is empty."""
-    whole: bool = True
-    """Whether all numbers are whole."""
-    zoned: bool = False
-    """Whether dates were brought to UTC from another zone."""
-    calendars: tuple[str, ...] = tuple(_CALENDARS)
-    """Those of ``_CALENDARS`` that all numbers fit."""
-
-    @classmethod
-    def of(cls, parsed: ParsedTimes, given: pl.Series, where: Where) -> TimeSummary:
-        """Summarise some times.
-
-        Args:
-            parsed: (events,) the times.
-            given: (events,) as in the file.
-            where: the place of an event in the file.
-        """
-        numbers = parsed.numbers
-        # Bands are numbered 0 to 4; bands and years become one number, so that one pass counts both.
-        edges = SINCE_1970 * 1e3 ** np.arange(4)
-        bands = np.zeros(len(numbers), np.int64) if parsed.words else np.searchsorted(edges, numbers, side="right")
-        per_year = np.array([1.0, 1.0, 1e3, 1e6, 1e9]) * _YEAR
-        years = np.floor(np.clip(numbers / per_year[bands], -30_000, 30_000)).astype(np.int64)
-        keys = bands * 65_536 + years + 32_768
-        buckets = {}
-        for key, rows in _groups(keys):
-            band = "iso" if parsed.words else _BANDS[key // 65_536]
-            some, first = numbers[rows], int(rows.argmax()) if rows.dtype == np.bool_ else int(rows[0])
-            bucket = _Bucket(len(some), float(some.min()), float(some.max()), _text(given[first]), where(first))
-            buckets[f"{band}:{key % 65_536 - 32_768}"] = bucket
-        whole = not parsed.words and bool((numbers == np.floor(numbers)).all())
-        calendars = tuple(name for name in _CALENDARS if whole and _fits(numbers, name))
-        return cls(buckets, whole, parsed.zoned, calendars)
-
-    def add(self, other: TimeSummary) -> None:
-        """Take in the times that follow."""
-        for key, bucket in other.buckets.items():
-            if key in self.buckets:
-                self.buckets[key].add(bucket)
-            else:
-                self.buckets[key] = bucket
-        self.whole &= other.whole
-        self.zoned |= other.zoned
-        self.calendars = tuple(name for name in self.calendars if name in other.calendars)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, object]) -> TimeSummary:
-        """Rebuild from ``dataclasses.asdict``."""
-        buckets, calendars = fields["buckets"], fields["calendars"]
-        assert isinstance(buckets, dict)
-        assert isinstance(calendars, list | tuple)
-        kept = {key: _Bucket(**bucket) for key, bucket in buckets.items()}
-        return cls(kept, bool(fields["whole"]), bool(fields["zoned"]), tuple(calendars))
-
-    def to_dict(self) -> dict[str, object]:
-        """As JSON holds it."""
-        return asdict(self)
-
-    def counts(self) -> dict[str, int]:
-        """Return how many times look like each unit."""
-        counts = dict.fromkeys(_BANDS, 0)
-        for key, bucket in self.buckets.items():
-            unit = key.partition(":")[0]
-            counts[unit] = counts.get(unit, 0) + bucket.count
-        return counts
-
-    def of_unit(self, unit: str) -> list[_Bucket]:
-        """Return the buckets whose times look like a unit."""
-        return [bucket for key, bucket in self.buckets.items() if key.partition(":")[0] == unit]
-
-    @property
-    def low(self) -> float:
-        """The least of all."""
-        return min(bucket.low for bucket in self.buckets.values())
-
-    @property
-    def high(self) -> float:
-        """The greatest of all."""
-        return max(bucket.high for bucket in self.buckets.values())
-
-
 def read_clock(column: pl.Series, layout: str, where: Where, options: TimeOptions = FIND_OUT) -> Clock:
     """Understand a column of numbers, dates or texts of either kind.
 
@@ -287,7 +162,7 @@ def format_of(
     buckets = sorted(summary.buckets.values(), key=lambda bucket: (_second(bucket.low, scale), bucket.low))
     bulk, apart = _split(buckets, scale)
     low, high = _second(bulk[0].low, scale), max(_second(bucket.high, scale) for bucket in bulk)
-    unit = "iso" if scale in _CALENDARS else scale
+    unit = "iso" if scale in CALENDARS else scale
     if high >= MILLISECONDS:
         worst = max(bulk, key=lambda bucket: bucket.high)
         raise DataError(
@@ -295,7 +170,7 @@ def format_of(
         )
     absolute = bool(words) or low >= SINCE_1970
     shown = " to ".join(format_time(second, unit, absolute) for second in (low, high))
-    if scale in _CALENDARS:
+    if scale in CALENDARS:
         sentence = f"dates such as {buckets[0].text} ({reason}), read as UTC, {shown}"
     elif words:
         read = "brought from their zones to UTC" if summary.zoned else "read as UTC"
@@ -312,8 +187,8 @@ def format_of(
 
 def in_seconds(times: Times, scale: str) -> Times:
     """Convert times of a unit, or of a calendar, to seconds; those of dates are in seconds."""
-    if scale in _CALENDARS:
-        return _calendar_seconds(times, _CALENDARS[scale])
+    if scale in CALENDARS:
+        return calendar_seconds(times, scale)
     if scale == "days":
         return np.round((times - _EXCEL_1970) * 86_400, 3)  # Excel keeps milliseconds
     if scale == "ns":
@@ -379,7 +254,7 @@ def plain_time_name(name: str) -> str:
 
 def unit_of(number: float) -> str:
     """The unit that a number since 1970 looks like: seconds, milliseconds and so on."""
-    return _BANDS[max(int(np.searchsorted(SINCE_1970 * 1e3 ** np.arange(4), number, side="right")), 1)]
+    return BANDS[max(int(np.searchsorted(SINCE_1970 * 1e3 ** np.arange(4), number, side="right")), 1)]
 
 
 def format_time(seconds: float, unit: str, absolute: bool) -> str:
@@ -388,7 +263,7 @@ def format_time(seconds: float, unit: str, absolute: bool) -> str:
         try:
             moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
         except OverflowError:
-            return f"{1970 + seconds / _YEAR:.0f}"  # a year that calendars do not have
+            return f"{1970 + seconds / YEAR:.0f}"  # a year that calendars do not have
         return f"{moment.year:04}-{moment:%m-%d %H:%M}"
     return f"{seconds / _FACTORS[unit]:g}"
 
@@ -488,11 +363,11 @@ def _unit_since_1970(summary: TimeSummary) -> str | None:
     """
     counts = summary.counts()
     total = sum(counts.values())
-    unit = max(_BANDS[1:], key=counts.__getitem__)
+    unit = max(BANDS[1:], key=counts.__getitem__)
     inside = summary.of_unit(unit)
     if not inside:
         return None
-    for other in _BANDS[1:]:
+    for other in BANDS[1:]:
         for bucket in summary.of_unit(other) if other != unit else ():
             nearest = min(abs(_second(bucket.low, other) - _second(one.low, unit)) for one in inside)
             if nearest < _SAME:
@@ -502,7 +377,7 @@ def _unit_since_1970(summary: TimeSummary) -> str | None:
                 )
     below = [bucket for bucket in summary.buckets.values() if bucket.high < min(one.low for one in inside)]
     lowest = _second(min(bucket.low for bucket in inside), unit)
-    near = any(lowest - _second(bucket.high, unit) < _YEAR for bucket in below)
+    near = any(lowest - _second(bucket.high, unit) < YEAR for bucket in below)
     outside = total - counts[unit]
     return None if near or outside >= counts[unit] else unit
 
@@ -521,7 +396,7 @@ def _second(number: float, scale: str) -> float:
     return float(in_seconds(np.array([number]), scale)[0])
 
 
-def _split(buckets: list[_Bucket], scale: str) -> tuple[list[_Bucket], list[_Bucket]]:
+def _split(buckets: list[Bucket], scale: str) -> tuple[list[Bucket], list[Bucket]]:
     """The buckets that most events are in, and those years apart from them, in order of time."""
     clusters = [[buckets[0]]]
     for before, bucket in pairwise(buckets):
@@ -532,20 +407,20 @@ def _split(buckets: list[_Bucket], scale: str) -> tuple[list[_Bucket], list[_Buc
     most = max(sizes)
     if sizes.count(most) > 1:
         return buckets, []
-    bulk, apart = list[_Bucket](), list[_Bucket]()
+    bulk, apart = list[Bucket](), list[Bucket]()
     for cluster, size in zip(clusters, sizes, strict=True):
         out = size < most and (size <= _MAX_APART * most or _is_impossible(cluster, scale))
         (apart if out else bulk).extend(cluster)
     return bulk, apart
 
 
-def _is_impossible(cluster: list[_Bucket], scale: str) -> bool:
+def _is_impossible(cluster: list[Bucket], scale: str) -> bool:
     """Whether no log is from then: 1970-01-01, before 1900, from 2100 on."""
     low, high = _second(cluster[0].low, scale), _second(cluster[-1].high, scale)
-    return (abs(low) <= 86_400 and abs(high) <= 86_400) or high < -70 * _YEAR or low > 130 * _YEAR
+    return (abs(low) <= 86_400 and abs(high) <= 86_400) or high < -70 * YEAR or low > 130 * YEAR
 
 
-def _apart_sentence(apart: list[_Bucket], total: int, shown: str) -> str:
+def _apart_sentence(apart: list[Bucket], total: int, shown: str) -> str:
     count = sum(bucket.count for bucket in apart)
     examples = ", ".join(f"{bucket.where}: {bucket.text}" for bucket in apart[:_SHOWN])
     more = ", …" if len(apart) > _SHOWN or count > len(apart) else ""
@@ -553,56 +428,6 @@ def _apart_sentence(apart: list[_Bucket], total: int, shown: str) -> str:
         f"{part_of(count, total, 'event', 'is', 'are')} years apart from the others ({shown}): {examples}{more}; "
         "correct the time or leave the event out, for order and splits go by it"
     )
-
-
-def _groups(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, Index | npt.NDArray[np.bool_]]]:
-    """The distinct numbers, each with the rows that have it: a mask, or their numbers in order."""
-    if len(keys) and int(keys.min()) == int(keys.max()):
-        yield int(keys[0]), np.ones(len(keys), np.bool_)
-        return
-    counts = np.bincount(keys)
-    distinct = np.flatnonzero(counts)
-    if len(distinct) <= _MAX_MASKS:
-        yield from ((int(key), keys == key) for key in distinct)
-        return
-    order = np.argsort(keys, kind="stable")
-    ends = np.cumsum(counts[distinct])
-    for key, begin, end in zip(distinct, ends - counts[distinct], ends, strict=True):
-        yield int(key), order[begin:end]
-
-
-def _text(value: object) -> str:
-    """A time as in the file, for messages; of a column of numbers without a point where it is whole."""
-    if isinstance(value, float):
-        return f"{value:.0f}" if value.is_integer() else f"{value:.15g}"
-    return one_line(str(value).strip())
-
-
-def _fits(numbers: Times, calendar: str) -> bool:
-    """Whether all numbers are dates of a calendar such as ``%Y%m%d``, from 1900 to 2100."""
-    digits = _CALENDARS[calendar]
-    if not len(numbers) or numbers.min() < 10.0 ** (digits - 1) or numbers.max() >= 10.0**digits:
-        return False
-    year, month, day, hour, minute, second = _fields(numbers, digits)
-    valid = (year >= 1900) & (year <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
-    return bool((valid & (hour < 24) & (minute < 60) & (second < 60)).all())
-
-
-def _fields(numbers: Times, digits: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Year, month, day, hour, minute and second of numbers such as 20231114."""
-    rest = numbers.astype(np.int64) * 10 ** (14 - digits)
-    fields = []
-    for size in (2, 2, 2, 2, 2):
-        fields.append(rest % 10**size)
-        rest = rest // 10**size
-    return (rest, *reversed(fields))
-
-
-def _calendar_seconds(numbers: Times, digits: int) -> Times:
-    year, month, day, hour, minute, second = _fields(numbers, digits)
-    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
-    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
-    return (days * 86_400 + hour * 3_600 + minute * 60 + second).astype(np.float64)
 
 
 def _first(mask: pl.Series) -> int:

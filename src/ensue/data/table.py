@@ -16,13 +16,14 @@ from pathlib import Path
 import polars as pl
 
 from ensue.arguments import require_path
-from ensue.data.clock import UNITS, TimeOptions, Where
+from ensue.data.clock import UNITS, TimeOptions
 from ensue.data.delimited import Delimited, Types
 from ensue.data.files import Content, open_file
 from ensue.data.headerless import with_columns
 from ensue.data.packed import DROP, KEEP, REPORT
 from ensue.data.roles import Found
 from ensue.data.schema import NO_SCHEMA, DataSchema
+from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 

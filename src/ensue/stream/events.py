@@ -20,8 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from ensue.data.clock import MILLISECONDS, UNITS, WORDS, named_unit
+from ensue.data.clock import UNITS, WORDS, named_unit
 from ensue.data.sequences.columns import find_columns
+from ensue.data.time_summary import MILLISECONDS
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_id
 from ensue.lines import listed, one_line, quoted

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import TIME_NAMES, Where, is_number, plain_time_name
+from ensue.data.clock import TIME_NAMES, is_number, plain_time_name
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
@@ -41,6 +41,7 @@ from ensue.data.queries.conversations import (
 from ensue.data.roles import Found, Roles, require_roles
 from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
 from ensue.data.table import names_of, read_table, sample_objects
+from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed
 

@@ -22,9 +22,10 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import SINCE_1970, is_number
+from ensue.data.clock import is_number
 from ensue.data.files import Content
 from ensue.data.sequences.events import Events, events_of, filled_lines, flat_events, refuse
+from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError
 from ensue.lines import plural
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import Clock, TimeFormat, Where, read_clock
+from ensue.data.clock import Clock, TimeFormat, read_clock
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of
 from ensue.data.posts.exports import FIELDS, read_cascades
@@ -25,6 +25,7 @@ from ensue.data.sequences.rows import EXPORT, Rows, holds_lists, id_columns, lay
 from ensue.data.sequences.sessions import GAP, cut, drop_prefixes, read_lists
 from ensue.data.sequences.sources import Source, rows_together
 from ensue.data.table import ReadOptions
+from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary

@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import Where, read_clock
+from ensue.data.clock import read_clock
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.sequences.cascades import CASCADES, is_cyan, recognise_cascades
@@ -29,6 +29,7 @@ from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.events import Events, categorical, events_of, filled_lines, flat_events, refuse
 from ensue.data.sequences.id_lines import USER_LINES, is_id_lines, layout_of_lines, stated_layout
 from ensue.data.table import names_of, read_object, read_objects, sample_objects
+from ensue.data.time_summary import Where
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
 from ensue.records import History

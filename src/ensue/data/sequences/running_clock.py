@@ -8,9 +8,10 @@ from functools import partial
 
 import polars as pl
 
-from ensue.data.clock import TimeFormat, TimeOptions, TimeSummary, Where, format_of, parse_times
+from ensue.data.clock import TimeFormat, TimeOptions, format_of, parse_times
 from ensue.data.dates import has_year_last, telling_date
 from ensue.data.histories import Times
+from ensue.data.time_summary import TimeSummary, Where
 from ensue.errors import DataError
 
 Search = Callable[[Callable[[pl.Series], str | None]], str | None]

@@ -1,0 +1,198 @@
+"""A summary of a column of times: by unit and year, how many there are, the first of them, the least and the greatest.
+
+The unit of a column and the events that lie years apart from the others are judged by it, whether the column is read
+whole or piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Index, Times
+from ensue.lines import one_line
+
+Where = Callable[[int], str]
+SINCE_1970, MILLISECONDS = 1e8, 1e11
+"""Numbers from 1973 on: seconds since 1970 up to the year 5138, milliseconds from there on, and so on by 1,000."""
+BANDS = ("", "s", "ms", "us", "ns")
+"""Units that a number may look like; the first is for those too small for any since 1970."""
+CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
+"""Dates written as one number, and how many digits it has."""
+YEAR = 365.25 * 86_400
+"""Seconds."""
+_MAX_MASKS = 16
+"""Groups that are found one by one; more are sorted."""
+
+
+@dataclass(frozen=True)
+class ParsedTimes:
+    """A column as numbers, before its unit is known."""
+
+    numbers: Times
+    """(events,) as they stand, or seconds since 1970 of dates."""
+    words: str = ""
+    """How dates are written; empty of numbers."""
+    zoned: bool = False
+    """Whether dates were brought to UTC from another zone."""
+    day_first: bool | None = None
+
+
+@dataclass
+class Bucket:
+    """The times of one year, if they are in the unit that they look like."""
+
+    count: int
+    low: float
+    high: float
+    text: str
+    """The first of them as in the file."""
+    where: str
+    """The place of the first."""
+
+    def add(self, other: Bucket) -> None:
+        """Take in the times that follow."""
+        self.count += other.count
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+
+@dataclass
+class TimeSummary:
+    """What the unit and the outliers of a column are judged by; can grow piece by piece, and goes into JSON."""
+
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+    """``unit:year`` -> its times; of dates the unit is iso, of numbers too small for any since 1970 it is empty."""
+    whole: bool = True
+    """Whether all numbers are whole."""
+    zoned: bool = False
+    """Whether dates were brought to UTC from another zone."""
+    calendars: tuple[str, ...] = tuple(CALENDARS)
+    """Those of ``CALENDARS`` that all numbers fit."""
+
+    @classmethod
+    def of(cls, parsed: ParsedTimes, given: pl.Series, where: Where) -> TimeSummary:
+        """Summarise some times.
+
+        Args:
+            parsed: (events,) the times.
+            given: (events,) as in the file.
+            where: the place of an event in the file.
+        """
+        numbers = parsed.numbers
+        # Bands are numbered 0 to 4; bands and years become one number, so that one pass counts both.
+        edges = SINCE_1970 * 1e3 ** np.arange(4)
+        bands = np.zeros(len(numbers), np.int64) if parsed.words else np.searchsorted(edges, numbers, side="right")
+        per_year = np.array([1.0, 1.0, 1e3, 1e6, 1e9]) * YEAR
+        years = np.floor(np.clip(numbers / per_year[bands], -30_000, 30_000)).astype(np.int64)
+        keys = bands * 65_536 + years + 32_768
+        buckets = {}
+        for key, rows in _groups(keys):
+            band = "iso" if parsed.words else BANDS[key // 65_536]
+            some, first = numbers[rows], int(rows.argmax()) if rows.dtype == np.bool_ else int(rows[0])
+            bucket = Bucket(len(some), float(some.min()), float(some.max()), _text(given[first]), where(first))
+            buckets[f"{band}:{key % 65_536 - 32_768}"] = bucket
+        whole = not parsed.words and bool((numbers == np.floor(numbers)).all())
+        calendars = tuple(name for name in CALENDARS if whole and _fits(numbers, name))
+        return cls(buckets, whole, parsed.zoned, calendars)
+
+    def add(self, other: TimeSummary) -> None:
+        """Take in the times that follow."""
+        for key, bucket in other.buckets.items():
+            if key in self.buckets:
+                self.buckets[key].add(bucket)
+            else:
+                self.buckets[key] = bucket
+        self.whole &= other.whole
+        self.zoned |= other.zoned
+        self.calendars = tuple(name for name in self.calendars if name in other.calendars)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, object]) -> TimeSummary:
+        """Rebuild from ``dataclasses.asdict``."""
+        buckets, calendars = fields["buckets"], fields["calendars"]
+        assert isinstance(buckets, dict)
+        assert isinstance(calendars, list | tuple)
+        kept = {key: Bucket(**bucket) for key, bucket in buckets.items()}
+        return cls(kept, bool(fields["whole"]), bool(fields["zoned"]), tuple(calendars))
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON holds it."""
+        return asdict(self)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many times look like each unit."""
+        counts = dict.fromkeys(BANDS, 0)
+        for key, bucket in self.buckets.items():
+            unit = key.partition(":")[0]
+            counts[unit] = counts.get(unit, 0) + bucket.count
+        return counts
+
+    def of_unit(self, unit: str) -> list[Bucket]:
+        """Return the buckets whose times look like a unit."""
+        return [bucket for key, bucket in self.buckets.items() if key.partition(":")[0] == unit]
+
+    @property
+    def low(self) -> float:
+        """The least of all."""
+        return min(bucket.low for bucket in self.buckets.values())
+
+    @property
+    def high(self) -> float:
+        """The greatest of all."""
+        return max(bucket.high for bucket in self.buckets.values())
+
+
+def calendar_seconds(numbers: Times, calendar: str) -> Times:
+    """Seconds since 1970 of numbers such as 20231114, by a calendar of ``CALENDARS``."""
+    digits = CALENDARS[calendar]
+    year, month, day, hour, minute, second = _fields(numbers, digits)
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    return (days * 86_400 + hour * 3_600 + minute * 60 + second).astype(np.float64)
+
+
+def _groups(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, Index | npt.NDArray[np.bool_]]]:
+    """The distinct numbers, each with the rows that have it: a mask, or their numbers in order."""
+    if len(keys) and int(keys.min()) == int(keys.max()):
+        yield int(keys[0]), np.ones(len(keys), np.bool_)
+        return
+    counts = np.bincount(keys)
+    distinct = np.flatnonzero(counts)
+    if len(distinct) <= _MAX_MASKS:
+        yield from ((int(key), keys == key) for key in distinct)
+        return
+    order = np.argsort(keys, kind="stable")
+    ends = np.cumsum(counts[distinct])
+    for key, begin, end in zip(distinct, ends - counts[distinct], ends, strict=True):
+        yield int(key), order[begin:end]
+
+
+def _text(value: object) -> str:
+    """A time as in the file, for messages; of a column of numbers without a point where it is whole."""
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() else f"{value:.15g}"
+    return one_line(str(value).strip())
+
+
+def _fits(numbers: Times, calendar: str) -> bool:
+    """Whether all numbers are dates of a calendar such as ``%Y%m%d``, from 1900 to 2100."""
+    digits = CALENDARS[calendar]
+    if not len(numbers) or numbers.min() < 10.0 ** (digits - 1) or numbers.max() >= 10.0**digits:
+        return False
+    year, month, day, hour, minute, second = _fields(numbers, digits)
+    valid = (year >= 1900) & (year <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    return bool((valid & (hour < 24) & (minute < 60) & (second < 60)).all())
+
+
+def _fields(numbers: Times, digits: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """Year, month, day, hour, minute and second of numbers such as 20231114."""
+    rest = numbers.astype(np.int64) * 10 ** (14 - digits)
+    fields = []
+    for size in (2, 2, 2, 2, 2):
+        fields.append(rest % 10**size)
+        rest = rest // 10**size
+    return (rest, *reversed(fields))

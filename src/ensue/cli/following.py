@@ -12,7 +12,8 @@ from typing import Any
 
 from ensue import figures
 from ensue.cli import show
-from ensue.data.clock import SINCE_1970, format_time
+from ensue.data.clock import format_time
+from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError, FolderInUseError
 from ensue.lines import plural
 from ensue.store.lock import only_writer

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from statistics import median_low
 from typing import NamedTuple
 
-from ensue.data.clock import SINCE_1970, format_time
+from ensue.data.clock import format_time
+from ensue.data.time_summary import SINCE_1970
 
 DAY = 86400.0
 FAR = 30 * DAY

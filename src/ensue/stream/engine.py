@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ensue.data.clock import SINCE_1970
 from ensue.data.histories import Histories, Index, ranges
+from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError
 from ensue.store.folder import write_folder
 from ensue.store.swap import sweep

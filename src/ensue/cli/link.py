@@ -12,7 +12,7 @@ from ensue.cli import show, show_links, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.kinds import is_articles
-from ensue.data.posts import Corpus, PostsReport, read_articles, read_corpus, read_posts
+from ensue.data.posts import Corpus, PostsReport, is_corpus, read_articles, read_corpus, read_posts
 from ensue.data.posts.corpus import columns_of
 from ensue.data.schema import DataSchema
 from ensue.errors import SettingError
@@ -73,7 +73,7 @@ def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of articles and posts, and what in them would spoil a result."""
-    if reading.articles is None and reading.judged(path)[1] is None and not path.is_dir():
+    if reading.articles is None and reading.judged(path)[1] is None and not is_corpus(path):
         _check_alone(path, others, reading, json)
         return
     corpus, understood = _read(path, reading)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal, Unpack
 
@@ -13,21 +15,26 @@ from ensue.data.headerless import KINDS, with_columns
 from ensue.data.packed import Opening, ending
 from ensue.data.posts.corpus import is_corpus
 from ensue.data.posts.exports import export_of
+from ensue.data.posts.folders import files_in, is_document, open_texts
 from ensue.data.posts.formats import ARTICLES, collector_of
-from ensue.data.posts.platforms import is_json
+from ensue.data.posts.platforms import is_json, objects
 from ensue.data.queries.conversations import are_queries, list_of_turns
 from ensue.data.queries.formats import is_query_log
 from ensue.data.sequences.columns import ROLES as LOG_ROLES
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import recognise
+from ensue.data.sequences.prepared import is_prepared
 from ensue.data.sequences.sources import is_several
-from ensue.data.table import Table, read_object
+from ensue.data.table import ReadOptions, Table, read_object
 from ensue.data.texts.exports import is_json_line
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
 from ensue.data.texts.formats import has_unknown_header, is_labelled, read_rows
 from ensue.errors import DataError
 
 Kind = Literal["sequences", "texts", "queries", "posts"]
+_LOGS = (".csv", ".tsv", ".parquet", ".pq", ".inter", ".dat", ".log")
+"""Endings of files that are logs where they are in a folder."""
+_SAMPLES = 100
 _NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts", "labelled csv")
 
 
@@ -67,7 +74,7 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
     if is_corpus(path):
         return "posts"
     if is_several(path):
-        return "sequences"
+        return _kind_of_files(path, stated, opening)
     if phrases or (stated & set(TEXT_ROLES)):
         return "texts"
     if "query" in stated:
@@ -75,6 +82,10 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
     content = with_columns(open_file(path, **opening), encoding=opening.get("encoding", ""))
     if stated & set(LOG_ROLES):
         return "sequences"
+    return _kind_of_content(content)
+
+
+def _kind_of_content(content: Content) -> Kind:
     if content.published:
         return KINDS[content.published]
     if export_of(content) is not None or _is_articles(content):
@@ -93,6 +104,23 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
     return "texts" if "label" in table.columns or not _is_log(_names(content)) else "sequences"
 
 
+def _kind_of_files(path: Path, stated: set[str], opening: Opening) -> Kind:
+    """Return what the files of a folder or a pattern hold: logs, or texts, web pages and JSON objects."""
+    if stated & set(LOG_ROLES) or is_prepared(path):
+        return "sequences"
+    files = files_in(path)
+    first = next(iter(files), None)
+    if first is None or any(ending(file) in _LOGS for file in files):
+        return "sequences"
+    content = open_file(first, **opening)
+    if is_json(content):
+        samples = islice((json.dumps(post) for _, post in objects(content)), _SAMPLES)
+        return _kind_of_content(replace(content, data="\n".join(samples).encode("utf-8", "replace"), first_line=1))
+    if not is_document(content) or recognise(content) is not None or _is_log(content.names()):
+        return "sequences"
+    return "texts" if first.parent != path and path.is_dir() else "posts"
+
+
 def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]) -> bool:
     """Whether a file of posts or articles holds articles: its columns say so, or it is a list of Media Cloud's.
 
@@ -102,6 +130,9 @@ def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening:
     if set(columns or {}) & {"body", "summary"}:
         return True
     with answering(path):
+        if is_several(path):
+            content = open_texts(path, ReadOptions(**opening))
+            return "title" in content.head(1)[0]
         return _is_articles(with_columns(open_file(path, **opening), encoding=opening.get("encoding", "")))
 
 
@@ -119,6 +150,8 @@ def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
         DataError: a missing, empty, truncated or binary file.
     """
     with answering(path):
+        if is_several(Path(path)):
+            return False
         content = open_file(Path(path), **opening)
         if content.parquet or content.json or "\t" in content.head(1)[0]:
             return False

@@ -20,6 +20,7 @@ from ensue.data.markup import only_links, strip_markup
 from ensue.data.originals import extended, nothing
 from ensue.data.packed import DROP, REPORT, Opening
 from ensue.data.posts.documents import read_document
+from ensue.data.posts.folders import open_texts
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json
 from ensue.data.report import ReadReport, Source
@@ -242,7 +243,7 @@ def read_posts(
     """
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
-        content = options.open(path)
+        content = open_texts(path, options)
         rows = read_post_rows(content, options.columns, POST_ROLES, every=every)
         return _posts(path, content, _with_ids(rows, "post", REPORT if every else options.missing_ids), every)
 
@@ -315,7 +316,7 @@ def read_articles(
     """
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
-        content = options.open(path)
+        content = open_texts(path, options)
         rows = read_document(content, options, ARTICLE_ROLES) or read_post_rows(content, options.columns, ARTICLE_ROLES)
         return _articles(path, content, _with_ids(rows, "article", options.missing_ids))
 

@@ -17,6 +17,7 @@ from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.originals import nothing
 from ensue.data.packed import DROP, Opening
+from ensue.data.posts.folders import open_texts
 from ensue.data.report import ReadReport
 from ensue.data.table import ReadOptions, Table
 from ensue.data.texts.formats import read_rows
@@ -156,7 +157,7 @@ def read_texts(
     """
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
-        content = options.open(path)
+        content = open_texts(path, options)
         rows = _of_part(read_rows(content, options.columns, phrases, every=unlabelled), content, part)
         numbers = IdColumns(
             {"id": "id", "group": "group"},

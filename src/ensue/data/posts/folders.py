@@ -1,0 +1,104 @@
+"""A folder, or the files that match a pattern, as one file: an object per text, web page or JSON object.
+
+Texts (``.txt``, ``.md``), web pages (``.html``) and JSON (``.json``, ``.jsonl``, ``.ndjson``, an object or many in a
+file) are read at any depth, in the order of their names. A text has the name of its file as its id. Where all texts
+are in folders of one level, at least two of them, the name of the folder is the label of a text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ensue.data.files import Content
+from ensue.data.packed import ending, is_pattern
+from ensue.data.posts.documents import is_named_as_document, is_page, read_document
+from ensue.data.posts.formats import ARTICLE_ROLES
+from ensue.data.posts.platforms import is_json, objects
+from ensue.data.table import ReadOptions
+from ensue.errors import DataError
+from ensue.lines import plural
+
+_JSON = (".json", ".jsonl", ".ndjson")
+
+
+def is_several(path: Path) -> bool:
+    """Return whether a name is that of a folder, or a pattern."""
+    return path.is_dir() or is_pattern(path)
+
+
+def files_in(path: Path) -> list[Path]:
+    """Return the visible files of a folder at any depth, or those that match a pattern, in the order of their names."""
+    if path.is_dir():
+        return [
+            file
+            for file in sorted(path.rglob("*"))
+            if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+        ]
+    start = Path(path.anchor)
+    return sorted(file for file in start.glob(str(path.relative_to(start))) if file.is_file())
+
+
+def is_document(content: Content) -> bool:
+    """Return whether a file is a text or a web page, and no table."""
+    return is_page(content) or (
+        is_named_as_document(content.path) and read_document(content, ReadOptions(), ARTICLE_ROLES) is not None
+    )
+
+
+def open_texts(path: str | Path, options: ReadOptions) -> Content:
+    """Open a file, or the files of a folder or a pattern as one file of JSON Lines.
+
+    Raises:
+        DataError: no file is a text, a web page or JSON, or a file of another kind is among them.
+    """
+    place = Path(path)
+    if not is_several(place):
+        return options.open(path)
+    files = files_in(place)
+    other = next((file for file in files if ending(file) not in _JSON and not is_named_as_document(file)), None)
+    if other is not None or not files:
+        problem = f"{other.name} is none of them" if other is not None else "there is no such file"
+        raise DataError(
+            f"{path}: the files of a folder or a pattern are read together where they are texts (.txt, .md), web pages "
+            f"(.html) or JSON, and {problem}; name one file, or a pattern in quotes such as '{path}/*.txt'"
+        )
+    rows = [row for file in files for row in _rows(file, options)]
+    names = Counter(str(row.get("id", "")) for _, row in rows)
+    labels = _labels(place, [file for file, _ in rows])
+    lines = list[str]()
+    for number, (file, row) in enumerate(rows):
+        if names[str(row.get("id", ""))] > 1 and row.get("id") == file.name.split(".")[0]:
+            row = {**row, "id": str(file.relative_to(place)) if place.is_dir() else str(file)}
+        lines.append(json.dumps({**row, **({"label": labels[number]} if labels else {})}, ensure_ascii=False))
+    notes = [f"{plural(len(files), 'file')} read as one: messages name a text by its number in place of a line"]
+    if labels:
+        notes.append("the label of a text is the name of its folder")
+    return Content(place, "\n".join(lines).encode("utf-8", "replace"), tuple(notes))
+
+
+def _rows(file: Path, options: ReadOptions) -> list[tuple[Path, dict[str, object]]]:
+    """Return the objects of a file."""
+    content = replace(options, columns={}).open(file)
+    if is_json(content):
+        found = [post for _, post in objects(content)]
+        name = file.name.split(".")[0]
+        return [(file, post if len(found) > 1 or "id" in post else {**post, "id": name}) for post in found]
+    table = read_document(content, replace(options, columns={}), ARTICLE_ROLES)
+    if table is None:
+        raise DataError(f"{file}: is a table, and tables are read one at a time; name one file")
+    name, title, body = (table.frame[role][0] for role in ("id", "title", "body"))
+    return [(file, {"id": name, **({"title": title} if title else {}), "text": body})]
+
+
+def _labels(place: Path, files: Sequence[Path]) -> list[str]:
+    """Return the folder of each file; nothing where they are not all in folders of one level."""
+    if not place.is_dir():
+        return []
+    inside = [file.relative_to(place).parts for file in files]
+    folders = [parts[0] for parts in inside]
+    texts = all(is_named_as_document(file) for file in files)
+    return folders if texts and all(len(parts) == 2 for parts in inside) and len(set(folders)) > 1 else []

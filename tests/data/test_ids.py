@@ -63,12 +63,24 @@ def test_an_id_is_the_same_however_a_file_writes_it(form: str, way: str, tmp_pat
     assert read_as(form, tmp_path, frame) == expected
 
 
-@pytest.mark.parametrize("items", [("1.0", "1.5"), ("007", "7"), ("1e5", "+7"), ("v1.0", "2.0"), ("NaNa", "nil")])
+@pytest.mark.parametrize("items", [("1.0", "1.5"), ("007", "7"), ("1e5", "+7"), ("1.0", "2.0.1"), ("NaNa", "nil")])
 def test_other_texts_stay_as_they_are(items: tuple[str, str], tmp_path: Path) -> None:
     path = write(tmp_path, CELLS.format(*items))
     histories, understood = read(path)
     assert [record.values for record in records(histories)] == [("a", items[0]), (items[1], "b")]
     assert (understood.notes, understood.warnings) == ((), ())
+
+
+def test_floats_among_names_are_the_same_whole_numbers(tmp_path: Path) -> None:
+    histories, _ = read(write(tmp_path, "session,item,time\n1,7.0,1\n1, 8,2\n2,unknown,3\n2,7,4\n2,8.0,5\n"))
+    assert histories.vocabulary.values == ["7", "8", "unknown"]
+
+
+def test_nan_of_json_is_an_empty_cell(tmp_path: Path) -> None:
+    path = write(tmp_path, '[{"session": 1, "item": 7.0, "time": 1}, {"session": 1, "item": NaN, "time": 2}]')
+    with pytest.raises(DataError, match="column 'item' is empty"):
+        read(path)
+    assert records(read(path, missing="drop")[0])[0].values == ("7",)
 
 
 def test_a_folder_of_whole_numbers_and_floats_holds_each_id_once(tmp_path: Path) -> None:
@@ -82,10 +94,10 @@ def test_a_folder_of_whole_numbers_and_floats_holds_each_id_once(tmp_path: Path)
 
 
 def test_a_prepared_log_decides_about_a_column_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A piece whose ids are all whole numbers is read as one that also holds a name is."""
+    """A piece whose ids are all whole numbers is read as one that also holds a fraction is."""
     monkeypatch.setattr("ensue.data.sequences.pieces.BYTES", 40)
     rows = "".join(f"1,{number}.0,{number}\n" for number in range(20))
-    for name, last, value in (("names", "x", "0.0"), ("numbers", "21", "0")):
+    for name, last, value in (("versions", "2.5", "0.0"), ("names", "x", "0"), ("numbers", "21", "0")):
         path = write(tmp_path, f"session,item,time\n{rows}1,{last},21\n", f"{name}.csv")
         prepare([path], tmp_path / name, ReadOptions())
         histories, understood = read_prepared(tmp_path / name)

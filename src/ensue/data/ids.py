@@ -1,8 +1,8 @@
 """Columns of ids in one normal form: ``7``, ``7.0`` and a number of Excel are one id, ``NaN`` is none.
 
-The texts are those of :func:`ensue.ids.normal_id`. A file decides about whole numbers by column: where every id of a
-column of texts is a whole number and some are written as ``7.0``, as tools write a column with a gap, they lose their
-``.0``. A column that also holds ``1.5`` or a name keeps its texts.
+The texts are those of :func:`ensue.ids.normal_id`. A file decides about whole numbers by column: where a column of
+texts holds whole numbers that are written as ``7.0``, as tools write a column with a gap, they lose their ``.0``. A
+column that also holds ``1.5`` or ``1.0.2`` is one of versions or measures, and keeps its texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _UNUSUAL = rf"^\s|\s$|\.0+$|[eE]\+|^(?:{_WORDS})$"
 """Ids that need a closer look; of most columns no id does."""
 _FLOAT = r"^\s*-?\d+(?:\.0+\s*|\s+)$|^\s+-?\d+$"
 """A whole number that is not written as one: ``7.0``, or with spaces around it."""
-_NUMBER = rf"^\s*(?:-?\d+(?:\.0+)?|{_WORDS}|)\s*$"
+_FRACTION = r"^\s*[vV]?-?\d+\.(?:\d*[1-9]|\d+\.\d)"
+"""How a version or a measure begins: ``1.5``, ``1.05``, ``1.0.2``."""
 _SCIENTIFIC = r"^-?\d(?:[.,]\d+)?[eE]\+\d{2,}$"
 _FIRST_INEXACT_FLOAT32 = 2**24
 
@@ -79,7 +80,7 @@ class IdColumns:
     consequence: str = "left out"
     tallies: dict[str, Tally] = field(default_factory=dict)
     whole: dict[str, bool] = field(default_factory=dict)
-    """Role -> whether all its ids are whole numbers; known once some were written as floats."""
+    """Role -> whether none of its ids is a fraction; known once a whole number was written as a float."""
 
     def normalise(self, table: Table, pieces: Callable[[], Iterable[Table]] | None = None) -> Table:
         """Return the table with its ids in normal form, without the rows that lack one.
@@ -115,8 +116,8 @@ class IdColumns:
     def notes(self) -> tuple[str, ...]:
         """Sentences on what was changed and cannot be wrong."""
         return tuple(
-            f"column {quoted(tally.column)} holds whole numbers written as floats, first in {tally.number_place}: "
-            f"{tally.number} is read as {tally.number.partition('.')[0]}"
+            f"column {quoted(tally.column)} holds whole numbers written {_way(tally.number)}, first in "
+            f"{tally.number_place}: {tally.number} is read as {tally.number.strip().partition('.')[0]}"
             for tally in self.tallies.values()
             if tally.number
         )
@@ -239,10 +240,10 @@ class IdColumns:
         return texts.cast(pl.Categorical).gather(index), absent, rounded
 
     def _is_whole(self, role: str, table: Table, pieces: Callable[[], Iterable[Table]] | None) -> bool:
-        """Whether every id of a role is a whole number, in all pieces of the log."""
+        """Whether no id of a role is a fraction, in all pieces of the log."""
         if role not in self.whole:
             tables = [table] if pieces is None else pieces()
-            self.whole[role] = all(_is_number(other.frame[role]) for other in tables)
+            self.whole[role] = not any(_has_fraction(other.frame[role]) for other in tables)
         return self.whole[role]
 
     def _note_float(
@@ -250,7 +251,7 @@ class IdColumns:
     ) -> None:
         tally, rows = self._tally(role, table), floats.arg_true()
         if not tally.number and len(rows):
-            tally.number, tally.number_place = shown(column[rows[0]]).strip(), table.where(int(rows[0]))
+            tally.number, tally.number_place = shown(column[rows[0]]), table.where(int(rows[0]))
 
     def _refuse_rounded(self, role: str, tally: Tally, table: Table, rounded: pl.Series) -> None:
         """Count ids that were rounded.
@@ -287,16 +288,16 @@ class IdColumns:
 
 
 def whole_numbers(column: pl.Series) -> pl.Series:
-    """Return a column of texts without ``.0``, where all are whole numbers; ``:3`` may follow, as in a TREC run.
+    """Return a column of texts without the ``.0`` of whole numbers; ``:3`` may follow, as in a TREC run.
 
-    A column that also holds other texts is returned as it is.
+    A column that also holds fractions is returned as it is.
     """
     texts = _distinct(column)
     if not texts.str.contains(r"^-?\d+\.0+(?::\d+)?$").any():
         return column
-    if not texts.str.contains(r"^-?\d+(?:\.0+)?(?::\d+)?$").all():
+    if texts.str.contains(_FRACTION).any():
         return column
-    return column.str.replace(r"\.0+(:\d+)?$", "$1")
+    return column.str.replace(r"^(-?\d+)\.0+(:\d+)?$", "$1$2")
 
 
 def listed_words(words: list[str]) -> str:
@@ -321,12 +322,16 @@ def _categories(column: pl.Series) -> tuple[pl.Series, pl.Series]:
     return distinct.cast(pl.String), index.set(column.is_null(), None) if column.null_count() else index
 
 
-def _is_number(column: pl.Series) -> bool:
-    """Whether every id of a column is a whole number, missing or rounded."""
+def _way(number: str) -> str:
+    return "as floats" if "." in number else "with spaces around them"
+
+
+def _has_fraction(column: pl.Series) -> bool:
+    """Whether an id of a column of texts is a fraction or a version."""
     if column.dtype not in (pl.String, pl.Categorical):
-        return column.dtype.is_numeric()
+        return False
     texts = _distinct(column)
-    return bool((texts.str.contains(_NUMBER) | texts.str.contains(_SCIENTIFIC)).fill_null(True).all())
+    return bool((texts.str.contains(_FRACTION) & ~texts.str.contains(_SCIENTIFIC)).any())
 
 
 def _is_inexact(texts: pl.Series) -> pl.Series:

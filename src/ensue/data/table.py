@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -252,6 +253,11 @@ def read_objects(
     except pl.exceptions.PolarsError as error:
         for number, line in content.filled():
             require(line, f"{content.path}:{number}")
+        # Python writes NaN and Infinity, which JSON does not know: they are nothing.
+        objects = (json.loads(line, parse_constant=lambda _: None) for _, line in content.filled())
+        plain = "\n".join(json.dumps(fields, ensure_ascii=False) for fields in objects)
+        with suppress(pl.exceptions.PolarsError):
+            return pl.read_ndjson(plain.encode(), schema=schema)
         content.refuse(error)
 
 

@@ -180,7 +180,7 @@ def test_a_row_that_is_not_above_the_majority_says_so(monkeypatch: pytest.Monkey
     centrality, tfidf, majority = result.rows
     assert centrality.figures["accuracy"] == 0.3 and tfidf.figures["accuracy"] == 1.0
     assert centrality.warning == (
-        "centrality: accuracy 0.3000 is not clearly above 0.6000, that of always naming the most frequent label"
+        "centrality: accuracy 0.3000 is not significantly above 0.6000, that of always naming the most frequent label"
     )
     assert centrality.to_dict()["below_chance"] is True and tfidf.warning == majority.warning == ""
 

@@ -121,9 +121,9 @@ def verdict() -> str:
     """The difference of two models on the same resampled data."""
     parts = [_line(310, 14, 310, 128, GREY, 1, "4 4"), _text(310, 146, "no difference", GREY, "middle", 12)]
     rows = (
-        ("yes: the model beats counting", 340, 520, BLUE),
-        ("may be chance", 270, 390, GREY),
-        ("no: counting is ahead", 130, 285, ORANGE),
+        ("significant: the model is better", 340, 520, BLUE),
+        ("not significant", 270, 390, GREY),
+        ("significant: the baseline is better", 130, 285, ORANGE),
     )
     for place, (said, low, high, colour) in enumerate(rows):
         y = 28 + 38 * place
@@ -131,9 +131,7 @@ def verdict() -> str:
         parts += [_line(low, y, high, y, colour, 3), f'<circle cx="{middle}" cy="{y}" r="5" fill="{colour}"/>']
         parts.append(_text(10, y - 8, said, INK, size=13))
     parts += [_text(10, 172, "Both models answer the same resampled sequences, and the difference is taken each time.")]
-    parts += [
-        _text(10, 192, "p is how often chance alone would show as much. Several comparisons: Holm's correction.", GREY)
-    ]
+    parts += [_text(10, 192, "Significant is p < .05, two-sided. Several comparisons: Holm's correction.", GREY)]
     return _svg(205, "A verdict: the interval of the difference lies above, on, or below nought", parts)
 
 

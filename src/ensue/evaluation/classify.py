@@ -33,6 +33,7 @@ from ensue.evaluation.result import TaskResult, with_seeds
 from ensue.evaluation.rows import Json, Row, seed_notes
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
+from ensue.significance import is_significant
 from ensue.tasks.classify.calibration import BINS, calibration_error
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.dataset import codes
@@ -317,11 +318,13 @@ def _miscalibrated(runs: Sequence[TextScored], error: float) -> list[str]:
 
 
 def _warning(found: BootstrapResult, majority: BootstrapResult) -> str:
-    """Says so unless the whole interval of the difference in accuracy lies above 0."""
-    if found is majority or np.percentile(found.ahead(majority, "accuracy"), 2.5) > 0:
+    """Return a warning unless the accuracy is significantly above that of the majority row."""
+    accuracy, other = found.by_name()["accuracy"], majority.by_name()["accuracy"]
+    if found is majority or (accuracy > other and is_significant(found.p_value(majority, "accuracy"))):
         return ""
-    own, other = found.figures[0], majority.figures[0]
-    return f"accuracy {own:.4f} is not clearly above {other:.4f}, that of always naming the most frequent label"
+    return (
+        f"accuracy {accuracy:.4f} is not significantly above {other:.4f}, that of always naming the most frequent label"
+    )
 
 
 def _card(

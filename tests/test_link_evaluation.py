@@ -11,6 +11,7 @@ from ensue.errors import DataError
 from ensue.evaluation import LinkResult, compare, describe
 from ensue.evaluation import link as evaluator
 from ensue.records import Article, Post
+from ensue.tasks.link.measures import area_under_curve, average_precision, precision_curve
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.tasks.link.checks import NAMES, planted, post
 
@@ -110,6 +111,16 @@ def test_resampled_pools_count_posts_as_often_as_they_are_drawn() -> None:
         assert figures[0] == pytest.approx((gained * precision[groups]).sum() / hits.sum())
         above = (flat[hits][:, None] > flat[~hits]).mean()
         assert figures[2] == pytest.approx(above)
+
+
+def test_pools_with_ties_resample_around_their_metrics() -> None:
+    random = np.random.default_rng(5)
+    true = random.random((12, 8)) < 0.3
+    scores = np.where(random.random((12, 8)) < 0.3, random.integers(1, 4, (12, 8)), 0.0)  # most pairs are in no list
+    curve = precision_curve(scores, true)
+    drawn = evaluator._resampled_pool(scores, true, np.ones((1, 12)), list(curve))
+    expected = [average_precision(scores, true), np.mean(list(curve.values())), area_under_curve(scores, true)]
+    assert drawn[0] == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_best_model_and_the_best_counting_row_meet() -> None:

@@ -315,24 +315,34 @@ def _pool(scores: Floats, asked: Asked) -> Floats:
 
 
 def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[int]) -> Floats:
-    """(resamples, 3) pooled average precision, mRP and AUC where each post counts ``weights`` times.
+    """Return (resamples, 3) pooled average precision, mRP and AUC where each post counts ``weights`` times.
 
-    Of tied pairs the false ones come first, which the figures themselves do not do for AP and AUC: scores of networks
-    and of TF-IDF hardly tie but at 0.
+    With weights of 1 they are the metrics themselves: average precision and AUC take pairs of equal scores together,
+    and in precision at r the false ones come first.
+
+    Args:
+        scores: (posts, articles).
+        true: (posts, articles) whether a post is about an article.
+        weights: (resamples, posts).
+        at: cutoffs r; the last one stands for the number of true pairs.
     """
     order = np.lexsort((true.ravel(), -scores.ravel()))
     hits = true.ravel()[order]
     owners = np.repeat(np.arange(len(scores)), scores.shape[1])[order]
-    found = np.empty((len(weights), 3))
-    for row, own in enumerate(weights):
-        each = own[owners]
-        above, right = np.cumsum(each), np.cumsum(each * hits)
-        total, wrong = right[-1], above[-1] - right[-1]
-        found[row, 0] = (each * hits * right / np.maximum(above, 1e-9)).sum() / max(total, 1)
+    ends = np.flatnonzero(np.append(np.diff(scores.ravel()[order]) != 0, True))  # the last pair of each score
+    metrics = np.empty((len(weights), 3))
+    for row, post_weights in enumerate(weights):
+        pair_weights = post_weights[owners]
+        above, right = np.cumsum(pair_weights), np.cumsum(pair_weights * hits)
+        total, num_wrong = right[-1], above[-1] - right[-1]
+        gained, wrong = np.diff(right[ends], prepend=0), np.diff(above[ends] - right[ends], prepend=0)
+        precision = right[ends] / np.maximum(above[ends], 1e-9)
+        metrics[row, 0] = (gained * precision).sum() / max(total, 1)
         places = np.minimum(np.searchsorted(above, [*at[:-1], total]), len(above) - 1)
-        found[row, 1] = (right[places] / np.maximum(above[places], 1)).mean()
-        found[row, 2] = (each * ~hits * right).sum() / max(total * wrong, 1)
-    return found
+        metrics[row, 1] = (right[places] / np.maximum(above[places], 1)).mean()
+        pairs = total * num_wrong
+        metrics[row, 2] = (wrong * (right[ends] - gained / 2)).sum() / pairs if pairs else 0.5
+    return metrics
 
 
 def _row(entry: Entry[LinkScored], asked: Asked, found: BootstrapResult) -> Row:

@@ -71,6 +71,7 @@ PUBLISHED = {
 """Which papers use a protocol, and where they differ from it."""
 PAPER_PROTOCOLS = {
     "sansr": "sampled",
+    "sansr-paper": "sampled",
     "sansr-rc": "sampled",
     "gru4rec": "full",
     "narm": "full",

@@ -89,7 +89,8 @@ class TestMajority(ClassifyContract):
 
 
 def test_every_model_signs_the_contract() -> None:
-    assert sorted(contract.model for contract in ClassifyContract.__subclasses__()) == sorted(MODELS)
+    others = {"centrality-paper"}  # tests/tasks/test_papers.py
+    assert {contract.model for contract in ClassifyContract.__subclasses__()} == set(MODELS) - others
 
 
 def test_an_unknown_model_is_refused() -> None:

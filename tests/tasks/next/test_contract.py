@@ -201,7 +201,8 @@ class TestVSKNN(NextContract):
 
 
 def test_every_model_signs_the_contract() -> None:
-    assert sorted(contract.model for contract in NextContract.__subclasses__()) == sorted(MODELS)
+    others = {"hidan-paper", "sansr-paper"}  # tests/tasks/test_papers.py
+    assert {contract.model for contract in NextContract.__subclasses__()} == set(MODELS) - others
 
 
 def test_an_unknown_model_is_refused() -> None:

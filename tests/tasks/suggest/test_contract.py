@@ -74,7 +74,8 @@ class TestRepeatLast(SuggestContract):
 
 
 def test_every_model_signs_the_contract() -> None:
-    assert sorted(contract.model for contract in SuggestContract.__subclasses__()) == sorted([*MODELS, "best"])
+    signed = {contract.model for contract in SuggestContract.__subclasses__()}
+    assert signed == {*MODELS, "best"} - {"mtn-paper"}  # tests/tasks/test_papers.py
 
 
 def test_an_unknown_model_is_refused() -> None:

@@ -3,6 +3,8 @@
 ``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
 """
 
+from dataclasses import replace
+
 from ensue.schedule import Schedule
 from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
 from ensue.tasks.next.baselines.interpolated import Interpolated
@@ -27,11 +29,16 @@ from ensue.tasks.own import Models
 _HIDAN = Schedule(batch_size=16, watch="mrr")
 _CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, watch="mrr", patience=3)
 _SANSR = core.SCHEDULE
+_HIDAN_PAPER = Schedule(check_every=5, refit=False)
+"""Batches of 32 cascades, L2 of 5e-5 and the loss watched every five epochs, as in the authors' released program."""
+_SANSR_PAPER = replace(_SANSR, decay=False, learning_rate=1e-3, epochs=30, patience=3, refit=False)
+"""Adam at its usual step size; the paper gives no other number of its training."""
 
 MODELS = Models(
     "next",
     {
         "hidan": (HiDAN, HiDANSettings(), _HIDAN),
+        "hidan-paper": (HiDAN, HiDANSettings(loss="ce"), _HIDAN_PAPER),
         "hidan-nua": (HiDAN, HiDANSettings(user_attention=False), _HIDAN),
         "hidan-nca": (HiDAN, HiDANSettings(cascade_attention=False), _HIDAN),
         "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), _HIDAN),
@@ -43,6 +50,7 @@ MODELS = Models(
         "cyan-rnn": (CYANRNN, CYANRNNSettings(), _HIDAN),
         "cascade-blend": (CascadeBlend, CascadeBlendSettings(), _CASCADE_BLEND),
         "sansr": (SANSR, SANSRSettings(), _SANSR),
+        "sansr-paper": (SANSR, SANSRSettings(loss="bpr_softmax"), _SANSR_PAPER),
         "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
         "core": (CORE, CORESettings(), core.SCHEDULE),
         "blend": (Blend, BlendSettings(), core.SCHEDULE),
@@ -65,6 +73,7 @@ SHARED = None
 """What is set of every model beside its own settings: nothing."""
 ABOUT: dict[str, tuple[str, str]] = {
     "hidan": ("cascades: attention to the users before, and to how long ago", "Wang & Li, IJCAI 2019"),
+    "hidan-paper": ("HiDAN with the training of its paper and released program", "Wang & Li, IJCAI 2019"),
     "hidan-nua": ("HiDAN without attention between users", "Wang & Li, IJCAI 2019"),
     "hidan-nca": ("HiDAN without attention to the cascade", "Wang & Li, IJCAI 2019"),
     "hidan-nt": ("HiDAN without the decay of time", "Wang & Li, IJCAI 2019"),
@@ -76,6 +85,7 @@ ABOUT: dict[str, tuple[str, str]] = {
     "cyan-rnn": ("cascades: a recurrent network with attention and coverage", "Wang et al., IJCAI 2017"),
     "cascade-blend": ("HiDAN beside past cascades and each user's hours", ""),
     "sansr": ("sessions: self-attention", "Sun, Tang, Dai & Zhou, IEEE Access 2019"),
+    "sansr-paper": ("SANSR with the loss of its paper (Eqs. 7-8)", "Sun, Tang, Dai & Zhou, IEEE Access 2019"),
     "sansr-rc": ("SANSR without residual connections", "Sun, Tang, Dai & Zhou, IEEE Access 2019"),
     "core": ("sessions: a weighted sum of their own items", "after Hou, Hu, Zhang & Zhao, SIGIR 2022"),
     "blend": ("CORE beside past sessions and what followed what", ""),

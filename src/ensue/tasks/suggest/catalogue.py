@@ -1,8 +1,8 @@
 """The models of task ``suggest``.
 
 ``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
-The defaults of the networks are of a size that a CPU learns and answers with, and each has about as many weights; those
-of the settings themselves are the paper's.
+The networks are of a size that a CPU trains and answers with, and each has about as many weights; ``mtn-paper`` has the
+paper's sizes, which are the defaults of its settings.
 """
 
 from dataclasses import replace
@@ -29,6 +29,7 @@ MODELS = Models(
     "suggest",
     {
         "mtn": (MTN, MTNSettings(**_SMALL), _BRIEF),
+        "mtn-paper": (MTN, MTNSettings(), replace(mtn.SCHEDULE, epochs=5, refit=False)),
         "transformer": (Transformer, TransformerSettings(**_SMALL), _BRIEF),
         "flat-transformer": (Transformer, TransformerSettings(**_SMALL, window=16), _BRIEF),
         "seq2seq": (Seq2Seq, Seq2SeqSettings(**{**_LSTM, "dim": 288}), _RECURRENT),
@@ -46,6 +47,7 @@ SHARED = SuggestSettings()
 """What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
     "mtn": ("a Transformer for words, one for queries, and a writer", "Multiresolution Transformer Networks, 2019"),
+    "mtn-paper": ("MTN in the sizes of its paper, for five epochs", "Multiresolution Transformer Networks, 2019"),
     "transformer": ("a Transformer on the last query", "Vaswani et al., NeurIPS 2017"),
     "flat-transformer": ("a Transformer on the whole session", "Mustar, Lamprier & Piwowarski, 2021"),
     "seq2seq": ("LSTMs with attention, on the last query", "Luong, Pham & Manning, EMNLP 2015"),

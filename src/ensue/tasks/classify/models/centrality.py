@@ -9,20 +9,21 @@ section 2, Eqs. 1-3          ``Level``: vectors of words, BiLSTM, weighted sum
 section 4, hierarchical      two ``Level`` of their own: words to sentences, sentences to text
 Eq. 10                       ``TextClassifier._relate``, for pairs
 Eq. 11                       ``TextClassifier.loss``, with the minus sign it lacks
-Table 2, section 5.2         the defaults: those of SST-2, and ``TABLE_2`` for the others
+Table 2, section 5.2         sizes, dropout and ``SCHEDULE``: SST-2; ``TABLE_2`` for the others
 ===========================  =================================================================
 
 What the paper leaves open is taken from its released program: the classifier is Dense 300, dropout, tanh, Dense;
 dropout stands on the vectors of words and in the classifier; the batch size halves when validation accuracy does not
 improve.
 
-**Departures.** Words that no file knows get vectors of their own, which are learned. L2 leaves the vectors of words
-alone: through Adam it would pull at every word in every step, however seldom it occurs. A text of more than 256 words
-(a document: of more than 256 sentences, or with a sentence of more than 256 words) is cut into equal stretches; those
-of a sentence count as sentences, those of a text are averaged by length. Nothing is left out: the released program read
-40 sentences of 40 words. With a file of vectors the scores of the mean-vector row are added in the end (``residual``),
-and those of the network are scaled by what it is worth beside them: by 0 where it is not significantly better. With
-``encoder``, a frozen model of sentences takes the place of the lower level.
+**Departures.** Centrality is solved for exactly; ``centrality-paper`` takes the paper's power method, with 20 steps of
+gradient, and nothing of what ``residual`` adds. Words that no file knows get vectors of their own, which are learned.
+L2 leaves the vectors of words alone: through Adam it would pull at every word in every step, however seldom it occurs.
+A text of more than 256 words (a document: of more than 256 sentences, or with a sentence of more than 256 words) is cut
+into equal stretches; those of a sentence count as sentences, those of a text are averaged by length. Nothing is left
+out: the released program read 40 sentences of 40 words. With a file of vectors the scores of the mean-vector row are
+added in the end (``residual``), and those of the network are scaled by what it is worth beside them: by 0 where it is
+not significantly better. With ``encoder``, a frozen model of sentences takes the place of the lower level.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _SPREAD = 0.1  # standard deviation that learned vectors start with
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings(Settings):
-    """Settings of a text classifier; the defaults are those of the paper for SST-2."""
+    """Settings of a text classifier; sizes and dropout are those of the paper for SST-2."""
 
     pooling: Annotated[str, one_of(*POOLINGS, ALIGNMENT)] = "centrality"
     """How words become a text: max, mean, self-attention, routing, reverse-routing, centrality, centrality-bilinear; or

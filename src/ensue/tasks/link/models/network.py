@@ -10,7 +10,7 @@ section 3.6, the loss    ``Linker.loss`` by ``ensue.tasks.link.models.losses``
 section 4.2              ``Linker.forward``: cosines
 =======================  ==========================================================
 
-The defaults of ``ast-paper`` are the paper's, and where it is silent those of the author's earlier program: Adam at
+The settings of ``ast-paper`` are the paper's, and where it is silent those of the author's earlier program: Adam at
 1e-4, 10 epochs, a margin of .15, mining with .1, vectors of words that are trained; 64 pairs a batch are ours. Where
 these are fewer steps an epoch than the 23 of PolitiFact's 1,502 posts, the smaller of the sets at hand, batches are
 halved once, to 32, and there are more epochs, so that a hundred links are not learned in 20 steps.
@@ -57,7 +57,7 @@ _SHARE = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSettings(Settings):
-    """Settings of a network that links posts to articles; the defaults are the paper's."""
+    """Settings of a network that links posts to articles; ``ast-paper`` turns off what the paper does not have."""
 
     encoder: Name = "ast"
     """What makes a vector of a text: ast, cnn, gru, bigru, or bag: the bag beside them alone."""

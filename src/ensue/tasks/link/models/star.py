@@ -11,12 +11,13 @@ alpha-entmax of 3.4    one learned alpha a head in each, in ``ensue.nn.normalise
 (max(H) + s) / 2       ``AST``
 =====================  ============================================================================
 
-What the paper leaves open is taken from the author's earlier program and the Star-Transformer's own: the token's own
-embedding among the keys, a LayerNorm on the nodes before they attend, LeakyReLU after, no residual, scores divided by
-the square root of a head's width.
+What the paper leaves open is taken from the author's earlier program and the Star-Transformer's own: a LayerNorm on the
+nodes before they attend, LeakyReLU after, no residual, scores divided by the square root of a head's width.
 
-**Departures.** As printed, the arguments of the attention make the context the query; here a node queries its context,
-and the relay the nodes. Padding never counts: neither in the mean that the relay starts from, nor in a window at the
+**Departures.** Section 3.5 prints C_i = [h_{i-c}; ...; h_{i+c}; s] and s := MHA(H, s, s). Here, as in the author's
+program and in Guo et al., the token's own embedding e_i is among the keys too, and the relay is among its own. As
+printed, the arguments of the attention make the context the query; here a node queries its context, and the relay the
+nodes. Padding never counts: neither in the mean that the relay starts from, nor in a window at the
 end of a text, nor in the maximum.
 
 With ``residual``, which the paper does not have, a text starts as the mean of its words' vectors, and attention learns

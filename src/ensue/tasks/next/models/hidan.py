@@ -17,17 +17,20 @@ Eq. 7 reads a one-hot age, so it is a row of a (ages x dim) table, and Eq. 8's s
 of one (time x ages) matrix. Step i gathers its row from it: no (time x time x dim) tensor exists, and all steps of a
 cascade are answered in one pass.
 
-Defaults are the paper's (section 3.3), completed by the authors' released program: user table 32 wide, 40 intervals of
-3 hours plus one for age 0, ages past 120 hours share the last, the latest 30 users as history.
+Sizes are the paper's (section 3.3), completed by the authors' released program: user table 32 wide, 40 intervals of
+3 hours plus one for age 0, ages past 120 hours share the last, the latest 30 users as history. ``hidan-paper`` is also
+trained as the program trains: batches of 32, the loss watched every five epochs, the softmax over all users.
 
 **Departures.** The window is a band: a user heeds the ``window - 1`` users before it, whatever step is asked, so that
 one pass serves all steps; the released program cuts the cascade first, which hides some of that context. Up to
 ``window`` users there is no difference. The two projections of Eq. 2 carry biases, as the paper's own count of
-parameters (Table 3) implies; the scalar bias of Eq. 8's score, which a softmax cannot see, is left out. The user
-table starts normal with deviation 0.1, not Xavier. HiDAN-NUA's mean includes the user itself: read literally, it would
-never see the newest one. Early stopping watches how well validation targets are ranked (MRR), not their loss, which on
-sparse data is lowest before anything was learned; batches hold 16 cascades. When no validation data is given, the part
-held out for early stopping is learned too: the network is trained anew on everything for as many epochs as were best.
+parameters (Table 3) implies; the scalar bias of Eq. 8's score, which a softmax cannot see, is left out. The user table
+starts normal with deviation 0.1, not Xavier. Dropout also acts on the rows of the user table, and on neither product of
+the gate (Eq. 6); the program drops every dense output but the last. Adam's beta1 is .9; the program's is .99.
+HiDAN-NUA's mean includes the user itself: read literally, it would never see the newest one. But for ``hidan-paper``,
+early stopping watches how well validation targets are ranked (MRR), not their loss, which on sparse data is lowest
+before anything was learned; batches hold 16 cascades. When no validation data is given, the part held out for early
+stopping is learned too: the network is trained anew on everything for as many epochs as were best.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ SCALE = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class HiDANSettings(SoftmaxSettings):
-    """Settings of HiDAN; the defaults are the paper's."""
+    """Settings of HiDAN; sizes and dropout are the paper's."""
 
     dim: Size = 64
     """Width of users, contexts and cascades (d)."""

@@ -28,6 +28,7 @@ corrected by their chance of being drawn. The printed loss (``bpr_softmax``) com
 vanish with the size of the catalogue; of the pairs of Eq. 8 it takes 32 for each target, uniformly from the items
 outside its session. The L2 term of Eq. 8 is the schedule's ``weight_decay``, 0 unless set, for the paper gives no
 lambda. The learning rate warms up and falls by a cosine; early stopping watches the ranking of the validation data.
+``sansr-paper`` has the printed loss and a constant learning rate.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ LOSSES = ("sampled", "ce", *PAIRWISE)
 
 @dataclass(frozen=True, kw_only=True)
 class SANSRSettings(Settings):
-    """Settings of SANSR; the defaults are the paper's best."""
+    """Settings of SANSR; width, heads and blocks are the paper's best, the loss is ours."""
 
     dim: Size = 128
     """Width of items and positions (d)."""

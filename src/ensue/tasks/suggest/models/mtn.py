@@ -19,13 +19,17 @@ More levels keep this form. At each level a row still stands for one query, and 
 earlier unit: of queries at the session level, of sessions at the user level. A closed unit's last row has read all of
 it, so it stands for the unit. On the way down each level's rows are added to those below, with a layer norm.
 
-Defaults are the paper's best: 3 + 2 + 3 layers, words 300 wide, 512 inside, 1,024 in the feed-forward parts, 8 heads,
-dropout 0.1. ``SCHEDULE`` is its schedule, that of Vaswani et al. 2017: Adam (0.9, 0.98), 4,000 steps of warm-up, then
-width^-0.5 x step^-0.5; 7e-4 is its top for width 512.
+The defaults of the settings are the paper's best, which ``mtn-paper`` has: 3 + 2 + 3 layers, words 300 wide, 512
+inside, 1,024 in the feed-forward parts, 8 heads, dropout 0.1. ``SCHEDULE`` is its schedule, that of Vaswani et al.
+2017: Adam (0.9, 0.98), 4,000 steps of warm-up, then width^-0.5 x step^-0.5; 7e-4 is its top for width 512.
 
-**Departures.** Positions beyond the longest query share the last weight of the projection. What stands for a unit above
-the query, and the way down through more than two levels, are not in the paper. Adam's epsilon is 1e-8, not 1e-9.
-``copy``, ``tied`` and ``reads="all"`` are ours: Prop. 4 can be read either way, ``last`` is the plain reading.
+**Departures.** Model ``mtn`` is smaller, for a CPU: words and vectors 128 wide, 256 in the feed-forward parts, 4 heads,
+dropout 0.2, one table for words and output, 300 steps of warm-up (``ensue.tasks.suggest.catalogue``). Label smoothing
+of 0.1 is constant; the paper was best with smoothing after two or after five epochs, and names no amount. The layer
+norm after a session's vector is added to the tokens is printed in the supplement alone. Batches hold 64 sessions, not
+as many as fit into memory. Positions beyond the longest query share the last weight of the projection. What stands for
+a unit above the query, and the way down through more than two levels, are not in the paper. Adam's epsilon is 1e-8, not
+1e-9. ``copy``, ``tied`` and ``reads="all"`` are ours: Prop. 4 can be read either way, ``last`` is the plain reading.
 """
 
 from __future__ import annotations
@@ -66,7 +70,7 @@ SCHEDULE = Schedule(
 
 @dataclass(frozen=True, kw_only=True)
 class MTNSettings(Settings):
-    """Settings of MTN; the defaults are the paper's best."""
+    """Settings of MTN; the defaults are the paper's best, those of model ``mtn`` are smaller."""
 
     depth: str = "3+2+3"
     """Layers: query encoder, session encoder, decoder; with more numbers in between, one level each above sessions."""

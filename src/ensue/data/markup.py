@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from html import unescape
 from html.parser import HTMLParser
 
@@ -15,17 +17,35 @@ thead time title tt u var video"""
 _BREAKING = frozenset(_BLOCKS.split())
 _KNOWN = _BREAKING | frozenset(_INLINE.split())
 _SILENT = frozenset(("script", "style", "noscript", "head", "svg"))
-_TAG = rf"(?i)</?(?:{'|'.join(sorted(_KNOWN, key=len, reverse=True))})(?:\s[^<>]*|/)?>|<!--"
+_UNCLOSED = frozenset(("br", "dd", "dt", "hr", "img", "input", "li", "link", "meta", "p", "source", "td", "th", "tr"))
+"""Elements that need no closing tag."""
+
+
+def _names(elements: Iterable[str]) -> str:
+    return "|".join(sorted(elements, key=len, reverse=True))
+
+
+_TAG = (
+    rf"(?i)</(?:{_names(_KNOWN)})\s*>|<(?:{_names(_UNCLOSED)})(?:\s[^<>]*)?/?>"
+    rf"|<(?:{_names(_KNOWN)})\s+[a-z-]+\s*=[^<>]*>|<!--"
+)
+"""A sign of HTML: ``</b>``, ``<br>``, ``<a href=``, but not ``<b>`` alone, which may be code (``List<b>``)."""
 _ENTITY = r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});"
+_AMPERSAND = re.compile(rf"&(?!{_ENTITY[1:]})")
+_CLOSED = re.compile(r"</([a-zA-Z][a-zA-Z0-9]*)\s*>")
+_FEW = 64
 LINKS = r"(?i)\bhttps?://\S+|\bwww\.\S+"
 MENTIONS = r"(?:^|[^\w@])@[\w.-]+"
 
 
 def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
-    """Texts without tags, comments, scripts and styles, their entities decoded, and how many texts that changed.
+    """Return texts without tags, comments, scripts and styles, their entities decoded, and how many that changed.
 
-    Only tags that HTML knows are taken for tags: ``<3``, ``a < b`` and ``<user>`` stay.
+    Only tags that HTML knows are taken for tags, and those of inline elements only where they are closed: ``<3``,
+    ``a < b``, ``<user>`` and ``List<i>`` stay. Tags whose brackets are entities themselves go too.
     """
+    if len(texts) <= _FEW and not any("<" in text or "&" in text for text in texts.drop_nulls()):
+        return texts, 0
     tagged = texts.str.contains(_TAG).fill_null(False)
     coded = texts.str.contains(_ENTITY).fill_null(False)
     places = (tagged | coded).arg_true()
@@ -33,9 +53,17 @@ def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
         return texts, 0
     marked = texts.gather(places)
     plain = pl.Series(
-        [_words(text) if tag else unescape(text) for text, tag in zip(marked, tagged.gather(places), strict=True)]
+        [_words(text) if tag else _decoded(text) for text, tag in zip(marked, tagged.gather(places), strict=True)]
     )
+    escaped = (~tagged.gather(places) & plain.str.contains(_TAG)).arg_true()
+    if len(escaped):
+        plain = plain.scatter(escaped, pl.Series([_words(text) for text in plain.gather(escaped)]))
     return texts.clone().scatter(places, plain), int((plain != marked).sum())
+
+
+def _decoded(text: str) -> str:
+    """Return a text with its entities decoded; ``&copy=2`` of an address is none."""
+    return re.sub(_ENTITY, lambda entity: unescape(entity[0]), text)
 
 
 def only_links(texts: pl.Series) -> pl.Series:
@@ -46,14 +74,19 @@ def only_links(texts: pl.Series) -> pl.Series:
 
 
 class _Stripper(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.pieces: list[str] = []
         self.silent = 0
+        self.closed = {name.lower() for name in _CLOSED.findall(text)} | _UNCLOSED
+        self.feed(_AMPERSAND.sub("&amp;", text))
+        self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in _KNOWN:
-            self.pieces.append(self.get_starttag_text() or "")
+        is_code = tag not in self.closed and not any(value is not None for _, value in attrs)
+        if tag not in _KNOWN or is_code:
+            self.pieces.append(unescape(self.get_starttag_text() or ""))
+            return
         self.silent += tag in _SILENT
         if tag in _BREAKING:
             self.pieces.append("\n")
@@ -75,8 +108,5 @@ class _Stripper(HTMLParser):
 
 
 def _words(text: str) -> str:
-    stripper = _Stripper()
-    stripper.feed(text)
-    stripper.close()
-    lines = (" ".join(line.split()) for line in "".join(stripper.pieces).split("\n"))
+    lines = (" ".join(line.split()) for line in "".join(_Stripper(text).pieces).split("\n"))
     return "\n".join(line for line in lines if line)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.markup import only_links, strip_markup
+from ensue.data.markup import only_links
 from ensue.data.posts import Articles, Posts, read_articles, read_posts
 from ensue.errors import DataError, SettingError
 from ensue.records import Article, Post
@@ -238,27 +238,6 @@ def test_an_article_of_two_hundred_thousand_words_is_read_whole(tmp_path: Path) 
     body = "word " * 199_999 + "end"
     articles, _ = read_articles(write(tmp_path, lines({"id": "long", "body": body})))
     assert articles.bodies.to_list() == [body]
-
-
-def test_markup_by_hand() -> None:
-    texts = [
-        "<p>Hello&nbsp;<b>big</b> world</p><div>two<br>three</div>",
-        "a < b & c <3 <user> R&D",
-        "AT&amp;T caf&eacute; &lt;b&gt;",
-        "<style>p {}</style>left <!-- not --> over <user> <b",
-        "plain",
-    ]
-    column = pl.Series(texts)
-    plain, count = strip_markup(column)
-    assert plain.to_list() == [
-        "Hello big world\ntwo\nthree",
-        "a < b & c <3 <user> R&D",
-        "AT&T café <b>",
-        "left over <user> <b",
-        "plain",
-    ]
-    assert count == 3
-    assert column.to_list() == texts  # what was given is not written to
 
 
 def test_only_links_by_hand() -> None:

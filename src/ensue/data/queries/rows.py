@@ -11,9 +11,11 @@ import polars as pl
 
 from ensue.data.clock import TimeFormat, TimeOptions, read_clock
 from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
+from ensue.data.markup import strip_markup
 from ensue.data.queries.formats import Log
 from ensue.data.queries.rules import QueryRules, normalise, refused
 from ensue.data.scripts import CHARACTER, UNSPACED
+from ensue.lines import plural
 from ensue.vocabulary import Vocabulary
 
 WORDS = rf"{CHARACTER}|[\p{{L}}\p{{M}}\p{{N}}'’--{UNSPACED}]+|[^\s\p{{L}}\p{{M}}\p{{N}}'’]+"
@@ -63,6 +65,7 @@ class Rows:
 def order_rows(log: Log, rules: QueryRules, options: TimeOptions) -> Rows:
     """Owner after owner in order of appearance, each in order of time."""
     texts, codes = distinct_texts(log.queries.fill_null(""))
+    texts, num_changed = strip_markup(texts)
     values, table = distinct_texts(normalise(texts, rules.normalisation))
     ids, why = table[codes], refused(values, rules)
     typed = (why != "no_query").fill_null(True).to_numpy()[ids]
@@ -81,6 +84,8 @@ def order_rows(log: Log, rules: QueryRules, options: TimeOptions) -> Rows:
     assert owners is not None
     clock: TimeFormat | None = None
     times, notes = np.empty(0, np.float64), tuple[str, ...]()
+    if num_changed:
+        notes = (f"HTML tags and entities removed from {plural(num_changed, 'distinct query', 'distinct queries')}",)
     if log.times is not None and len(places):
         read = read_clock(log.times.gather(places), log.layout, lambda row: log.where(int(places[row])), options)
         clock, times = read.format, read.seconds
@@ -89,7 +94,8 @@ def order_rows(log: Log, rules: QueryRules, options: TimeOptions) -> Rows:
     lengths = np.bincount(owners).astype(np.int64)
     offsets = offsets_of(lengths)
     if clock and (late := _unsorted(owners, times)):
-        notes = (f"{late:,} of {len(lengths):,} {'users' if log.sessions is None else 'sessions'} sorted by time",)
+        owner = "users" if log.sessions is None else "sessions"
+        notes = (*notes, f"{late:,} of {len(lengths):,} {owner} sorted by time")
     ids, times = ids[places][order].astype(np.int32), times[order] if clock else times
     histories = Histories(ids, offsets, Vocabulary(), times)
     return Rows(histories, places[order], users if users is None else users[order], values, why, clock, dropped, notes)

@@ -15,6 +15,7 @@ from ensue.arguments import require_records
 from ensue.data.files import Content, answering
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
+from ensue.data.markup import strip_markup
 from ensue.data.originals import nothing
 from ensue.data.packed import DROP, Opening
 from ensue.data.posts.folders import open_texts
@@ -80,7 +81,7 @@ class Texts:
 
     @classmethod
     def of(cls, records: Iterable[Text]) -> Texts:
-        """Columns of a few records.
+        """Return columns of a few records, their texts without HTML.
 
         Raises:
             DataError: single texts among pairs, or labels on some records only.
@@ -97,7 +98,7 @@ class Texts:
         columns = (pl.Series([record.texts[place] for record in kept], dtype=pl.String) for place in range(width))
         labelled, named = bool(kept and kept[0].label is not None), any(record.id for record in kept)
         return cls(
-            tuple(columns),
+            tuple(strip_markup(column)[0] for column in columns),
             pl.Series([str(record.label) for record in kept], dtype=pl.String) if labelled else None,
             pl.Series([record.id for record in kept], dtype=pl.String) if named else None,
         )
@@ -167,7 +168,10 @@ def read_texts(
             consequence="read without",
         )
         rows, labels, notes, warnings = _labels(numbers.normalise(rows), unlabelled)
-    texts = tuple(rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
+    sides = (rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
+    texts, num_changed = zip(*map(strip_markup, sides), strict=True)
+    if any(num_changed):
+        notes = (*notes, f"HTML tags and entities removed from {plural(sum(num_changed), 'text')}")
     silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
     if num_silent := int(silent.select(pl.any_horizontal(pl.all())).to_series().sum()):
         notes = (*notes, f"{part_of(num_silent, len(silent), 'row', 'has', 'have')} a text without words: kept")

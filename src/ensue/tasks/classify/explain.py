@@ -12,6 +12,7 @@ import torch
 
 from ensue.answers import Choice, Deletion, Heed, Passage, TextAnswer, TextExplanation
 from ensue.data.histories import Index, ranges
+from ensue.data.markup import strip_markup
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.metrics import Floats
@@ -67,14 +68,14 @@ def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: 
 
 
 def _columns(state: ClassifyState, records: Sequence[Text]) -> Texts:
-    """Records as columns, without their labels: some may have one and others none."""
+    """Return records as columns, without HTML and without labels: some may have one and others none."""
     paired = state.metadata.paired
     for position, record in enumerate(records):
         if (len(record.texts) == 2) != paired:
             kinds = ("a single text", "pairs") if paired else ("a pair", "single texts")
             raise DataError(f"text {position}: is {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
     columns = ([record.texts[place] for record in records] for place in range(1 + paired))
-    return Texts(tuple(pl.Series(column, dtype=pl.String) for column in columns))
+    return Texts(tuple(strip_markup(pl.Series(column, dtype=pl.String))[0] for column in columns))
 
 
 class _Word(NamedTuple):

@@ -27,7 +27,7 @@ MOST = 1_000_000
 
 
 def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, table: Ids) -> Floats:
-    """(targets,) ranks of the fresh events that follow something, in order.
+    """Return (targets,) ranks of the fresh events that follow something, in order.
 
     Args:
         predictor: whose answers.
@@ -35,28 +35,13 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
         context: (sessions,) how many leading events are old.
         table: (ids,) the predictor's id of each of the stream's ids, ``UNKNOWN`` where it has none.
     """
-    # A session x a b with b fresh, of which the model does not know x: it is asked about a b, where b stands at 1, and
-    # the rank goes back to place 2. ``passed`` is 0 0 1 2: how many events before each place the model knows.
-    places = targets(histories, context)
-    own = table[histories.ids]
-    kept = own != UNKNOWN
-    passed = np.concatenate([[0], np.cumsum(kept)])
-    starts, stops = histories.offsets[:-1], histories.offsets[1:]
-    times = histories.times[kept] if histories.timed and predictor.metadata.timed else np.empty(0)
-    inside = Histories(own[kept], passed[histories.offsets], predictor.vocabulary, times)
-    held = passed[np.minimum(starts + context, stops)] - passed[starts]
+    times = histories.times if histories.timed and predictor.metadata.timed else np.empty(0)
+    coded = Histories(table[histories.ids], histories.offsets, predictor.vocabulary, times)
     hide = not predictor.metadata.repeats
-    inside_ranks, _, inside_places = predictor.ranks(inside, hide=hide, context=held, approximate=True)
-
-    ranks = np.full(len(own), MISS)
-    ranks[np.flatnonzero(kept)[inside_places]] = inside_ranks
-    owner = histories.sequence_index()[places]
-    # of x | a the model knows the target and nothing before it: plain popularity answers
-    blind = places[kept[places] & (passed[places] == passed[starts[owner]])]
-    if len(blind):
-        totals = predictor.counting["popularity"].totals.numpy()
-        ranks[blind] = _count_ranks(totals, own[blind])
-    return np.asarray(ranks[places])
+    found, _, events = predictor.ranks(coded, hide=hide, context=context, approximate=True)
+    ranks = np.full(len(coded.ids), MISS)
+    ranks[events] = found
+    return ranks[targets(histories, context)]
 
 
 class LiveModel:

@@ -31,7 +31,7 @@ def steady(begin: float, num: int = 20) -> list[float]:
     return [begin + 60.0 * number for number in range(num)]
 
 
-@pytest.mark.parametrize("begin", [0.0, 1.5e9, NOW - 5000, 3.9e9])
+@pytest.mark.parametrize("begin", [0.0, 1.5e9, NOW - 5000, 3.9e9], ids=["zero", "2017", "now", "2093"])
 @pytest.mark.parametrize("offset", [-1000 * DAY, 1000 * DAY, 40_000 * DAY])
 @pytest.mark.parametrize("place", [0, 1, 5, 20])
 def test_a_time_far_from_all_others_is_rejected(begin: float, offset: float, place: int) -> None:

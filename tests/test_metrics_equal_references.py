@@ -184,10 +184,10 @@ def _judgements(random: np.random.Generator, documents: Sequence[str]) -> dict[s
 
 
 def _scores(predictor: Any, corpus: Corpus) -> np.ndarray[Any, Any]:
-    asked = link.Asked(corpus)
-    scores = link.score(predictor, asked).scores
+    judged_posts = link.JudgedPosts(corpus)
+    scores = link.score(predictor, judged_posts).scores
     rows = np.full((len(corpus.posts), scores.shape[1]), np.nan)
-    rows[corpus.posts.ids.is_in(asked.data.posts.ids.implode()).arg_true().to_numpy()] = scores
+    rows[corpus.posts.ids.is_in(judged_posts.data.posts.ids.implode()).arg_true().to_numpy()] = scores
     return rows
 
 

@@ -1,13 +1,14 @@
-"""The evaluator of ``link``: posts against all known articles, the pooled pairs of the paper, TF-IDF and BM25 beside.
+"""The evaluator of ``link``: posts against all known articles, the pooled pairs of the paper, TF-IDF and BM25.
 
-Every post that is labelled is ranked against all articles that the model knows and the data brings: MRR, recall@10 and
-MAP a post. Turned round, the scored posts are ranked for each article that any of them is about. Pooled, as in the
-paper: all scored posts with all articles that any of them is about, in one list: average precision, the mean of
-precision at r (mRP) and AUC. At the cut that the model calls even (P = .5), precision and recall of these pairs.
+For each judged post all articles that the model knows or the data holds are ranked: MRR, recall@10 and MAP are means
+over posts. An article that a post is about and that nobody has counts as not retrieved, as in trec_eval. Conversely,
+the posts are ranked for each article that any of them is about. The pool holds all pairs of a scored post and such an
+article in one list, as in the paper: average precision, the mean of precision at r (mRP) and AUC, and precision and
+recall at the threshold where the model's probability is .5.
 
-Of a file with parts, ``test`` is scored. Intervals resample articles with all their posts, because posts about one
-article succeed and fail together. The verdict is paired and two-sided: the best model against the better of TF-IDF and
-BM25, by MRR and by pooled average precision.
+If the file has parts, ``test`` is scored. Intervals resample articles with all their posts, because posts about one
+article succeed and fail together. The verdict tests the best model against the better of TF-IDF and BM25, by MRR and by
+pooled average precision.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _ARTICLES = (0, 2)  # of the measures by row, those that are told of articles
 
 @dataclass(frozen=True, slots=True)
 class LinkCard:
-    """What the figures mean: stands beside every table."""
+    """What the metrics of a table mean."""
 
     name: str
     data: str
@@ -74,7 +75,7 @@ class LinkCard:
 
 
 class LinkResult(TaskResult[LinkCard]):
-    """A table, its card, and whether a model or counting wins, by each measure of ``RIVAL``."""
+    """A table, its card, and a paired test by each metric of ``RIVAL``."""
 
     __slots__ = ()
     task = "link"
@@ -82,17 +83,22 @@ class LinkResult(TaskResult[LinkCard]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkScored:
-    """What one model says of every post: (posts, articles) scores, and the seconds that took."""
+    """Scores of one model.
+
+    Attributes:
+        scores: (posts, articles), the articles of the data first; minus infinity where a list lacks the article.
+        seconds: for all posts.
+        cut: the score whose probability is .5; ``None`` for baselines, and where every score has one probability.
+        by_post: (posts, 3) of :func:`by_list` where another program ranked; ``None`` where the scores give the ranks.
+    """
 
     scores: Floats
     seconds: float
     cut: float | None
-    """The score that the model calls even; ``None`` for counting, and where every score has one probability."""
     by_post: Floats | None = None
-    """(posts, 3) of :func:`by_list` where another program ranked; ``None``: they follow from the scores."""
 
 
-class Asked:
+class JudgedPosts:
     """The judged posts of a data set, and the articles they are about.
 
     Attributes:
@@ -160,21 +166,21 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus, rankings: 
         DataError: nothing to score.
     """
     first = entries[0][0]
-    asked = Asked(_with_known_articles(data, first))
+    judged = JudgedPosts(_with_known_articles(data, first))
     lines = []
     for seeds in entries:
-        lines.append(Entry.of(seeds, partial(score, asked=asked)))
+        lines.append(Entry.of(seeds, partial(score, judged=judged)))
         if seeds[0].pulls:
             alone = f"{seeds[0].model_name}{ALONE}"
-            lines.append(Entry.of(seeds, partial(score, asked=asked, pulled=False), alone))
-    lines = beside_counting(lines, COUNTING, [first], lambda own, name: score(own, asked, name))
-    lines = [*(Entry(own.name, [_listed(own, asked)], [0]) for own in rankings), *lines]
-    found = [_resample(line.runs, asked) for line in lines]
-    rows = tuple(_row(line, asked, own) for line, own in zip(lines, found, strict=True))
-    duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
-    examples = Examples(asked.to_frame, partial(found_of, lines, partial(_first_true, asked)))
-    card = with_seeds(_card(first, asked, rankings), lines)
-    return LinkResult(card, rows, duels, tuple(found), examples=examples)
+            lines.append(Entry.of(seeds, partial(score, judged=judged, pulled=False), alone))
+    lines = beside_counting(lines, COUNTING, [first], lambda predictor, name: score(predictor, judged, name))
+    lines = [*(Entry(ranking.name, [_run_of_lists(ranking, judged)], [0]) for ranking in rankings), *lines]
+    results = [_resample(line.runs, judged) for line in lines]
+    rows = tuple(_row(line, judged, result) for line, result in zip(lines, results, strict=True))
+    duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], results)
+    examples = Examples(judged.to_frame, partial(found_of, lines, partial(_first_true, judged)))
+    card = with_seeds(_card(first, judged, rankings), lines)
+    return LinkResult(card, rows, duels, tuple(results), examples=examples)
 
 
 def _with_known_articles(data: Corpus, predictor: LinkPredictor) -> Corpus:
@@ -193,11 +199,11 @@ def _columns(articles: Articles) -> tuple[pl.Series, pl.Series, pl.Series]:
     return articles.bodies, articles.titles, articles.ids
 
 
-def _first_true(asked: Asked, run: LinkScored) -> dict[str, pl.Series]:
+def _first_true(judged: JudgedPosts, run: LinkScored) -> dict[str, pl.Series]:
     """Return the rank of the first article that each post is about, and the highest score of such an article."""
     with np.errstate(divide="ignore"):
-        rank = np.rint(1 / _by_post(run, asked)[:, 0])
-    score = np.where(_wide(asked, run.scores), run.scores, -np.inf).max(1)
+        rank = np.rint(1 / _by_post(run, judged)[:, 0])
+    score = np.where(_relevance(judged, run.scores), run.scores, -np.inf).max(1)
     return {"rank": ranked(rank), "score": pl.Series(score)}
 
 
@@ -214,25 +220,25 @@ def kept(summary: Json) -> list[str]:
     return lines
 
 
-def score(predictor: LinkPredictor, asked: Asked, name: str | None = None, *, pulled: bool = True) -> LinkScored:
-    """Every labelled post with every article that the model knows or the data brings.
+def score(predictor: LinkPredictor, judged: JudgedPosts, name: str | None = None, *, pulled: bool = True) -> LinkScored:
+    """Score every judged post with every article that the model knows or the data holds.
 
     Args:
         predictor: the model.
-        asked: what is scored.
-        name: a lexical model in its place.
-        pulled: whether posts of one corpus tell of each other, where ``best`` has learned that they do.
+        judged: the posts.
+        name: a baseline to use instead of the model.
+        pulled: whether posts of one corpus are ranked together, where ``best`` has fitted that.
     """
     begun = time.perf_counter()
-    knowing, places = predictor.joined(asked.data.articles)
-    scores = scores_of(knowing, asked.data.posts, name, alone=not pulled).whole()
+    knowing, places = predictor.joined(judged.data.articles)
+    scores = scores_of(knowing, judged.data.posts, name, alone=not pulled).whole()
     # The articles of the data come first, so that the labels fit; what else the model knows stays a candidate.
     others = np.setdiff1d(np.arange(scores.shape[1]), places)
     cut = None if name is not None or predictor.calibration is None else predictor.calibration.cut(0.5)
     return LinkScored(scores[:, [*places, *others.tolist()]], time.perf_counter() - begun, cut)
 
 
-def _listed(rankings: Rankings, asked: Asked) -> LinkScored:
+def _run_of_lists(rankings: Rankings, judged: JudgedPosts) -> LinkScored:
     """Return the ranks that the lists of another program give to the articles that each post is about.
 
     The rank is that of the list, whether or not the data has the articles above it, as in trec_eval. The pool orders
@@ -242,8 +248,8 @@ def _listed(rankings: Rankings, asked: Asked) -> LinkScored:
         DataError: no post, or no article of it, is in the lists.
     """
     lists = rankings.best_first()
-    posts = pl.DataFrame({"query": asked.data.posts.ids, "post": np.arange(len(asked.data))})
-    articles = pl.DataFrame({"value": asked.data.articles.ids, "article": np.arange(len(asked.data.articles))})
+    posts = pl.DataFrame({"query": judged.data.posts.ids, "post": np.arange(len(judged.data))})
+    articles = pl.DataFrame({"value": judged.data.articles.ids, "article": np.arange(len(judged.data.articles))})
     known = lists.frame.join(posts, on="query").join(articles, on="value")
     if not len(known):
         raise DataError(
@@ -251,67 +257,68 @@ def _listed(rankings: Rankings, asked: Asked) -> LinkScored:
             f"{quoted(lists.frame['value'].first() or '')} for {quoted(lists.frame['query'].first() or '')}, and the "
             f"first post and article are {quoted(posts[0, 0])} and {quoted(articles[0, 0])}"
         )
-    scores = np.full(asked.related.shape, -np.inf)
+    scores = np.full(judged.related.shape, -np.inf)
     by_score = not known["score"].null_count()
     values = known["score"].to_numpy() if by_score else -known["rank"].to_numpy().astype(np.float64)
     if rankings.layout == "trec":
         values = values.astype(np.float32).astype(np.float64)
     scores[known["post"].to_numpy(), known["article"].to_numpy()] = values
-    ranks = lists.ranks(asked.data.posts.ids.gather(asked.links["post"]), asked.links["article"])
-    owners = asked.links["post"].to_numpy()
-    by_post = by_list(owners, ranks.cast(pl.Float64).fill_null(np.inf).to_numpy(), asked.relevant)
+    ranks = lists.ranks(judged.data.posts.ids.gather(judged.links["post"]), judged.links["article"])
+    owners = judged.links["post"].to_numpy()
+    by_post = by_list(owners, ranks.cast(pl.Float64).fill_null(np.inf).to_numpy(), judged.relevant)
     return LinkScored(scores, 0.0, None, by_post)
 
 
-def _wide(asked: Asked, scores: Floats) -> Mask:
-    wide = np.zeros(scores.shape, bool)
-    wide[:, : asked.related.shape[1]] = asked.related
-    return wide
+def _relevance(judged: JudgedPosts, scores: Floats) -> Mask:
+    """Return (posts, articles) whether a post is about an article, also for articles that only the model knows."""
+    relevance = np.zeros(scores.shape, bool)
+    relevance[:, : judged.related.shape[1]] = judged.related
+    return relevance
 
 
-def _by_post(run: LinkScored, asked: Asked) -> Floats:
+def _by_post(run: LinkScored, judged: JudgedPosts) -> Floats:
     """Return (posts, 3) reciprocal rank, recall@10 and average precision of each post."""
     if run.by_post is not None:
         return run.by_post
-    return by_row(run.scores, _wide(asked, run.scores), relevant=asked.relevant)
+    return by_row(run.scores, _relevance(judged, run.scores), relevant=judged.relevant)
 
 
-def _resample(runs: Sequence[LinkScored], asked: Asked) -> BootstrapResult:
+def _resample(runs: Sequence[LinkScored], judged: JudgedPosts) -> BootstrapResult:
     """Return the metrics of a model, and the same for resampled articles."""
-    by_seed, draws = zip(*(figures_of(run, asked) for run in runs), strict=True)
-    return BootstrapResult(MEASURES, np.stack(by_seed), seeds_apart(np.stack(draws)), asked.times.shape[1])
+    by_seed, draws = zip(*(figures_of(run, judged) for run in runs), strict=True)
+    return BootstrapResult(MEASURES, np.stack(by_seed), seeds_apart(np.stack(draws)), judged.times.shape[1])
 
 
-def figures_of(run: LinkScored, asked: Asked) -> tuple[Floats, Floats]:
+def figures_of(run: LinkScored, judged: JudgedPosts) -> tuple[Floats, Floats]:
     """Return ``MEASURES`` of a run: (measures,), and (resamples, measures) on the same draws for every model.
 
     Args:
         run: scores of all posts, the articles of the data first.
-        asked: what was scored.
+        judged: what was scored.
     """
     scores = run.scores
-    posts = _by_post(run, asked)
-    pool, true = _pool(scores, asked), asked.related[:, asked.pool]
-    articles = by_row(scores[:, asked.pool].T, true.T)[:, list(_ARTICLES)]
+    posts = _by_post(run, judged)
+    pool, true = _pool(scores, judged), judged.related[:, judged.pool]
+    articles = by_row(scores[:, judged.pool].T, true.T)[:, list(_ARTICLES)]
     curve = precision_curve(pool, true)
     pooled = [average_precision(pool, true), float(np.mean(list(curve.values()))), area_under_curve(pool, true)]
-    own = np.concatenate([posts.mean(0), articles.mean(0), pooled])
-    weights = asked.times[:, asked.clusters]  # (resamples, posts)
+    metrics = np.concatenate([posts.mean(0), articles.mean(0), pooled])
+    weights = judged.times[:, judged.clusters]  # (resamples, posts)
     by_post = weights @ posts / weights.sum(1, keepdims=True)
     # An article counts as often as the posts whose first it is were drawn; one that is never first stays as it is.
-    first = np.full(asked.related.shape[1], -1)
-    is_linked = asked.related.any(1)
-    first[asked.related[is_linked].argmax(1)] = asked.clusters[is_linked]
-    held = first[asked.pool]
-    often = np.where(held >= 0, asked.times[:, held], 1.0)
-    by_article = often @ articles / np.maximum(often.sum(1, keepdims=True), 1)
-    return own, np.concatenate([by_post, by_article, _resampled_pool(pool, true, weights, list(curve))], axis=1)
+    first = np.full(judged.related.shape[1], -1)
+    is_linked = judged.related.any(1)
+    first[judged.related[is_linked].argmax(1)] = judged.clusters[is_linked]
+    clusters = first[judged.pool]
+    article_weights = np.where(clusters >= 0, judged.times[:, clusters], 1.0)
+    by_article = article_weights @ articles / np.maximum(article_weights.sum(1, keepdims=True), 1)
+    return metrics, np.concatenate([by_post, by_article, _resampled_pool(pool, true, weights, list(curve))], axis=1)
 
 
-def _pool(scores: Floats, asked: Asked) -> Floats:
-    """(posts, articles of the pool) scores; what stands in no list is below all others."""
-    found: Floats = np.maximum(scores[:, asked.pool], scores[scores > -np.inf].min() - 1)
-    return found
+def _pool(scores: Floats, judged: JudgedPosts) -> Floats:
+    """Return (posts, articles of the pool) scores; a pair that is in no list is below all others."""
+    pool: Floats = np.maximum(scores[:, judged.pool], scores[scores > -np.inf].min() - 1)
+    return pool
 
 
 def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[int]) -> Floats:
@@ -345,57 +352,58 @@ def _resampled_pool(scores: Floats, true: Mask, weights: Floats, at: Sequence[in
     return metrics
 
 
-def _row(entry: Entry[LinkScored], asked: Asked, found: BootstrapResult) -> Row:
-    runs, notes = entry.runs, seed_notes(entry.seeds, found)
-    run = runs[0]
-    pool, true = _pool(run.scores, asked), asked.related[:, asked.pool]
+def _row(entry: Entry[LinkScored], judged: JudgedPosts, result: BootstrapResult) -> Row:
+    """Return the row of one model, with precision by r and precision and recall at P = .5."""
+    notes = seed_notes(entry.seeds, result)
+    run = entry.runs[0]
+    pool, true = _pool(run.scores, judged), judged.related[:, judged.pool]
     notes["precision_at"] = {str(r): value for r, value in precision_curve(pool, true).items()}
     if run.cut is not None:
         notes["even"] = asdict(at_cut(pool, true, run.cut))
-    seconds = 1000 * sum(own.seconds for own in runs) / (len(runs) * len(asked.data))
-    return Row(entry.name, found.by_name(), found.interval(), seconds, notes)
+    seconds = 1000 * sum(run.seconds for run in entry.runs) / (len(entry.runs) * len(judged.data))
+    return Row(entry.name, result.by_name(), result.interval(), seconds, notes)
 
 
-def _card(predictor: LinkPredictor, asked: Asked, rankings: Sequence[Rankings] = ()) -> LinkCard:
-    data, posts = asked.data, asked.data.posts
-    about = data.articles.ids.gather(asked.pool)
+def _card(predictor: LinkPredictor, judged: JudgedPosts, rankings: Sequence[Rankings] = ()) -> LinkCard:
+    data, posts = judged.data, judged.data.posts
+    about = data.articles.ids.gather(judged.pool)
     shared = int(about.is_in(list(predictor.linked)).sum())
     copies = int(np.isin(training_hashes(posts), predictor.train_prints.numpy()).sum())
     pasted = int((headline_copies(posts.texts, data.articles.titles) >= 0).sum())
     known = len(predictor.joined(data.articles)[0].article_index)
     return LinkCard(
         "full",
-        f"{plural(len(data), 'post')}, {plural(len(asked.links), 'link')}{_absent(asked)}{asked.part}",
+        f"{plural(len(data), 'post')}, {plural(len(judged.links), 'link')}{_unmatched_judgements(judged)}{judged.part}",
         f"{known:,}: every article that the model knows or the data brings",
-        f"{plural(len(data), 'post')} with {plural(len(asked.pool), 'article')} that any is about, in one list of "
-        f"{plural(len(data) * len(asked.pool), 'pair')}, {int(asked.related.sum()):,} of them true",
+        f"{plural(len(data), 'post')} with {plural(len(judged.pool), 'article')} that any is about, in one list of "
+        f"{plural(len(data) * len(judged.pool), 'pair')}, {int(judged.related.sum()):,} of them true",
         _together(predictor),
         "means over posts; article_mrr and article_map over articles; mrp is the mean of precision at r",
-        f"articles with posts in training: {shared:,} of {len(asked.pool):,}; posts that were trained on: {copies:,}",
+        f"articles with posts in training: {shared:,} of {len(judged.pool):,}; posts that were trained on: {copies:,}",
         f"posts that repeat a headline: {pasted:,}",
         f"95 %, {RESAMPLES} resamples of articles with their posts",
         f"count against the articles that a post is about; pooled AP and AUC take them together{tie_rule(rankings)}",
     )
 
 
-def _absent(asked: Asked) -> str:
+def _unmatched_judgements(judged: JudgedPosts) -> str:
     """Return what is said of links to articles that are not there, and of judged queries without a text."""
     sentences = []
-    if len(absent := asked.absent):
+    if len(absent := judged.absent):
         names = absent["article"].unique(maintain_order=True)
-        posts = int((~asked.related.any(1)).sum())
+        posts = int((~judged.related.any(1)).sum())
         alone = f", which is all that {plural(posts, 'post')} {'is' if posts == 1 else 'are'} about" if posts else ""
         sentences.append(
             f"{plural(len(absent), 'link')} to {plural(len(names), 'article')} that the data lacks, such as "
             f"{quoted(names[0])}{alone}: relevant, never retrieved by our models"
         )
-    if missing := asked.data.missing_queries:
+    if missing := judged.data.missing_queries:
         verb = "has" if len(missing) == 1 else "have"
         sentences.append(
             f"{plural(len(missing), 'judged query', 'judged queries')} {verb} no text, such as "
             f"{quoted(missing[0][1])}: left out of every row"
         )
-    if unrelated := asked.num_posts - len(asked.data):
+    if unrelated := judged.num_posts - len(judged.data):
         verb = "is" if unrelated == 1 else "are"
         sentences.append(f"{plural(unrelated, 'post')} {verb} about no article: left out of every row")
     return "".join(f"; {sentence}" for sentence in sentences)

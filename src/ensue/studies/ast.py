@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.link import Asked, score
+from ensue.evaluation.link import JudgedPosts, score
 from ensue.nn.device import find_device
 from ensue.studies import ast_page as page
 from ensue.studies.ast_measures import drawn, measured, post_map, require_map, sparse_weights
@@ -132,12 +132,12 @@ class _Study:
         """All rows of one data set."""
         seeds = min(seeds, self.plan.seeds.get(own.name, seeds))
         key = {"data": own.name, "fingerprint": own.fingerprint, "posts": len(own.data.posts)}
-        asked = Asked(own.data)
+        judged = JudgedPosts(own.data)
         cells = {
-            name: [self._trained(key, own, asked, name, seed) for seed in range(seeds if name in NETWORKS else 1)]
+            name: [self._trained(key, own, judged, name, seed) for seed in range(seeds if name in NETWORKS else 1)]
             for name in models
         }
-        cells |= {name: [self._trained(key, own, asked, name, 0)] for name in COUNTING}
+        cells |= {name: [self._trained(key, own, judged, name, 0)] for name in COUNTING}
         draws = {name: drawn(found) for name, found in cells.items()}
         return {
             "overall": [_row(own.name, name, cells[name], draws[name]) for name in cells],
@@ -157,7 +157,7 @@ class _Study:
             "map": [{"data": own.name, "model": name, **cells[name][0]["map"]} for name in NETWORKS if name in cells],
         }
 
-    def _trained(self, key: Values, own: LinkSet, asked: Asked, model: str, seed: int) -> CachedRun:
+    def _trained(self, key: Values, own: LinkSet, judged: JudgedPosts, model: str, seed: int) -> CachedRun:
         name, changes = {**VARIANTS, **WEIGHED, **ENCODED}.get(model, (model, {}))
         network = model in NETWORKS or model in VARIANTS or "learned" in changes
         options = {**self.plan.options, **changes} if network else {**changes}
@@ -171,11 +171,11 @@ class _Study:
             f"{own.name}: {model} seed {seed}",
             lambda: LinkPredictor(name, settings=settings, seed=seed),
             lambda predictor: predictor.fit(own.data),
-            lambda predictor: {**measured(score(predictor, asked), asked), **_about(predictor, asked)},
+            lambda predictor: {**measured(score(predictor, judged), judged), **_about(predictor, judged)},
         )
 
 
-def _about(predictor: LinkPredictor, asked: Asked) -> CachedRun:
+def _about(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
     """What a training leaves behind beside its figures."""
     if MODELS[predictor.model_name][2] is None:
         return {}
@@ -186,7 +186,7 @@ def _about(predictor: LinkPredictor, asked: Asked) -> CachedRun:
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": sum(part.numel() for part in predictor.network.encoder.parameters()),
         "validation_mrr": validation.mrr,
-        "map": post_map(predictor, asked) if predictor.seed == 0 else {},
+        "map": post_map(predictor, judged) if predictor.seed == 0 else {},
     }
     if isinstance(encoder := predictor.network.encoder, LearnsAlphas):
         found["alphas"] = encoder.alphas()

@@ -11,7 +11,7 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.evaluation.bootstrap import BootstrapResult, seeds_apart
-from ensue.evaluation.link import MEASURES, Asked, LinkScored, figures_of
+from ensue.evaluation.link import MEASURES, JudgedPosts, LinkScored, figures_of
 from ensue.nn.normalisers import sparsemax
 from ensue.studies.ast_paper import CUT
 from ensue.studies.cached_runs import CachedRun
@@ -24,10 +24,10 @@ SHARED = 10
 """Articles of the map: those that most posts are about."""
 
 
-def measured(scored: LinkScored, asked: Asked) -> CachedRun:
+def measured(scored: LinkScored, judged: JudgedPosts) -> CachedRun:
     """The figures of a model, the same on each draw, precision by r, and what two cuts catch."""
-    figures, draws = figures_of(scored, asked)
-    pool, true = scored.scores[:, asked.pool], asked.related[:, asked.pool]
+    figures, draws = figures_of(scored, judged)
+    pool, true = scored.scores[:, judged.pool], judged.related[:, judged.pool]
     cuts = {"cosine": CUT} | ({"even": scored.cut} if scored.cut is not None else {})
     caught = {name: at_cut(pool, true, cut) for name, cut in cuts.items()}
     return {
@@ -69,7 +69,7 @@ def require_map() -> None:
         raise SettingError("the map of posts needs scikit-learn; install it with: pip install 'ensue[studies]'")
 
 
-def post_map(predictor: LinkPredictor, asked: Asked) -> CachedRun:
+def post_map(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
     """Figure 2: posts about the articles that most test posts are about, in two dimensions by t-SNE, and a number.
 
     The number is the mean silhouette in the space of the vectors themselves (cosine; Rousseeuw 1987): 1 where posts
@@ -78,17 +78,17 @@ def post_map(predictor: LinkPredictor, asked: Asked) -> CachedRun:
     from sklearn.manifold import TSNE  # slow to import
     from sklearn.metrics import silhouette_score
 
-    counts = asked.related.sum(0)
+    counts = judged.related.sum(0)
     top = np.argsort(-counts, kind="stable")[:SHARED]
-    rows = np.flatnonzero(asked.related[:, top].any(1))
-    owners = asked.related[rows][:, top].argmax(1)
-    vectors = predictor.vectors(asked.data.posts.texts.gather(rows)).numpy()
+    rows = np.flatnonzero(judged.related[:, top].any(1))
+    owners = judged.related[rows][:, top].argmax(1)
+    vectors = predictor.vectors(judged.data.posts.texts.gather(rows)).numpy()
     if len(rows) <= len(np.unique(owners)) or len(np.unique(owners)) < 2:
         return {}
     near = float(max(2, min(30, (len(rows) - 1) // 3)))
     places = TSNE(perplexity=near, init="pca", metric="cosine", random_state=0).fit_transform(vectors)
-    titles = asked.data.articles.titles.gather(top).to_list()
-    ids = asked.data.articles.ids.gather(top).to_list()
+    titles = judged.data.articles.titles.gather(top).to_list()
+    ids = judged.data.articles.ids.gather(top).to_list()
     return {
         "silhouette": float(silhouette_score(vectors, owners, metric="cosine")),
         "x": np.round(places[:, 0].astype(float), 2).tolist(),

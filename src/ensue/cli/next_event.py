@@ -11,6 +11,7 @@ from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show, show_events, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
+from ensue.data.duplicates import duplicates
 from ensue.data.edges import Edges
 from ensue.data.histories import Histories
 from ensue.data.schema import DataSchema
@@ -51,6 +52,8 @@ def _read(path: Path, reading: Reading) -> tuple[Histories, SequencesReport]:
         **reading.opening,
     )
     show.read_report(understood)
+    if sentence := duplicates(histories):
+        show.remark(f"warning: {path}: {sentence}")
     return histories, understood
 
 

@@ -30,9 +30,6 @@ _QUERY_MEASURES = {
     "recall@10": "recall@10",
 }
 _TEXT_MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE", "log_loss": "log loss"}
-_EVENT_CARD = (
-    "data", "targets", "unknown", "candidates", "repeats", "averaging", "published", "ties", "interval", "leaked",
-)  # fmt: skip
 _QUERY_PARTS = ("bleu", "content@1", "mrr@10", "recall@10")
 
 

@@ -34,6 +34,18 @@ WHOLE_USERS = (
 _RATINGS = ("rating", "ratings", "stars", "overall")
 _ASKED: Mapping[frozenset[str], str] = {frozenset(("sessionid", "actiontype", "reference")): "reference"}
 """Columns of published logs (Trivago) whose values are items in some rows only, and the column that holds them."""
+_ACTIONS = ("action", "actiontype", "actionname", "activity", "activitytype", "interaction", "interactiontype")
+_KINDS = (
+    "event",
+    "eventtype",
+    "eventname",
+    "type",
+    "behavior",
+    "behaviour",
+    "behaviortype",
+    "behaviourtype",
+    *_ACTIONS,
+)
 _RETAILROCKET = {"timestamp", "visitorid", "event", "itemid", "transactionid"}
 _TYPED = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
 
@@ -106,6 +118,16 @@ def find_columns(
 def is_user_log(columns: Mapping[str, str]) -> bool:
     """Whether a sequence is all that a user clicked: the columns are a user and an item."""
     return _plain(columns.get("sequence", "")) in _USERS and _plain(columns.get("value", "")) in _ITEMS + _PRODUCTS
+
+
+def is_person(columns: Mapping[str, str]) -> bool:
+    """Return whether a sequence is what one person does: a session or a user, no cascade."""
+    return _plain(columns.get("sequence", "")) in _SESSIONS + _USERS
+
+
+def kind_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns that may say of each event of which kind it is, such as a view or a purchase."""
+    return _named(names, _KINDS)
 
 
 def is_ratings(names: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Columns of a log that tell the next value: the next item itself, or a code of it, written into the row before."""
+"""Columns of a log beside sequence and value that matter: those that tell the next value, and kinds of events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content, answering
 from ensue.data.packed import Opening
-from ensue.data.sequences.columns import find_columns
+from ensue.data.sequences.columns import find_columns, kind_columns
 from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
@@ -24,6 +24,8 @@ TOLD = 0.95
 """Share of the rows whose next value a column tells, from which it is named."""
 _GAIN = 0.2
 """By so much a column must tell more than the value of the row itself does."""
+_MAX_KINDS = 10
+"""Different entries of a column that says of which kind an event is."""
 _LEAST, _ROWS = 30, 200_000
 _NEXT = "\0next"
 _ADVICE = "it is not read, and must not become a value or a feature"
@@ -32,7 +34,7 @@ _ADVICE = "it is not read, and must not become a value or a feature"
 def telling_columns(
     path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
 ) -> list[str]:
-    """A line for each column, beside sequence and value, that tells the value of the next row of its sequence.
+    """Return a line for each column that tells the next row's value, and for each that holds kinds of events.
 
     Args:
         path: a table of events, of several files the first; of other layouts there is no column to speak of.
@@ -45,8 +47,24 @@ def telling_columns(
     with suppress(DataError), answering(path):
         content = options.open(files_of(Path(path))[0])
         if (frame := _whole(content)) is not None:
-            return _told(frame, find_columns(content.path, frame.columns, options.columns, content.trained)[0])
+            roles = find_columns(content.path, frame.columns, options.columns, content.trained)[0]
+            return [*_kinds(frame, roles), *_told(frame, roles)]
     return []
+
+
+def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
+    """Warn of columns that say of which kind each event is: events of every kind are read alike."""
+    lines = []
+    for name in kind_columns(frame.columns):
+        kinds = frame[name].drop_nulls().value_counts(sort=True)
+        if name in roles.values() or not 2 <= len(kinds) <= _MAX_KINDS:
+            continue
+        shown = ", ".join(f"{quoted(kind, 40)} {count:,}" for kind, count in kinds.iter_rows())
+        lines.append(
+            f"column {quoted(name)} holds kinds of events, {shown}: all are read alike, each follows any other; "
+            "give a file of the kind that is to be predicted"
+        )
+    return lines
 
 
 def _whole(content: Content) -> pl.DataFrame | None:

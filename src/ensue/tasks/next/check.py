@@ -9,15 +9,19 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from ensue.data.duplicates import duplicates
 from ensue.data.histories import Histories, Index, scrambled
 from ensue.data.leaks import answers_beside, before_the_last, begun_beside, near_sequences, not_compared
+from ensue.data.sequences.columns import is_person
 from ensue.data.sequences.dataset import UNORDERED, SequencesReport
 from ensue.data.unknown_ids import hardly_known
 from ensue.errors import DataError
-from ensue.lines import part_of
+from ensue.lines import part_of, quoted
 from ensue.records import History
 
 _FEW_VALUES = 50
+_FAST_EVENTS, _FAST_SECONDS = 200, 600
+"""Events within seconds that no person makes."""
 _ROWS, _EVENTS = 3, 6
 _part = partial(part_of, percent=True)
 _TEACHES = ("has one event and teaches nothing", "have one event and teach nothing")
@@ -61,7 +65,9 @@ def check(
     lengths = histories.lengths
     warnings = [
         *understood.warnings,
+        *filter(None, [duplicates(histories)]),
         *_single(lengths),
+        *_programs(histories, understood),
         *_duplicates(histories),
         *_repeats(histories),
         *_ties(histories),
@@ -106,6 +112,22 @@ def _shorten(record: History) -> History:
 def _single(lengths: Index) -> Iterator[str]:
     if single := int((lengths == 1).sum()):
         yield f"{_part(single, len(lengths), 'sequence', *_TEACHES)}"
+
+
+def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str]:
+    """Warn of sequences of one person with more events within minutes than a person makes."""
+    if not histories.timed or not is_person(understood.columns) or len(histories.ids) < _FAST_EVENTS:
+        return
+    owners, last = histories.sequence_index(), _FAST_EVENTS - 1
+    fast = (histories.times[last:] - histories.times[:-last] <= _FAST_SECONDS) & (owners[last:] == owners[:-last])
+    if (programs := np.unique(owners[last:][fast])).size:
+        longest = int(programs[np.argmax(histories.lengths[programs])])
+        name = histories.record(longest).id
+        example = f", {quoted(name)} {histories.lengths[longest]:,} in all" if name else ""
+        yield (
+            f"{_part(len(programs), len(histories), 'sequence', 'has', 'have')} {_FAST_EVENTS} events and more within "
+            f"{_FAST_SECONDS // 60} minutes{example}: rather programs than people; leave them out"
+        )
 
 
 def _duplicates(histories: Histories) -> Iterator[str]:

@@ -1,0 +1,76 @@
+"""Events and sequences that are in a log more than once, and logs that were concatenated with themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.data.histories import Histories, ranges, scrambled
+from ensue.lines import part_of
+
+MIN_SHARE = 0.01
+"""Share of the events that must be exact duplicates before anything is said: some clicks are noted twice in any log."""
+SAME = 0.95
+"""Share of the distinct events that are there equally often in a log that was concatenated."""
+MAX_EVENTS = 10_000_000
+"""Events that are compared: it takes two seconds and 16 bytes of memory an event."""
+MIN_ROWS = 4
+"""Events or sequences of which a pattern can be told."""
+_ADVICE = "keep one copy, for a CSV or JSON Lines file by `awk '!seen[$0]++' FILE > NEW`"
+
+
+def duplicates(histories: Histories) -> str:
+    """Return a warning of exact duplicates: what they are, how many, and whether the log looks concatenated.
+
+    Of a log with times an exact duplicate has the sequence, the value and the time of another event. Without times the
+    same value may come again; only a log of which everything is there twice is told.
+
+    Args:
+        histories: of one log.
+    """
+    num_events = len(histories.ids)
+    if not MIN_ROWS <= num_events <= MAX_EVENTS:
+        return ""
+    if histories.timed:
+        counts = np.unique(_event_keys(histories), return_counts=True)[1]
+        num_duplicates = num_events - len(counts)
+        copies = int(np.median(counts))
+        if copies > 1 and float((counts % copies == 0).mean()) >= SAME:
+            times = "twice" if copies == 2 else f"{copies} times"
+            return f"{_part(num_duplicates, num_events)}: the log looks concatenated {times}; {_ADVICE}"
+        if num_duplicates >= MIN_SHARE * num_events:
+            return f"{_part(num_duplicates, num_events)}; {_ADVICE}"
+    if _halves_are_equal(histories):
+        verb = "is", "are"
+        half = part_of(num_events // 2, num_events, "event", *verb, percent=True)
+        return (
+            f"{half} there again in the same order: the log looks concatenated twice; keep the first half of the file"
+        )
+    return ""
+
+
+def _event_keys(histories: Histories) -> npt.NDArray[np.uint64]:
+    """Return (events,) 64-bit numbers that are equal for an equal sequence, value and time."""
+    owners = histories.sequence_index().astype(np.uint64)
+    keys = scrambled(owners << np.uint64(32) | histories.ids.astype(np.uint64))
+    return scrambled(keys ^ scrambled(histories.times.view(np.uint64)))
+
+
+def _halves_are_equal(histories: Histories) -> bool:
+    """Return whether the second half of the sequences, or of every sequence, is the first half again."""
+    num, lengths = len(histories), histories.lengths
+    if num >= MIN_ROWS and num % 2 == 0 and np.array_equal(lengths[: num // 2], lengths[num // 2 :]):
+        columns = (histories.ids, histories.times) if histories.timed else (histories.ids,)
+        middle = int(histories.offsets[num // 2])
+        if all(np.array_equal(column[:middle], column[middle:]) for column in columns):
+            return len(np.unique(histories.ids)) > 1
+    if num < MIN_ROWS or (lengths % 2).any() or lengths.max() < 4:
+        return False
+    halves = lengths // 2
+    first = ranges(histories.offsets[:-1], halves)
+    return bool((histories.ids[first] == histories.ids[first + np.repeat(halves, halves)]).all())
+
+
+def _part(num_duplicates: int, num_events: int) -> str:
+    part = part_of(num_duplicates, num_events, "event", "repeats", "repeat", percent=True)
+    return f"{part} an earlier one of the same sequence, value and time"

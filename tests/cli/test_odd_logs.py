@@ -1,0 +1,85 @@
+"""Logs that are not what they seem: concatenated twice, of several kinds of events, written by programs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ensue
+
+TWICE = "the log looks concatenated twice"
+ADVICE = "keep one copy, for a CSV or JSON Lines file by `awk '!seen[$0]++' FILE > NEW`"
+
+
+def clicks(num: int, seconds: int = 37) -> list[str]:
+    draw = random.Random(1)
+    return [f"s{at // 4},i{draw.randrange(60)},{1_700_000_000 + at * seconds}" for at in range(num)]
+
+
+def write(path: Path, rows: Sequence[str], header: str = "session,item,time") -> Path:
+    path.write_text("".join(f"{row}\n" for row in (header, *rows)))
+    return path
+
+
+def warnings(ensue: Ensue, path: Path) -> list[str]:
+    ran = ensue("check", path, "--json")
+    assert ran.code == 0, ran.err
+    return list(json.loads(ran.out)["warnings"])
+
+
+def test_a_log_that_was_concatenated_is_told(ensue: Ensue, tmp_path: Path) -> None:
+    rows = clicks(400)
+    assert not any("concatenated" in line for line in warnings(ensue, write(tmp_path / "one.csv", rows)))
+    twice = write(tmp_path / "twice.csv", rows + rows)
+    same = "repeat an earlier one of the same sequence, value and time"
+    sentence = f"400 of 800 (50.0 %) events {same}: {TWICE}; {ADVICE}"
+    assert sentence in warnings(ensue, twice)
+    thrice = write(tmp_path / "thrice.csv", rows * 3)
+    assert f"800 of 1,200 (66.7 %) events {same}: the log looks concatenated 3 times; {ADVICE}" in warnings(
+        ensue, thrice
+    )
+    overlapping = write(tmp_path / "overlapping.csv", rows + rows[:100])
+    assert f"100 of 500 (20.0 %) events {same}; {ADVICE}" in warnings(ensue, overlapping)
+    ran = ensue("fit", "next", twice, "-o", tmp_path / "m", "--model", "popularity")
+    assert (ran.code, f"warning: {twice}: {sentence}" in ran.lines) == (0, True)
+    ran = ensue("evaluate", tmp_path / "m", twice)
+    assert (ran.code, f"warning: {twice}: {sentence}" in ran.lines) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["table", "lists"])
+def test_a_log_without_times_that_was_concatenated_is_told(ensue: Ensue, tmp_path: Path, kind: str) -> None:
+    rows = [row.rpartition(",")[0] for row in clicks(400)]
+    if kind == "lists":
+        items = [row.partition(",")[2] for row in rows]
+        rows = [json.dumps({"values": items[at : at + 4]}) for at in range(0, 400, 4)]
+    for copies, told in ((1, False), (2, True)):
+        path = tmp_path / f"{copies}.{'csv' if kind == 'table' else 'jsonl'}"
+        path.write_text("".join(f"{row}\n" for row in [*(["session,item"] if kind == "table" else []), *rows * copies]))
+        sentence = (
+            f"400 of 800 (50.0 %) events are there again in the same order: {TWICE}; keep the first half of the file"
+        )
+        assert (sentence in warnings(ensue, path)) is told
+
+
+def test_kinds_of_events_in_one_column_are_told(ensue: Ensue, tmp_path: Path) -> None:
+    rows = [f"{row},{('view', 'view', 'cart')[at % 3]},shop" for at, row in enumerate(clicks(300))]
+    found = warnings(ensue, write(tmp_path / "log.csv", rows, "session,item,time,event_type,category"))
+    kinds = (
+        "column 'event_type' holds kinds of events, 'view' 200, 'cart' 100: all are read alike, each follows any other"
+    )
+    assert [line for line in found if "kinds" in line] == [f"{kinds}; give a file of the kind that is to be predicted"]
+
+
+def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> None:
+    program = [row.replace(row.partition(",")[0], "bot") for row in clicks(250, seconds=2)]
+    found = warnings(ensue, write(tmp_path / "log.csv", clicks(400) + program))
+    sentence = "sequences has 200 events and more within 10 minutes, 'bot' 250 in all: rather programs than people"
+    assert f"1 of 101 (1.0 %) {sentence}; leave them out" in found
+    header = "cascade,user,time"  # of which many people take part
+    assert not any(
+        "programs" in line for line in warnings(ensue, write(tmp_path / "c.csv", clicks(400) + program, header))
+    )

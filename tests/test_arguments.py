@@ -237,6 +237,32 @@ def test_a_number_is_not_the_name_of_a_folder() -> None:
     assert str(error.value) == "folder is of type int; give the name of a file or a folder"
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: untyped.make(5), "task 5 is not known; choose from next, classify, suggest, link"),
+        (
+            lambda: untyped.make("next", "hidan", settings=["dim=8"]),
+            "settings is of type list; give a dictionary such as {'dim': 64}",
+        ),
+        (lambda: untyped.add_model("hidan"), "model is of type str; give a class"),
+        (lambda: untyped.read_texts(["a.csv"]), "path is of type list; give the name of a file or a folder"),
+        (
+            lambda: untyped.compare([], Histories.of([HISTORY])),
+            "there is nothing to compare; give a list of predictors for each model",
+        ),
+        (
+            lambda: untyped.compare([[]], Histories.of([HISTORY])),
+            "compare takes a list of predictors for each model, such as [[first], [second]]",
+        ),
+    ],
+)
+def test_other_functions_refuse_wrong_types(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(EnsueError) as error:
+        call()
+    assert str(error.value) == message
+
+
 def test_a_client_refuses_a_text_in_place_of_a_list() -> None:
     with pytest.raises(EnsueError) as error:
         Client("http://127.0.0.1:9").predict("m", [HISTORY], exclude="bob")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
 from ensue.answers import Forecast
+from ensue.errors import SettingError
 from ensue.records import History
 from ensue.registry import require_task, task_of
 from ensue.tasks import TASKS
@@ -188,6 +189,8 @@ def make(
         >>> [choice.value for choice in predictor.predict([History(("a",))], k=1)[0].choices]
         ['b']
     """
+    if not isinstance(settings, Mapping | None):
+        raise SettingError(f"settings is of type {type(settings).__name__}; give a dictionary such as {{'dim': 64}}")
     made: AnyPredictor = named(TASKS[require_task(task)].predictor)(model, settings=settings, seed=seed, device=device)
     return made
 

@@ -43,7 +43,7 @@ def require_task(task: str) -> str:
         SettingError: it is not.
     """
     if task not in TASKS:
-        first = "; the task comes first, then the file" if Path(task).is_file() else ""
+        first = "; the task comes first, then the file" if isinstance(task, str) and Path(task).is_file() else ""
         hint = near(task, TASKS)
         raise SettingError(f"task {task!r} is not known; {hint}choose from {', '.join(TASKS)}{first}")
     return task

@@ -8,6 +8,7 @@ from typing import Unpack
 
 import polars as pl
 
+from ensue.arguments import require_path
 from ensue.data.files import Content, answering, open_file
 from ensue.data.ids import whole_numbers
 from ensue.data.packed import Opening
@@ -28,7 +29,7 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
     Raises:
         DataError: naming the file, the line and what to do.
     """
-    path = Path(path)
+    path = require_path(path)
     with answering(path):
         content = open_file(path, **opening)
         if content.parquet or content.json:

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple, Unpack
 
 import polars as pl
 
+from ensue.arguments import require_path
 from ensue.data.files import Content, answering, open_file
 from ensue.data.ids import whole_numbers
 from ensue.data.packed import Opening
@@ -140,7 +141,7 @@ def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) 
     Raises:
         DataError: naming the file, the line and what to do.
     """
-    path = Path(path)
+    path = require_path(path)
     with answering(path):
         content = open_file(path, **opening)
         if content.parquet:

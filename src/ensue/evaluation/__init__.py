@@ -249,8 +249,10 @@ def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None
         DataError: the data is of another type, such as the name of a file.
         SettingError: a name of a model or of a folder stands in place of a predictor.
     """
+    if not entries:
+        raise SettingError("there is nothing to compare; give a list of predictors for each model")
     for seeds in entries:
-        if not isinstance(seeds, list | tuple):
+        if not isinstance(seeds, list | tuple) or not seeds:
             raise SettingError("compare takes a list of predictors for each model, such as [[first], [second]]")
         for predictor in seeds:
             if isinstance(predictor, str | PathLike):
@@ -268,6 +270,8 @@ def _compare(
     **more: object,
 ) -> AnyResult:
     cutoffs = None if at is None else [require_integer("at", k) for k in as_tuple(at, "at", "cut-offs")]
+    if any(k < 1 for k in cutoffs or ()):
+        raise SettingError(f"at is {cutoffs}; cut-offs are at least 1")
     given: dict[str, object] = {"protocol": protocol, "at": cutoffs, "unknown": unknown}
     given = {name: value for name, value in given.items() if value is not None} | more
     return cast("AnyResult", evaluator_of(entries[0][0].task).compare(entries, data, **given))

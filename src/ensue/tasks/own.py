@@ -67,6 +67,8 @@ def add_model(model: type) -> str:
         >>> add_model(Nothing)
         'Nothing'
     """
+    if not isinstance(model, type):
+        raise SettingError(f"model is of type {type(model).__name__}; give a class")
     _ADDED[model.__name__] = _row(model, model.__name__)
     return model.__name__
 

@@ -151,7 +151,7 @@ def read_corpus(
             raise SettingError(f"{path}: these are posts; name the file of articles with --articles FILE")
         found, articles, source = judgement_files(source), *(find_file(source, name) for name in _NAMES)
     else:
-        found = {} if judgements is None else {"": Path(judgements)}
+        found = {} if judgements is None else {"": require_path(judgements, "judgements")}
     given = columns or {}
     ours = {ROLES[role]: name for role, name in given.items() if role in ROLES}
     theirs = {role: name for role, name in given.items() if role not in ROLES}

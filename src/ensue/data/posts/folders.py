@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ensue.arguments import require_path
 from ensue.data.files import Content
 from ensue.data.packed import ending, is_pattern
 from ensue.data.posts.documents import is_named_as_document, is_page, read_document
@@ -55,7 +56,7 @@ def open_texts(path: str | Path, options: ReadOptions) -> Content:
     Raises:
         DataError: no file is a text, a web page or JSON, or a file of another kind is among them.
     """
-    place = Path(path)
+    place = require_path(path)
     if not is_several(place):
         return options.open(path)
     files = files_in(place)

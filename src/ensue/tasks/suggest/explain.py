@@ -18,6 +18,7 @@ from torch import Tensor
 from ensue.answers import Answer, Choice, Heed, QueryExplanation
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
+from ensue.ids import as_tuple
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.settings import require_k
@@ -46,7 +47,9 @@ def answers(
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.predict`."""
     require_k(k, WIDEST)
     require_trained(state.model)
-    prefixes = [prefix] * len(records) if isinstance(prefix, str) else list(prefix)
+    prefixes = [prefix] * len(records) if isinstance(prefix, str) else as_tuple(prefix, "prefix", "texts")
+    if not all(isinstance(text, str) for text in prefixes):
+        raise SettingError("prefix holds what is no text; give one text for all records, or one each")
     if len(prefixes) != len(records):
         raise SettingError(f"{len(prefixes)} prefixes for {len(records)} records; give one for all, or one each")
     if not len(records):
@@ -54,7 +57,7 @@ def answers(
     kind = state.metadata.normalisation
     typed, places = _typed(state, records)
     sessions = Histories.of(History(values) for values in typed)
-    begun = [clean_prefix(prefix, kind) for prefix in prefixes]
+    begun = [clean_prefix(str(text), kind) for text in prefixes]
     lists = list(ranked(state, sessions, k, begun))
     known = _known(state, sessions)
     heeded = _heeded(state, sessions, lists, places) if evidence else iter(())

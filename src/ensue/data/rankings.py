@@ -136,7 +136,7 @@ def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) 
     Args:
         path: a TREC run or JSON Lines.
         name: name of the row; [default: the name of the file].
-        opening: ``encoding``, ``sheet`` and ``max_unpacked``.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``.
 
     Raises:
         DataError: naming the file, the line and what to do.

@@ -129,7 +129,7 @@ def read_corpus(
             does not name are left out.
         columns: of posts ``text``, ``id``, ``title``, ``about`` and ``part``; of articles ``body``, ``summary``,
             ``article_id`` and ``article_title``.
-        opening: of both files ``encoding``, ``sheet`` and ``max_unpacked``, see
+        opening: of both files ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see
             :class:`~ensue.data.packed.Opening`.
 
     Returns:

@@ -235,7 +235,7 @@ def read_posts(
         columns: ``text``, ``id``, ``title``, ``about`` and ``part`` to names, where those do not speak for themselves.
         every: whether to keep rows without a text, those that hold only links and those that stand twice, so that each
             row can be answered.
-        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.packed.Opening`.
 
     Raises:
         DataError: naming the file, the line, the field and what to do; or no post is left.
@@ -308,7 +308,7 @@ def read_articles(
             article, as plain text (``.txt``, ``.md``) or as a web page (``.html``).
         columns: ``body``, ``id``, ``title`` and ``summary`` to names, where those do not speak for themselves. A
             summary (a lead, the claim that is checked) becomes the first paragraph of the body.
-        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.packed.Opening`.
 
     Raises:
         DataError: naming the file, the line, the field and what to do; or no article is left.

@@ -66,7 +66,7 @@ def read_judgements(path: str | Path, **opening: Unpack[Opening]) -> tuple[pl.Da
 
     Args:
         path: the file.
-        opening: ``encoding``, ``sheet`` and ``max_unpacked``.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``.
 
     Raises:
         DataError: naming the file, the line and what to do.

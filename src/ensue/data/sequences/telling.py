@@ -39,7 +39,7 @@ def telling_columns(
     Args:
         path: a table of events, of several files the first; of other layouts there is no column to speak of.
         columns: roles to names, as the reader of sequences has them.
-        opening: ``encoding``, ``sheet`` and ``max_unpacked``.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``.
 
     """
     options = ReadOptions(columns=columns or {}, **opening)

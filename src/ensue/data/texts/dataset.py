@@ -141,7 +141,7 @@ def read_texts(
         unlabelled: whether to keep rows whose label is empty, and rows of tables that hold nothing, as texts to
             predict, one a row. They are left out, and counted, unless stated.
         part: of a file with parts (a JSON object of lists, or a column stated as ``part``), the one that is read.
-        opening: ``encoding``, ``sheet`` and ``max_unpacked``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
         Texts in the order of the file, and what was understood. An empty text is kept.

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,9 @@ def test_oracle_plain_loop(tmp_path: Path, seed: int) -> None:
     assert records(read(path, sort=True)[0]) == expected
 
 
-TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=5)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=5).filter(
+    lambda text: re.fullmatch(r"\s+-?\d+\s*|\s*-?\d+(\.0+\s*|\s+)", text) is None  # these are other whole numbers
+)
 WORDS = st.text("abc019_-", min_size=1, max_size=4)
 
 
@@ -198,7 +201,7 @@ def write_table(records: list[History], path: Path, form: str) -> None:
 def test_round_trip_of_tables(tmp_path: Path, form: str, made: list[History]) -> None:
     path = tmp_path / "round"
     write_table(made, path, form)
-    histories, understood = read(path)
+    histories, understood = read(path, missing="keep")
     assert records(histories) == made
     assert understood.layout == ("parquet" if form == "lists" else form)
 

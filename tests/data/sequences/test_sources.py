@@ -100,7 +100,10 @@ def test_errors_name_the_file_and_its_row(tmp_path: Path) -> None:
     frame(EVENTS).write_csv(tmp_path / "a.csv")
     bad = tmp_path / "b.csv"
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,,{START}\n")
-    assert refused(tmp_path) == "/b.csv:3: column 'item_id' is empty; every event needs a value"
+    assert (
+        refused(tmp_path)
+        == "/b.csv:3: column 'item_id' is empty; every event needs a value: leave such rows out with --missing drop"
+    )
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,b\n")
     assert refused(tmp_path).startswith("/b.csv:3: 2 fields, but the header has 3")
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,b,\n")

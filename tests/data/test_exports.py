@@ -75,6 +75,12 @@ BLUESKY = [
     for day, name in ((1, "ann"), (2, "bob"))
 ]
 SHARED = [post | {"record": post["record"] | {"embed": {"external": {"uri": LINK}}}} for post in BLUESKY]  # type: ignore[operator]
+TAKEOUT = "Comment ID,Channel ID,Comment Create Timestamp,Video ID,Comment Text\n" + (
+    'c1,UC1,2026-03-01T09:00:00Z,v1,"{""text"":""no ""},{""text"":""ferry""}"\n'
+)
+ARCHIVE = 'window.YTD.tweets.part0 = [ {\n "tweet" : ' + (
+    '{"id_str": "7", "full_text": "no ferry", "created_at": "Sun Mar 01 09:00:00 +0000 2026", "entities": {}} } ]'
+)
 CSV_4CAT = "id,thread_id,timestamp,body,author,urls\n" + "".join(
     f'{at},{at},2026-03-01 09:0{at}:00,no ferry,{name},"{LINK},https://other.example"\n'
     for at, name in enumerate(("ann", "bob"))
@@ -181,3 +187,16 @@ def test_two_kinds_of_cascades_are_asked_for(tmp_path: Path) -> None:
     histories, understood = read(path, columns={"sequence": "shared_link"})
     assert {record.id: record.values for record in histories.records()} == {LINK: ("ann", "bob", "cid")}
     assert understood.columns == {"sequence": "shared_link", "value": "author", "time": "time"}
+
+
+@pytest.mark.parametrize(
+    ("text", "layout", "name"), [(TAKEOUT, "youtube takeout", "c1"), (ARCHIVE, "twarc v1", "7")], ids=["Takeout", "X"]
+)
+def test_what_one_account_wrote(tmp_path: Path, text: str, layout: str, name: str) -> None:
+    path = write(tmp_path, text)
+    assert kind_of(path) == "posts"
+    posts, report = read_posts(path)
+    assert (report.layout, [*posts.texts], [*posts.ids]) == (layout, ["no ferry"], [name])
+    assert [*read_texts(path, unlabelled=True)[0].texts[0]] == ["no ferry"]
+    with pytest.raises(DataError, match="no two authors pass on one post"):
+        read(path)

@@ -39,6 +39,7 @@ _BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parqu
 # polars would unpack these by itself, without a limit.
 _ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
 _STATED = re.compile(rb'(?:\xef\xbb\xbf)?"?(sep=[,;|\t])"?[ \t]*\r?\n')
+_ARCHIVE, _ARCHIVE_BYTES = re.compile(rb"\s*window\.YTD\.[\w.]+\s*=\s*(?=[\[{])"), 200
 _REASONS: Mapping[type[Exception], str] = {
     FileNotFoundError: "no such file; check the name",
     IsADirectoryError: "is a folder; name a file in it",
@@ -289,6 +290,8 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
     if (stated := _STATED.match(text[:16])) is not None:
         text, first_line = text[stated.end() :], 2
         notes = (*notes, f"a first line {one_line(stated[1].decode())}, as Excel writes and reads, left out")
+    if (archive := _ARCHIVE.match(text[:_ARCHIVE_BYTES])) is not None:
+        text, notes = text[archive.end() :], (*notes, "a file of an archive of X: the script before its JSON left out")
     halves = 0
     if _begins(text) in (b"{", b"["):
         text, halves = mend_halves(text[3:] if text[:3] == MARKS[0] else text)  # JSON knows no mark

@@ -62,108 +62,39 @@ class Headerless:
         return re.compile(re.escape(self.separator).join(f"(?:{field})" for field in self.fields.values()))
 
 
-_RATINGS = {"rating": _STARS, "timestamp": _SINCE_1970}
+_USER, _RATINGS = {"user_id": _INTEGER}, {"rating": _STARS, "timestamp": _SINCE_1970}
+_PLACE = {"latitude": _FLOAT, "longitude": _FLOAT}
+# fmt: off
 LAYOUTS: tuple[Headerless, ...] = (
-    Headerless("movielens", "::", {"user_id": _INTEGER, "movie_id": _INTEGER, **_RATINGS}),
-    Headerless("movielens 100k", "\t", {"user_id": _INTEGER, "movie_id": _INTEGER, **_RATINGS}),
+    Headerless("movielens", "::", {**_USER, "movie_id": _INTEGER, **_RATINGS}),
+    Headerless("movielens 100k", "\t", {**_USER, "movie_id": _INTEGER, **_RATINGS}),
     Headerless("amazon", ",", {"user_id": _REVIEWER, "item_id": _ASIN, **_RATINGS}),
     Headerless("amazon 2018", ",", {"item_id": _ASIN, "user_id": _REVIEWER, **_RATINGS}),
-    Headerless(
-        "taobao",
-        ",",
-        {
-            "user_id": _INTEGER,
-            "item_id": _INTEGER,
-            "category_id": _INTEGER,
-            "behavior": "pv|buy|cart|fav",
-            "timestamp": r"-?\d{1,13}",  # a few are broken, as published
-        },
-    ),
-    Headerless(
-        "check-ins",
-        "\t",
-        {"user_id": _INTEGER, "time": _ISO, "latitude": _FLOAT, "longitude": _FLOAT, "location_id": r"[0-9a-f]+"},
-    ),
-    Headerless(
-        "foursquare",
-        "\t",
-        {
-            "user_id": _INTEGER,
-            "venue_id": _HEX,
-            "category_id": rf"{_HEX}|",
-            "category": _ANY,
-            "latitude": _FLOAT,
-            "longitude": _FLOAT,
-            "timezone_offset": r"-?\d+",
-            "utc_time": _TWEETED,
-        },
-        encoding="cp1252",
-    ),
-    Headerless(
-        "foursquare global",
-        "\t",
-        {"user_id": _INTEGER, "venue_id": _HEX, "utc_time": _TWEETED, "timezone_offset": r"-?\d+"},
-    ),
-    Headerless(
-        "last.fm 1k",
-        "\t",
-        {
-            "user_id": r"user_\d{6}",
-            "timestamp": _ISO,
-            "artist_id": r"[0-9a-f-]*",
-            "artist_name": _ANY,
-            "track_id": _ANY,
-            "track_name": _ANY,
-        },
-    ),
+    # A few timestamps of Taobao are broken, as published.
+    Headerless("taobao", ",", {**_USER, "item_id": _INTEGER, "category_id": _INTEGER, "behavior": "pv|buy|cart|fav",
+                               "timestamp": r"-?\d{1,13}"}),
+    Headerless("check-ins", "\t", {**_USER, "time": _ISO, **_PLACE, "location_id": r"[0-9a-f]+"}),
+    Headerless("foursquare", "\t", {**_USER, "venue_id": _HEX, "category_id": rf"{_HEX}|", "category": _ANY, **_PLACE,
+                                    "timezone_offset": r"-?\d+", "utc_time": _TWEETED}, encoding="cp1252"),
+    Headerless("foursquare global", "\t", {**_USER, "venue_id": _HEX, "utc_time": _TWEETED,
+                                           "timezone_offset": r"-?\d+"}),
+    Headerless("last.fm 1k", "\t", {"user_id": r"user_\d{6}", "timestamp": _ISO, "artist_id": r"[0-9a-f-]*",
+                                    "artist_name": _ANY, "track_id": _ANY, "track_name": _ANY}),
     Headerless("yoochoose", ",", {"session": r"[^,\s]+", "time": _ISO, "item": r"[^,\s]+", "category": r"[^,]*"}),
-    Headerless(
-        "yoochoose buys",
-        ",",
-        {"session": _INTEGER, "time": _ISO, "item": _INTEGER, "price": _INTEGER, "quantity": _INTEGER},
-    ),
+    Headerless("yoochoose buys", ",", {"session": _INTEGER, "time": _ISO, "item": _INTEGER, "price": _INTEGER,
+                                       "quantity": _INTEGER}),
     Headerless("orcas", "\t", {"qid": _INTEGER, "query": r"[^\t]+", "did": r"D\d+", "url": r"https?://\S+"}, "queries"),
-    Headerless(
-        "mind behaviors",
-        "\t",
-        {
-            "impression_id": _INTEGER,
-            "user_id": r"U\d+",
-            "time": _AMERICAN,
-            "history": rf"(?:{_NEWS}(?: {_NEWS})*)?",
-            "impressions": rf"{_NEWS}(?:-[01])?(?: {_NEWS}(?:-[01])?)*",
-        },
-    ),
-    Headerless(
-        "mind news",
-        "\t",
-        {
-            "id": _NEWS,
-            "category": r"\w+",
-            "subcategory": r"\w[\w-]*",
-            "title": _ANY,
-            "abstract": _ANY,
-            "url": r"(?:https?://\S+)?",
-            "title_entities": r"(?:\[.*\])?",
-            "abstract_entities": r"(?:\[.*\])?",
-        },
-        "posts",
-    ),
-    Headerless(
-        "sentiment140",
-        ",",
-        {
-            "polarity": r'"[024]"',
-            "id": r'"\d+"',
-            "date": rf'"{_TWEETED}"',
-            "flag": r'"[^"]*"',
-            "user": r'"[^"]*"',
-            "text": r'".*"?',  # a tweet may go on in the next line
-        },
-        "texts",
-        encoding="cp1252",
-    ),
+    Headerless("mind behaviors", "\t", {"impression_id": _INTEGER, "user_id": r"U\d+", "time": _AMERICAN,
+                                        "history": rf"(?:{_NEWS}(?: {_NEWS})*)?",
+                                        "impressions": rf"{_NEWS}(?:-[01])?(?: {_NEWS}(?:-[01])?)*"}),
+    Headerless("mind news", "\t", {"id": _NEWS, "category": r"\w+", "subcategory": r"\w[\w-]*", "title": _ANY,
+                                   "abstract": _ANY, "url": r"(?:https?://\S+)?", "title_entities": r"(?:\[.*\])?",
+                                   "abstract_entities": r"(?:\[.*\])?"}, "posts"),
+    # A tweet may go on in the next line.
+    Headerless("sentiment140", ",", {"polarity": r'"[024]"', "id": r'"\d+"', "date": rf'"{_TWEETED}"',
+                                     "flag": r'"[^"]*"', "user": r'"[^"]*"', "text": r'".*"?'}, "texts", "cp1252"),
 )
+# fmt: on
 KINDS = {layout.name: layout.kind for layout in LAYOUTS}
 _UNIT = "\x1f"
 """The separator of fields in ASCII."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.kinds import kind_of
+from ensue.data.schema import DataSchema
 from ensue.data.sequences import read
 from ensue.data.sequences.prepare import prepare
 from ensue.data.table import ReadOptions
@@ -106,6 +107,21 @@ def test_a_prepared_log_is_read_as_the_file_is(tmp_path: Path) -> None:
     assert {record.id: record.values for record in histories.records()} == expected
 
 
+VENUES = ("49bbd6c0f964a520f4531fe3", "4a43c0aef964a520c6a61fe3")
+
+
+def test_venues_of_foursquare_are_read_from_their_encoding(tmp_path: Path) -> None:
+    rows = [
+        f"4\t{venue}\t4bf58dd8d48988d127951735\tCaf\xe9\t40.7\t-74.0\t-240\tTue Apr 03 18:0{9 - place}:06 +0000 2012"
+        for place, venue in enumerate(VENUES)
+    ]
+    path = tmp_path / "nyc.txt"
+    path.write_bytes(lines(rows).encode("cp1252"))
+    histories, report = read(path)
+    assert report.layout == "foursquare" and "read as cp1252" in report.notes
+    assert {record.id: record.values for record in histories.records()} == {"4": VENUES[::-1]}
+
+
 def test_ratings_of_a_user_are_one_sequence_unless_cut(tmp_path: Path) -> None:
     path = write(tmp_path, PUBLISHED["movielens"][0])
     note = "a user is one sequence, as is usual for ratings and check-ins; cut it into sessions with --gap 30"
@@ -192,3 +208,16 @@ def test_sessions_that_share_first_ids_stay_sessions(tmp_path: Path) -> None:
 def test_numbers_name_no_columns_of_lists_but_these(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="the layout sessions has no columns; leave --columns out"):
         read(write(tmp_path, "1 2 3\n4 5\n"), columns={"value": "2-"})
+
+
+def test_a_later_file_is_read_as_the_training_data_was(tmp_path: Path) -> None:
+    few = write(tmp_path, "2 5 7\n3 6\n4 5 6\n")
+    assert read(few)[1].layout == "sessions"
+    schema = DataSchema(columns={"sequence": "1", "value": "2-"})
+    histories, report = read(few, schema=schema)
+    assert (report.layout, [record.values for record in histories.records()]) == (
+        "user histories",
+        [("5", "7"), ("6",), ("5", "6")],
+    )
+    many = write(tmp_path, ASKED["first ids of their own"][0])
+    assert read(many, schema=DataSchema(columns={"value": "1-"}))[1].layout == "sessions"

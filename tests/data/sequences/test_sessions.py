@@ -152,7 +152,7 @@ def test_recbole_prefixes_of_one_session_are_read_once(tmp_path: Path) -> None:
 def test_plain_sessions_by_hand(tmp_path: Path) -> None:
     histories, understood = read(write(tmp_path, "\ufeff12 007  7\r\n\r\n5\r\n12 12 \r\n"))
     assert records(histories) == [History(("12", "007", "7")), History(("5",)), History(("12", "12"))]
-    assert (understood.layout, understood.columns, understood.unit) == ("sessions", {}, None)
+    assert (understood.layout, understood.columns, understood.unit) == ("sessions", {"value": "1-"}, None)
     assert understood.notes == ("1 empty line skipped",)
 
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from ensue.data.files import Content
 from ensue.data.posts.fields import RELATIONS, collected, related
-from ensue.data.posts.formats import ARTICLES, collector_of
+from ensue.data.posts.formats import ARTICLES, collector_of, joined_pieces
 from ensue.data.posts.platforms import READERS, is_json, layout_of, objects
 from ensue.data.roles import plain_name, require_columns
 from ensue.data.table import Table, read_table
@@ -26,7 +26,16 @@ FIELDS = ("id", "text", "author", "time", "language", *RELATIONS)
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "tweetid", "uri", "itemid", "commentid", "postid"),
     "text": ("body", "text", "fulltext", "commenttext", "selftext", "title"),
-    "author": ("author", "authorusername", "userscreenname", "userhandle", "authorhandle", "username", "authorid"),
+    "author": (
+        "author",
+        "authorusername",
+        "userscreenname",
+        "userhandle",
+        "authorhandle",
+        "username",
+        "authorid",
+        "channelid",
+    ),
     "time": ("timestamp", "createdat", "createdutc", "publishedat", "timestamputc", "commentcreatetimestamp", "date"),
     "language": ("lang", "language"),
     "repost_of": ("retweetedid", "retweetid", "referencedtweetsretweetedid", "repostof"),
@@ -78,6 +87,8 @@ def read_export(content: Content, layout: str) -> Table:
     present = {role: name for role, name in columns.items() if name is not None}
     table = read_table(content, lambda names: (present, ()))
     frame = table.frame.with_columns(pl.lit(None, pl.String).alias(role) for role in FIELDS if role not in present)
+    if layout == "youtube takeout":
+        frame = frame.with_columns(joined_pieces(frame["text"]))
     # Of several links of a post, the first is read.
     frame = frame.select(*FIELDS).with_columns(pl.col("shared_link").str.extract(r"(https?://[^\s,;|]+)"))
     return Table(layout, frame, table.where, {}, table.notes)

@@ -26,7 +26,7 @@ from ensue.lines import plural, quoted
 _POSTS: Mapping[str, tuple[str, ...]] = {
     "text": (
         *("text", "fulltext", "body", "tweet", "tweettext", "posttext", "message", "content", "comment", "caption"),
-        *("status", "selftext", "post", "description", "tweetcontent", "query", "querytext", "claim"),
+        *("commenttext", "status", "selftext", "post", "description", "tweetcontent", "query", "querytext", "claim"),
     ),
     "id": ("id", "idstr", "postid", "tweetid", "itemid", "messageid", "commentid", "statusid", "uri", "queryid", "qid"),
     "title": ("title", "subject", "headline"),
@@ -75,6 +75,7 @@ _COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
     "twarc csv": ({"id", "conversationid", "authorid", "createdat", "text"}, {"tweeturl", "userscreenname", "text"}),
     "bluesky csv": ({"uri", "cid", "text"}, {"uri", "userhandle", "text"}),
     "reddit csv": ({"author", "subreddit", "title"}, {"author", "subreddit", "body"}),
+    "youtube takeout": ({"commentid", "videoid", "commenttext"},),
     "zeeschuimer csv": ({"itemid", "sourceplatform", "navindex"},),
     "mind news": ({"id", "category", "subcategory", "title", "abstract"},),
     "media cloud": ({"storiesid", "title", "url"}, {"title", "url", "publishdate"}),
@@ -120,7 +121,24 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
     table = read_table(content, find).filled(content.path, "text", every=every)
     if "about" in table.columns:
         table = replace(table, frame=table.frame.with_columns(_ids("about")))
-    return replace(table, layout=collector_of(content.names()) or table.layout)
+    collector = collector_of(content.names())
+    if collector == "youtube takeout" and "text" in table.frame.columns:
+        table = replace(table, frame=table.frame.with_columns(joined_pieces(table.frame["text"])))
+    return replace(table, layout=collector or table.layout)
+
+
+def joined_pieces(texts: pl.Series) -> pl.Series:
+    """Return texts that a Takeout keeps as ``{"text":"…"},{"text":"…"}``; others stay as they are."""
+    return texts.map_elements(_pieces, return_dtype=pl.String)
+
+
+def _pieces(text: str) -> str:
+    try:
+        pieces = json.loads(f"[{text}]")
+    except (ValueError, RecursionError):
+        return text
+    found = [piece.get("text") for piece in pieces if isinstance(piece, dict)]
+    return "".join(piece for piece in found if isinstance(piece, str)) or text
 
 
 def collection_of(content: Content, roles: Roles) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from ensue.data.files import Content
 from ensue.data.sequences.cascades import CASCADES, is_cyan, recognise_cascades
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.events import Events, categorical, events_of, filled_lines, flat_events, refuse
-from ensue.data.sequences.id_lines import USER_LINES, is_id_lines, layout_of_lines, stated_layout
+from ensue.data.sequences.id_lines import SESSION_LINES, USER_LINES, is_id_lines, layout_of_lines, stated_layout
 from ensue.data.table import names_of, read_object, read_objects, sample_objects
 from ensue.data.time_summary import Where
 from ensue.errors import DataError
@@ -82,7 +82,7 @@ def read_sessions(content: Content) -> Events:
     width = lengths[0]
     if len(lengths) > 2 and width > 1 and bool((lengths == width).all()):
         notes = (*notes, f"every line has {width} ids and is read as a session; if they are columns, add a header")
-    return events_of(content, values, None, numbers, notes)
+    return replace(events_of(content, values, None, numbers, notes), columns=SESSION_LINES)
 
 
 def read_user_lines(content: Content) -> Events:

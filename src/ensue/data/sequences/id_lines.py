@@ -19,6 +19,8 @@ from pathlib import Path
 from ensue.errors import DataError
 
 _IDS = re.compile(r"[\w \ufffd-]+")  # what is not UTF-8 is refused by line, later
+SESSION_LINES = {"value": "1-"}
+"""Role -> column of lines that hold items alone."""
 _MIN_LINES = 20
 """Lines from which on a layout that cannot be decided is asked for; fewer are read as sessions, and that is noted."""
 _CHANCE = 1e-4
@@ -37,7 +39,7 @@ def is_id_lines(head: Sequence[str]) -> bool:
 
 def stated_layout(stated: Mapping[str, str]) -> str | None:
     """Return the layout that stated columns mean, ``None`` where they are those of a table."""
-    return "user histories" if stated == USER_LINES else "sessions" if stated == {"value": "1-"} else None
+    return "user histories" if stated == USER_LINES else "sessions" if stated == SESSION_LINES else None
 
 
 def layout_of_lines(path: Path, lines: Sequence[str]) -> str:

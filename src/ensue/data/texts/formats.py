@@ -131,7 +131,7 @@ def _table(content: Content, first: str, stated: Mapping[str, str], every: bool)
         return _labelled_csv(content, stated)
     if separator is None and is_labelled(content.head()):
         return _labelled_words(content, stated)
-    if separator is None and "\t" not in first and has_unknown_header(content):
+    if separator is None and (content.header or ("\t" not in first and has_unknown_header(content))):
         find(content.names())  # says which columns there are
     if separator is None:
         return _headless(content, first, stated)

@@ -144,11 +144,7 @@ class Scored:
 
 
 def evaluate(
-    predictor: NextPredictor,
-    data: Histories,
-    protocol: str = "full",
-    at: Sequence[int] = AT,
-    unknown: str = "miss",
+    predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT, unknown: str = "miss"
 ) -> Result:
     """Score a predictor and the baselines that were fitted on the same data.
 
@@ -319,12 +315,7 @@ def score(
 
 
 def _rank_targets(
-    predictor: NextPredictor,
-    data: Histories,
-    is_scored: Mask,
-    protocol: str,
-    unknown: str,
-    counting: str | None = None,
+    predictor: NextPredictor, data: Histories, is_scored: Mask, protocol: str, unknown: str, counting: str | None = None
 ) -> Scored:
     """Rank the events that are scored; one that cannot be ranked is a miss."""
     coded = data.encode(predictor.vocabulary, number_unknown=True)

@@ -23,7 +23,9 @@ def write(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> 
         "it stands everything that counts, and of these the one that scores best on the test part is the floor it is "
         "judged by. ± and the difference: 95 % over resampled test data, the same for all, and over seeds where there "
         f"are several ({_seeds(verdicts)}). Full ranking, micro average; what is known already is ruled out where the "
-        "training data never repeats a value. Seconds are CPU seconds of learning.",
+        "training data never repeats a value. Of `next`, a target that the training data lacks is a miss for every row "
+        "(`--unknown miss`), and one that follows no known event is ranked by popularity. Seconds are CPU seconds of "
+        "learning.",
         "",
     ]
     if absent:

@@ -53,8 +53,9 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         times += f" (HiDAN and the rivals of its verdicts; the others, and all in the later papers' sets, {few})"
     return [
         *lines,
-        "Every user after the first of a cascade is a target, ranked among all users that training data holds; one it "
-        "does not hold is a miss, and ties count against the target. No end token is scored but where it says so. "
+        "Every user after the first of a cascade is a target, ranked among all users of the training data. A user that "
+        "it lacks is a miss, for every row (`--unknown miss`; the paper drops such users); one who follows no known "
+        "user is ranked by popularity. Ties count against the target. No end token is scored but where it says so. "
         "Figures x 100, but for parameters and seconds. Each network is trained "
         f"{times}; figures are means over seeds. ± is half a 95 % interval over resampled test cascades, and seeds "
         "where there are several. Nothing was chosen on test data: early stopping and the numbers of `cascade-blend` "

@@ -43,7 +43,8 @@ def about(whole: int, tested: int | None, cells: tuple[int, int] | None, left: S
         "Every row stands under two protocols. `full`: the target is ranked among all items. `sampled`: among itself "
         "and 100 items drawn at random, as the paper evaluates SANSR; chance is HR@10 0.099 and HR@20 0.198 there. "
         "Figures of the two cannot be compared. Ties count against the target; micro average over targets; what the "
-        "session already holds stays in the ranking; a target that the model does not know is a miss.",
+        "session already holds stays in the ranking. A target that the training data lacks is a miss, for every row "
+        "(`--unknown miss`); one that follows no known event is ranked by popularity.",
         "",
         f"Table 1 learns {learned}, of which the newest tenth is held out to choose the epoch, and scores {scored}. "
         f"{sliced}± is half a 95 % interval over resampled sessions.",

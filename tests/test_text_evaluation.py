@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,10 @@ def test_counting_alone_has_no_network_to_beat() -> None:
     result = evaluate(fitted(), Texts.of(TRAIN))
     assert [row.model for row in result.rows] == ["tfidf", "majority"]
     assert (result.model, result.winner, result.beats_counting) == (None, None, False)
-    assert result.verdict == "by accuracy no network was compared; the best of 2 baselines, tfidf, has 100.00"
+    assert result.verdict == (
+        "by accuracy no network was compared; the best of 2 baselines, tfidf, has 100.00; by macro F1 no network was "
+        "compared; the best of 2 baselines, tfidf, has 100.00"
+    )
 
 
 def test_intervals_are_those_of_a_share_and_hold_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,3 +271,16 @@ def test_refusals() -> None:
         with pytest.raises(DataError) as error:
             evaluate(predictor, data)
         assert str(error.value) == message
+
+
+def test_the_verdict_names_rare_labels_and_goes_by_macro_f1_where_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty texts of a and two of b: always saying a is right more often than a model that finds one b."""
+    predictor = planted(monkeypatch, [0.9] * 17 + [0.1] * 4 + [0.9], [0.9] * 22, majority=0.9)
+    data = texts("a" * 20 + "b" * 2)
+    result = evaluate(predictor, data)
+    parts = result.verdict.split("; ")
+    assert (result.duels[0].measure, result.duels[1].measure) == ("accuracy", "macro_f1")
+    assert parts[0].startswith("by accuracy") and parts[1].startswith("by macro F1")
+    assert parts[-1] == "mean recall of rare labels (b 2): centrality 50.00, tfidf 0.00"
+    predictor.shared = replace(predictor.shared, metric="macro-f1")
+    assert [duel.measure for duel in evaluate(predictor, data).duels] == ["macro_f1", "accuracy"]

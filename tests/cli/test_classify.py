@@ -515,3 +515,19 @@ def test_an_option_without_meaning(ensue: Ensue, files: Files, logs: Logs, tmp_p
     ran = ensue(*(places.get(argument, argument.replace("=TEST", f"={files.test}")) for argument in arguments))
     check_refused(ran, message)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_metric_to_choose_by_is_kept_and_names_the_verdict(ensue: Ensue, files: Files, tmp_path: Path) -> None:
+    fitted = ensue("fit", "classify", files.train, "-o", tmp_path / "m", "--metric=macro-f1", *SMALL)
+    assert fitted.code == 0, fitted.err
+    assert json.loads((tmp_path / "m" / "settings.json").read_text())["settings"]["metric"] == "macro-f1"
+    found = json.loads(ensue("evaluate", tmp_path / "m", files.test, "--json").out)
+    assert [duel["measure"] for duel in found["duels"]] == ["macro_f1", "accuracy"]
+    check_refused(
+        ensue("fit", "classify", files.train, "-o", tmp_path / "n", "--metric=f2"),
+        "metric is 'f2'; choose from accuracy, macro-f1",
+    )
+    check_refused(
+        ensue("fit", "next", files.train, "-o", tmp_path / "n", "--metric=macro-f1"),
+        "--metric means nothing to task next; leave it out",
+    )

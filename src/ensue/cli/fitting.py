@@ -48,6 +48,9 @@ def fit(
     ] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used when there is one")] = None,
     min_users: MinUsers = None,
+    metric: Annotated[
+        str | None, typer.Option(help="of classify: what early stopping and best go by, accuracy or macro-f1")
+    ] = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -63,7 +66,9 @@ def fit(
     reading = Reading(**options)
     chosen = tasks.chosen(task, context)
     model = require_model(task, model)
-    settings = settings_of(set_, min_users) | ({"refit": "false"} if no_refit else {})
+    settings = (
+        settings_of(set_, min_users) | ({"refit": "false"} if no_refit else {}) | ({"metric": metric} if metric else {})
+    )
     require_settings(task, model, settings)
     if on is not None:
         from ensue.cli import cluster  # torch's groups

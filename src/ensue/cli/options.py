@@ -181,10 +181,7 @@ class Reading:
     ] = ""
     part: Annotated[
         str,
-        _option(
-            help="only this part of the file: of query logs valid, test:novel or the like, of posts and texts valid or "
-            "the like"
-        ),
+        _option(help="only this part of the file: of posts and texts valid or the like, of query logs also test:novel"),
     ] = ""
     articles: Annotated[
         Path | None,

@@ -252,11 +252,6 @@ def plain_time_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", word)
 
 
-def unit_of(number: float) -> str:
-    """The unit that a number since 1970 looks like: seconds, milliseconds and so on."""
-    return BANDS[max(int(np.searchsorted(SINCE_1970 * 1e3 ** np.arange(4), number, side="right")), 1)]
-
-
 def format_time(seconds: float, unit: str, absolute: bool) -> str:
     """A time for people: a date to the minute, or a number in the file's unit."""
     if absolute:

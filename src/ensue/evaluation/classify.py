@@ -45,6 +45,8 @@ MEASURES = ("accuracy", "macro_f1", "calibration_error", "log_loss")
 _LISTED = 12
 MAX_CALIBRATION_ERROR = 0.1
 """Calibration error above which a row warns that its probabilities are not to be taken as such."""
+RARE = 0.5
+"""Fraction of an equal share of the texts below which a label is rare."""
 _NO_LABEL = "(none of these)"
 """Shown as the label of a text for which another program has no list."""
 TIES = "of labels that are equally likely the first is the answer"
@@ -68,10 +70,26 @@ class TextCard:
 
 
 class TextResult(TaskResult[TextCard]):
-    """A table, its card, and whether a network or counting is right more often."""
+    """A table, its card, paired tests by accuracy and by macro F1, and the recall of rare labels."""
 
     __slots__ = ()
     task = "classify"
+
+    @property
+    def verdict(self) -> str:
+        """The line under the table."""
+        labels = self.rows[0].notes.get("labels", {})
+        texts = {label: own["texts"] for label, own in labels.items() if own["texts"]}
+        limit = RARE * sum(texts.values()) / max(len(texts), 1)
+        rare = sorted((label for label in texts if texts[label] < limit), key=lambda label: texts[label])
+        if not rare:
+            return super().verdict
+        listed = ", ".join(f"{label} {texts[label]:,}" for label in rare[:_LISTED]) + ", …" * (len(rare) > _LISTED)
+        rows = {row.model: row.notes["labels"] for row in self.rows if row.model in (self.model, self.best_counting)}
+        recalls = (
+            f"{name} {100 * np.mean([own[label]['recall'] for label in rare]):.2f}" for name, own in rows.items()
+        )
+        return f"{super().verdict}; mean recall of rare labels ({listed}): {', '.join(recalls)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +149,8 @@ def compare(
     found = _resample([line.runs for line in lines], owners, len(labels))
     base = found[names.index("majority")]
     rows = tuple(_row(labels, line, own, base) for line, own in zip(lines, found, strict=True))
-    duels = paired_tests(("accuracy",), COUNTING, names, found)
+    chosen_by = ["accuracy", "macro_f1"][:: -1 if first.shared.metric == "macro-f1" else 1]
+    duels = paired_tests(chosen_by, COUNTING, names, found)
     examples = Examples(partial(_asked, data, owners), partial(found_of, lines, partial(_given, labels)))
     card = with_seeds(_card(first, data, labels, interval, rankings), lines)
     card = replace(card, labels="; ".join((card.labels, *matched)))

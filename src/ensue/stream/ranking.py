@@ -167,12 +167,6 @@ class RecentPopularity:
             self._count(value, seconds, -np.inf)
 
 
-def _count_ranks(counts: np.ndarray, ids: Ids) -> Floats:
-    """Ranks of some ids by a table of counts: of counts 5 3 3 0 the ranks are 1 3 3 4, ties against the target."""
-    order = np.sort(counts[FIRST:])
-    return (len(order) - np.searchsorted(order, counts[ids], side="left")).astype(np.float64)
-
-
 def _with_unknown(table: np.ndarray, histories: Histories) -> Ids:
     """The table, long enough for the ids of some histories: new ids are ``UNKNOWN`` in it."""
     missing = max(0, int(histories.ids.max(initial=0)) + 1 - len(table))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 from torch import Tensor
 
 from ensue.data.texts import Texts
 from ensue.records import Text
 from ensue.tasks.classify import infer
-from ensue.tasks.classify.choice import choose_blend, decide
+from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric
 from ensue.tasks.classify.cross_fitting import Unlearned
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.models.alignment import ALIGNMENT
@@ -35,6 +37,18 @@ def test_significantly_likelier_and_no_fewer_right(num: int, sure: bool) -> None
     weak, strong = Unlearned(_noisy(targets, 1.0, 0), targets), Unlearned(_noisy(targets, 1.3, 2), targets)
     assert strong.significantly_better(weak) is sure
     assert not weak.significantly_better(strong) and not weak.significantly_better(weak)
+
+
+def test_macro_f1_chooses_where_it_is_set(blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = blended.targets(Texts.of(HELD))
+    targets = np.concatenate([held, np.tile(held, 10)])
+    hints = {"tfidf": 1.0, NETWORK: 0.1}
+    by_loss = _weighed(blended, monkeypatch, hints)
+    blended.shared = replace(blended.shared, metric="macro-f1")
+    by_f1 = _weighed(blended, monkeypatch, hints)
+    expected = f1_score(targets, _noisy(targets, 1.0, 0).argmax(1).numpy(), average="macro")
+    assert by_f1["tfidf"] == pytest.approx(1 - expected) != by_loss["tfidf"]
+    assert held_out_metric(blended, np.array([0, 1, 1]), np.array([0, 1, -1])) == pytest.approx((1 + 2 / 3 + 0) / 3)
 
 
 @pytest.fixture

@@ -67,16 +67,12 @@ class Texts:
 
     def join_spellings(self) -> tuple[Texts, tuple[str, ...]]:
         """Return the texts with each label spelled in one way, and a warning that lists what was joined."""
-        if self.labels is None:
-            return self, ()
-        labels, warnings = join_spellings(self.labels)
+        labels, warnings = (None, ()) if self.labels is None else join_spellings(self.labels)
         return replace(self, labels=labels), warnings
 
     def match_spellings(self, known: Sequence[str]) -> tuple[Texts, tuple[str, ...]]:
         """Return the texts with labels spelled as ``known`` ones are, and a warning that lists what was matched."""
-        if self.labels is None:
-            return self, ()
-        labels, warnings = match_spellings(self.labels, known)
+        labels, warnings = (None, ()) if self.labels is None else match_spellings(self.labels, known)
         return replace(self, labels=labels), warnings
 
     @classmethod

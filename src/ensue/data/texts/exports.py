@@ -16,7 +16,8 @@ to choose.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ensue.data.files import Content
@@ -98,34 +99,30 @@ def flattened(content: Content, fields: LabelFields) -> Content:
     """
     document = _document(content)
     if document is not None:
-        return _lines(content, _records(document, fields.texts))
+        return _lines(content, _records(document, fields, str(content.path)))
     if not any(_is_nested(sample, fields) for sample in sample_objects(content)):
         return content
-    flat = [
-        _flat(read_object(line, f"{content.path}:{number}"), fields, f"{content.path}:{number}")
-        if line.strip()
-        else None
-        for number, line in content.lines()
-    ]
-    return _lines(content, flat)
+    places = ((f"{content.path}:{number}", line) for number, line in content.lines())
+    return _lines(content, (_flat(read_object(line, at), fields, at) if line.strip() else None for at, line in places))
 
 
-def _lines(content: Content, objects: list[dict[str, object]] | list[dict[str, object] | None]) -> Content:
+def _lines(content: Content, objects: Iterable[Object | None]) -> Content:
     lines = ("" if own is None else json.dumps(own, ensure_ascii=False) for own in objects)
     return replace(content, data="\n".join(lines).encode("utf-8", errors="surrogatepass"))
 
 
 def _is_nested(sample: Object, fields: LabelFields) -> bool:
-    if _is_task(sample) or sample.get("answer") in _ANSWERS:
-        return True
-    return any(fields.holds(name) and isinstance(value, list | dict) for name, value in sample.items())
+    nested = (name for name, value in sample.items() if isinstance(value, list | dict))
+    return _is_task(sample) or sample.get("answer") in _ANSWERS or any(map(fields.holds, nested))
 
 
 def _is_task(sample: Object) -> bool:
     """Return whether an object is a task of Label Studio."""
-    return isinstance(sample.get("data"), dict) and isinstance(
-        sample.get("annotations", sample.get("completions")), list
-    )
+    return isinstance(sample.get("data"), dict) and isinstance(_annotations(sample), list)
+
+
+def _annotations(sample: Object) -> object:
+    return sample.get("annotations", sample.get("completions"))
 
 
 def _flat(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
@@ -159,7 +156,7 @@ def _answered(sample: Object, fields: LabelFields, where: str) -> object:
 
 def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
     """Return a task of Label Studio: the fields of its data, and its choices under the names of their controls."""
-    data, annotations = sample["data"], sample.get("annotations", sample.get("completions"))
+    data, annotations = sample["data"], _annotations(sample)
     assert isinstance(data, dict) and isinstance(annotations, list)
     given = [own for own in annotations if isinstance(own, dict) and not own.get("was_cancelled")]
     truth = [own for own in given if own.get("ground_truth")] or given
@@ -187,47 +184,41 @@ def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
 
 def is_json_line(line: str) -> bool:
     """Return whether a line is JSON by itself, and not the beginning of a document of many lines."""
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return _parsed(line) is not None
 
 
-def _document(content: Content) -> dict[str, object] | None:
-    """Return the one object of a file whose values hold its records; ``None`` of JSON Lines."""
+def _parsed(text: str) -> object:
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return None
+
+
+def _document(content: Content) -> Object | None:
+    """Return the one object of a file whose values hold its records; ``None`` of JSON Lines, and of what is no JSON."""
     lines = content.head(2)
-    if is_json_line(lines[0]) != (len(lines) == 1):
-        return None
-    try:
-        document = json.loads(content.data[:].decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        return None  # the reader of lines says where
+    alone = is_json_line(lines[0]) == (len(lines) == 1)
+    document = _parsed(content.data[:].decode("utf-8-sig", "replace")) if alone else None
     if not isinstance(document, dict) or _is_task(document):
         return None
     if any(isinstance(document.get(name), str) for name in _RECORD):
         return None
     values = list(document.values())
-    if len(values) > 1 and all(isinstance(value, list | dict) for value in values):
-        return document
-    has_records = any(isinstance(value, list) and value and isinstance(value[0], list | dict) for value in values)
-    return document if has_records else None
+    are_columns = len(values) > 1 and all(isinstance(value, list | dict) for value in values)
+    lists = (value for value in values if isinstance(value, list) and value)
+    return document if are_columns or any(isinstance(value[0], list | dict) for value in lists) else None
 
 
-def _records(document: Object, texts: Collection[str]) -> list[dict[str, object]]:
+def _records(document: Object, fields: LabelFields, where: str) -> list[Object]:
     """Return the records of a document, with the names of their parts where it has several."""
-    named = [name for name in document if plain_name(name) in texts]
-    if named:
-        columns = {name: [*value.values()] if isinstance(value, dict) else value for name, value in document.items()}
-        lengths = {len(column) for column in columns.values() if isinstance(column, list)}
-        if len(lengths) == 1 and all(isinstance(column, list) for column in columns.values()):
-            rows = zip(*(column for column in columns.values() if isinstance(column, list)), strict=True)
-            return [dict(zip(columns, row, strict=True)) for row in rows]
-    parts = {name: list(_part(value)) for name, value in document.items() if isinstance(value, list) and value}
-    parts = {name: rows for name, rows in parts.items() if rows}
+    columns = {name: [*value.values()] if isinstance(value, dict) else value for name, value in document.items()}
+    lists = [column for column in columns.values() if isinstance(column, list)]
+    is_named = any(plain_name(name) in fields.texts for name in document)
+    if is_named and len(lists) == len(columns) and len(set(map(len, lists))) == 1:
+        return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+    parts = {name: rows for name, value in document.items() if isinstance(value, list) and (rows := [*_part(value)])}
     if not parts:
-        raise DataError(f"the object holds {listed(list(document))}, none of them records")
-    return [row | ({"part": name} if len(parts) > 1 else {}) for name, rows in parts.items() for row in rows]
+        raise DataError(f"{where}: an object of {listed(list(document))}, none of which holds records")
+    return [{**row, **({"part": name} if len(parts) > 1 else {})} for name, rows in parts.items() for row in rows]
 
 
 def _part(rows: list[object]) -> Iterator[dict[str, object]]:

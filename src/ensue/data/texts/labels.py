@@ -13,6 +13,7 @@ A label is shown in its most frequent spelling.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from unicodedata import normalize
 
@@ -56,19 +57,14 @@ def join_spellings(labels: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
     """
     counts = dict(labels.drop_nulls().value_counts(name="count").iter_rows())
     keys = _keys(counts)
-    spellings: dict[str, dict[str, int]] = {}
-    shown_counts: dict[str, dict[str, int]] = {}
-    for label, count in sorted(counts.items()):
-        shown = _shown(label)
-        of_key = shown_counts.setdefault(keys[label], {})
-        of_key[shown] = of_key.get(shown, 0) + count
-        spellings.setdefault(keys[label], {})[label] = count
-    chosen = {key: max(of_key, key=of_key.__getitem__) for key, of_key in shown_counts.items()}
-    joined = [
-        f"{_listed(sorted(own, key=lambda label: -own[label]))} as {quoted(chosen[key])}"
-        for key, own in spellings.items()
-        if len(own) > 1
-    ]
+    spellings: dict[str, list[str]] = {}
+    for label in sorted(counts, key=lambda label: (-counts[label], label)):
+        spellings.setdefault(keys[label], []).append(label)
+    shown = Counter[str]()
+    for label, count in counts.items():
+        shown[_shown(label)] += count
+    chosen = {key: max(map(_shown, own), key=shown.__getitem__) for key, own in spellings.items()}
+    joined = [f"{_listed(own)} as {quoted(chosen[key])}" for key, own in sorted(spellings.items()) if len(own) > 1]
     respelled = _respelled(labels, {label: chosen[key] for label, key in keys.items()})
     if not joined:
         return respelled, ()

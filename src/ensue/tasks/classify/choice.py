@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from ensue import metrics
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.tasks.classify import infer
@@ -38,6 +39,22 @@ def usable_texts(sides: Sides, targets: Index) -> npt.NDArray[np.bool_]:
     """(texts,) those with a known label and a word at least."""
     usable: npt.NDArray[np.bool_] = (targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0)
     return usable
+
+
+def held_out_metric(state: ClassifyState, predicted: Index, targets: Index) -> float:
+    """Return the accuracy or macro F1 of (texts,) predicted codes; a target of -1 is never right."""
+    if state.shared.metric == "accuracy":
+        return float((predicted == targets).mean())
+    num_labels = len(state.labels)
+    counts = metrics.label_counts(predicted, np.where(targets < 0, num_labels, targets), num_labels + 1)
+    return metrics.macro_f1(counts)
+
+
+def _cost(state: ClassifyState, scores: Tensor, targets: Tensor) -> float:
+    """Return what models are chosen by, lower is better: mean nats of a label, or 1 - macro F1 where that is set."""
+    if state.shared.metric == "accuracy":
+        return float(cross_entropy(scores, targets))
+    return 1 - held_out_metric(state, scores.argmax(1).numpy(), targets.numpy())
 
 
 def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
@@ -77,11 +94,11 @@ def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlear
             folds.
 
     Returns:
-        What a label of a text that was not learned costs in nats, by counting model and with the blend.
+        The cost of labels of texts that were not learned, by counting model and with the blend: see :func:`_cost`.
     """
     usable = {name: own.usable() for name, own in counted.items()}
     nats = {
-        name: float(cross_entropy(own.double() / state.metadata.temperature.get(name, 1.0), targets))
+        name: _cost(state, own.double() / state.metadata.temperature.get(name, 1.0), targets)
         for name, (own, targets) in usable.items()
         if len(targets)
     }
@@ -97,12 +114,12 @@ def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlear
     scores |= {name: counted[name].scores[chosen] for name in parts}
     prior = {blend.NETWORK: 0.0, **weights}  # a network has to earn its part
     mixed = _without_fold(scores, known, folds_of(held, state.seed)[index], prior)
-    without = cross_entropy(blend.pool(scores, prior), known)
-    gained = float(without - cross_entropy(mixed, known)) if len(index) >= _EVIDENCE else 0.0
+    without = _cost(state, blend.pool(scores, prior), known)
+    gained = without - _cost(state, mixed, known) if len(index) >= _EVIDENCE else 0.0
     joined = blend.choose_weights(scores, known, prior)
     state.metadata.blend = joined if gained > 0 and joined[blend.NETWORK] else prior
     if len(wanted):
-        nats[state.model_name] = float(cross_entropy(pooled, wanted)) - max(gained, 0.0)
+        nats[state.model_name] = _cost(state, pooled, wanted) - max(gained, 0.0)
     return nats
 
 
@@ -135,9 +152,11 @@ def decide(state: ClassifyState, nats: Mapping[str, float]) -> None:
     tried = [name for name in state.names if name in nats]
     best = min(tried, key=lambda name: (nats[name], name != own)) if tried else own
     if best != own:
+        costs = f"where a label costs {nats[best]:.3f} nats with it and {nats[own]:.3f} with {own}"
+        if state.shared.metric != "accuracy":
+            costs = f"where its macro F1 is {1 - nats[best]:.3f} and that of {own} {1 - nats[own]:.3f}"
         state.metadata.notes.append(
-            f"{best} alone is the answer: nothing that was tried beats it on the validation texts, where a label "
-            f"costs {nats[best]:.3f} nats with it and {nats[own]:.3f} with {own}"
+            f"{best} alone is the answer: nothing that was tried beats it on the validation texts, {costs}"
         )
         state.select_model(best)
         state.metadata.unset("blend")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ensue.data.histories import Index
-from ensue.settings import Count, Settings
+from ensue.settings import Count, Settings, one_of
 from ensue.tasks.classify.dataset import Sides
 from ensue.text.tokens import Tokens
 
@@ -19,10 +20,13 @@ FILE = "remembered.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSettings(Settings):
-    """What of the texts stays in a folder."""
+    """What is set of every model: what stays in a folder, and what is chosen by."""
 
     remembered: Count = 200
     """Held-out texts kept as ids of words, at most, to test updates on; 0 keeps none."""
+    metric: Annotated[str, one_of("accuracy", "macro-f1")] = "accuracy"
+    """What early stopping goes by on held-out texts; ``macro-f1`` also chooses a blend and ``best``, in place of their
+    log loss."""
 
 
 def chosen(sides: Sides, targets: Index, num: int, seed: int) -> tuple[Sides, Index] | None:

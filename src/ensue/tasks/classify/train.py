@@ -21,7 +21,7 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
-from ensue.tasks.classify.choice import choose_blend, decide, stand_on_row, usable_texts
+from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric, stand_on_row, usable_texts
 from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best, folds_of
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
@@ -271,7 +271,7 @@ def _train(
     reports = train(
         state.module,
         data,
-        lambda: float((infer.raw_scores(state, held_sides).argmax(1).numpy() == held_targets).mean()),
+        lambda: held_out_metric(state, infer.raw_scores(state, held_sides).argmax(1).numpy(), held_targets),
         schedule,
         optimizer=state.optimizer,
         seed=state.seed,

@@ -16,6 +16,7 @@ TASK = Task(
     command="ensue.cli.link",
     service="ensue.serve.tasks.link:LinkService",
     foreign=(
+        "metric",
         "unknown",
         "rank_unknown",
         "time_unit",

@@ -16,6 +16,7 @@ TASK = Task(
     command="ensue.cli.suggest",
     service="ensue.serve.tasks.suggest:SuggestService",
     foreign=(
+        "metric",
         "unknown",
         "rank_unknown",
         "sort",

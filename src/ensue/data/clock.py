@@ -38,17 +38,16 @@ WORDS = {
     "days": "Excel days", "iso": "ISO dates",
 }  # fmt: skip
 TIME_NAMES = (
-    *("time", "timestamp", "ts", "datetime", "createdat", "when", "eventtimestamp", "eventtime", "occurredat"),
-    *("happenedat", "clickedat", "viewedat", "visitedat", "playedat", "listenedat", "purchasedat", "orderedat"),
-    *("ratedat", "reviewedat", "postedat", "sharedat", "tweetedat", "loggedat", "receivedat", "sentat", "firedat"),
-    *("clicktime", "viewtime", "visittime", "actiontime", "interactiontime", "ratingtime", "buytime"),
-    *("ordertime", "purchasetime", "requesttime", "logtime", "servertime", "posttime", "accesstime", "starttime"),
-    *("unixtime", "unixtimestamp", "unixreviewtime", "reviewtime", "utctimestamp", "epochtime", "epoch", "utctime"),
-    *("timeutc", "timestamputc"),
-    *("datetimeutc", "createdutc", "localtime", "created", "createtime", "createdtime", "creationtime", "date"),
-    *("eventdate", "clickdate", "visitdate", "orderdate", "purchasedate", "ratingdate", "reviewdate", "timeframe"),
-    *("zeit", "datum", "zeitstempel", "fecha", "hora", "horodatage"),
-)
+    "time", "timestamp", "ts", "datetime", "createdat", "when", "eventtimestamp", "eventtime", "occurredat",
+    "happenedat", "clickedat", "viewedat", "visitedat", "playedat", "listenedat", "purchasedat", "orderedat",
+    "ratedat", "reviewedat", "postedat", "sharedat", "tweetedat", "loggedat", "receivedat", "sentat", "firedat",
+    "clicktime", "viewtime", "visittime", "actiontime", "interactiontime", "ratingtime", "buytime", "ordertime",
+    "purchasetime", "requesttime", "logtime", "servertime", "posttime", "accesstime", "starttime", "unixtime",
+    "unixtimestamp", "unixreviewtime", "reviewtime", "utctimestamp", "epochtime", "epoch", "utctime", "timeutc",
+    "timestamputc", "datetimeutc", "createdutc", "localtime", "created", "createtime", "createdtime", "creationtime",
+    "date", "eventdate", "clickdate", "visitdate", "orderdate", "purchasedate", "ratingdate", "reviewdate",
+    "timeframe", "zeit", "datum", "zeitstempel", "fecha", "hora", "horodatage",
+)  # fmt: skip
 """Names of columns that hold the time of an event, as :func:`plain_time_name` leaves them, the surest first."""
 _FACTORS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "h": 3600.0, "days": 86_400.0, "iso": 1.0}
 """Seconds of each unit."""
@@ -213,17 +212,12 @@ def parse_times(column: pl.Series, where: Where, options: TimeOptions = FIND_OUT
         raise DataError(f"{where(0)}: column {quoted(column.name)} has times of day without a date; add the date")
     if column.dtype.is_temporal():
         moments = column.cast(pl.Datetime("us")).dt.timestamp("us").to_numpy() / 1e6
-        return ParsedTimes(moments, "ISO dates", zoned=_zone(column) not in (None, "UTC"))
+        return ParsedTimes(moments, "ISO dates", zoned=getattr(column.dtype, "time_zone", None) not in (None, "UTC"))
     column = _plain_numbers(column, where)
     if options.unit == "iso" or (column.dtype == pl.String and options.unit is None and _are_dates(column)):
         texts = column if column.dtype == pl.String else column.cast(pl.Int64, strict=False).cast(pl.String)
-        dates = parse_dates(texts.fill_null(""), where, options.day_first, options.usual_day_first)
-        return ParsedTimes(dates.seconds, dates.words, dates.zoned, dates.day_first)
+        return parse_dates(texts.fill_null(""), where, options.day_first, options.usual_day_first)
     return ParsedTimes(_parse_numbers(column, where))
-
-
-def _zone(column: pl.Series) -> str | None:
-    return column.dtype.time_zone if isinstance(column.dtype, pl.Datetime) else None
 
 
 def is_number(text: object) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from ensue.data.histories import Times
+from ensue.data.time_summary import ParsedTimes
 from ensue.errors import DataError
 from ensue.lines import quoted
 
@@ -49,20 +49,6 @@ _SHAPES = (
 )
 
 
-@dataclass(frozen=True)
-class Dates:
-    """A column of dates in seconds."""
-
-    seconds: Times
-    """(events,) since 1970, UTC."""
-    words: str
-    """How they are written, for people."""
-    zoned: bool
-    """Whether one of them has a zone other than UTC, from which it was brought to UTC."""
-    day_first: bool | None
-    """Whether the day comes before the month, where the year comes last; ``None`` elsewhere."""
-
-
 def telling_date(texts: pl.Series) -> str | None:
     """Return the first date whose year comes last and that tells which number is its day; ``None`` where none does."""
     parts = _parts(texts, _YEAR_LAST)
@@ -78,7 +64,7 @@ def has_year_last(text: str) -> bool:
 
 def parse_dates(
     texts: pl.Series, where: Callable[[int], str], day_first: bool | None = None, usual: bool | None = None
-) -> Dates:
+) -> ParsedTimes:
     """Parse a column of dates.
 
     Args:
@@ -107,7 +93,7 @@ def parse_dates(
             f"{where(row)}: time {quoted(texts[row])} is not a number or a date; write seconds since 1970, or ISO 8601"
         )
     words = "dates with names of months" if re.match("[0-9]*[ -]?[A-Za-z]", texts[0]) else "ISO dates"
-    return Dates(_seconds(moments), words, _has_zones(texts), None)
+    return ParsedTimes(_seconds(moments), words, _has_zones(texts), None)
 
 
 def _has_zones(texts: pl.Series) -> bool:
@@ -171,7 +157,7 @@ def _seconds(moments: pl.Series) -> Times:
 
 def _year_last(
     texts: pl.Series, parts: pl.DataFrame, where: Callable[[int], str], stated: bool | None, usual: bool | None
-) -> Dates:
+) -> ParsedTimes:
     """Parse dates whose year comes last, once the column has told which number is the day."""
     late = {name: (parts[name].cast(pl.Int64) > 12).fill_null(value=False) for name in ("first", "then")}
     mark = parts["mark"].drop_nulls()[0]
@@ -190,7 +176,7 @@ def _year_last(
     if moments.null_count():
         row = int(moments.is_null().arg_max() or 0)
         raise DataError(f"{where(row)}: time {quoted(texts[row])} is no date as {words}, as which others are read")
-    return Dates(_seconds(moments), f"dates as {words}", _has_zones(texts), order)
+    return ParsedTimes(_seconds(moments), f"dates as {words}", _has_zones(texts), order)
 
 
 def _order(

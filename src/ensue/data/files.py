@@ -23,8 +23,9 @@ import polars as pl
 
 from ensue.data.arrays import json_lines_of
 from ensue.data.encodings import MARKS, decode, mend_halves, mended
-from ensue.data.packed import Opening, allowed, memory_at_hand, packing, unpack
+from ensue.data.packed import Opening, allowed, ending, memory_at_hand, packing, unpack
 from ensue.data.parquet import require_small
+from ensue.data.preamble import num_preamble_lines
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.sheets import is_sheet, read_sheet
 from ensue.errors import DataError
@@ -292,6 +293,13 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
         notes = (*notes, f"a first line {one_line(stated[1].decode())}, as Excel writes and reads, left out")
     if (archive := _ARCHIVE.match(text[:_ARCHIVE_BYTES])) is not None:
         text, notes = text[archive.end() :], (*notes, "a file of an archive of X: the script before its JSON left out")
+    if ending(path) == ".csv" and (above := num_preamble_lines(_first_lines(text))):
+        end = 0
+        for _ in range(above):
+            end = text.find(b"\n", end) + 1
+        text, first_line = text[end:], first_line + above
+        lines = f"{above} lines above the header" if above > 1 else "a line above the header"
+        notes = (*notes, f"{lines}, left out")
     halves = 0
     if _begins(text) in (b"{", b"["):
         text, halves = mend_halves(text[3:] if text[:3] == MARKS[0] else text)  # JSON knows no mark
@@ -331,6 +339,13 @@ def _first_line(error: BaseException) -> str:
 def _begins(data: bytes | mmap.mmap) -> bytes:
     """The first byte that is no mark and no space."""
     return data[:_HEAD].lstrip(MARKS[0] + b" \t\r\n")[:1]
+
+
+def _first_lines(text: bytes | mmap.mmap) -> list[str]:
+    """The first lines that are whole."""
+    head = text[:_HEAD].decode("utf-8-sig", errors="replace")
+    lines = head.split("\n")
+    return lines if len(text) <= _HEAD else lines[:-1]
 
 
 def _bytes(path: Path) -> bytes | mmap.mmap:

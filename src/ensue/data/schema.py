@@ -47,16 +47,13 @@ class DataSchema:
         Raises:
             ValueError: a value of another type, as in a damaged folder.
         """
-        kinds: dict[str, type | tuple[type, ...]] = {
-            "columns": dict, "encoding": str, "sheet": str, "time_unit": str, "day_first": bool, "sort": bool,
-            "gap": (int, float), "rules": str, "missing": str,
-        }  # fmt: skip
-        for name, value in values.items():
-            if name not in kinds or not isinstance(value, kinds[name]):
-                raise ValueError(f"how the training data was read: {name} is {value!r}")
-        columns = values.get("columns", {})
-        if isinstance(columns, dict) and not all(isinstance(text, str) for text in (*columns, *columns.values())):
-            raise ValueError(f"how the training data was read: columns are {columns!r}")
+        number = (int, float)
+        kinds: dict[str, type | tuple[type, ...]] = {"columns": dict, "gap": number, "day_first": bool, "sort": bool}
+        columns = values.get("columns")
+        texts = [*columns, *columns.values()] if isinstance(columns, dict) else []
+        wrong = [name for name, value in values.items() if not isinstance(value, kinds.get(name, str))]
+        if wrong or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"how the training data was read: {', '.join(wrong) or 'columns'} is no such value")
         return cls(**values)  # type: ignore[arg-type]
 
     def __str__(self) -> str:

@@ -6,8 +6,8 @@ whole or piece by piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -111,17 +111,12 @@ class TimeSummary:
         self.calendars = tuple(name for name in self.calendars if name in other.calendars)
 
     @classmethod
-    def from_dict(cls, fields: dict[str, object]) -> TimeSummary:
-        """Rebuild from ``dataclasses.asdict``."""
-        buckets, calendars = fields["buckets"], fields["calendars"]
-        assert isinstance(buckets, dict)
-        assert isinstance(calendars, list | tuple)
-        kept = {key: Bucket(**bucket) for key, bucket in buckets.items()}
-        return cls(kept, bool(fields["whole"]), bool(fields["zoned"]), tuple(calendars))
-
-    def to_dict(self) -> dict[str, object]:
-        """As JSON holds it."""
-        return asdict(self)
+    def from_dict(
+        cls, buckets: Mapping[str, dict[str, object]], calendars: Sequence[str], **flags: bool
+    ) -> TimeSummary:
+        """Rebuild from the fields of ``dataclasses.asdict``."""
+        kept = {key: Bucket(**bucket) for key, bucket in buckets.items()}  # type: ignore[arg-type]
+        return cls(kept, calendars=tuple(calendars), **flags)
 
     def counts(self) -> dict[str, int]:
         """Return how many times look like each unit."""

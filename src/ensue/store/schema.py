@@ -19,5 +19,5 @@ def schema_of(folder: Path) -> DataSchema:
     values = metadata.get("reading") if isinstance(metadata, dict) else None
     try:
         return DataSchema.from_dict(values or {})
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:
         raise ModelFolderError(f"{folder}/settings.json: {error}; the folder is damaged") from error

@@ -275,7 +275,6 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         ":3: a quote stands inside a quoted field; close it, and double the quotes within a field",
     ),
     "twice": ("text,label,text\na,1,b\n", ":1: column 'text' appears twice; rename one"),
-    "late header": ("\ntext,label\na,1\n", ":1: is empty, the header stands in line 2; delete the lines before it"),
     "no names": (
         "\nfoo,bar\na,1\n",
         ": no column is known as the text; the columns are 'foo', 'bar'; name them with --columns text=…,label=…",

@@ -36,9 +36,7 @@ class RunningClock:
     @classmethod
     def from_dict(cls, fields: dict[str, object]) -> RunningClock:
         """Rebuild from ``dataclasses.asdict``."""
-        summary = fields["summary"]
-        assert isinstance(summary, dict)
-        return cls(**{**fields, "summary": TimeSummary.from_dict(summary)})  # type: ignore[arg-type]
+        return cls(**{**fields, "summary": TimeSummary.from_dict(**fields["summary"])})  # type: ignore
 
     def add(self, column: pl.Series, where: Where, options: TimeOptions, search: Search) -> Times:
         """Return the times of a piece, numbers as they stand or seconds of dates.

@@ -19,20 +19,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import polars as pl
 
-from ensue.data.clock import is_number
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.markup import strip_markup
 from ensue.data.posts.exports import export_of, read_export
 from ensue.data.posts.formats import json_originals, read_post_rows
 from ensue.data.posts.platforms import is_json, objects
+from ensue.data.preamble import is_table
 from ensue.data.roles import Found, Roles, plain_name, require_columns, require_roles
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
 from ensue.data.texts.exports import LabelFields, flattened
@@ -337,22 +337,9 @@ def has_unknown_header(content: Content) -> bool:
     Names of columns differ, hold something, do not begin or end with a space as words after a comma do, and end in no
     full stop; and the first lines all have as many fields as there are names.
     """
-    return any(_is_header(content, separator) for separator in (",", ";", "|"))
-
-
-def _is_header(content: Content, separator: str) -> bool:
-    try:
-        rows = [row for _, row in islice(content.rows(separator), _PROBED) if any(row)]
-    except DataError:
-        return False
-    names = rows[0] if rows else []
-    return (
-        len(rows) > 1
-        and len(names) > 1
-        and all(len(row) == len(names) for row in rows)
-        and len(set(names)) == len(names)
-        and all(name == name.strip() and name and name[-1] not in ".!?" and not is_number(name) for name in names)
-    )
+    with suppress(DataError):
+        return any(is_table(row for _, row in content.rows(separator)) for separator in (",", ";", "|"))
+    return False
 
 
 def _lists(content: Content) -> Table:

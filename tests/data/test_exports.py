@@ -200,3 +200,28 @@ def test_what_one_account_wrote(tmp_path: Path, text: str, layout: str, name: st
     assert [*read_texts(path, unlabelled=True)[0].texts[0]] == ["no ferry"]
     with pytest.raises(DataError, match="no two authors pass on one post"):
         read(path)
+
+
+def activities(*urls: str | None) -> str:
+    rows = [
+        {"header": "YouTube", "title": "t", "time": f"2026-03-01T09:0{9 - at}:00.5Z", "products": ["YouTube"]}
+        | ({} if url is None else {"titleUrl": url})
+        for at, url in enumerate(urls)
+    ]
+    return json.dumps(rows, indent=1)
+
+
+def test_what_one_account_watched_is_a_sequence(tmp_path: Path) -> None:
+    path = write(tmp_path, activities("https://v.example/b", None, "https://v.example/a"))
+    assert kind_of(path) == "sequences"
+    histories, report = read(path)
+    assert (report.layout, histories.record(0).values) == ("takeout", ("https://v.example/a", "https://v.example/b"))
+
+
+def test_what_one_account_searched_is_a_log_of_queries(tmp_path: Path) -> None:
+    address = "https://www.youtube.com/results?search_query="
+    path = write(tmp_path, activities(f"{address}ferry+times%21", f"{address}bridge", None))
+    assert kind_of(path) == "queries"
+    queries, report = read_queries(path)
+    assert report.layout == "takeout"
+    assert [record.values for record in queries.records()] == [("bridge", "ferry times!")]

@@ -26,6 +26,7 @@ from ensue.data.sequences.formats import recognise
 from ensue.data.sequences.prepared import is_prepared
 from ensue.data.sequences.sources import is_several
 from ensue.data.table import ReadOptions, Table, read_object
+from ensue.data.takeout import holds_searches
 from ensue.data.texts.exports import is_json_line
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
 from ensue.data.texts.formats import has_unknown_header, is_labelled, read_rows
@@ -162,7 +163,7 @@ def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
 
 def _is_queries(content: Content) -> bool:
     try:
-        if content.json and (are_queries(content) or list_of_turns(content)):
+        if content.json and (are_queries(content) or list_of_turns(content) or holds_searches(content)):
             return True
         return is_query_log("" if content.parquet else content.head(1)[0], _names(content))
     except DataError:  # the reader that gets the file says what is wrong with it

@@ -41,6 +41,7 @@ from ensue.data.queries.conversations import (
 from ensue.data.roles import Found, Roles, require_roles
 from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
 from ensue.data.table import names_of, read_table, sample_objects
+from ensue.data.takeout import ACCOUNT, holds_searches, read_activities
 from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed
@@ -123,6 +124,8 @@ def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> 
             return log
         if len(content.head(2)) < 2:
             raise DataError(f"{content.path}: has one line, a header at best, and no query")
+    if not stated and holds_searches(content):
+        return _takeout(content)
     names = _names(content)
     if "values" in names and not stated:
         return _histories(content)
@@ -175,6 +178,13 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], mi
         notes=(*notes, *ids.notes),
         warnings=ids.warnings,
     )
+
+
+def _takeout(content: Content) -> Log:
+    rows = read_activities(content).drop_nulls("query")
+    lines = rows["line"]
+    users = pl.Series([ACCOUNT]).new_from_index(0, len(rows))
+    return Log("takeout", rows["query"], users, None, rows["time"], lambda row: f"{content.path}:{lines[row]}")
 
 
 def _conversations(content: Content, listed: str) -> Log:

@@ -24,6 +24,7 @@ _ITEMS = ("item", "itemid", "articleid", "article", "productid", "product", "pag
 _PRODUCTS = (
     *("movieid", "bookid", "businessid", "venueid", "locationid", "placeid", "poiid", "asin", "parentasin", "trackid"),
     *("songid", "artistid", "videoid", "newsid", "courseid", "gameid", "appid", "recipeid", "aid", "sku"),
+    "titleurl",
 )
 """Names of items in published logs; a table with two of them does not say which of them is the item."""
 WHOLE_USERS = (

@@ -29,6 +29,7 @@ from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.events import Events, categorical, events_of, filled_lines, flat_events, refuse
 from ensue.data.sequences.id_lines import SESSION_LINES, USER_LINES, is_id_lines, layout_of_lines, stated_layout
 from ensue.data.table import names_of, read_object, read_objects, sample_objects
+from ensue.data.takeout import ACCOUNT, is_activity, read_activities
 from ensue.data.time_summary import Where
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
@@ -61,6 +62,8 @@ def recognise(content: Content, stated: Mapping[str, str] | None = None) -> str 
         first = read_object(head[0], f"{content.path}:{number}")
         if isinstance(first.get("values"), list):
             return "jsonl histories"
+        if is_activity(first):
+            return "takeout"
         return "jsonl events" if listed_events(first) is None else "jsonl sessions"
     if (cascades := recognise_cascades(head)) is not None:
         return cascades
@@ -142,6 +145,20 @@ def read_listed_events(content: Content) -> Events:
     if events.times is not None:
         events = replace(events, times=events.times.rename(columns["time"]))
     return replace(events, columns=columns)
+
+
+def read_takeout(content: Content) -> Events:
+    """Read the pages that the one account of a Takeout opened, as one sequence.
+
+    Raises:
+        DataError: no activity has an address.
+    """
+    rows = read_activities(content)
+    if not len(rows):
+        raise DataError(f"{content.path}: no activity has an address (titleUrl), so nothing was opened")
+    lengths, names = np.array([len(rows)]), pl.Series([ACCOUNT])
+    events = flat_events(content, rows["url"], rows["time"], lengths, rows["line"].to_numpy(), (), names)
+    return replace(events, columns={"sequence": ACCOUNT, "value": "titleUrl", "time": "time"}, unordered=True)
 
 
 def read_mind(content: Content) -> Events:
@@ -275,5 +292,6 @@ READERS: dict[str, Callable[[Content], Events]] = {
     "user items": read_user_lines,
     "jsonl sessions": read_listed_events,
     "mind behaviors": read_mind,
+    "takeout": read_takeout,
     "jsonl histories": read_histories,
 }

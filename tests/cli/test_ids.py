@@ -51,7 +51,7 @@ def test_a_known_and_an_unknown_id_are_shown_where_hardly_any_is_known(
     for command in (("evaluate", tmp_path / "m", other), ("predict", tmp_path / "m", other, "-k", "1", "--json")):
         ran = ensue(*command)
         assert (ran.code, ran.err.count(shown)) == (0, 1)
-    asked = ensue("predict", tmp_path / "m", "-", stdin=f'{{"values": ["{unknown}"]}}\n' * 2)
+    asked = ensue("predict", tmp_path / "m", "-", stdin=f'{{"values": ["{unknown}", "x"]}}\n' * 2)
     assert (asked.code, asked.err.count(shown)) == (0, 1)
     assert shown in ensue("update", tmp_path / "m", other, "--no-test").err
     train = tmp_path / "train.csv"

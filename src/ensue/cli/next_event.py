@@ -139,10 +139,10 @@ def records(source: str, reading: Reading, predictor: NextPredictor) -> Asked:
 
 
 def _warned(records: Iterator[History], predictor: NextPredictor) -> Iterator[History]:
-    """Yield records as they come; the first of which no item is known is warned of."""
+    """Yield records as they come; the first of several items, none of them known, is warned of."""
     warned = False
     for record in records:
-        if record.values and not warned and not any(value in predictor.vocabulary for value in record.values):
+        if len(record.values) > 1 and not warned and not any(value in predictor.vocabulary for value in record.values):
             _warn_of_unknown(Histories.of([record]), predictor)
             warned = True
         yield record

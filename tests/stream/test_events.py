@@ -34,6 +34,9 @@ def reason(line: bytes, *before: bytes, **options: Any) -> str:
         ('{"SessionId": "7", "url": "/a", "ts": "1700000000", "event_id": 3}', ("7", "/a", 1.7e9, "3")),
         ('{"session": "s", "item": "a", "time": 1700000000123}', ("s", "a", 1700000000.123, "")),
         ('{"session": "s", "item": "a", "time_ms": 1500}', ("s", "a", 1.5, "")),
+        ('{"session": "s", "item": "a", "time": 1700000000123456}', ("s", "a", 1700000000.123456, "")),
+        ('{"session": "s", "item": "a", "time": "1700000000500000000"}', ("s", "a", 1700000000.5, "")),
+        ('{"session": "s", "item": "a", "time_us": 1500000}', ("s", "a", 1.5, "")),
         ('{"session": "s", "item": "a", "time": "2023-11-14T22:13:20Z"}', ("s", "a", 1.7e9, "")),
         ('{"session": "s", "item": "a", "time": "2023-11-14 22:13:20"}', ("s", "a", 1.7e9, "")),
         ('\ufeff{"session": "s", "item": "é", "time": 5, "id": "x"}\r', ("s", "é", 5.0, "x")),
@@ -152,7 +155,7 @@ def test_what_was_understood_survives_a_restart() -> None:
 
 
 def test_options_without_meaning() -> None:
-    with pytest.raises(SettingError, match="--time-unit 'min' is not known; choose from s, ms, h, iso"):
+    with pytest.raises(SettingError, match="--time-unit 'min' is not known; choose from s, ms, us, ns, h, iso"):
         Reader("log", unit="min")
     with pytest.raises(SettingError, match="role 'item' is not known"):
         Reader("log", columns={"item": "x"})

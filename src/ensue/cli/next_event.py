@@ -23,6 +23,7 @@ from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.check import check as look
 from ensue.tasks.next.check import leaks_between, require_targets
+from ensue.tasks.next.metadata import IDLE
 
 if TYPE_CHECKING:
     from ensue.evaluation import Result
@@ -86,14 +87,17 @@ def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
 
 
 def told(predictor: NextPredictor) -> list[str]:
-    """That it is a counting row, and what ``replay=0`` leaves out; the card says the rest."""
+    """Return what became of the model: which one was chosen, what was left out, and what ``replay=0`` leaves out."""
     from ensue.tasks.next.catalogue import BEST
 
-    chosen = [f"best is {predictor.metadata.chosen}"] if predictor.metadata.chosen else []
+    metadata = predictor.metadata
+    scores = ", ".join(f"{name} {value:.4f}" for name, value in (metadata.validation_mrr or {}).items())
+    chosen = [f"best is {metadata.chosen}; validation MRR: {scores}"] if metadata.chosen else []
+    left_out = [metadata.ended] if metadata.ended == IDLE else []
     if predictor.keeps_histories:
-        return chosen
+        return [*chosen, *left_out]
     alone = f", so {predictor.model_name} answers by its network alone" if predictor.model_name in BEST else ""
-    return [*chosen, f"replay=0: nothing of a single history stays in the folder{alone}"]
+    return [*chosen, *left_out, f"replay=0: nothing of a single history stays in the folder{alone}"]
 
 
 def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:

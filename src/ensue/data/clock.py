@@ -49,7 +49,7 @@ TIME_NAMES = (
     "timeframe", "zeit", "datum", "zeitstempel", "fecha", "hora", "horodatage",
 )  # fmt: skip
 """Names of columns that hold the time of an event, as :func:`plain_time_name` leaves them, the surest first."""
-_FACTORS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "h": 3600.0, "days": 86_400.0, "iso": 1.0}
+FACTORS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "h": 3600.0, "days": 86_400.0, "iso": 1.0}
 """Seconds of each unit."""
 _EXCEL_1970 = 25_569
 """Excel's number of 1970-01-01, whose day 0 is 1899-12-30."""
@@ -254,7 +254,7 @@ def format_time(seconds: float, unit: str, absolute: bool) -> str:
         except OverflowError:
             return f"{1970 + seconds / YEAR:.0f}"  # a year that calendars do not have
         return f"{moment.year:04}-{moment:%m-%d %H:%M}"
-    return f"{seconds / _FACTORS[unit]:g}"
+    return f"{seconds / FACTORS[unit]:g}"
 
 
 def _plain_numbers(column: pl.Series, where: Where) -> pl.Series:

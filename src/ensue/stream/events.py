@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from ensue.data.clock import UNITS, WORDS, named_unit
+from ensue.data.clock import FACTORS, WORDS, named_unit
 from ensue.data.sequences.columns import find_columns
-from ensue.data.time_summary import MILLISECONDS
+from ensue.data.time_summary import BANDS, MILLISECONDS
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_id
 from ensue.lines import listed, one_line, quoted
@@ -30,6 +30,8 @@ from ensue.records import History
 
 LONGEST = 2**20
 """Bytes of a line; a longer one is rejected."""
+UNITS = ("s", "ms", "us", "ns", "h", "iso")
+"""Units of times; no log that grows is kept in Excel's days."""
 MAX_ID = 1000
 """Characters of an id of a session, an item or an event, at most: as many as a service lets a value have."""
 MARKS = ("id", "event_id", "eventid")
@@ -80,7 +82,7 @@ class Reader:
     Args:
         source: the stream's name, for messages.
         columns: roles to fields, where stated.
-        unit: of the times, where stated: s, ms, h or iso.
+        unit: of the times, where stated; one of :data:`UNITS`.
         max_id: characters of an id; an event with a longer one is rejected.
 
     Raises:
@@ -188,9 +190,9 @@ class Reader:
         if (unit == "iso") != (seems == "iso"):
             raise Reject(f"time {quoted(time)} is not in the stream's unit, {WORDS[unit]}")
         inferred = not (self.stated_unit or named_unit(name))
-        if unit in ("s", "ms") and inferred and unit != seems:
+        if unit in BANDS and inferred and unit != seems:
             raise Reject(f"time {quoted(time)} looks like {WORDS[seems]}, but the stream is in {WORDS[unit]}")
-        seconds = number / 1000 if unit == "ms" else number * 3600 if unit == "h" else number
+        seconds = number / 1000 if unit == "ms" else number * FACTORS[unit]
         if not abs(seconds) < MILLISECONDS:
             raise Reject(f"time {quoted(time)} cannot be {WORDS[unit]}")
         return seconds, unit
@@ -252,4 +254,5 @@ def _number(time: object, field: str) -> tuple[float, str]:
         return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp(), "iso"
     if not math.isfinite(number):
         raise Reject(f"time {quoted(time)} is not a finite number")
-    return number, "ms" if number >= MILLISECONDS else "s"
+    # since 1970, each unit begins where the one before would mean a year after 5138
+    return number, BANDS[1 + sum(number >= MILLISECONDS * 1e3**power for power in range(3))]

@@ -12,12 +12,12 @@ from ensue.cli.next_event import told
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.data.world import World, make_world
-from ensue.errors import SettingError
+from ensue.errors import DataError, SettingError
 from ensue.evaluation import describe
 from ensue.records import History
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train
-from ensue.tasks.next.metadata import Metadata
+from ensue.tasks.next.metadata import IDLE, Metadata
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank
 from ensue.training.report import Report
@@ -100,6 +100,11 @@ def test_where_the_cascade_blend_leads_no_other_is_tried() -> None:
     assert "blend" not in best.metadata.validation_mrr and "markov" in best.metadata.validation_mrr
 
 
+def test_data_of_one_value_are_refused() -> None:
+    with pytest.raises(DataError, match="every event has the same value, so there is nothing to choose from"):
+        list(NextPredictor("markov").fit(Histories.of([History(("a", "a", "a"))] * 9)))
+
+
 def circle(num: int, length: int = 5) -> Histories:
     """Walks around a circle of ten values: what follows what is sure."""
     starts = np.random.default_rng(0).integers(0, 10, num).tolist()
@@ -115,7 +120,8 @@ def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_p
     assert best.metadata.validation_mrr["markov"] == 1.0 >= best.metadata.validation_mrr["blend"]
     assert best.metadata.chosen == "markov, a counting row: nothing that is trained ranked the held-out part better"
     assert f"- chosen: {best.metadata.chosen}" in describe(best)
-    assert told(best) == [f"best is {best.metadata.chosen}"]
+    scores = ", ".join(f"{name} {value:.4f}" for name, value in best.metadata.validation_mrr.items())
+    assert told(best) == [f"best is {best.metadata.chosen}; validation MRR: {scores}", IDLE]
     assert best.metadata.held_out == "the last 20 of 200 in file order"
     counted = NextPredictor("markov")
     assert not list(counted.fit(data))

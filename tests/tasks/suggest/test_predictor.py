@@ -80,8 +80,16 @@ def test_a_log_of_one_user_shows_nothing(tmp_path: Path) -> None:
         counted(data, min_users=5)
     assert str(error.value) == (
         "training data: no query and no word was typed by 5 users, so nothing could ever be shown; give a larger log, "
-        "or lower min_users"
+        "or lower --min-users (min_users)"
     )
+
+
+def test_a_counting_model_of_words_alone_is_refused(tmp_path: Path) -> None:
+    """Five users type the word, and no two of them the same query: a model that looks queries up shows nothing."""
+    rows = [f"u{user}\tword {user}{number}\t{number * 60}" for user in range(5) for number in range(3)]
+    data, _ = read_queries(log(tmp_path / "log.tsv", rows))
+    with pytest.raises(DataError, match=r"^training data: no query was typed by 5 users, so nothing could ever be"):
+        counted(data, min_users=5)
 
 
 def test_an_update_without_users_is_refused_where_the_floor_counts_them(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ from typing import Any
 
 from ensue.tasks.metadata import Metadata as SharedMetadata
 
+IDLE = "the network was left out: held-out data could not tell that it adds anything to what is counted"
+"""What is said of a blend that only counts."""
+
 
 class Metadata(SharedMetadata):
     """What a model of task ``next`` learned."""

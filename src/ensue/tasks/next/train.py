@@ -15,6 +15,7 @@ from torch.optim import Adam
 from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.splits import dated, hold_out
+from ensue.errors import DataError
 from ensue.metrics import Floats
 from ensue.tasks.held_examples import keep, of_history
 from ensue.tasks.next import sizing
@@ -22,7 +23,7 @@ from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.indexing import index_items, indexes
-from ensue.tasks.next.metadata import Metadata
+from ensue.tasks.next.metadata import IDLE, Metadata
 from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.reservoir import joined
@@ -44,8 +45,6 @@ than these. Where an index gives candidates, all events are ranked among those, 
 CASCADES = "cascade-blend"
 IMPROVING = "its last epoch was the best: more may rank better (--set epochs=N)"
 """What is said of a training that was cut while it still got better."""
-IDLE = "the network was left out: held-out data could not tell that it adds anything to what is counted"
-"""What is said of a blend that only counts."""
 
 
 def fit(
@@ -53,6 +52,8 @@ def fit(
 ) -> Iterator[Report]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.fit`."""
     require_targets(data, "training data")
+    if data.ids.min() == data.ids.max():
+        raise DataError("training data: every event has the same value, so there is nothing to choose from")
     state.index = None
     if state.schedule is None:
         learn_values(state, data)

@@ -248,10 +248,11 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     state.count(data, own.min_users)
     floor = state.floor
     common = floor.common(values)
-    if not (common != "").any():
+    nothing = "no query was" if floor.words else "no query and no word was"
+    if not floor.queries and (state.schedule is None or not (common != "").any()):
         raise DataError(
-            f"training data: no query and no word was typed by {own.min_users} {floor.counted}, so nothing could ever "
-            "be shown; give a larger log, or lower min_users"
+            f"training data: {nothing} typed by {own.min_users} {floor.counted}, so nothing could ever be shown; give "
+            "a larger log, or lower --min-users (min_users)"
         )
     counts = np.bincount(histories.ids.astype(np.int64) - FIRST, minlength=len(values))
     state.tokenizer = QueryTokenizer.fit(
@@ -260,6 +261,9 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     state.train_prints = torch.from_numpy(np.unique(prints(histories)))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
     state.metadata = metadata = Metadata()
+    if not floor.queries:
+        alone = f"no query was typed by {own.min_users} {floor.counted}: only queries made of common words are shown"
+        metadata.notes.append(alone)
     metadata.sessions, metadata.queries, metadata.distinct = len(data), len(histories.ids), len(used)
     metadata.tokens = len(state.tokenizer) - len(SPECIAL)
     metadata.normalisation = "paper" if (normalise(used, "paper") == used).all() else "plain"

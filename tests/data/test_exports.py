@@ -75,8 +75,8 @@ BLUESKY = [
     for day, name in ((1, "ann"), (2, "bob"))
 ]
 SHARED = [post | {"record": post["record"] | {"embed": {"external": {"uri": LINK}}}} for post in BLUESKY]  # type: ignore[operator]
-TAKEOUT = "Comment ID,Channel ID,Comment Create Timestamp,Video ID,Comment Text\n" + (
-    'c1,UC1,2026-03-01T09:00:00Z,v1,"{""text"":""no ""},{""text"":""ferry""}"\n'
+TAKEOUT = "Comment ID,Channel ID,Comment Create Timestamp,Post ID,Video ID,Comment Text\n" + (
+    'c1,UC1,2026-03-01T09:00:00Z,,v1,"{""text"":""no ""},{""text"":""ferry""}"\n'
 )
 ARCHIVE = 'window.YTD.tweets.part0 = [ {\n "tweet" : ' + (
     '{"id_str": "7", "full_text": "no ferry", "created_at": "Sun Mar 01 09:00:00 +0000 2026", "entities": {}} } ]'

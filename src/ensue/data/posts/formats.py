@@ -28,7 +28,7 @@ _POSTS: Mapping[str, tuple[str, ...]] = {
         *("text", "fulltext", "body", "tweet", "tweettext", "posttext", "message", "content", "comment", "caption"),
         *("commenttext", "status", "selftext", "post", "description", "tweetcontent", "query", "querytext", "claim"),
     ),
-    "id": ("id", "idstr", "postid", "tweetid", "itemid", "messageid", "commentid", "statusid", "uri", "queryid", "qid"),
+    "id": ("id", "idstr", "commentid", "postid", "tweetid", "itemid", "messageid", "statusid", "uri", "queryid", "qid"),
     "title": ("title", "subject", "headline"),
     "about": (
         "about",

@@ -95,7 +95,7 @@ def test_check_knows_texts_by_their_shape(ensue: Ensue, files: Files) -> None:
     assert first.startswith("100 texts; words mean ")
     labels = [label for label, _ in rows(100, 0)]
     assert second == f"2 labels: yes {labels.count('yes')}, no {labels.count('no')}"
-    told = (line.removeprefix("would spoil a result: the word ") for line in ran.out.splitlines()[-2:])
+    told = (line.removeprefix("warning: the word ") for line in ran.out.splitlines()[-2:])
     assert sorted(line.partition(" stands")[0] for line in told) == ["'bad'", "'good'"], "they hold their label"
 
 

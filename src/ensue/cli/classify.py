@@ -90,7 +90,7 @@ def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> No
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of texts, and what in them would spoil a result."""
+    """Show what was understood of texts, and warnings about them."""
     from ensue.tasks.classify.check import check_texts
 
     texts, understood = _read(path, reading)

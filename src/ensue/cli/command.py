@@ -35,7 +35,7 @@ class Command(Protocol):
         ...
 
     def check(self, path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-        """Show what was understood, and what would spoil a result."""
+        """Show what was understood, and warnings."""
         ...
 
     def leaks(self, train: Any, other: Any, name: str) -> Iterable[str]:

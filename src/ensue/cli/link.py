@@ -72,7 +72,7 @@ def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of articles and posts, and what in them would spoil a result."""
+    """Show what was understood of articles and posts, and warnings about them."""
     if reading.articles is None and reading.judged(path)[1] is None and not is_corpus(path):
         _check_alone(path, others, reading, json)
         return

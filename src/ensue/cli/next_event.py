@@ -74,7 +74,7 @@ def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of a log, and what in it would spoil a result."""
+    """Show what was understood of a log, and warnings about it."""
     histories, understood = _read(path, reading)
     told = telling_columns(path, columns=reading.roles, **reading.opening)
     found = look(histories, understood, {str(other): read(other, reading) for other in others}, told)

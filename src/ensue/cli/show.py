@@ -51,11 +51,11 @@ def warning(what: str, text: str) -> None:
 
 
 def spoiling(warnings: Sequence[str]) -> None:
-    """What would spoil a result, or that nothing was found that would."""
+    """Print warnings about the data, or that there are none."""
     for found in warnings:
-        warning("would spoil a result:", found)
+        warning("warning:", found)
     if not warnings:
-        line("nothing found that would spoil a result")
+        line("no problems found")
 
 
 def remark(text: str) -> None:

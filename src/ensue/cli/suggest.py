@@ -93,7 +93,7 @@ def require_like(data: Queries, path: Path, predictor: SuggestPredictor) -> None
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of a log, and what in it would spoil a result."""
+    """Show what was understood of a log, and warnings about it."""
     from ensue.tasks.suggest.check import check_queries
     from ensue.tasks.suggest.settings import SuggestSettings
 

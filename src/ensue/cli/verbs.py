@@ -104,7 +104,7 @@ def check(
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Show what was understood of a file, and what in it would spoil a result."""
+    """Show what was understood of a file, and warnings about it."""
     reading = Reading(**options)
     data = reading.data(data)
     chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)

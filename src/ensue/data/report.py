@@ -41,7 +41,7 @@ class ReadReport(Source):
     byte_order_mark: bool = False
     """Whether tables written beside the file should begin with a byte-order mark."""
     warnings: tuple[str, ...] = ()
-    """What would spoil a result, a sentence each; ``check`` puts them among its own."""
+    """Warnings about the data, one sentence each; ``check`` prints them with its own."""
 
     @property
     def details(self) -> str:

@@ -1,4 +1,4 @@
-"""What would spoil a result on texts, each count and warning by hand."""
+"""Warnings about texts, each count and warning by hand."""
 
 from __future__ import annotations
 

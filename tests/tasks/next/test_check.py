@@ -1,4 +1,4 @@
-"""What would spoil a result, each warning by hand and against a plain loop."""
+"""Warnings about sequences, each by hand and against a plain loop."""
 
 import json
 from collections import Counter

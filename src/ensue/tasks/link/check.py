@@ -1,4 +1,4 @@
-"""Checks of posts and articles: what they hold, and what in them would spoil a result."""
+"""Checks of posts and articles: what they hold, and warnings about them."""
 
 from __future__ import annotations
 

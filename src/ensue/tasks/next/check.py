@@ -1,4 +1,4 @@
-"""Checks of sequences: what a data set holds, and what in it would spoil a result."""
+"""Checks of sequences: what a data set holds, and warnings about it."""
 
 from __future__ import annotations
 

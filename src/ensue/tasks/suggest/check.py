@@ -1,4 +1,4 @@
-"""Checks of query logs: what a log holds, and what in it would spoil a result."""
+"""Checks of query logs: what a log holds, and warnings about it."""
 
 from __future__ import annotations
 

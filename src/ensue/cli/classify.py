@@ -43,7 +43,7 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Texts, DataSchema]:
     return data, reading.schema_for(report.columns)
 
 
-def _read(path: Path, reading: Reading, *, unlabelled: bool = False) -> tuple[Texts, ReadReport]:
+def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool = True) -> tuple[Texts, ReadReport]:
     texts, understood = read_texts(
         path,
         columns=reading.roles,
@@ -52,7 +52,7 @@ def _read(path: Path, reading: Reading, *, unlabelled: bool = False) -> tuple[Te
         part=reading.part,
         **reading.opening,
     )
-    show.read_report(understood)
+    show.read_report(understood, warn=warn)
     return texts, understood
 
 
@@ -93,7 +93,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     """Show what was understood of texts, and warnings about them."""
     from ensue.tasks.classify.check import check_texts
 
-    texts, understood = _read(path, reading)
+    texts, understood = _read(path, reading, warn=False)  # they are among the findings
     found = check_texts(texts, understood, {str(other): read(other, reading) for other in others})
     show.put_json(asdict(found)) if json else show_texts.findings(found)
 

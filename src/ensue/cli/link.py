@@ -41,13 +41,13 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]
     return data, reading.schema_for(columns_of(*reports))
 
 
-def _read(path: Path, reading: Reading) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
+def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
     posts, judgements = reading.judged(path)
     corpus, understood = read_corpus(
         posts, reading.articles, judgements=judgements, columns=reading.roles, **reading.opening
     )
     for one in understood:
-        show.read_report(one)
+        show.read_report(one, warn=warn)
     return corpus, understood
 
 
@@ -76,7 +76,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     if reading.articles is None and reading.judged(path)[1] is None and not is_corpus(path):
         _check_alone(path, others, reading, json)
         return
-    corpus, understood = _read(path, reading)
+    corpus, understood = _read(path, reading, warn=False)  # they are among the findings
     found = check_links(corpus, understood, {str(other): _read(other, reading)[0] for other in others})
     show.put_json(asdict(found)) if json else show_links.findings(found)
 
@@ -87,7 +87,7 @@ def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: boo
         raise SettingError(f"{path}: what is shared with --other shows beside the articles; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
     found, understood = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
-    show.read_report(understood)
+    show.read_report(understood, warn=False)
     findings = check_alone(found, understood)
     show.put_json(asdict(findings)) if json else show_links.findings_alone(findings)
 

@@ -43,7 +43,7 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSche
     return data, reading.schema_for(report.columns, report.day_first)
 
 
-def _read(path: Path, reading: Reading) -> tuple[Histories, SequencesReport]:
+def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories, SequencesReport]:
     histories, understood = read_log(
         path,
         columns=reading.roles,
@@ -52,8 +52,8 @@ def _read(path: Path, reading: Reading) -> tuple[Histories, SequencesReport]:
         gap=reading.gap,
         **reading.opening,
     )
-    show.read_report(understood)
-    if sentence := duplicates(histories):
+    show.read_report(understood, warn=warn)
+    if warn and (sentence := duplicates(histories)):
         show.remark(f"warning: {path}: {sentence}")
     return histories, understood
 
@@ -75,7 +75,7 @@ def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and warnings about it."""
-    histories, understood = _read(path, reading)
+    histories, understood = _read(path, reading, warn=False)  # they are among the findings
     told = telling_columns(path, columns=reading.roles, **reading.opening)
     found = look(histories, understood, {str(other): read(other, reading) for other in others}, told)
     show.put_json(asdict(found)) if json else show_events.findings(found)

@@ -68,8 +68,8 @@ def one_line(found: str) -> str:
     return printable(found).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def read_report(report: ReadReport) -> None:
-    """What the reader made of a file, and all it left out: always shown."""
+def read_report(report: ReadReport, *, warn: bool = True) -> None:
+    """Print how a file was read and all that was left out, and unless ``warn`` is off the warnings about it."""
     columns = ", ".join(f"{role}={name}" for role, name in report.columns.items())
     details = f"; {report.details}" if report.details else ""
     remark(f"{report.path}: {report.layout}{f' ({columns})' if columns else ''}{details}")
@@ -77,7 +77,7 @@ def read_report(report: ReadReport) -> None:
         remark(f"  left out: {sentence}")
     for note in report.notes:
         remark(f"  note: {note}")
-    for sentence in report.warnings:
+    for sentence in report.warnings if warn else ():
         remark(f"  warning: {sentence}")
 
 

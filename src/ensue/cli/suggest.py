@@ -37,7 +37,9 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Queries, DataSchema
     return data, reading.schema_for(report.columns, report.day_first)
 
 
-def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Queries, QueriesReport]:
+def _read(
+    path: Path, reading: Reading, *, least: int | None = None, warn: bool = True
+) -> tuple[Queries, QueriesReport]:
     rules = _rules(reading)
     if least is not None:
         rules = replace(rules, least=least)
@@ -49,7 +51,7 @@ def _read(path: Path, reading: Reading, *, least: int | None = None) -> tuple[Qu
         session_ids=reading.session_ids,
         **reading.opening,
     )
-    show.read_report(understood)
+    show.read_report(understood, warn=warn)
     if reading.part:
         name, _, marked = reading.part.partition(":")
         if marked not in ("", "novel"):
@@ -97,7 +99,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     from ensue.tasks.suggest.check import check_queries
     from ensue.tasks.suggest.settings import SuggestSettings
 
-    queries, understood = _read(path, reading)
+    queries, understood = _read(path, reading, warn=False)  # they are among the findings
     least = SuggestSettings().min_users if reading.min_users is None else reading.min_users
     found = check_queries(queries, understood, {str(other): read(other, reading) for other in others}, least)
     show.put_json(asdict(found)) if json else show_queries.findings(found)

@@ -52,8 +52,8 @@ UNITS: dict[str, str] = {
     **dict.fromkeys(("vectors",), "path"),
     **dict.fromkeys(("encoder",), "name or path"),
     **dict.fromkeys(
-        ("architecture", "cell", "decay", "first", "learned", "loss", "method", "pooling", "precision", "pretrain",
-         "projection", "reads", "tokens", "watch"),
+        ("architecture", "cell", "decay", "first", "learned", "loss", "method", "metric", "pooling", "precision",
+         "pretrain", "projection", "reads", "tokens", "watch"),
         "one of the names in the meaning",
     ),
 }  # fmt: skip

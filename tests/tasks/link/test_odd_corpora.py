@@ -85,9 +85,10 @@ def test_one_article_and_copies_are_all_alike(num: int, learned: bool) -> None:
     scores = predictor.scores(data.posts).whole()
     assert np.isfinite(scores).all() and np.ptp(scores, axis=1).max() < 1e-6
     assert scores[:, 0].argmax() == 0
-    assert [link.value for link in predictor.predict(list(data.posts.records())[:1])[0].choices] == [
-        str(number) for number in range(num)
-    ]
+    (answer,) = predictor.predict(list(data.posts.records())[:1])
+    assert sorted(link.value for link in answer.choices) == [str(number) for number in range(num)]
+    # A product of one post with six copies in single precision may round the last of them differently.
+    assert np.ptp([link.score for link in answer.choices]) < 1e-6
 
 
 @pytest.mark.parametrize("model", ["best", "tfidf", "bag"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import ensue
 from ensue.data.world import World, make_world
 from ensue.errors import ModelFolderError
 from ensue.records import History
+from ensue.store import folder as folder_module
 from ensue.store.folder import require_writable, write_file, write_folder
 from ensue.store.tensors import TensorFile, tensor_bytes
 from ensue.tasks.next.predictor import NextPredictor
@@ -265,10 +265,10 @@ def test_a_parent_that_may_not_be_written(
         parent.chmod(0o555)
     else:  # root may write anywhere
 
-        def forbid(**_: object) -> str:
+        def forbid(*_: object) -> None:
             raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(tempfile, "mkdtemp", forbid)
+        monkeypatch.setattr(folder_module, "create_folder", forbid)
     expected = f"{parent}/m: cannot be written here (Permission denied); name another place"
     assert refusal(trained.save, parent / "m") == expected
     assert refusal(require_writable, parent / "m") == expected

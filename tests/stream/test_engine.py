@@ -259,7 +259,7 @@ def test_a_commit_that_fails_leaves_the_last_one(
     streamed(folder, address, until=100)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise ModelFolderError("m: cannot be saved (No space left on device); what stood there is unchanged")
 
     with monkeypatch.context() as patch:

@@ -60,6 +60,7 @@ def run(address: str, output: Path, *, as_json: bool) -> None:
     require_writable(output)
     place = output.resolve()
     kept = place.with_name(f".{place.name}.ray")
+    kept.mkdir(mode=0o700, exist_ok=True)
     arguments = ["fit", *_without_on(sys.argv[2:])]
     with _joined(address, host, workers) as ray:
         from ray.train import RunConfig, ScalingConfig

@@ -36,7 +36,7 @@ def review_posts(found: RankedCorpus, posts: Path, labels: Path | None, by: str,
         by: who labels; the name at this machine unless given.
         overlap: share of the posts that every reader is asked about, though another one has labelled them.
     """
-    kept = Labels(labels or labels_file(posts, found.articles), by or _own_name())
+    kept = Labels(labels or labels_file(posts, found.articles), by or _own_name(), posts)
     queue = _Queue(found, kept, overlap)
     count = sum(map(bool, kept.given.values()))
     so_far = f" ({count:,} so far)" if count else ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import plotly.graph_objects as go
 
-from ensue.errors import SettingError
+from ensue.errors import ModelFolderError, SettingError
+from ensue.store.folder import write_file
 
 
 def write_html(figure: go.Figure, path: Path, *more: go.Figure) -> None:
@@ -23,12 +23,9 @@ def write_html(figure: go.Figure, path: Path, *more: go.Figure) -> None:
         )
         before, after = page.rsplit("</body>", 1)
         page = f"{before}{part}</body>{after}"
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    if not path.absolute().parent.is_dir():
+        raise SettingError(f"{path}: the figure cannot be written there (no folder {path.parent}); give another path")
     try:
-        draft.write_text(page, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise SettingError(
-            f"{path}: the figure cannot be written there ({error.strerror}); give another path"
-        ) from error
+        write_file(path, page.encode())
+    except ModelFolderError as error:
+        raise SettingError(f"{error}; give another path for the figure") from error

@@ -10,11 +10,12 @@ file but the card, which is compared when the file is read; folders of before th
 from __future__ import annotations
 
 import fcntl
-import glob
 import json
 import os
+import re
+import secrets
 import shutil
-import tempfile
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ensue.errors import ModelFolderError, SettingError, UnknownModelError
 from ensue.store import checksums
+from ensue.store.access import Access, access_of, create_file, create_folder, set_folder_access
 from ensue.store.checksums import chunks, opened, require_sum, sum_of, sums_of
 from ensue.store.swap import locked, put_back, put_in_place
 from ensue.version import __version__
@@ -38,84 +40,105 @@ FORMAT = 1
 _KEYS = {"ensue", "format", "task", "model", "settings"}
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes, *, access: Access | None = None) -> None:
     """Replace one file at once: a temporary sibling is written, flushed to the disk and renamed.
 
+    Args:
+        path: the file; a link stays a link, and its target is replaced.
+        data: its new contents.
+        access: permissions of a file that is new; those of the umask if ``None``. One that is replaced keeps its own.
+
     Raises:
-        ModelFolderError: the disk is full or the place cannot be written; the old file stands.
+        ModelFolderError: the disk is full, the place cannot be written, or is no file; the old file stands.
     """
-    write_chunks(path, [data])
+    write_chunks(path, [data], access=access)
 
 
-def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    """Replace one file at once by bytes that come in parts; what killed writers left of it is removed.
+def write_chunks(path: Path, chunks: Iterable[bytes | memoryview], *, access: Access | None = None) -> None:
+    """Replace one file at once by bytes that come in chunks; temporary files of killed writers are removed.
 
     Raises:
         ModelFolderError: as :func:`write_file`.
     """
-    begin = f".{path.name.removeprefix('.')}."
-    sibling = path.with_name(f"{begin}{os.getpid()}.tmp")
+    target = Path(os.path.realpath(path))
+    sibling = target.with_name(_temporary(target))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f"{glob.escape(begin)}*.tmp"):
-            _remove_abandoned(left)
-        _flush(sibling, chunks)
-        sibling.replace(path)
-        _flush_names(path.parent)
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            raise ModelFolderError(f"{path}: is not a regular file, and would be replaced by one; give another name")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for abandoned in _temporaries(target):
+            _remove_abandoned(abandoned)
+        try:
+            _flush(sibling, chunks, access_of(target) or access)
+            sibling.replace(target)
+        except BaseException:
+            sibling.unlink(missing_ok=True)
+            raise
+        _flush_names(target.parent)
     except OSError as error:
-        with suppress(OSError):
-            sibling.unlink()
         raise ModelFolderError(
             f"{path}: cannot be written ({error.strerror}); what stood there is unchanged"
         ) from error
 
 
-def _remove_abandoned(left: Path) -> None:
-    """Remove a temporary file, unless its writer is still at work: who holds a lock on it, or is about to take it."""
-    with suppress(OSError), left.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if abs(time.time() - left.stat().st_mtime) > 1:  # a clock may be set back
-            left.unlink()
+def _temporary(place: Path) -> str:
+    """Return a new name for what will replace a file or folder."""
+    return f".{place.name.removeprefix('.')}.{secrets.token_hex(4)}.tmp"
 
 
-def write_folder(folder: Path, files: Mapping[str, Contents]) -> None:
-    """Replace a model folder at once.
+def _temporaries(place: Path) -> Iterator[Path]:
+    """Return the files whose names :func:`_temporary` gave."""
+    name = re.compile(rf"\.{re.escape(place.name.removeprefix('.'))}\.[0-9a-f]{{8}}\.tmp")
+    return (path for path in place.parent.glob(".*.tmp") if name.fullmatch(path.name))
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a temporary file unless its writer is still at work, which holds a lock on it or is about to take it."""
+    with suppress(OSError):
+        # Neither a link nor a pipe of that name is opened.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if abs(time.time() - os.fstat(descriptor).st_mtime) > 1:  # a clock may be set back
+                path.unlink()
+
+
+def write_folder(folder: Path, files: Mapping[str, Contents], *, like: Path | None = None) -> None:
+    """Replace a model folder at once; it and its files keep their permissions.
 
     Args:
         folder: where it shall stand; an older model folder there is replaced, anything else is refused.
         files: contents by file name: bytes, or what gives them in parts.
+        like: the model folder whose permissions a new folder gets; those of the umask if ``None``.
 
     Raises:
         ModelFolderError: not a model folder, not writable or the disk is full; what stood there is unchanged.
     """
-
-    def fill(new: Path) -> None:
+    with _replacement(folder, like) as (new, access):
         sums = {}
         for name, contents in files.items():
             counted = checksums.Counted([contents] if isinstance(contents, bytes) else contents)
-            _flush(new / name, counted)
+            _flush(new / name, counted, access(name))
             sums[name] = counted.digest
-        _flush(new / checksums.FILE, [checksums.lines_of(sums)])
-
-    _replace(folder, fill)
+        _flush(new / checksums.FILE, [checksums.lines_of(sums)], access(checksums.FILE))
 
 
 def clone_folder(source: Path, folder: Path) -> None:
-    """Put a copy of a model folder in the place of another, at once; files are linked, not copied, where that works.
+    """Replace a model folder by a copy of another one at once; files are linked, not copied, where that works.
+
+    A new folder gets the permissions of ``source``; one that is replaced keeps its own.
 
     Raises:
         ModelFolderError: as :func:`write_folder`.
     """
-
-    def fill(new: Path) -> None:
+    with _replacement(folder, source) as (new, access):
         for path in source.iterdir():
-            try:
-                os.link(path, new / path.name)
-            except OSError:  # no links on this file system
-                with opened(source, path.name) as file:
-                    _flush(new / path.name, chunks(file))
-
-    _replace(folder, fill)
+            if access_of(path) == access(path.name):  # a link has the permissions of what it is linked to
+                with suppress(OSError):  # no links on this file system
+                    os.link(path, new / path.name)
+                    continue
+            with opened(source, path.name) as file:
+                _flush(new / path.name, chunks(file), access(path.name))
 
 
 def require_writable(folder: Path) -> None:
@@ -247,12 +270,22 @@ def described(summary: Mapping[str, object], card: str) -> dict[str, bytes]:
     return {"settings.json": json.dumps(settings, indent=1).encode(), "CARD.md": card.encode()}
 
 
-def _replace(folder: Path, fill: Callable[[Path], None]) -> None:
-    with _new_sibling(folder) as new:
-        place = folder.resolve()
+@contextmanager
+def _replacement(folder: Path, like: Path | None) -> Iterator[tuple[Path, Callable[[str], Access | None]]]:
+    """Yield a new folder that replaces another at the end, and the permissions of each of its files by name."""
+    place = folder.resolve()
+    source = place if place.exists() else like
+    folder_access = access_of(source) if source else None
+    settings_access = access_of(source / "settings.json") if source else None
+
+    def access(name: str) -> Access | None:
+        return (access_of(source / name) if source else None) or settings_access
+
+    with _new_sibling(folder, folder_access) as new:
         try:
-            fill(new)
-            new.chmod(0o755)
+            yield new, access
+            if folder_access is not None:
+                set_folder_access(new, folder_access)
             _flush_names(new)
             put_in_place(new, place)
             _flush_names(place.parent)
@@ -263,8 +296,8 @@ def _replace(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 @contextmanager
-def _new_sibling(folder: Path) -> Iterator[Path]:
-    """An empty folder beside another, locked while it is written; what has its name in the end is removed."""
+def _new_sibling(folder: Path, access: Access | None = None) -> Iterator[Path]:
+    """Yield an empty folder next to another, locked while it is written; what has its name in the end is removed."""
     if folder.exists() and not _is_model(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelFolderError(f"{folder}: exists and is not a model folder; name another place")
     place = folder.resolve()  # a link stays a link, and what it points at is replaced
@@ -272,7 +305,8 @@ def _new_sibling(folder: Path) -> Iterator[Path]:
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             while True:
-                new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
+                new = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+                create_folder(new, access)
                 with suppress(OSError):  # a file system without locks, or swept before it was locked
                     stack.enter_context(locked(new, fcntl.LOCK_EX))
                 if new.exists():
@@ -303,8 +337,9 @@ def _is_model(folder: Path) -> bool:
         return False
 
 
-def _flush(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    with path.open("wb") as file:
+def _flush(path: Path, chunks: Iterable[bytes | memoryview], access: Access | None) -> None:
+    """Write a new file to the disk under a lock."""
+    with create_file(path, access) as file:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for chunk in chunks:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ensue.errors import FolderInUseError, ModelFolderError
+from ensue.store.access import sibling_access
 
 
 @contextmanager
@@ -23,9 +24,11 @@ def only_writer(folder: Path) -> Iterator[None]:
     """
     place = folder.resolve()
     path = place.with_name(f".{place.name}.lock")
+    access = sibling_access(folder)
+    mode = 0o666 if access is None else access.mode
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         except OSError as error:
             raise ModelFolderError(
                 f"{folder}: cannot be locked ({error.strerror}); make its parent writable"

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from ensue.errors import ModelFolderError, SettingError
+from ensue.store.access import ensure_folder, sibling_access
 from ensue.store.folder import clone_folder, read_settings, require_whole
 
 
@@ -45,6 +46,10 @@ def keep(folder: Path) -> int:
     if number in kept(folder) and not _same(folder, _place(folder) / str(number)):
         number = next_number(folder)
     if number not in kept(folder):
+        try:
+            ensure_folder(_place(folder), sibling_access(folder, 0o777))
+        except OSError as error:
+            raise ModelFolderError(f"{_place(folder)}: cannot be written ({error.strerror})") from error
         clone_folder(folder, _place(folder) / str(number))
     return number
 

@@ -162,7 +162,7 @@ def write_end(stream: StreamState, learn: Callable[[], None]) -> None:
         ModelFolderError: the folder cannot be written; the last commit stands.
     """
     place = _resumed_from(stream.folder, stream.counts.lines)
-    write_folder(place, files(stream))
+    write_folder(place, files(stream), like=stream.folder)
     learn()
     write_folder(stream.folder, files(stream, _checksum(place)))
 

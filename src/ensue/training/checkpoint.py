@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from ensue.errors import ModelFolderError, SettingError
+from ensue.store.access import private_access
 from ensue.store.folder import write_chunks
 from ensue.store.tensors import DTYPES, TensorFile
 from ensue.training.distributed import broadcast, rank_and_size, share
@@ -47,7 +48,8 @@ def save_state(path: Path, model: nn.Module, optimizer: Adam, metadata: Mapping[
     Raises:
         ModelFolderError: the disk is full or the place cannot be written; the old file stands.
     """
-    write_chunks(path, TensorFile(state_tensors(model, optimizer), metadata))
+    # A checkpoint holds what the model folder will hold, whose mode is not known yet: for its owner alone until then.
+    write_chunks(path, TensorFile(state_tensors(model, optimizer), metadata), access=private_access())
 
 
 def load_state(

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ensue.data.posts import Posts
+from ensue.errors import ModelFolderError
+from ensue.store.access import ensure_folder, sibling_access
 from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
 from ensue.tasks.link.state import LinkState
@@ -55,6 +57,10 @@ def sync(state: LinkState, posts: Posts, place: Path, count: Callable[[int, int]
         shutil.rmtree(place)
         index = None
     if index is None:
+        try:
+            ensure_folder(place, sibling_access(place.with_name(place.name.removesuffix(".posts")), 0o777))
+        except OSError as error:
+            raise ModelFolderError(f"{place}: cannot be written ({error.strerror})") from error
         index = VectorIndex.create(place, state.article_index.vectors.shape[1], kind=kind, bits="float32")
     gone = index.rows["id"].filter((~index.rows["id"].is_in(posts.ids.implode())).to_numpy() & index.standing)
     removed = index.remove(gone) if len(gone) else 0

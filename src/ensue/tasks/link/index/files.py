@@ -21,6 +21,7 @@ import polars as pl
 from ensue.data.stored import read_stored
 from ensue.errors import DataError, ModelFolderError
 from ensue.store import checksums
+from ensue.store.access import access_of, ensure_file
 from ensue.store.checksums import chunks, digest, opened, sums_of
 from ensue.store.folder import write_file
 
@@ -187,6 +188,7 @@ def save(path: Path, array: npt.NDArray[np.generic]) -> None:
         ModelFolderError: the disk is full or the place cannot be written.
     """
     try:
+        ensure_file(path, access_of(path.with_name(MANIFEST)))
         with path.open("wb") as file:
             np.save(file, array, allow_pickle=False)
             file.flush()
@@ -204,6 +206,7 @@ def save_rows(path: Path, frame: pl.DataFrame) -> None:
         ModelFolderError: the disk is full or the place cannot be written.
     """
     try:
+        ensure_file(path, access_of(path.with_name(MANIFEST)))
         frame.write_parquet(path)
         flush(path)
     except (OSError, pl.exceptions.PolarsError) as error:

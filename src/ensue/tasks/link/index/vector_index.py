@@ -25,8 +25,10 @@ import polars as pl
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
 from ensue.store import checksums
+from ensue.store.access import access_of, ensure_file
 from ensue.tasks.link.index.files import (
     FORMAT,
+    MANIFEST,
     Manifest,
     Shard,
     flush,
@@ -187,6 +189,7 @@ class VectorIndex:
         number, kept = self.manifest["next"], self.rows.filter(pl.Series(self.standing))
         path = self.folder / f"vectors-{number}.npy"
         if len(kept):
+            ensure_file(path, access_of(self.folder / MANIFEST))
             whole = np.lib.format.open_memmap(
                 path, "w+", _BITS[self.manifest["bits"]], (len(kept), self.manifest["dim"])
             )
@@ -216,6 +219,7 @@ class VectorIndex:
         number = self.manifest["next"]
         path = self.folder / f"cells-{number}.faiss"
         try:
+            ensure_file(path, access_of(self.folder / MANIFEST))
             save(lists, path)
             flush(path)
         except OSError as error:

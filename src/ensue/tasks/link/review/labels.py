@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ensue.data.posts import Articles
 from ensue.errors import DataError
+from ensue.store.access import ensure_file, sibling_access
 
 YES, NO, UNSURE = 1, 0, -1
 """What is said of a post; in the file ``true``, ``false`` and ``null``."""
@@ -38,13 +39,14 @@ class Labels:
     Args:
         path: read if it is there, and written to its end.
         reader: who labels.
+        posts: the file of the posts; nobody who cannot read it may read a new file of labels.
 
     Raises:
         DataError: a line that is no label, or a place that cannot be written.
     """
 
-    def __init__(self, path: Path, reader: str = "") -> None:
-        self.path, self.reader = path, reader
+    def __init__(self, path: Path, reader: str = "", posts: Path | None = None) -> None:
+        self.path, self.reader, self._posts = path, reader, posts
         self.given: dict[str, dict[str, int]] = {}
         """Id -> reader -> what they said last."""
         self.mine: list[str] = []
@@ -55,7 +57,7 @@ class Labels:
         try:
             place = path.with_name(f".{path.name}.lock")
             # One descriptor for all: closing another one of the same file would let go of every claim.
-            self._lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise self._unwritable(error) from error
         with self._locked():
@@ -176,6 +178,7 @@ class Labels:
 
     def _write(self, row: dict[str, object]) -> None:
         try:
+            ensure_file(self.path, sibling_access(self._posts) if self._posts else None)
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 file.flush()

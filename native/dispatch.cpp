@@ -1,13 +1,14 @@
 // The functions that are called from outside: each takes the code for the processor at hand, and some threads.
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "bounds.h"
 #include "kernels.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -15,7 +16,7 @@
 #define DECLARE(arch)                                                                                     \
     namespace arch {                                                                                      \
     void entmax(const EntmaxCall& call, bool wide, bool backward, int64_t first, int64_t last, void* scratch); \
-    void log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,     \
+    bool log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,     \
                      const float* added, int64_t count, float* out);                                      \
     float log_total(const float* numbers, int64_t count);                                                 \
     void product(const float* x, int64_t rows, int64_t in, const float* w, int64_t w_step, int64_t out,        \
@@ -125,8 +126,8 @@ template <class Body> void shared(int64_t rows, int threads, const Body& body) {
         const int64_t end = rows * (piece + 1) / pieces / 16 * 16;
         try {
             started.emplace_back(body, begun, end);
-        } catch (const std::system_error&) {
-            break;  // no thread is to be had: what is left is done here
+        } catch (const std::exception&) {
+            break;  // no thread or no memory is to be had: what is left is done here
         }
         begun = end;
     }
@@ -134,17 +135,17 @@ template <class Body> void shared(int64_t rows, int threads, const Body& body) {
     for (std::thread& one : started) one.join();
 }
 
-// The same, each piece with room for so many numbers of its own. Returns whether there was no memory for one.
-template <class T, class Body> bool with_room(int64_t rows, int threads, int64_t size, const Body& body) {
-    bool lacking = false;
+// The same, each piece with room for so many numbers of its own. Returns 0, or that there was no memory for one.
+template <class T, class Body> int64_t with_room(int64_t rows, int threads, int64_t size, const Body& body) {
+    int64_t result = 0;
     shared(rows, threads, [&](int64_t first, int64_t last) {
         const std::unique_ptr<T[]> room(new (std::nothrow) T[size]);
         if (room)
             body(first, last, room.get());
         else
-            __atomic_store_n(&lacking, true, __ATOMIC_RELAXED);
+            __atomic_store_n(&result, NO_MEMORY, __ATOMIC_RELAXED);
     });
-    return lacking;
+    return result;
 }
 
 }  // namespace
@@ -161,10 +162,14 @@ EXPORT int ensue_level(int limit) {
     return level;
 }
 
-// 0: done; 1: no memory.
-EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int threads) {
+EXPORT int64_t ensue_entmax(const EntmaxCall* call, int wide, int backward, int threads) {
+    if (call->dims < 0 || call->dims > 8) return OUT_OF_RANGE;
     int64_t rows = 1;
-    for (int64_t dim = 0; dim < call->dims; dim++) rows *= call->sizes[dim];
+    for (int64_t dim = 0; dim < call->dims; dim++) {
+        if (!bounded({rows, call->sizes[dim]})) return OUT_OF_RANGE;
+        rows *= call->sizes[dim];
+    }
+    if (!bounded({rows, call->keys})) return OUT_OF_RANGE;
     if (rows == 0 || call->keys == 0) return 0;
     const int64_t size = call->keys > 64 ? (call->keys + 16) * (8 + 3 * (wide ? 8 : 4)) : 0;
     const int64_t worth = std::max<int64_t>(1, rows * call->keys >> 15);
@@ -175,28 +180,29 @@ EXPORT int ensue_entmax(const EntmaxCall* call, int wide, int backward, int thre
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 12; }
+EXPORT int ensue_interface() { return 13; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
-EXPORT void ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
-                              const float* added, int64_t count, float* out) {
-    chosen->log_mixture(totals, factor, rows, width, cells, added, count, out);
+EXPORT int64_t ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
+                                 const float* added, int64_t count, float* out) {
+    if (!bounded({rows, width}) || !bounded({count})) return OUT_OF_RANGE;
+    return chosen->log_mixture(totals, factor, rows, width, cells, added, count, out) ? 0 : OUT_OF_RANGE;
 }
 
 // (rows) log(sum exp) of (rows, width) numbers.
-EXPORT void ensue_log_totals(const float* numbers, int64_t rows, int64_t width, int64_t step, float* totals, int threads) {
+EXPORT int64_t ensue_log_totals(const float* numbers, int64_t rows, int64_t width, int64_t step, float* totals, int threads) {
+    if (!bounded({rows, width})) return OUT_OF_RANGE;
     shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 16))), [&](int64_t first, int64_t last) {
         for (int64_t row = first; row < last; row++) totals[row] = chosen->log_total(numbers + row * step, width);
     });
+    return 0;
 }
 
 // (rows, width) scores with their biases, in one piece, become e = exp(score - the highest of the row), that of the wanted
 // one less the sum of all: `sums` times the gradient of the -log of its share, which is in `losses`.
-// 0: done; 2: a place that there is not.
-EXPORT int ensue_softmax_errors(float* scores, int64_t rows, int64_t width, const float* bias, const int64_t* wanted,
-                                float* sums, float* losses, int threads) {
-    for (int64_t row = 0; row < rows; row++)
-        if (uint64_t(wanted[row]) >= uint64_t(width)) return 2;
+EXPORT int64_t ensue_softmax_errors(float* scores, int64_t rows, int64_t width, const float* bias, const int64_t* wanted,
+                                    float* sums, float* losses, int threads) {
+    if (!bounded({rows, width}) || !all_inside(wanted, rows, width)) return OUT_OF_RANGE;
     shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 16))), [&](int64_t first, int64_t last) {
         for (int64_t row = first; row < last; row++) {
             float* own = scores + row * width;
@@ -210,51 +216,69 @@ EXPORT int ensue_softmax_errors(float* scores, int64_t rows, int64_t width, cons
 }
 
 // Units, or their ELU, whose levels are at least `least` times `scale`, the others times 0.
-EXPORT void ensue_dropped(const float* in, const int16_t* levels, int64_t count, int elu, int least, float scale,
-                          float* out, int threads) {
+EXPORT int64_t ensue_dropped(const float* in, const int16_t* levels, int64_t count, int elu, int least, float scale,
+                             float* out, int threads) {
+    if (!bounded({count})) return OUT_OF_RANGE;
     const auto run = elu ? chosen->dropped_elu : chosen->dropped;
     shared(count, int(std::min<int64_t>(threads, 1 + (count >> 17))), [&](int64_t first, int64_t last) {
         run(in + first, levels + first, last - first, int16_t(least), scale, out + first);
     });
+    return 0;
 }
 
 // Gradients of what ELU was taken of, by those of the units that were made.
-EXPORT void ensue_dropped_elu_errors(const float* grad, const float* units, const int16_t* levels, int64_t count, int least,
-                                     float scale, float* out) {
+EXPORT int64_t ensue_dropped_elu_errors(const float* grad, const float* units, const int16_t* levels, int64_t count,
+                                        int least, float scale, float* out) {
+    if (!bounded({count})) return OUT_OF_RANGE;
     chosen->dropped_elu_errors(grad, units, levels, count, int16_t(least), scale, out);
+    return 0;
 }
 
-// (rows, k) the highest of (rows, width) numbers, falling, and their places; k is at most the width.
-EXPORT void ensue_topk(const float* numbers, int64_t rows, int64_t width, int64_t step, int64_t k, float* best,
-                       int64_t* places, int threads) {
+// (rows, k) the highest of (rows, width) numbers, falling, and their places.
+EXPORT int64_t ensue_topk(const float* numbers, int64_t rows, int64_t width, int64_t step, int64_t k, float* best,
+                          int64_t* places, int threads) {
+    if (!bounded({rows, width}) || k < 1 || k > width) return OUT_OF_RANGE;
     shared(rows, int(std::min<int64_t>(threads, 1 + (rows * width >> 17))), [&](int64_t first, int64_t last) {
         for (int64_t row = first; row < last; row++)
             chosen->highest(numbers + row * step, width, k, best + row * k, places + row * k);
     });
+    return 0;
 }
 
-// 0: done; 1: no memory.
-EXPORT int ensue_decoder_step(const StepCall* call) {
+EXPORT int64_t ensue_decoder_step(const StepCall* call) {
+    const int64_t tokens = int64_t(uint64_t(call->before) + uint64_t(call->rows));
+    const bool sized = bounded({call->sources, call->rows, call->dim}) && bounded({call->rows, call->wide}) &&
+                       bounded({call->sources, call->dim, call->heads, call->length}) &&
+                       bounded({call->sources, call->rows, call->heads, call->length}) && bounded({call->before}) &&
+                       bounded({call->sources, call->rows, tokens}) && bounded({call->sources, call->dim, call->capacity});
+    if (!sized || !divides(call->heads, call->dim) || tokens > call->capacity || tokens > INT32_MAX) return OUT_OF_RANGE;
     const int64_t slots = call->heads * call->length;
-    const int64_t size = call->rows * (5 * call->dim + call->wide + slots) + 2 * (call->before + call->rows);
+    const int64_t size = call->rows * (5 * call->dim + call->wide + slots) + 2 * tokens;
     const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
-    if (!room) return 1;
+    if (!room) return NO_MEMORY;
     chosen->decoder_step(*call, room.get());
     return 0;
 }
 
 // (rows, out) log-softmax of x w + bias, w: in x out.
-EXPORT void ensue_log_shares(const float* x, int64_t rows, int64_t in, const float* w, int64_t out, const float* bias,
-                             float* y) {
+EXPORT int64_t ensue_log_shares(const float* x, int64_t rows, int64_t in, const float* w, int64_t out, const float* bias,
+                                float* y) {
+    if (!bounded({rows, in}) || !bounded({in, out}) || !bounded({rows, out})) return OUT_OF_RANGE;
     chosen->product(x, rows, in, w, out, out, bias, y);
     for (int64_t row = 0; row < rows; row++) {
         const float total = chosen->log_total(y + row * out, out);
         for (int64_t at = 0; at < out; at++) y[row * out + at] -= total;
     }
+    return 0;
 }
 
-// 0: done; 1: no memory. A thread takes one direction of a tile at a time.
-EXPORT int ensue_lstm(const LstmCall* call, int threads) {
+// A thread takes one direction of a tile at a time.
+EXPORT int64_t ensue_lstm(const LstmCall* call, int threads) {
+    const bool sized = bounded({call->rows, call->length, call->hidden, 2}) && bounded({call->hidden, call->hidden, 8}) &&
+                       bounded({call->distinct, call->hidden, 8}) && lengths_fit(call->lengths, call->rows, call->length);
+    if (!sized) return OUT_OF_RANGE;
+    for (int64_t row = 0; row < call->rows; row++)
+        if (!all_inside(call->index + row * call->length, call->lengths[row], call->distinct)) return OUT_OF_RANGE;
     const int64_t tiles = (call->rows + LSTM_TILE - 1) / LSTM_TILE, size = LSTM_TILE * (6 * call->hidden + pair_room(call->hidden));
     std::atomic<int64_t> next{0};
     const auto work = [&](int64_t, int64_t, float* room) {
@@ -267,61 +291,79 @@ EXPORT int ensue_lstm(const LstmCall* call, int threads) {
     return with_room<float>(pieces, threads, size, work);
 }
 
-// 0: done; 1: no memory.
-EXPORT int ensue_rounded_product(const RoundedCall* call, int threads) {
+EXPORT int64_t ensue_rounded_product(const RoundedCall* call, int threads) {
+    if (!bounded({call->rows, call->in}) || !bounded({call->rows, call->out})) return OUT_OF_RANGE;
+    if (!bounded({call->in + 1, call->out + 16})) return OUT_OF_RANGE;
     const int64_t size = PAIR_ROWS * pair_room((call->in + 1) / 2);
     return with_room<int32_t>(call->rows, threads, size, [&](int64_t first, int64_t last, int32_t* room) {
         chosen->rounded_product(*call, first, last, room);
     });
 }
 
-// 0: done; 1: no memory; 2: a number that is too large, or none.
-EXPORT int ensue_pair_scores(const PairCall* call, int threads) {
+// 1: a number that is too large, or none.
+EXPORT int64_t ensue_pair_scores(const PairCall* call, int threads) {
+    const bool sized = bounded({call->rows, call->length, call->step}) && bounded({call->rows, call->length, call->length}) &&
+                       bounded({call->dim}) && bounded({call->length + 1, call->dim + 32, 2}) &&
+                       lengths_fit(call->lengths, call->rows, call->length);
+    if (!sized) return OUT_OF_RANGE;
     const int64_t wide = two_vectors(call->dim);
-    int wrong = 0;
+    int64_t wrong = 0;
     const auto work = [&](int64_t first, int64_t last, float* room) {
         float* weights = room + 2 * call->length * wide;
         for (int64_t at = 0; at < wide; at++) weights[at] = at < call->dim ? -call->vector[at] : 0;
         bool fits = true;
         for (int64_t text = first; text < last && fits; text++) fits = chosen->pair_scores(*call, text, wide, room);
-        if (!fits) __atomic_store_n(&wrong, 2, __ATOMIC_RELAXED);
+        if (!fits) __atomic_store_n(&wrong, 1, __ATOMIC_RELAXED);
     };
-    return with_room<float>(call->rows, threads, (2 * call->length + 1) * wide, work) ? 1 : wrong;
+    const int64_t result = with_room<float>(call->rows, threads, (2 * call->length + 1) * wide, work);
+    return result ? result : wrong;
 }
 
-// 0: done; 1: no memory.
-EXPORT int ensue_word_graphs(const GraphCall* call, int threads) {
+EXPORT int64_t ensue_word_graphs(const GraphCall* call, int threads) {
+    const bool sized = bounded({call->rows, call->length, call->length}) &&
+                       bounded({2 * call->length + 1, call->length + 16}) &&
+                       lengths_fit(call->lengths, call->rows, call->length);
+    if (!sized) return OUT_OF_RANGE;
     const int64_t size = (2 * call->length + 1) * (call->length + 16);
     return with_room<float>(call->rows, threads, size, [&](int64_t first, int64_t last, float* room) {
         for (int64_t text = first; text < last; text++) chosen->word_graph(*call, text, room);
     });
 }
 
-// 0: done; 1: no memory.
-EXPORT int ensue_encode(const EncodeCall* call) {
+EXPORT int64_t ensue_encode(const EncodeCall* call) {
+    const bool sized = bounded({call->items, call->dim, 5}) && bounded({call->items, call->wide}) &&
+                       bounded({call->rows, call->length, call->length}) && divides(call->heads, call->dim) &&
+                       call->items <= INT32_MAX;
+    if (!sized || !all_inside(call->places, call->items, call->rows * call->length)) return OUT_OF_RANGE;
+    for (int64_t item = 1; item < call->items; item++)  // a row has room for `length` items
+        if (call->places[item] <= call->places[item - 1]) return OUT_OF_RANGE;
     const int64_t size = call->items * (5 * call->dim + call->wide) + 2 * call->length;
     const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
-    if (!room) return 1;
+    if (!room) return NO_MEMORY;
     chosen->encode(*call, room.get());
     return 0;
 }
 
-// 0: done; 1: no memory; 2: an id that there is not.
-EXPORT int ensue_sessions(const SessionCall* call) {
+EXPORT int64_t ensue_sessions(const SessionCall* call) {
+    const bool sized = bounded({call->rows, call->time, call->dim, 10}) && bounded({call->rows, call->time, call->time}) &&
+                       bounded({call->num_ids, call->dim}) && bounded({call->heads, call->reach}) && call->reach > 0 &&
+                       divides(call->heads, call->dim) && lengths_fit(call->lengths, call->rows, call->time);
+    if (!sized) return OUT_OF_RANGE;
     for (int64_t row = 0; row < call->rows; row++)
-        for (int64_t step = 0; step < call->lengths[row]; step++)
-            if (uint64_t(call->ids[row * call->time + step]) >= uint64_t(call->num_ids)) return 2;
+        if (!all_inside(call->ids + row * call->time, call->lengths[row], call->num_ids)) return OUT_OF_RANGE;
     const std::unique_ptr<float[]> room(new (std::nothrow) float[call->time * (10 * call->dim + 1)]);
-    if (!room) return 1;
+    if (!room) return NO_MEMORY;
     for (int64_t row = 0; row < call->rows; row++) chosen->session(*call, row, room.get());
     return 0;
 }
 
-// 0: done; 1: no memory.
-EXPORT int ensue_short_scores(const ShortCall* call, int threads) {
+EXPORT int64_t ensue_short_scores(const ShortCall* call, int threads) {
+    const bool sized = bounded({call->rows, call->ids, 16}) && bounded({call->rows, call->dim}) &&
+                       bounded({call->dim, SHORT_BLOCK}) && bounded({call->ids, call->dim});
+    if (!sized || call->exact < 1 || call->exact > call->ids) return OUT_OF_RANGE;
     const std::unique_ptr<float[]> best(new (std::nothrow) float[call->rows * call->exact]);
     const std::unique_ptr<int64_t[]> places(new (std::nothrow) int64_t[call->rows * call->exact]);
-    if (!best || !places) return 1;
+    if (!best || !places) return NO_MEMORY;
     shared(16 * call->rows, threads, [&](int64_t first, int64_t last) {  // whole queries
         for (int64_t row = first / 16; row < last / 16; row++)
             chosen->all_scores(*call, row, best.get() + row * call->exact, places.get() + row * call->exact);
@@ -330,25 +372,44 @@ EXPORT int ensue_short_scores(const ShortCall* call, int threads) {
 }
 
 // One piece a thread of the heads, in the order in which they lie.
-EXPORT void ensue_window(const WindowCall* call, int kind, int threads) {
-    const int64_t worth = 1 + (call->rows * call->length * call->dim >> 17);
+EXPORT int64_t ensue_window(const WindowCall* call, int kind, int threads) {
+    if (!bounded({call->reach}) || !bounded({2 * call->reach + 3, call->rows, call->length, call->heads}) ||
+        !bounded({call->rows, call->length, call->dim}) || !divides(call->heads, call->dim))
+        return OUT_OF_RANGE;
+    const int64_t places = call->rows * call->length;
+    const bool rows_fit = (call->asked || places <= call->own_rows) && (call->asked_near || places <= call->near_rows);
+    if (!rows_fit) return OUT_OF_RANGE;
+    for (int64_t place = 0; place < places; place++) {
+        if (!call->mask[place]) continue;  // what stands at padding is never followed
+        if (call->asked && !inside(call->asked[place], call->own_rows)) return OUT_OF_RANGE;
+        if (call->asked_near && !inside(call->asked_near[place], call->near_rows)) return OUT_OF_RANGE;
+        if (!inside(call->words[place], call->first_rows)) return OUT_OF_RANGE;
+    }
+    const int64_t worth = 1 + (places * call->dim >> 17);
     shared(16 * call->heads, int(std::min<int64_t>(threads, worth)), [&](int64_t first, int64_t last) {
         chosen->window(*call, kind, first / 16, last / 16);
     });
+    return 0;
 }
 
-// 0: done; 2: a row that there is not; nothing is moved then.
-EXPORT int ensue_adam_rows(const AdamCall* call, int threads) {
-    for (int64_t row = 0; row < call->rows; row++)
-        if (uint64_t(call->ids[row]) >= uint64_t(call->num_ids)) return 2;
+// Nothing is moved where a row lies outside.
+EXPORT int64_t ensue_adam_rows(const AdamCall* call, int threads) {
+    const bool sized = bounded({call->rows, call->dim}) && bounded({call->num_ids, call->dim});
+    if (!sized || !all_inside(call->ids, call->rows, call->num_ids)) return OUT_OF_RANGE;
     const int64_t worth = 1 + (call->rows * call->dim >> 17);
     shared(call->rows, int(std::min<int64_t>(threads, worth)),
            [&](int64_t first, int64_t last) { chosen->adam_rows(*call, first, last); });
     return 0;
 }
 
-// 0: done; 1: no memory. Histories go to the threads one at a time.
-EXPORT int ensue_band(const BandCall* call, int backward, int threads) {
+// Histories go to the threads one at a time.
+EXPORT int64_t ensue_band(const BandCall* call, int backward, int threads) {
+    const bool sized = bounded({call->rows, call->time, call->span, call->dim}) && bounded({call->reach}) &&
+                       bounded({call->dim + BAND_TILE, call->time + 32}) && bounded({call->rows, call->time, call->ages}) &&
+                       (call->own == 0 || call->own == 1) && call->span >= std::min(call->reach, call->time) &&
+                       lengths_fit(call->lengths, call->rows, call->time);
+    // An age is divided by the width, and the last interval takes what has none.
+    if (!sized || (call->scores && (call->ages < 1 || !(call->width > 0)))) return OUT_OF_RANGE;
     const int64_t worth = 1 + (call->rows * call->time * call->span * call->dim >> 20);
     const int64_t size = (call->dim + BAND_TILE) * two_vectors(call->time) + (backward ? call->time * call->span : 0);
     const auto run = backward ? chosen->band_backward : chosen->band_forward;

@@ -4,6 +4,10 @@
 
 extern "C" {
 
+// Results below 0. Every function checks the sizes, and each index that it takes from memory against the size of the table
+// that it indexes, before it follows it: arrays of the stated sizes suffice for it never to leave them.
+constexpr int64_t NO_MEMORY = -1, OUT_OF_RANGE = -2;
+
 // Rows of keys anywhere in memory. Steps are counted in elements; of the keys it is the last one.
 struct EntmaxCall {
     int64_t dims;             // of the rows, at most 8
@@ -23,15 +27,15 @@ struct EntmaxCall {
 
 // Past sessions, and target steps of some sessions that are asked about; `window` is at most 256.
 struct NeighboursCall {
-    int64_t batch, time, targets, window, sample, neighbours, num_ids, room;
+    int64_t batch, time, targets, window, sample, neighbours, num_ids, num_sessions, num_entries, room;
     const int64_t* ids;       // (batch, time)
     const int64_t* rows;      // (targets)
     const int64_t* steps;     // (targets)
     const float* decay;       // (window) what a click weighs at each distance
-    const int64_t* postings;  // the sessions of each item, rising
+    const int64_t* postings;  // (num_entries) the sessions of each item, rising
     const int64_t* stops;     // (num_ids + 1) where those of an item begin and end
-    const int64_t* starts;    // (sessions + 1) where the items of a session begin and end
-    const int32_t* items;
+    const int64_t* starts;    // (num_sessions + 1) where the items of a session begin and end
+    const int32_t* items;     // (num_entries)
     const float* holders;     // (num_ids) how many sessions held each item
     float sessions, idf;      // of how many
     int64_t* cells;           // (room) target x num_ids + item of every time a neighbour holds an item
@@ -63,9 +67,9 @@ struct StepCall {
 
 // Layers of an encoder, of which only what a decoder's layers have too is read; norms are `written` and `fed`.
 struct EncodeCall {
-    int64_t items, dim, heads, wide, length, layers, row_step, query_step;  // steps of the mask, 0 where it has one row
+    int64_t items, rows, dim, heads, wide, length, layers, row_step, query_step;  // steps of the mask, 0 where it has one row
     const StepLayer* layer;
-    const int64_t* places;  // (items) in rows x length, rising
+    const int64_t* places;  // (items) in rows x length, strictly rising
     const uint8_t* mask;    // (rows, length, length) not 0 for a place that is seen
     float* states;          // (items, dim) in and out
 };
@@ -74,7 +78,7 @@ constexpr int64_t LSTM_TILE = 12;  // rows that make a step together: so often a
 
 // A bidirectional LSTM over rows of items; gates in torch's order, those of the tanh gate doubled.
 struct LstmCall {
-    int64_t rows, length, hidden;
+    int64_t rows, length, hidden, distinct;
     const float* projected;  // (distinct, 2, 4 hidden): each item forth and back, biases in
     const int64_t* index;    // (rows, length) which item stands where
     const int64_t* lengths;  // (rows)
@@ -145,6 +149,7 @@ constexpr int64_t DOTS = 0, SUMS = 1, SPREAD = 2;  // what a WindowCall makes: w
 // text's relay. Steps are those from row to row.
 struct WindowCall {
     int64_t rows, length, dim, heads, reach;
+    int64_t own_rows, near_rows, first_rows;  // of the tables; the relay has `rows`
     int64_t own_step, near_step, first_step, relay_step;
     const uint8_t* mask;        // (rows, length) 0 for a place that neither sees nor is seen
     const int64_t *asked, *asked_near;  // (rows, length) which rows of `own` and `near`; null: the place's own
@@ -181,13 +186,13 @@ struct AdamCall {
 
 // A sparse matrix of documents term by term, and the cells of texts that it is multiplied with.
 struct PostingsCall {
-    int64_t cells, documents;
+    int64_t cells, documents, num_texts, num_terms, num_entries;
     const int64_t *texts, *terms;  // (cells)
     const double* text_weights;    // (cells); null: 1 for all
-    const int64_t* offsets;        // (terms + 1) where the holders of a term begin and end
-    const int32_t* holders;
-    const float* weights;          // of each holder
-    double* sums;                  // (texts, documents) that is added to
+    const int64_t* offsets;        // (num_terms + 1) where the holders of a term begin and end
+    const int32_t* holders;        // (num_entries)
+    const float* weights;          // (num_entries)
+    double* sums;                  // (num_texts, documents) that is added to
 };
 
 // A value by its hashes, and one more than its number; all zeros where there is none.

@@ -5,15 +5,18 @@
 #include <new>
 #include <vector>
 
+#include "bounds.h"
 #include "kernels.h"
 
 namespace {
+
+constexpr int64_t MAX_WINDOW = 256;  // bits of `held`
 
 struct Meeting {
     int64_t session;
     float similar;   // sum of the weights of the clicks it holds
     int32_t latest;  // how far the nearest of them is away
-    uint64_t held[4];  // which clicks it holds
+    uint64_t held[MAX_WINDOW / 64];  // which clicks it holds
 };
 
 struct Click {
@@ -21,8 +24,14 @@ struct Click {
     const int64_t *low, *next;  // the sessions that hold it, the most recent last; from `next` on they are used up
 };
 
-// The latest clicks of a target step, each item once, at its latest place; nearest first.
-void take_clicks(const NeighboursCall& call, int64_t row, int64_t step, std::vector<Click>& clicks) {
+// Whether [first, last) lies inside `num_entries` entries.
+bool is_range(const NeighboursCall& call, int64_t first, int64_t last) {
+    return first >= 0 && first <= last && last <= call.num_entries;
+}
+
+// The latest clicks of a target step, each item once, at its latest place; nearest first. Returns whether the postings of
+// all of them exist.
+bool take_clicks(const NeighboursCall& call, int64_t row, int64_t step, std::vector<Click>& clicks) {
     clicks.clear();
     for (int64_t away = 0; away < call.window && away <= step; away++) {
         const int64_t event = step - away, item = call.ids[row * call.time + event];
@@ -30,18 +39,22 @@ void take_clicks(const NeighboursCall& call, int64_t row, int64_t step, std::vec
         for (const Click& one : clicks) again |= one.item == item;
         if (again) continue;
         const int64_t first = call.stops[item], last = call.stops[item + 1];
+        if (!is_range(call, first, last)) return false;
         clicks.push_back({item, event, away, call.postings + std::max(first, last - call.sample), call.postings + last});
     }
+    return true;
 }
 
-// The most recent sessions that hold a click, `sample` at most: all lists are read from their ends at once.
-void meet(const NeighboursCall& call, std::vector<Click>& clicks, std::vector<Meeting>& met) {
+// The most recent sessions that hold a click, `sample` at most: all lists are read from their ends at once. Returns whether
+// all of them, and their items, exist.
+bool meet(const NeighboursCall& call, std::vector<Click>& clicks, std::vector<Meeting>& met) {
     met.clear();
     while (static_cast<int64_t>(met.size()) < call.sample) {
         int64_t latest = -1;
         for (const Click& one : clicks)
             if (one.next > one.low) latest = std::max(latest, one.next[-1]);
-        if (latest < 0) return;
+        if (latest < 0) return true;
+        if (latest >= call.num_sessions || !is_range(call, call.starts[latest], call.starts[latest + 1])) return false;
         Meeting meeting = {latest, 0, -1, {}};
         for (size_t number = 0; number < clicks.size(); number++) {
             Click& one = clicks[number];
@@ -53,6 +66,7 @@ void meet(const NeighboursCall& call, std::vector<Click>& clicks, std::vector<Me
         }
         met.push_back(meeting);
     }
+    return true;
 }
 
 struct Found {
@@ -65,11 +79,12 @@ struct Found {
     }
 };
 
-void score_row(const NeighboursCall& call, int64_t target, std::vector<Click>& clicks, std::vector<Meeting>& met,
+// Returns whether everything that was followed exists.
+bool score_row(const NeighboursCall& call, int64_t target, std::vector<Click>& clicks, std::vector<Meeting>& met,
                std::vector<int32_t>& order, Found& found) {
     const int64_t row = call.rows[target], step = call.steps[target];
-    take_clicks(call, row, step, clicks);
-    meet(call, clicks, met);
+    if (!inside(row, call.batch) || !inside(step, call.time)) return false;
+    if (!take_clicks(call, row, step, clicks) || !meet(call, clicks, met)) return false;
     const size_t most = std::min<size_t>(met.size(), call.neighbours);
     order.resize(met.size());
     for (size_t number = 0; number < met.size(); number++) order[number] = static_cast<int32_t>(number);
@@ -93,6 +108,7 @@ void score_row(const NeighboursCall& call, int64_t target, std::vector<Click>& c
         if (similarity == 0) continue;
         for (int64_t at = call.starts[one.session]; at < call.starts[one.session + 1]; at++) {
             const int64_t item = call.items[at];
+            if (!inside(item, call.num_ids)) return false;
             const float rarity = 1 + call.idf * std::log(std::max(1.0f, call.sessions / std::max(1.0f, call.holders[item])));
             const float share = similarity * rarity;
             total += share;
@@ -102,21 +118,34 @@ void score_row(const NeighboursCall& call, int64_t target, std::vector<Click>& c
     for (int64_t at = first; at < std::min(found.count, call.room); at++) call.shares[at] /= static_cast<float>(total);
     if (mass > 0)
         for (int64_t event = 0; event < call.time; event++) weights[event] /= static_cast<float>(mass);
+    return true;
+}
+
+bool fits(const NeighboursCall& call) {
+    bool sized = bounded({call.batch, call.time, call.time}) && bounded({call.targets, call.num_ids}) &&
+                 bounded({call.num_sessions}) && bounded({call.num_entries}) && bounded({call.room}) &&
+                 bounded({call.neighbours}) && call.sample >= 0 && call.sample <= INT32_MAX && call.window >= 0 &&
+                 call.window <= MAX_WINDOW;
+    for (int64_t away = 0; sized && away < call.window; away++)
+        sized = std::isfinite(call.decay[away]);  // sessions are sorted by their sums, which needs an order
+    return sized;
 }
 
 }  // namespace
 
-// How many entries there are: more than there is room for, and it is to be called again with as much; -1: no memory.
+// Returns how many entries there are: more than there is room for, and it is to be called again with as much.
 extern "C" __attribute__((visibility("default"))) int64_t ensue_neighbours(const NeighboursCall* call) {
+    if (!fits(*call)) return OUT_OF_RANGE;
     try {
         std::vector<Click> clicks;
         std::vector<Meeting> met;
         std::vector<int32_t> order;
         Found found{*call};
         std::memset(call->weights, 0, sizeof(float) * call->batch * call->time * call->time);
-        for (int64_t target = 0; target < call->targets; target++) score_row(*call, target, clicks, met, order, found);
+        for (int64_t target = 0; target < call->targets; target++)
+            if (!score_row(*call, target, clicks, met, order, found)) return OUT_OF_RANGE;
         return found.count;
     } catch (const std::bad_alloc&) {
-        return -1;
+        return NO_MEMORY;
     }
 }

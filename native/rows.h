@@ -29,13 +29,17 @@ void log_in_place(float* numbers, int64_t count) {
     }
 }
 
-// Rows of log(factor x totals + what is added to some cells of them).
-void log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells, const float* added,
+// Rows of log(factor x totals + what is added to some cells of them). Returns whether all cells lie in the rows.
+bool log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells, const float* added,
                  int64_t count, float* out) {
     for (int64_t row = 0; row < rows; row++)
         for (int64_t at = 0; at < width; at++) out[row * width + at] = factor * totals[at];
-    for (int64_t at = 0; at < count; at++) out[cells[at]] += added[at];
+    for (int64_t at = 0; at < count; at++) {
+        if (uint64_t(cells[at]) >= uint64_t(rows * width)) return false;
+        out[cells[at]] += added[at];
+    }
     log_in_place(out, rows * width);
+    return true;
 }
 
 // log(sum_i exp(x_i)); NaN where a number is none.

@@ -6,11 +6,12 @@ import ctypes
 import os
 from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_void_p
 from pathlib import Path
+from typing import Protocol
 
 from ensue.errors import SettingError
 
 FILE = Path(__file__).with_name("libkernels.so.1")
-INTERFACE = 12
+INTERFACE = 13
 """Goes up with every change of what the functions take: a library of another is left alone."""
 VARIABLE = "ENSUE_KERNELS"
 LEVELS = ("plain", "avx2", "avx512")
@@ -41,10 +42,8 @@ class NeighboursCall(ctypes.Structure):
     """``NeighboursCall`` of ``native/kernels.h``."""
 
     _fields_ = (
-        *(
-            (name, c_int64)
-            for name in ("batch", "time", "targets", "window", "sample", "neighbours", "num_ids", "room")
-        ),
+        *((name, c_int64) for name in ("batch", "time", "targets", "window", "sample", "neighbours", "num_ids")),
+        *((name, c_int64) for name in ("num_sessions", "num_entries", "room")),
         *((name, c_void_p) for name in ("ids", "rows", "steps", "decay", "postings", "stops", "starts", "items")),
         ("holders", c_void_p),
         ("sessions", c_float),
@@ -85,7 +84,8 @@ class EncodeCall(ctypes.Structure):
     """``EncodeCall`` of ``native/kernels.h``."""
 
     _fields_ = (
-        *((name, c_int64) for name in ("items", "dim", "heads", "wide", "length", "layers", "row_step", "query_step")),
+        *((name, c_int64) for name in ("items", "rows", "dim", "heads", "wide", "length", "layers")),
+        *((name, c_int64) for name in ("row_step", "query_step")),
         ("layer", POINTER(StepLayer)),
         *((name, c_void_p) for name in ("places", "mask", "states")),
     )
@@ -95,7 +95,7 @@ class LstmCall(ctypes.Structure):
     """``LstmCall`` of ``native/kernels.h``."""
 
     _fields_ = (
-        *((name, c_int64) for name in ("rows", "length", "hidden")),
+        *((name, c_int64) for name in ("rows", "length", "hidden", "distinct")),
         *((name, c_void_p) for name in ("projected", "index", "lengths", "recurrent", "pairs", "out")),
     )
 
@@ -154,6 +154,7 @@ class WindowCall(ctypes.Structure):
 
     _fields_ = (
         *((name, c_int64) for name in ("rows", "length", "dim", "heads", "reach")),
+        *((name, c_int64) for name in ("own_rows", "near_rows", "first_rows")),
         *((name, c_int64) for name in ("own_step", "near_step", "first_step", "relay_step")),
         *((name, c_void_p) for name in ("mask", "asked", "asked_near", "words")),
         *((name, c_void_p) for name in ("own", "near", "first", "relay", "weights")),
@@ -175,7 +176,7 @@ class PostingsCall(ctypes.Structure):
     """``PostingsCall`` of ``native/kernels.h``."""
 
     _fields_ = (
-        *((name, c_int64) for name in ("cells", "documents")),
+        *((name, c_int64) for name in ("cells", "documents", "num_texts", "num_terms", "num_entries")),
         *((name, c_void_p) for name in ("texts", "terms", "text_weights", "offsets", "holders", "weights", "sums")),
     )
 
@@ -246,35 +247,57 @@ def _opened() -> ctypes.CDLL | None:
         found = ctypes.CDLL(str(FILE))
         if found.ensue_interface() != INTERFACE:  # built from other sources than these
             return None
+        functions = {name: getattr(found, name) for name in _ARGUMENTS}
     except (OSError, AttributeError):  # none, or for another machine
         return None
-    found.ensue_entmax.argtypes = [POINTER(EntmaxCall), c_int, c_int, c_int]
-    found.ensue_neighbours.argtypes, found.ensue_neighbours.restype = [POINTER(NeighboursCall)], c_int64
-    found.ensue_decoder_step.argtypes = [POINTER(StepCall)]
-    found.ensue_log_shares.argtypes = [c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p, c_void_p]
-    found.ensue_log_shares.restype = None
-    found.ensue_log_mixture.argtypes = [c_void_p, c_float, c_int64, c_int64, c_void_p, c_void_p, c_int64, c_void_p]
-    found.ensue_log_mixture.restype = None
-    found.ensue_log_totals.restype = found.ensue_topk.restype = None
-    found.ensue_log_totals.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int]
-    found.ensue_topk.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int]
-    found.ensue_dropped.restype = None
-    found.ensue_softmax_errors.argtypes = [c_void_p, c_int64, c_int64, *[c_void_p] * 4, c_int]
-    found.ensue_dropped.argtypes = [c_void_p, c_void_p, c_int64, c_int, c_int, c_float, c_void_p, c_int]
-    found.ensue_dropped_elu_errors.restype = None
-    found.ensue_dropped_elu_errors.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int, c_float, c_void_p]
-    found.ensue_band.argtypes = [POINTER(BandCall), c_int, c_int]
-    found.ensue_adam_rows.argtypes = [POINTER(AdamCall), c_int]
-    found.ensue_postings.argtypes, found.ensue_postings.restype = [POINTER(PostingsCall)], None
-    found.ensue_codes.argtypes, found.ensue_codes.restype = [POINTER(CodesCall)], c_int64
-    found.ensue_move_codes.argtypes = [c_void_p, c_int64, POINTER(CodesCall)]
-    found.ensue_move_codes.restype = None
-    found.ensue_encode.argtypes = [POINTER(EncodeCall)]
-    found.ensue_sessions.argtypes = [POINTER(SessionCall)]
-    found.ensue_short_scores.argtypes = [POINTER(ShortCall), c_int]
-    found.ensue_window.argtypes, found.ensue_window.restype = [POINTER(WindowCall), c_int, c_int], None
-    found.ensue_word_graphs.argtypes = [POINTER(GraphCall), c_int]
-    found.ensue_lstm.argtypes = [POINTER(LstmCall), c_int]
-    found.ensue_rounded_product.argtypes = [POINTER(RoundedCall), c_int]
-    found.ensue_pair_scores.argtypes = [POINTER(PairCall), c_int]
+    for name, function in functions.items():
+        function.argtypes, function.restype, function.errcheck = _ARGUMENTS[name], c_int64, _checked
     return found
+
+
+def _checked(result: int, function: _Named, _: object) -> int:
+    """Return what a compiled function returned, or raise the error that it reports.
+
+    Raises:
+        MemoryError: there is no memory for its intermediate results.
+        IndexError: an index lies outside the table that it is for, or sizes contradict each other.
+    """
+    if result == _NO_MEMORY:
+        raise MemoryError(f"no memory for {function.__name__}")
+    if result == _OUT_OF_RANGE:
+        raise IndexError(f"{function.__name__} was given an index or a size outside of its tables")
+    return result
+
+
+class _Named(Protocol):
+    __name__: str
+
+
+_NO_MEMORY, _OUT_OF_RANGE = -1, -2
+"""``NO_MEMORY`` and ``OUT_OF_RANGE`` of ``native/kernels.h``."""
+_ARGUMENTS: dict[str, tuple[type, ...]] = {
+    "ensue_entmax": (POINTER(EntmaxCall), c_int, c_int, c_int),
+    "ensue_neighbours": (POINTER(NeighboursCall),),
+    "ensue_decoder_step": (POINTER(StepCall),),
+    "ensue_log_shares": (c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p, c_void_p),
+    "ensue_log_mixture": (c_void_p, c_float, c_int64, c_int64, c_void_p, c_void_p, c_int64, c_void_p),
+    "ensue_log_totals": (c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int),
+    "ensue_topk": (c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_int),
+    "ensue_softmax_errors": (c_void_p, c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p, c_int),
+    "ensue_dropped": (c_void_p, c_void_p, c_int64, c_int, c_int, c_float, c_void_p, c_int),
+    "ensue_dropped_elu_errors": (c_void_p, c_void_p, c_void_p, c_int64, c_int, c_float, c_void_p),
+    "ensue_band": (POINTER(BandCall), c_int, c_int),
+    "ensue_adam_rows": (POINTER(AdamCall), c_int),
+    "ensue_postings": (POINTER(PostingsCall),),
+    "ensue_codes": (POINTER(CodesCall),),
+    "ensue_move_codes": (c_void_p, c_int64, POINTER(CodesCall)),
+    "ensue_encode": (POINTER(EncodeCall),),
+    "ensue_sessions": (POINTER(SessionCall),),
+    "ensue_short_scores": (POINTER(ShortCall), c_int),
+    "ensue_window": (POINTER(WindowCall), c_int, c_int),
+    "ensue_word_graphs": (POINTER(GraphCall), c_int),
+    "ensue_lstm": (POINTER(LstmCall), c_int),
+    "ensue_rounded_product": (POINTER(RoundedCall), c_int),
+    "ensue_pair_scores": (POINTER(PairCall), c_int),
+}
+"""What each compiled function takes. All of them return 0 or a number of results, or an error below 0."""

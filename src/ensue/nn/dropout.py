@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ensue.kernels import library
+from ensue.nn.addresses import address
 from ensue.nn.autograd import Context, apply
 
 _LEVELS = 2**16
@@ -38,17 +39,19 @@ class Drawn(NamedTuple):
             units = functional.elu(units) if elu else units
             return units * (self.levels >= least).to(units.dtype).mul_(scale)
         units = units.contiguous()
-        out = torch.empty_like(units)
-        places = (units.data_ptr(), self.levels.data_ptr(), units.numel(), elu, least, scale, out.data_ptr())
-        functions.ensue_dropped(*places, torch.get_num_threads())
+        out, levels = torch.empty_like(units), address("levels", self.levels, torch.int16, units.shape)
+        inputs = address("units", units, torch.float32, units.shape), levels, units.numel(), elu, least, scale
+        functions.ensue_dropped(*inputs, out.data_ptr(), torch.get_num_threads())
         return out
 
     def elu_errors(self, grad: Tensor, units: Tensor) -> Tensor:
         """Gradient of what :meth:`kept` with ELU made units of, compiled; both in one piece."""
         functions, out = library(), torch.empty_like(grad)
         assert functions is not None
-        places = (grad.data_ptr(), units.data_ptr(), self.levels.data_ptr(), grad.numel())
-        functions.ensue_dropped_elu_errors(*places, *self.rule, out.data_ptr())
+        named = (("grad", grad), ("units", units))
+        inputs = [address(name, part, torch.float32, grad.shape) for name, part in named]
+        levels = address("levels", self.levels, torch.int16, grad.shape)
+        functions.ensue_dropped_elu_errors(*inputs, levels, grad.numel(), *self.rule, out.data_ptr())
         return out
 
 

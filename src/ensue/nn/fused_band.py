@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ensue.kernels import library
 from ensue.kernels.loading import BandCall
+from ensue.nn.addresses import address
 
 
 class Band(NamedTuple):
@@ -76,21 +77,30 @@ def gradients(band: Band, ages: Ages | None, weights: Tensor, grad: Tensor, *giv
 def _run(
     band: Band, ages: Ages | None, weights: Tensor, sums: Tensor, given: tuple[Tensor, ...], grads: list[Tensor]
 ) -> None:
-    """Forward, or backward where there are gradients to fill."""
+    """Forward, or backward where there are gradients to fill.
+
+    Raises:
+        IndexError: a length outside the histories.
+        ValueError: a tensor of another shape or type.
+    """
     functions, lengths = library(), band.lengths.contiguous()
     assert functions is not None
-    rows, dim = len(lengths), sums.shape[1]
+    rows, dim, span = len(lengths), sums.shape[1], weights.shape[1]
+    time = len(sums) // max(1, rows)
     call = BandCall(
-        rows, len(sums) // max(1, rows), dim, band.reach, band.own, weights.shape[1], lengths=lengths.data_ptr(),
-        values=given[0].data_ptr(), weights=weights.data_ptr(), out=sums.data_ptr(),
+        rows, time, dim, band.reach, band.own, span,
+        lengths=address("lengths", lengths, torch.int64, (rows,)),
+        weights=address("weights", weights, torch.float32, (rows * time, span)),
+        out=address("sums", sums, torch.float32, (rows * time, dim)),
     )  # fmt: skip
     names: tuple[str, ...] = ("values", "queries", "keys")
+    widths = [dim] * len(given)
     if ages is not None:
-        times, names = ages.times.double().contiguous(), ("values", "scores")
-        call.ages, call.width, call.times = given[1].shape[1], ages.width, times.data_ptr()
-    for name, part in zip(names, given, strict=True):
-        setattr(call, name, part.data_ptr())
-    for name, part in zip(names, grads, strict=False):
-        setattr(call, f"to_{name}", part.data_ptr())
-    if functions.ensue_band(ctypes.byref(call), bool(grads), torch.get_num_threads()):
-        raise MemoryError(f"attention over {weights.shape[1]} events")
+        times, names, widths[1] = ages.times.double().contiguous().view(-1), ("values", "scores"), given[1].shape[1]
+        call.ages, call.width = widths[1], ages.width
+        call.times = address("times", times, torch.float64, (rows * time,))
+    for name, part, width in zip(names, given, widths, strict=True):
+        setattr(call, name, address(name, part, torch.float32, (rows * time, width)))
+    for name, part, width in zip(names, grads, widths, strict=False):
+        setattr(call, f"to_{name}", address(name, part, torch.float32, (rows * time, width)))
+    functions.ensue_band(ctypes.byref(call), bool(grads), torch.get_num_threads())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ensue.kernels import library
 from ensue.kernels.loading import StepCall, StepLayer
+from ensue.nn.addresses import address
 
 MOST = 8
 """Rows whose tokens are scored at most: products of more are faster in torch."""
@@ -39,16 +40,24 @@ class FusedLayers:
     def __init__(self, weights: Sequence[dict[str, Tensor]], norms: Sequence[Sequence[tuple[Tensor, Tensor, float]]]):
         self.kept = weights, norms  # the addresses are theirs
         self.layers = (StepLayer * len(weights))()
-        self.plain = True
+        self.dim, self.wide = weights[0]["wide"].shape
+        self.plain = all(_plain(part) for named in weights for part in named.values())
+        self.plain &= all(_plain(part) for three in norms for norm in three for part in norm[:2])
+        if not self.plain:
+            return
+        dim, wide = self.dim, self.wide
+        shapes = {
+            "inward": (dim, 3 * dim), "inward_bias": (3 * dim,), "outward": (dim, dim), "outward_bias": (dim,),
+            "wide": (dim, wide), "wide_bias": (wide,), "narrow": (wide, dim), "narrow_bias": (dim,),
+            "output_bias": (dim,),
+        }  # fmt: skip
         for layer, named, three in zip(self.layers, weights, norms, strict=True):
-            tensors = [*named.values(), *(part for norm in three for part in norm[:2])]
-            self.plain &= all(_plain(part) for part in tensors)
             for name, tensor in named.items():
-                setattr(layer, name, tensor.data_ptr())
+                setattr(layer, name, address(name, tensor, torch.float32, shapes[name]))
             for name, (weight, bias, eps) in zip(("written", "read", "fed"), three, strict=True):
                 norm = getattr(layer, name)
-                norm.weight, norm.bias, norm.eps = weight.data_ptr(), bias.data_ptr(), eps
-        self.wide = weights[0]["wide"].shape[1]
+                norm.weight, norm.bias = (address(name, part, torch.float32, (dim,)) for part in (weight, bias))
+                norm.eps = eps
 
     def fits(self, items: Tensor, seen: Tensor) -> bool:
         """Whether the compiled step takes (sources, rows, dim) items."""
@@ -69,21 +78,31 @@ class FusedLayers:
 
         Returns:
             (1, rows, dim), and (1, rows, heads, length) weights of the last layer, or ``None``.
+
+        Raises:
+            IndexError: a room is too small.
+            ValueError: a tensor of another shape or type.
         """
         functions = library()
         assert functions is not None
-        (sources, rows, dim), items = items.shape, items.clone()
-        length = folds[0].base.shape[-1] // heads
+        (sources, rows, _), dim, items = items.shape, self.dim, items.clone()
+        length, tokens, capacity = folds[0].base.shape[-1] // heads, seen.shape[2], folds[0].room.shape[2]
+        slots = heads * length
         weights = items.new_empty(sources, rows, heads, length) if weigh else None
         layers = type(self.layers).from_buffer_copy(self.layers)
         for layer, fold in zip(layers, folds, strict=True):
-            layer.scores, layer.base, layer.outputs = (part.data_ptr() for part in fold[:3])
-            layer.keys, layer.values = fold.room[0].data_ptr(), fold.room[1].data_ptr()
-        sizes = (sources, rows, dim, heads, self.wide, length, seen.shape[2] - rows, folds[0].room.shape[2])
-        call = StepCall(*sizes, len(layers), layers, seen.data_ptr(), items.data_ptr())
+            layer.scores = address("scores", fold.scores, torch.float32, (sources, dim, slots))
+            layer.base = address("base", fold.base, torch.float32, (sources, 1, slots))
+            layer.outputs = address("outputs", fold.outputs, torch.float32, (sources, slots, dim))
+            room = address("room", fold.room, torch.float32, (2, sources * heads, capacity, dim // heads))
+            layer.keys, layer.values = room, room + 4 * sources * capacity * dim
+        call = StepCall(
+            sources, rows, dim, heads, self.wide, length, tokens - rows, capacity, len(layers), layers,
+            address("seen", seen, torch.float32, (sources, rows, tokens)),
+            address("items", items, torch.float32, (sources, rows, dim)),
+        )  # fmt: skip
         call.weights = None if weights is None else weights.data_ptr()
-        if functions.ensue_decoder_step(ctypes.byref(call)):
-            raise MemoryError("a decoder's step")
+        functions.ensue_decoder_step(ctypes.byref(call))
         return items, weights
 
 
@@ -92,9 +111,9 @@ def log_shares(states: Tensor, weight: Tensor) -> Tensor | None:
     functions = library()
     if functions is None or not 0 < len(states) <= MOST or not (_plain(states) and _plain(weight)):
         return None
-    out = states.new_empty(len(states), weight.shape[1])
-    sizes = (*states.shape, weight.data_ptr(), weight.shape[1], weight[-1].data_ptr())
-    functions.ensue_log_shares(states.data_ptr(), *sizes, out.data_ptr())
+    (rows, dim), ids = states.shape, weight.shape[1]
+    out, table = states.new_empty(rows, ids), address("weight", weight, torch.float32, (dim + 1, ids))
+    functions.ensue_log_shares(states.data_ptr(), rows, dim, table, ids, table + 4 * dim * ids, out.data_ptr())
     return out
 
 

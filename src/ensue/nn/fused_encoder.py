@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ensue.kernels import library
 from ensue.kernels.loading import EncodeCall
+from ensue.nn.addresses import address
 from ensue.nn.fused_decoder import FusedLayers
 from ensue.nn.incremental import TransposedLinear, named_weights, scaled_inward
 from ensue.nn.transformer import EncoderLayer, Rows
@@ -37,15 +38,26 @@ class FusedEncoder:
         self.fused = FusedLayers(weights, norms)
 
     def encode(self, items: Tensor, rows: Rows, mask: Tensor) -> Tensor | None:
-        """See :meth:`ensue.nn.transformer.EncoderLayer.forward`; ``None`` where it is for torch to do."""
+        """See :meth:`ensue.nn.transformer.EncoderLayer.forward`; ``None`` where it is for torch to do.
+
+        Raises:
+            IndexError: places that do not rise, or lie outside the rows.
+            ValueError: a tensor of another shape or type.
+        """
         functions, plain = library(), items.dtype == torch.float32 and not (items.is_cuda or items.requires_grad)
         if functions is None or not (plain and self.fused.plain) or not 0 < len(items) <= MOST:
             return None
-        states, mask = items.contiguous().clone(), mask.contiguous()
-        places = torch.arange(len(items)) if rows.places is None else rows.places
-        steps = (0 if mask.shape[axis] == 1 else mask.stride(axis) for axis in (0, 1))
-        sizes = len(items), self.dim, self.heads, self.fused.wide, rows.length, len(self.fused.layers), *steps
-        call = EncodeCall(*sizes, self.fused.layers, places.data_ptr(), mask.data_ptr(), states.data_ptr())
-        if functions.ensue_encode(ctypes.byref(call)):
-            raise MemoryError("the layers of an encoder")
+        states, mask, count, length = items.contiguous().clone(), mask.contiguous(), len(items), rows.length
+        places = torch.arange(count) if rows.places is None else rows.places
+        # An axis of size 1 holds for all rows or queries: its step is 0.
+        mask_rows, queries = (1 if mask.shape[axis] == 1 else size for axis, size in enumerate((rows.rows, length)))
+        steps = 0 if mask_rows == 1 else queries * length, 0 if queries == 1 else length
+        sizes = count, rows.rows, self.dim, self.heads, self.fused.wide, length, len(self.fused.layers), *steps
+        call = EncodeCall(
+            *sizes, self.fused.layers,
+            address("places", places, torch.int64, (count,)),
+            address("mask", mask, torch.bool, (mask_rows, queries, length)),
+            address("items", states, torch.float32, (count, self.dim)),
+        )  # fmt: skip
+        functions.ensue_encode(ctypes.byref(call))
         return states

@@ -27,7 +27,9 @@ def fits(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> bool:
         return False
     tensors = [part for part in (alpha, mask) if isinstance(part, Tensor)]
     shaped = all(part.dim() <= scores.dim() and part.device == scores.device for part in tensors)
-    return shaped and scores.dtype in (torch.float32, torch.float64) and (mask is None or mask.dtype == torch.bool)
+    typed = not isinstance(alpha, Tensor) or alpha.dtype == scores.dtype
+    typed &= mask is None or mask.dtype == torch.bool
+    return shaped and typed and scores.dtype in (torch.float32, torch.float64)
 
 
 class _Cases(Context, Protocol):
@@ -80,5 +82,4 @@ def _run(
         call.fixed = alpha
     call.to_alpha = None if to_alpha is None else to_alpha.data_ptr()
     wide = given.dtype == torch.float64
-    if functions.ensue_entmax(ctypes.byref(call), wide, backward, torch.get_num_threads()):
-        raise MemoryError(f"entmax of {given.shape[-1]} keys")
+    functions.ensue_entmax(ctypes.byref(call), wide, backward, torch.get_num_threads())

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from ensue.kernels import LEVELS, level, library
 from ensue.kernels.loading import ShortCall
+from ensue.nn.addresses import address
 
 FEW = 8
 """Queries at most: products of more are faster in torch."""
@@ -66,9 +67,17 @@ class ShortItems(NamedTuple):
         functions, (ids, dim) = library(), self.items.shape
         if functions is None or not 0 < len(queries) <= FEW or queries.dtype != torch.float32 or queries.requires_grad:
             return None
-        queries, out = queries.contiguous(), torch.empty(len(queries), ids)
-        parts = queries, *self, out
-        call = ShortCall(len(queries), ids, dim, first, min(EXACT, ids), *(part.data_ptr() for part in parts))
-        if functions.ensue_short_scores(ctypes.byref(call), torch.get_num_threads()):
-            raise MemoryError("the scores of items")
+        queries, count = queries.contiguous(), len(queries)
+        out, blocks = torch.empty(count, ids), -(-ids // _BLOCK)
+        call = ShortCall(
+            count, ids, dim, first, min(EXACT, ids),
+            address("queries", queries, torch.float32, (count, dim)),
+            address("table", self.table, torch.int16, (blocks, dim, _BLOCK)),
+            address("steps", self.steps, torch.float32, (ids,)),
+            address("bias", self.bias, torch.float32, (ids,)),
+            address("items", self.items, torch.float32, (ids, dim)),
+            address("factors", self.factors, torch.float32, (ids,)),
+            out.data_ptr(),
+        )  # fmt: skip
+        functions.ensue_short_scores(ctypes.byref(call), torch.get_num_threads())
         return out

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ensue.kernels import library
+from ensue.nn.addresses import address
 
 _MOST = 256
 """So many of a row are kept at most; to sort all is faster where more are wanted."""
@@ -44,27 +45,33 @@ def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor
 
     Raises:
         IndexError: there is no such place.
+        ValueError: ``bias`` or ``wanted`` are of another length or type.
     """
     functions, wanted = library(), wanted.contiguous()
     fitting = _fits(scores) and scores.is_contiguous() and bias.dtype == scores.dtype and bias.is_contiguous()
     if functions is None or not fitting:
         return None
-    sums, losses = scores.new_empty(2, len(scores))
-    places = (bias.data_ptr(), wanted.data_ptr(), sums.data_ptr(), losses.data_ptr())
-    if functions.ensue_softmax_errors(scores.data_ptr(), *scores.shape, *places, torch.get_num_threads()):
-        raise IndexError(f"of {scores.shape[1]} places one is wanted that there is not")
+    (rows, width), (sums, losses) = scores.shape, scores.new_empty(2, len(scores))
+    inputs = address("bias", bias, torch.float32, (width,)), address("wanted", wanted, torch.int64, (rows,))
+    outputs = sums.data_ptr(), losses.data_ptr()
+    functions.ensue_softmax_errors(scores.data_ptr(), rows, width, *inputs, *outputs, torch.get_num_threads())
     return sums, losses
 
 
 def log_mixture(totals: Tensor, factor: float, rows: int, cells: Tensor, added: Tensor) -> Tensor | None:
-    """(rows, many) logarithms of ``factor`` x ``totals`` and what is added to ``cells``, counted through all rows."""
+    """(rows, many) logarithms of ``factor`` x ``totals`` and what is added to ``cells``, counted through all rows.
+
+    Raises:
+        IndexError: a cell lies outside the rows.
+        ValueError: ``cells`` and ``added`` are of other types or not of one length.
+    """
     functions = library()
     if functions is None or not _fits(totals[None]) or cells.device != totals.device:
         return None
-    out = totals.new_empty(rows, len(totals))
-    given = (cells.contiguous(), added.contiguous())
-    places = (given[0].data_ptr(), given[1].data_ptr(), len(cells), out.data_ptr())
-    functions.ensue_log_mixture(totals.data_ptr(), factor, *out.shape, *places)
+    out, cells, added = totals.new_empty(rows, len(totals)), cells.contiguous(), added.contiguous()
+    count = len(cells)
+    inputs = address("cells", cells, torch.int64, (count,)), address("added", added, torch.float32, (count,))
+    functions.ensue_log_mixture(totals.data_ptr(), factor, *out.shape, *inputs, count, out.data_ptr())
     return out
 
 

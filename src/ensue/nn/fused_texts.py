@@ -13,6 +13,9 @@ from torch import Tensor
 
 from ensue.kernels import library
 from ensue.kernels.loading import GraphCall, LstmCall, PairCall
+from ensue.nn.addresses import address
+from ensue.nn.linear import pairs_shape
+from ensue.nn.validation import require_table
 
 
 def _fits(*tensors: Tensor) -> bool:
@@ -34,15 +37,29 @@ def lstm_states(
 
     Returns:
         (rows, length, 2 x hidden); 0 at padding.
+
+    Raises:
+        IndexError: an item stands somewhere that is not among those projected.
+        ValueError: a tensor of another shape or type.
     """
     functions, hidden = library(), recurrent.shape[1]
     if functions is None or not _fits(projected, recurrent) or index.numel() * hidden == 0:
         return None
-    states = projected.new_zeros(*index.shape, 2 * hidden)
-    parts = projected.contiguous(), index.contiguous(), mask.sum(1), recurrent.contiguous(), pairs, states
-    call = LstmCall(*index.shape, hidden, *(None if part is None else part.data_ptr() for part in parts))
-    if functions.ensue_lstm(ctypes.byref(call), torch.get_num_threads()):
-        raise MemoryError("the states of texts")
+    (rows, length), distinct = index.shape, len(projected) // 2
+    projected, index, recurrent = projected.contiguous(), index.contiguous(), recurrent.contiguous()
+    lengths = mask.sum(1)
+    states = projected.new_zeros(rows, length, 2 * hidden)
+    call = LstmCall(
+        rows, length, hidden, distinct,
+        projected=address("projected", projected, torch.float32, (2 * distinct, 4 * hidden)),
+        index=address("index", index, torch.int64, (rows, length)),
+        lengths=address("lengths", lengths, torch.int64, (rows,)),
+        recurrent=address("recurrent", recurrent, torch.float32, (2, hidden, 4 * hidden)),
+        out=states.data_ptr(),
+    )  # fmt: skip
+    if pairs is not None:
+        call.pairs = address("pairs", pairs, torch.int32, (2, *pairs_shape(hidden, 4 * hidden)))
+    functions.ensue_lstm(ctypes.byref(call), torch.get_num_threads())
     return states
 
 
@@ -58,21 +75,27 @@ def pair_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor,
 
     Returns:
         (batch, words, words); 0 behind the last word of a text.
+
+    Raises:
+        ValueError: tensors whose shapes do not go together.
     """
     functions = library()
     if functions is None or receiving.numel() == 0 or not _fits(receiving, giving, vector):
         return None
     (batch, words, dim), step = receiving.shape, receiving.stride(1)
+    require_table("giving", giving, torch.float32, receiving.shape)
     if not receiving.stride() == giving.stride() == (words * step, step, 1):
         receiving, giving, step = receiving.contiguous(), giving.contiguous(), dim
+    vector = vector.contiguous()
     lengths = (mask * torch.arange(1, words + 1)).amax(1)
     scores = receiving.new_zeros(batch, words, words)
-    parts = lengths, receiving, giving, vector.contiguous(), scores
-    call = PairCall(batch, words, dim, step, *(part.data_ptr() for part in parts), largest)
-    failed = functions.ensue_pair_scores(ctypes.byref(call), torch.get_num_threads())
-    if failed == 1:
-        raise MemoryError("the scores between words")
-    return None if failed else scores
+    call = PairCall(
+        batch, words, dim, step, largest=largest, receiving=receiving.data_ptr(), giving=giving.data_ptr(),
+        lengths=address("lengths", lengths, torch.int64, (batch,)),
+        vector=address("vector", vector, torch.float32, (dim,)), out=scores.data_ptr(),
+    )  # fmt: skip
+    too_large = functions.ensue_pair_scores(ctypes.byref(call), torch.get_num_threads())
+    return None if too_large else scores
 
 
 def word_graph(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -84,13 +107,20 @@ def word_graph(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor] | None:
 
     Returns:
         (batch, words, words) what ``connections`` gives, and (batch, words) what ``centrality`` does.
+
+    Raises:
+        ValueError: a mask of another shape.
     """
     functions = library()
     if functions is None or scores.numel() == 0 or not _fits(scores) or (mask[:, 1:] > mask[:, :-1]).any():
         return None
-    weights, graph = scores.new_empty(mask.shape), scores.new_empty(scores.shape)
-    parts = mask.sum(1), scores.contiguous(), weights, graph
-    call = GraphCall(*mask.shape, *(part.data_ptr() for part in parts))
-    if functions.ensue_word_graphs(ctypes.byref(call), torch.get_num_threads()):
-        raise MemoryError("the graphs of words")
+    (batch, words), lengths, scores = mask.shape, mask.sum(1), scores.contiguous()
+    weights, graph = scores.new_empty(batch, words), scores.new_empty(batch, words, words)
+    call = GraphCall(
+        batch, words,
+        lengths=address("lengths", lengths, torch.int64, (batch,)),
+        scores=address("scores", scores, torch.float32, (batch, words, words)),
+        weights=weights.data_ptr(), graph=graph.data_ptr(),
+    )  # fmt: skip
+    functions.ensue_word_graphs(ctypes.byref(call), torch.get_num_threads())
     return graph, weights

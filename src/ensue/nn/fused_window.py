@@ -17,7 +17,9 @@ from torch.autograd.function import once_differentiable
 
 from ensue.kernels import library
 from ensue.kernels.loading import WindowCall
+from ensue.nn.addresses import address
 from ensue.nn.autograd import Context, apply
+from ensue.nn.validation import require_table
 
 _DOTS, _SUMS, _SPREAD = range(3)
 
@@ -119,19 +121,32 @@ def _run(
     """One pass over all places; ``asked`` says which row of ``own`` is whose, weights are (keys, rows, length, heads).
 
     ``_DOTS`` fills the weights, ``_SUMS`` adds to the own rows, ``_SPREAD`` to those that are seen.
+
+    Raises:
+        IndexError: a row stands somewhere that its table lacks.
+        ValueError: a tensor of another shape or type.
     """
     functions, (nears, firsts, relays) = library(), seen
     assert functions is not None and nears is not None and firsts is not None
     words, mask = windows.words.contiguous(), windows.mask.contiguous()
     nodes, asked = (None if index is None else index.contiguous() for index in (windows.nodes, asked))
+    (rows, length), dim, heads = mask.shape, own.shape[1], windows.heads
+    keys = 2 * windows.reach + 2 + (relays is not None)
     call = WindowCall(
-        *mask.shape, own.shape[1], windows.heads, windows.reach,
-        own.stride(0), nears.stride(0), firsts.stride(0), 0 if relays is None else relays.stride(0),
-        mask.data_ptr(), _address(asked), _address(nodes), words.data_ptr(),
-        own.data_ptr(), nears.data_ptr(), firsts.data_ptr(), _address(relays), weights.data_ptr(),
+        rows, length, dim, heads, windows.reach, len(own), len(nears), len(firsts),
+        mask=address("mask", mask, torch.bool, (rows, length)),
+        words=address("words", words, torch.int64, (rows, length)),
+        weights=address("weights", weights, torch.float32, (keys, rows, length, heads)),
     )  # fmt: skip
+    for name, index in (("asked", asked), ("asked_near", nodes)):
+        if index is not None:
+            setattr(call, name, address(name, index, torch.int64, (rows, length)))
+    for name, table in (("own", own), ("near", nears), ("first", firsts), ("relay", relays)):
+        if table is not None:
+            count = rows if name == "relay" else len(table)
+            require_table(name, table, torch.float32, (count, dim))
+            if (table.stride(1) != 1 and dim > 1) or not table.is_cpu:
+                raise ValueError(f"a row of {name} does not lie in one piece in the CPU's memory")
+            setattr(call, name, table.data_ptr())
+            setattr(call, f"{name}_step", table.stride(0))
     functions.ensue_window(ctypes.byref(call), kind, torch.get_num_threads())
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()

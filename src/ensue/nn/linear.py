@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from ensue.kernels import library
 from ensue.kernels.loading import RoundedCall
+from ensue.nn.addresses import address
 from ensue.nn.derived import DerivedCache
 
 _WHOLE = 16  # columns of the widest vector
@@ -65,6 +66,11 @@ def folded(matrix: Tensor) -> Folded:
     return Folded(low & 0xFFFF | high << 16, num_in, num_out)
 
 
+def pairs_shape(num_in: int, num_out: int) -> tuple[int, int]:
+    """Return the shape of the pairs of a (``num_in``, ``num_out``) matrix."""
+    return (num_in + 1) // 2, num_out + -num_out % _WHOLE
+
+
 def unfolded(matrix: Folded) -> Tensor:
     """(in, out) the rounded numbers, in float32."""
     both = torch.cat([matrix.pairs << 16, matrix.pairs & -0x10000]).view(torch.float32)
@@ -83,9 +89,13 @@ def rounded_product(given: Tensor, matrix: Folded, bias: Tensor) -> Tensor:
     if functions is None or given.dtype != torch.float32 or not given.numel():
         product = rows.to(torch.bfloat16).float() @ unfolded(matrix)
         return (product + bias).view(*given.shape[:-1], matrix.num_out)
-    rows, out = rows.contiguous(), given.new_empty(*given.shape[:-1], matrix.num_out)
-    parts = (part.data_ptr() for part in (rows, matrix.pairs, bias.contiguous(), out))
-    call = RoundedCall(len(rows), matrix.num_in, matrix.num_out, *parts)
-    if functions.ensue_rounded_product(ctypes.byref(call), torch.get_num_threads()):
-        raise MemoryError("a product of rounded numbers")
+    (pairs, num_in, num_out), rows, bias = matrix, rows.contiguous(), bias.contiguous()
+    out = given.new_empty(*given.shape[:-1], num_out)
+    call = RoundedCall(
+        len(rows), num_in, num_out,
+        given=address("inputs", rows, torch.float32, (len(rows), num_in)),
+        pairs=address("pairs", pairs, torch.int32, pairs_shape(num_in, num_out)),
+        bias=address("bias", bias, torch.float32, (num_out,)), out=out.data_ptr(),
+    )  # fmt: skip
+    functions.ensue_rounded_product(ctypes.byref(call), torch.get_num_threads())
     return out

@@ -61,7 +61,8 @@ def entmax(scores: Tensor, alpha: float | Tensor, mask: Tensor | None = None) ->
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
     if isinstance(alpha, Tensor):
-        return apply(_chosen(scores, alpha, mask), scores, alpha.to(scores.dtype), mask)
+        alpha = alpha.to(scores.dtype)
+        return apply(_chosen(scores, alpha, mask), scores, alpha, mask)
     if not 1 <= alpha <= 2:
         raise SettingError(f"alpha is {alpha}; it must be between 1 (softmax) and 2 (sparsemax)")
     if alpha == 1:

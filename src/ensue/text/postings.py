@@ -44,10 +44,14 @@ class Postings:
             terms: (cells,) which term.
             weights: (cells,) how much it weighs in the text; 1 unless given.
             num_texts: rows of the result.
+
+        Raises:
+            IndexError: a text, a term or a document lies outside, or offsets fall.
+            ValueError: arrays that belong together are of different lengths.
         """
         sums = np.zeros(num_texts * self.num_documents)
         if (functions := library()) is not None:
-            functions.ensue_postings(ctypes.byref(self._call(texts, terms, weights, sums)))
+            functions.ensue_postings(ctypes.byref(self._call(texts, terms, weights, num_texts, sums)))
             return sums.reshape(num_texts, self.num_documents)
         lengths = self.offsets[terms + 1] - self.offsets[terms]
         ends = np.cumsum(lengths)
@@ -68,18 +72,27 @@ class Postings:
             low = high
         return sums.reshape(num_texts, self.num_documents)
 
-    def _call(self, texts: Index, terms: Index, weights: Floats | None, sums: Floats) -> PostingsCall:
-        """What the compiled loop takes; the call holds the arrays that it points to."""
-        held: list[npt.NDArray[np.generic]] = [
-            np.ascontiguousarray(texts, np.int64),
-            np.ascontiguousarray(terms, np.int64),
-            np.empty(0) if weights is None else np.ascontiguousarray(weights, np.float64),
-            np.ascontiguousarray(self.offsets, np.int64),
-            np.ascontiguousarray(self.documents, np.int32),
-            np.ascontiguousarray(self.weights, np.float32),
-            sums,
-        ]
-        places = [None if weights is None and number == 2 else own.ctypes.data for number, own in enumerate(held)]
-        call = PostingsCall(len(terms), self.num_documents, *places)
-        call.held = held
+    def _call(self, texts: Index, terms: Index, weights: Floats | None, num_texts: int, sums: Floats) -> PostingsCall:
+        """Return what the compiled loop takes; it holds the arrays that it points to.
+
+        Raises:
+            ValueError: arrays that belong together are of different lengths.
+        """
+        num_cells, num_entries, num_documents = len(terms), len(self.weights), self.num_documents
+        arrays: dict[str, tuple[npt.NDArray[np.generic], int]] = {
+            "texts": (np.ascontiguousarray(texts, np.int64), num_cells),
+            "terms": (np.ascontiguousarray(terms, np.int64), num_cells),
+            "offsets": (np.ascontiguousarray(self.offsets, np.int64), len(self.offsets)),
+            "holders": (np.ascontiguousarray(self.documents, np.int32), num_entries),
+            "weights": (np.ascontiguousarray(self.weights, np.float32), num_entries),
+            "sums": (sums, num_texts * num_documents),
+        }
+        if weights is not None:
+            arrays["text_weights"] = np.ascontiguousarray(weights, np.float64), num_cells
+        call = PostingsCall(num_cells, num_documents, num_texts, len(self.offsets) - 1, num_entries)
+        call.held = arrays
+        for name, (array, size) in arrays.items():
+            if array.shape != (size,):
+                raise ValueError(f"{name} of postings has the shape {array.shape}, not ({size},)")
+            setattr(call, name, array.ctypes.data)
         return call

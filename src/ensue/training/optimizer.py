@@ -20,6 +20,7 @@ from torch.optim.adam import adam
 
 from ensue.kernels import library
 from ensue.kernels.loading import AdamCall
+from ensue.nn.addresses import address
 from ensue.nn.item_head import ItemLayer
 from ensue.nn.sampling import MANY
 from ensue.store.folder import damage
@@ -109,14 +110,18 @@ def _compiled(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Te
     if functions is None or not plain or table.device.type != "cpu":
         return False
     (beta1, beta2), step = group["betas"], float(state["step"]) + 1
-    rows = rows.contiguous()
+    rows, width = rows.contiguous(), table.shape[1:]
     call = AdamCall(
-        len(rows), table[0].numel(), len(table), *(part.data_ptr() for part in (rows, values, *wholes)),
+        len(rows), width.numel(), len(table),
+        ids=address("rows", rows, torch.int64, (len(rows),)),
+        grads=address("gradients", values, torch.float32, (len(rows), *width)),
+        weights=address("table", table, torch.float32, table.shape),
+        means=address("exp_avg", wholes[1], torch.float32, table.shape),
+        squares=address("exp_avg_sq", wholes[2], torch.float32, table.shape),
         rate=group["lr"] / (1 - beta1**step), root=math.sqrt(1 - beta2**step), rest1=1 - beta1, beta2=beta2,
         rest2=1 - beta2, eps=group["eps"], decay=group["weight_decay"],
     )  # fmt: skip
-    if functions.ensue_adam_rows(call, torch.get_num_threads()):
-        raise IndexError(f"a gradient is of rows that a table of {len(table):,} has not")
+    functions.ensue_adam_rows(call, torch.get_num_threads())
     state["step"] += 1
     return True
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ensue.kernels import library
 from ensue.kernels.loading import Norm, SessionCall
+from ensue.nn.addresses import address
 from ensue.tasks.next.batch import Batch
 
 FEW = 8
@@ -37,10 +38,21 @@ class FusedCORE:
         self.plain = all(
             part.dtype == torch.float32 and part.device.type == "cpu" and part.is_contiguous() for part in self.kept
         )
-        given = (Norm(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps) for norm in norms)
-        tables = (part.data_ptr() for part in (*parts, by_distance))
-        sizes = items.shape[1], by_distance.shape[0] - 1, by_distance.shape[1], len(items)
-        self.call = SessionCall(0, 0, *sizes, 0, 0, items.data_ptr(), *given, *tables)
+        if not self.plain:
+            return
+        dim, (rows, reach) = items.shape[1], by_distance.shape
+        call = self.call = SessionCall(dim=dim, heads=rows - 1, reach=reach, num_ids=len(items))
+        shapes = {
+            "inward": (dim, 3 * dim), "joined": (dim, dim), "wide": (dim, 2 * dim), "wide_bias": (2 * dim,),
+            "narrow": (2 * dim, dim), "narrow_bias": (dim,), "asking": (dim, 2 * dim), "asking_bias": (2 * dim,),
+            "by_distance": (rows, reach), "items": tuple(items.shape),
+        }  # fmt: skip
+        for (name, shape), table in zip(shapes.items(), (*parts, by_distance, items), strict=True):
+            setattr(call, name, address(name, table, torch.float32, shape))
+        call.before, call.after = (
+            Norm(*(address("norm", part, torch.float32, (dim,)) for part in (norm.weight, norm.bias)), norm.eps)
+            for norm in norms
+        )
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
         """See :meth:`ensue.tasks.next.models.core.CORE.sessions`; ``None`` where it is for torch to do."""
@@ -50,8 +62,9 @@ class FusedCORE:
         call, (rows, time) = SessionCall.from_buffer_copy(self.call), ids.shape
         lengths, weights = batch.mask.sum(1), torch.zeros(rows, time, time)
         sessions = torch.empty(rows, time, call.dim)
-        call.rows, call.time, call.ids, call.lengths = rows, time, ids.data_ptr(), lengths.data_ptr()
+        call.rows, call.time = rows, time
+        call.ids = address("ids", ids, torch.int64, (rows, time))
+        call.lengths = address("lengths", lengths, torch.int64, (rows,))
         call.sessions, call.weights = sessions.data_ptr(), weights.data_ptr()
-        if error := functions.ensue_sessions(ctypes.byref(call)):
-            raise MemoryError("sessions") if error == 1 else IndexError("an id beyond the table of items")
+        functions.ensue_sessions(ctypes.byref(call))
         return sessions[batch.target_mask], weights

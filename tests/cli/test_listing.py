@@ -11,6 +11,7 @@ from ensue.registry import names_of, settings_of
 from ensue.schedule import Schedule
 from ensue.tasks import TASKS
 from ensue.tasks.next.models.hidan import HiDANSettings
+from ensue.tasks.next.settings import SharedSettings
 from tests.cli.conftest import Ensue
 
 
@@ -25,7 +26,7 @@ def test_every_setting_of_every_model_has_a_meaning(task: str) -> None:
 def test_defaults_are_those_of_the_model(ensue: Ensue) -> None:
     ran = ensue("settings", "hidan-nua", "--json")
     found = {row["name"]: row["default"] for row in json.loads(ran.out)}
-    assert found.keys() == {field.name for kind in (HiDANSettings, Schedule) for field in fields(kind)}
+    assert found.keys() == {field.name for kind in (HiDANSettings, Schedule, SharedSettings) for field in fields(kind)}
     assert (found["user_attention"], HiDANSettings().user_attention) == (False, True)
     assert (found["batch_size"], found["watch"]) == (16, "mrr")  # its own schedule, not the common one
 

@@ -202,8 +202,8 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
     ran = ensue("fit", "suggest", alone, "-o", tmp_path / "x")
     assert ran.code == 2 and ran.lines[-1].startswith(f"ensue: {alone}: no session of 2 or more queries is left: ")
     check_refused(
-        ensue("fit", "next", files.train, "-o", tmp_path / "x", "--min-users", "3"),
-        "--min-users means nothing to task next; leave it out",
+        ensue("fit", "link", files.train, "-o", tmp_path / "x", "--min-users", "3"),
+        "--min-users means nothing to task link; leave it out",
     )
 
 

@@ -21,8 +21,8 @@ from ensue.data.sequences.telling import telling_columns
 from ensue.data.unknown_ids import hardly_known
 from ensue.errors import SettingError
 from ensue.records import History
+from ensue.tasks.next.check import LeftOut, leaks_between, left_out_by, require_targets
 from ensue.tasks.next.check import check as look
-from ensue.tasks.next.check import leaks_between, require_targets
 from ensue.tasks.next.metadata import IDLE
 
 if TYPE_CHECKING:
@@ -78,7 +78,13 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     histories, understood = _read(path, reading, warn=False)  # they are among the findings
     told = telling_columns(path, columns=reading.roles, **reading.opening)
     found = look(histories, understood, {str(other): read(other, reading) for other in others}, told)
-    show.put_json(asdict(found)) if json else show_events.findings(found)
+    shared = left_out_by(histories, reading.min_users)
+    if json:
+        show.put_json({**asdict(found), **({"min_users": asdict(shared)} if shared else {})})
+        return
+    show_events.findings(found)
+    if shared:
+        show.line(shared.sentence)
 
 
 def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
@@ -91,13 +97,14 @@ def told(predictor: NextPredictor) -> list[str]:
     from ensue.tasks.next.catalogue import BEST
 
     metadata = predictor.metadata
+    shared = [LeftOut(**metadata.min_users).sentence] if metadata.min_users else []
     scores = ", ".join(f"{name} {value:.4f}" for name, value in (metadata.validation_mrr or {}).items())
     chosen = [f"best is {metadata.chosen}; validation MRR: {scores}"] if metadata.chosen else []
     left_out = [metadata.ended] if metadata.ended == IDLE else []
     if predictor.keeps_histories:
-        return [*chosen, *left_out]
+        return [*shared, *chosen, *left_out]
     alone = f", so {predictor.model_name} answers by its network alone" if predictor.model_name in BEST else ""
-    return [*chosen, *left_out, f"replay=0: nothing of a single history stays in the folder{alone}"]
+    return [*shared, *chosen, *left_out, f"replay=0: nothing of a single history stays in the folder{alone}"]
 
 
 def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:

@@ -118,7 +118,10 @@ Seed = Annotated[int, typer.Option(help="the same seed gives the same model")]
 
 
 MinUsers = Annotated[
-    int | None, typer.Option(help="of query logs: how many users must have typed what is suggested; 5 unless stated")
+    int | None,
+    typer.Option(
+        help="next, suggest: how many people must share what is learned; unless stated 1 for next, 5 for suggest"
+    ),
 ]
 _PANEL = "How files are read"
 

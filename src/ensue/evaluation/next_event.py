@@ -229,10 +229,18 @@ def resolve_protocol(protocol: str, model_name: str) -> str:
 def kept(summary: Json) -> list[str]:
     """What a card says of past histories in the folder: they may be personal data."""
     sums = "how often each value occurs, what follows what, how long histories and pauses are"
+    shared = summary["facts"].get("min_users")
     if not (summary["schedule"] or summary["settings"]).get("replay", 1):
         one = "a pair of values that one history alone holds is among them"
+        if shared:
+            one = f"only runs of events that at least {shared['threshold']} people share are"
         return [f"- nothing of a single history: weights, and sums over all of them ({sums}); {one}."]
     num, lines = summary["facts"]["remembered"], []
+    if shared:
+        lines.append(
+            f"- only runs of events that at least {shared['threshold']} people share: what "
+            "follows was counted in those and keeps those alone; their times are those of single people."
+        )
     if num:
         many = plural(num, "past history", "past histories")
         what = f"{many} (ids and times, no names; of each the latest {LATEST} events)"

@@ -12,7 +12,7 @@ from ensue.data.histories import Histories
 from ensue.data.splits import dated, hold_out
 from ensue.evaluation import score
 from ensue.refresh.trial import Ask, Slice, Trial, standard_error
-from ensue.tasks.next.check import require_targets
+from ensue.tasks.next.check import require_targets, shared_part
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.update import passes
 
@@ -28,6 +28,7 @@ def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: As
 
     The test ranks the whole catalogue, so an index of it is made once, of a candidate that takes over.
     """
+    data = shared_part(data, candidate.shared.min_users, "new data")
     if not ask.tested:
         ask.follow(passes(candidate, data))
         return Trial(learn_rest=candidate.index_items)

@@ -23,7 +23,7 @@ import numpy as np
 
 from ensue.data.histories import Histories, Index, ranges
 from ensue.data.time_summary import SINCE_1970
-from ensue.errors import DataError
+from ensue.errors import DataError, SettingError
 from ensue.store.folder import write_folder
 from ensue.store.swap import sweep
 from ensue.stream import saved
@@ -82,6 +82,11 @@ class Stream(StreamState):
         sweep(folder)
         place, commit = saved.begin_of(folder)
         predictor = NextPredictor.load(folder if anew else place)
+        if (least := predictor.shared.min_users) > 1:
+            raise SettingError(
+                f"{folder}: was fitted with --min-users {least}, and a stream learns each session as it comes, before "
+                f"anybody knows whether {least} people share it; learn whole logs with `ensue update`"
+            )
         reader = Reader(source.name, columns, unit)
         self._journal = Journal(folder)
         begins = anew or commit is None

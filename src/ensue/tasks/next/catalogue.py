@@ -24,6 +24,7 @@ from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
 from ensue.tasks.next.models.rmtpp import RMTPP, RMTPPSettings
 from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
 from ensue.tasks.next.models.stamp import STAMP, STAMPSettings
+from ensue.tasks.next.settings import SharedSettings
 from ensue.tasks.own import Models
 
 _HIDAN = Schedule(batch_size=16, watch="mrr")
@@ -69,8 +70,8 @@ MODELS = Models(
         "vsknn": (VSKNN, VSKNNSettings(), None),
     },
 )
-SHARED = None
-"""What is set of every model beside its own settings: nothing."""
+SHARED = SharedSettings()
+"""What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
     "hidan": ("cascades: attention to the users before, and to how long ago", "Wang & Li, IJCAI 2019"),
     "hidan-paper": ("HiDAN with the training of its paper and released program", "Wang & Li, IJCAI 2019"),

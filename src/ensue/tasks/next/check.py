@@ -14,15 +14,19 @@ from ensue.data.histories import Histories, Index, scrambled
 from ensue.data.leaks import answers_beside, before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.sequences.columns import is_person
 from ensue.data.sequences.dataset import UNORDERED, SequencesReport
+from ensue.data.shared_runs import people_of, shared_runs
 from ensue.data.unknown_ids import hardly_known
 from ensue.errors import DataError
-from ensue.lines import part_of, quoted
+from ensue.lines import part_of, plural, quoted
 from ensue.records import History
+from ensue.tasks.next.settings import SharedSettings
 
 _FEW_VALUES = 50
 _FAST_EVENTS, _FAST_SECONDS = 200, 600
 """Events within seconds that no person makes."""
 _ROWS, _EVENTS = 3, 6
+COUNTED = "sequences, those of one user as one"
+"""Who counts as a person where a value has to be shared."""
 _part = partial(part_of, percent=True)
 _TEACHES = ("has one event and teaches nothing", "have one event and teach nothing")
 
@@ -45,6 +49,34 @@ class Findings:
     rows: tuple[History, ...]
     """The first sequences, their first events."""
     warnings: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """What is not learned because fewer people than a threshold share it; goes into JSON by ``dataclasses.asdict``.
+
+    Attributes:
+        threshold: how many people must share what is learned.
+        people: how many there are.
+        values: distinct values that fewer have.
+        events: of those values.
+        steps: from one event to the next, in no run that enough people share.
+    """
+
+    threshold: int
+    people: int
+    values: int
+    events: int
+    steps: int
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        return (
+            f"min_users {self.threshold} ({self.people:,} people: {COUNTED}): {plural(self.values, 'value')} "
+            f"({plural(self.events, 'event')}) that fewer people have, and {plural(self.steps, 'step')} from one event "
+            "to the next, left out"
+        )
 
 
 def check(
@@ -103,6 +135,47 @@ def require_targets(histories: Histories, where: str) -> None:
         raise DataError(
             f"{where}: every sequence has one event; nothing follows anything, so there is nothing to learn"
         )
+
+
+def shared_part(histories: Histories, min_users: int, where: str) -> Histories:
+    """Return the runs of events that enough people share (:mod:`ensue.data.shared_runs`); all of it for 1.
+
+    Raises:
+        DataError: nothing that follows anything is left.
+    """
+    if min_users == 1:
+        return histories
+    runs = shared_runs(histories, min_users)
+    if not len(runs) or runs.lengths.max() < 2:
+        raise DataError(
+            f"{where}: no two events in a row are shared by {min_users} people ({COUNTED}), so there is nothing that "
+            "may be learned; give a longer log, or lower --min-users (min_users) of the fit"
+        )
+    return runs
+
+
+def left_out(histories: Histories, runs: Histories, min_users: int) -> LeftOut:
+    """Return what :func:`shared_part` leaves out of some histories."""
+    values = np.setdiff1d(histories.ids, runs.ids)
+    return LeftOut(
+        threshold=min_users,
+        people=len(np.unique(people_of(histories))),
+        values=len(values),
+        events=int(np.isin(histories.ids, values).sum()),
+        steps=int(np.maximum(histories.lengths - 1, 0).sum() - np.maximum(runs.lengths - 1, 0).sum()),
+    )
+
+
+def left_out_by(histories: Histories, min_users: int | None) -> LeftOut | None:
+    """Return :func:`left_out` of a threshold that was asked for, ``None`` where none was.
+
+    Raises:
+        SettingError: the threshold is below 1.
+    """
+    if min_users is None:
+        return None
+    SharedSettings(min_users=min_users)
+    return left_out(histories, shared_runs(histories, min_users), min_users)
 
 
 def _shorten(record: History) -> History:

@@ -35,5 +35,7 @@ class Metadata(SharedMetadata):
     """How the training ended, where it was cut while it still got better, or where the network was left out."""
     steps: int = 0
     """Optimiser steps taken in a stream."""
+    min_users: dict[str, int] | None = None
+    """What was left out because fewer people shared it: see :class:`ensue.tasks.next.check.LeftOut`."""
     index: dict[str, Any] | None = None
     """Of a large catalogue: what was measured when its index was made."""

@@ -16,6 +16,7 @@ from ensue.metrics import Floats
 from ensue.records import History
 from ensue.tasks.next import explain, forecast, grow, indexing, infer, ranking, save, train, update
 from ensue.tasks.next.batch import Output
+from ensue.tasks.next.check import shared_part
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
@@ -54,11 +55,14 @@ class NextPredictor(SavedPredictor, NextState):
     def update(self, data: Histories) -> Report:
         """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.
 
+        With ``min_users`` only what enough people of ``data`` share is learned; nothing of the rest is remembered.
+
         Raises:
             DataError: nothing follows anything in the data.
         """
         self.require_data(data)
-        report = [*update.passes(self, data)][-1]
+        shared = shared_part(data, self.shared.min_users, "new data")
+        report = [*update.passes(self, shared)][-1]
         self.index_items()
         return report
 

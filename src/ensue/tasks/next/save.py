@@ -58,7 +58,8 @@ def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
 
 def summary(state: NextState) -> dict[str, object]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.summary`."""
-    return summary_of(state, asdict(state.settings), {**state.metadata.to_dict(), "remembered": len(state.reservoir)})
+    settings = {**asdict(state.settings), **asdict(state.shared)}
+    return summary_of(state, settings, {**state.metadata.to_dict(), "remembered": len(state.reservoir)})
 
 
 def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
-from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
+from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS, SHARED
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Model
@@ -56,7 +56,8 @@ class NextState:
     ) -> None:
         MODELS.require(model, "best")
         names = BEST if model == "best" else (model,)
-        parts = changed(by_hand(settings or {}), *(part for name in names for part in MODELS[name][1:]))
+        own = (part for name in names for part in MODELS[name][1:])
+        *parts, self.shared = changed(by_hand(settings or {}), *own, SHARED)
         self.stated = {name: (parts[2 * at], parts[2 * at + 1]) for at, name in enumerate(names)}
         """The models that may be chosen from, each with its settings and schedule, as they were set."""
         self.candidates = dict(self.stated)

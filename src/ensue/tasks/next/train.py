@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -20,7 +20,7 @@ from ensue.metrics import Floats
 from ensue.tasks.held_examples import keep, of_history
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
-from ensue.tasks.next.check import require_targets
+from ensue.tasks.next.check import left_out, require_targets, shared_part
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.indexing import index_items, indexes
 from ensue.tasks.next.metadata import IDLE, Metadata
@@ -52,6 +52,16 @@ def fit(
 ) -> Iterator[Report]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.fit`."""
     require_targets(data, "training data")
+    learned = shared_part(data, state.shared.min_users, "training data")
+    valid = None if valid is None else shared_part(valid, state.shared.min_users, "validation data")
+    yield from _fit(state, learned, valid, checkpoint, resume)
+    if state.shared.min_users > 1:
+        state.metadata.min_users = asdict(left_out(data, learned, state.shared.min_users))
+
+
+def _fit(
+    state: NextState, data: Histories, valid: Histories | None, checkpoint: Path | None, resume: bool
+) -> Iterator[Report]:
     if data.ids.min() == data.ids.max():
         raise DataError("training data: every event has the same value, so there is nothing to choose from")
     state.index = None
@@ -94,6 +104,8 @@ def fit(
             setattr(state.metadata, name, value)
     if state.keeps_histories:
         held = split.held_out
+        if state.shared.min_users > 1:  # that many people had these events, but one of them at these times
+            held = replace(held, times=held.times[:0])
         keep(state, len(held), lambda at: of_history(held.record(at)), learned=split.whole is not None)
     if rank_and_size()[0] == 0:
         index_items(state)

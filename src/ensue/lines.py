@@ -15,6 +15,11 @@ CONTROLS = re.compile(
 QUOTED = 200
 """Characters of a cell that an error quotes, at most."""
 
+CREDENTIALS = re.compile(r"(?<=://)\S*@")
+"""User and password of an address."""
+SECRETS = re.compile(r"(?i)([?&][^=&?\s]*(?:pass|pwd|secret|token)[^=&?\s]*=)[^&\s]+")
+"""A field of an address's query that holds a password."""
+
 
 class Slotted(Protocol):
     """A dataclass with slots."""
@@ -43,6 +48,22 @@ def printable(text: str) -> str:
     """A text as a terminal or a table may show it: newlines and tabs stay, what else steers it becomes its escape."""
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
     return CONTROLS.sub(lambda found: repr(found[0])[1:-1], plain)
+
+
+def without_credentials(text: str) -> str:
+    """Return a text with the users, passwords and tokens of its addresses replaced by ``***``.
+
+    Example:
+        >>> from ensue.lines import without_credentials
+        >>> without_credentials("redis://ann:secret@10.0.0.5/0?stream=clicks")
+        'redis://***@10.0.0.5/0?stream=clicks'
+    """
+    return SECRETS.sub(r"\1***", CREDENTIALS.sub("***@", text))
+
+
+def printable_message(text: str) -> str:
+    """Return a message as a terminal may show it, without users and passwords of addresses."""
+    return printable(without_credentials(text))
 
 
 def plural(count: int, one: str, many: str = "") -> str:

@@ -69,10 +69,12 @@ def write(path: Path, lines: list[str]) -> str:
     return str(path)
 
 
-def streamed(folder: Path, address: str, *, until: int | None = None, **options: Any) -> tuple[Stream, Status]:
+def streamed(
+    folder: Path, address: str, *, until: int | None = None, log: Callable[[str], None] = print, **options: Any
+) -> tuple[Stream, Status]:
     """Stream to the end of the source, and what stood then."""
     settings = StreamSettings(**options)
-    stream = Stream(folder, open_source(address, print), settings)
+    stream = Stream(folder, open_source(address, log), settings)
     *_, last = stream.run(follow=False, until=until)
     stream.source.close()
     return stream, last
@@ -123,10 +125,10 @@ class Server:
 
         return Client(port=self.port)
 
-    def add(self, lines: list[str]) -> None:
+    def add(self, lines: list[str]) -> list[bytes]:
+        """The ids of the entries."""
         with self.client() as client:
-            for line in lines:
-                client.xadd("clicks", {"line": line})
+            return [client.xadd("clicks", {"line": line}) for line in lines]
 
 
 @pytest.fixture

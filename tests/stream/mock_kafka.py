@@ -38,3 +38,10 @@ class MockKafka:
         parts = consumer.committed([kafka.TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=10)
         consumer.close()
         return [part.offset for part in parts]
+
+    def commit(self, topic: str, partition: int, offset: int) -> None:
+        """As a reader that is none of ours and has read so far for the group."""
+        kafka = pytest.importorskip("confluent_kafka")
+        consumer = kafka.Consumer({"bootstrap.servers": self.servers, "group.id": "ensue"})
+        consumer.commit(offsets=[kafka.TopicPartition(topic, partition, offset)], asynchronous=False)
+        consumer.close()

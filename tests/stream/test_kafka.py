@@ -110,6 +110,25 @@ def test_a_stream_counts_each_event_once_over_stops_and_starts(
     assert told(other) == told(folder)
 
 
+def test_two_models_and_a_foreign_reader_of_one_group_read_every_message(
+    brokers: MockKafka, topic: str, folder: Path, tmp_path: Path, fitted: Path
+) -> None:
+    other = Path(shutil.copytree(fitted, tmp_path / "other"))
+    parts = parted(log(200))
+    for number, lines in enumerate(parts):
+        brokers.add(lines[: len(lines) // 2], number, topic)
+    brokers.commit(topic, 1, len(parts[1]) // 4)
+    for model in (folder, other):
+        streamed(model, brokers.address(topic))
+    for number, lines in enumerate(parts):
+        brokers.add(lines[len(lines) // 2 :], number, topic)
+    brokers.commit(topic, 1, len(parts[1]))
+    for model in (other, folder):
+        streamed(model, brokers.address(topic))
+    assert told(other) == told(folder)
+    assert told(folder)["counts"]["lines"] == sum(map(len, parts))
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ensue.errors import DataError, SettingError
-from ensue.stream.redis_streams import RedisStream
-from tests.stream.conftest import Server
+from ensue.stream.blocks import Source
+from ensue.stream.sources import open_source
+from tests.stream.conftest import Server, log, streamed
 
 
-def started(server: Server, position: Any = None, told: list[str] | None = None) -> RedisStream:
-    source = RedisStream(server.address, told.append if told is not None else print)
+def started(server: Server, position: Any = None, told: list[str] | None = None) -> Source:
+    source = open_source(server.address, told.append if told is not None else print)
     source.begin(position)
     return source
 
 
-def rest(source: RedisStream, limit: int = 512) -> list[bytes]:
+def rest(source: Source, limit: int = 512) -> list[bytes]:
     found: list[bytes] = []
     while (block := source.read(limit, 0.0)).lines:
         found += block.lines
@@ -29,45 +32,94 @@ def rest(source: RedisStream, limit: int = 512) -> list[bytes]:
     return found
 
 
-def pending(server: Server) -> int:
+def group_of(server: Server) -> dict[str, Any]:
+    """What a tool that displays the lag sees."""
     with server.client() as client:
-        return int(client.xpending("clicks", "ensue")["pending"])
+        (group,) = client.xinfo_groups("clicks")
+    return {name: group[name] for name in ("name", "consumers", "pending", "last-delivered-id", "lag")}
 
 
-def test_entries_are_acknowledged_after_the_commit_and_not_before(server: Server) -> None:
-    server.add(["1", "2", "3"])
+def test_the_group_follows_the_commits(server: Server) -> None:
+    ids = server.add(["1", "2", "3"])
     source = started(server)
     block = source.read(2, 0.0)
     assert block.lines == [b"1", b"2"]
-    assert pending(server) == 2
+    with server.client() as client:
+        assert client.xinfo_groups("clicks") == []
     source.committed(block.position)
-    assert pending(server) == 0
+    group = {"name": b"ensue", "consumers": 0, "pending": 0, "last-delivered-id": ids[1], "lag": 1}
+    assert group_of(server) == group
     assert rest(source) == [b"3"]
-    assert pending(server) == 1
     source.close()
+    assert group_of(server) == group
 
 
-def test_a_restart_goes_on_from_the_committed_position(server: Server) -> None:
-    server.add(["1", "2", "3", "4", "5"])
+def test_a_restart_goes_on_from_the_committed_position_wherever_the_group_is(server: Server) -> None:
+    ids = server.add(["1", "2", "3", "4", "5"])
     source = started(server)
     position = source.read(2, 0.0).position
-    source.read(2, 0.0)  # delivered, never committed
-    source.close()
-    again = started(server, json.loads(json.dumps(position)))
-    assert rest(again, limit=1) == [b"3", b"4", b"5"]
-    assert pending(server) == 3  # the acknowledgement of the first two was made up for
-    again.close()
-
-
-def test_an_older_position_brings_entries_back_that_were_acknowledged(server: Server) -> None:
-    server.add(["1", "2", "3"])
-    source = started(server)
-    first = source.read(1, 0.0).position
     source.committed(source.read(2, 0.0).position)
     source.close()
-    back = started(server, first)  # as after `ensue update --rollback`
-    assert rest(back) == [b"2", b"3"]
+    assert group_of(server)["last-delivered-id"] == ids[3]
+    back = started(server, json.loads(json.dumps(position)))  # as after `ensue update --rollback`
+    assert rest(back, limit=1) == [b"3", b"4", b"5"]
+    back.committed(position)
+    assert group_of(server)["last-delivered-id"] == ids[1]
     back.close()
+
+
+def test_two_models_and_a_foreign_reader_of_one_group_read_every_entry(
+    server: Server, folder: Path, fitted: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(fitted, tmp_path / "other"))
+    told: list[str] = []
+    lines = log(200)
+    with server.client() as client:
+        client.xgroup_create("clicks", "ensue", id="0", mkstream=True)
+        for begin in range(0, len(lines), 40):
+            server.add(lines[begin : begin + 40])
+            ((_, entries),) = client.xreadgroup("ensue", "foreign", {"clicks": ">"}, count=15)
+            client.xack("clicks", "ensue", *(entry for entry, _ in entries))
+            for model in (folder, other):
+                streamed(model, server.address, log=told.append)
+        (group,) = client.xinfo_groups("clicks")
+    assert group["consumers"] == 1 and group["entries-read"] == 15 * -(-len(lines) // 40)  # the reader's alone
+    counts = [json.loads((model / "stream.json").read_text())["counts"] for model in (folder, other)]
+    assert counts[0] == counts[1] and counts[0]["lines"] == len(lines) and counts[0]["events"] == 200
+    assert set(told) == {
+        f"redis at 127.0.0.1:{server.port}: group 'ensue' of 'clicks' has consumers, and does not follow this model"
+    }
+
+
+def test_entries_that_redis_removed_before_they_were_read_are_counted(server: Server) -> None:
+    told: list[str] = []
+    ids = server.add([str(number) for number in range(10)])
+    source = started(server, told=told)
+    position = source.read(3, 0.0).position
+    with server.client() as client:
+        client.xtrim("clicks", maxlen=7, approximate=False)  # as far as it was read
+        assert source.read(1, 0.0).lines == [b"3"] and told == []
+        client.xtrim("clicks", maxlen=4, approximate=False)
+        assert rest(source) == [b"6", b"7", b"8", b"9"]
+        lost = (
+            "removed after entry {} before the model read them (XTRIM, MAXLEN, XDEL), and cannot be learned; let the "
+            "stream hold more entries"
+        )
+        begin = f"warning: redis at 127.0.0.1:{server.port}: 'clicks':"
+        assert told == [f"{begin} 2 entries were {lost.format(ids[3].decode())}"]
+        again = started(server, json.loads(json.dumps(position)), told)
+        assert len(rest(again)) == 4
+        assert told[1:] == [f"{begin} 3 entries were {lost.format(ids[2].decode())}"]
+        server.add(["10"])
+        client.xtrim("clicks", maxlen=0, approximate=False)
+        assert rest(again) == []
+        assert told[2:] == [f"{begin} 1 entry was {lost.format(ids[9].decode())}"]
+        server.add(["11"])
+        assert rest(again) == [b"11"] and len(told) == 3
+    begins_late = started(server, told=told)  # what was removed before a model began is no loss
+    assert rest(begins_late) == [b"11"] and len(told) == 3
+    for one in (source, again, begins_late):
+        one.close()
 
 
 def test_fields_in_place_of_a_line(server: Server) -> None:
@@ -102,19 +154,25 @@ def test_the_server_goes_away_and_comes_back(server: Server) -> None:
         f"redis at 127.0.0.1:{server.port} is away",
         f"redis at 127.0.0.1:{server.port} is back",
     ]
-    assert pending(server) == 2
+    source.committed(source.read(1, 0.0).position)
+    assert group_of(server)["lag"] == 0
     source.close()
 
 
 def test_a_server_that_lost_everything(server: Server) -> None:
-    server.add(["1"])
-    source = started(server)
+    told: list[str] = []
+    (entry,) = server.add(["1"])
+    source = started(server, told=told)
     assert rest(source) == [b"1"]
     with server.client() as client:
         client.flushall()
-    assert source.read(512, 0.0).lines == []
+    assert source.read(512, 0.0).lines == source.read(512, 0.0).lines == []
     server.add(["2"])
     assert rest(source) == [b"2"]
+    assert told == [
+        f"warning: redis at 127.0.0.1:{server.port}: 'clicks' ends at entry 0-0 and holds less than was read up to "
+        f"entry {entry.decode()}: the server has lost entries, or is another one; entries with higher ids are read"
+    ]
     source.close()
 
 
@@ -156,14 +214,14 @@ def test_what_is_no_stream(server: Server) -> None:
 )
 def test_addresses_that_are_refused(address: str, told: str) -> None:
     with pytest.raises(SettingError) as error:
-        RedisStream(address, print)
+        open_source(address, print)
     assert told in str(error.value)
 
 
 def test_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(SettingError, match=r"needs the extra: pip install 'ensue\[redis\]'"):
-        RedisStream("redis://127.0.0.1:1/0?stream=clicks", print)
+        open_source("redis://127.0.0.1:1/0?stream=clicks", print)
 
 
 def test_what_a_service_writes_is_what_a_stream_reads(server: Server) -> None:

@@ -20,7 +20,7 @@ def main() -> None:
 
     from ensue.cli.verbs import app
     from ensue.errors import EnsueError
-    from ensue.lines import printable
+    from ensue.lines import printable_message
 
     misuse = cast("type[BadParameter]", BadParameter.__mro__[1])  # Typer's own UsageError; before 0.29 it was click's
     alone = copy(app)  # to build the options of a dozen verbs takes longer than to answer
@@ -30,7 +30,7 @@ def main() -> None:
     try:
         code = alone(prog_name="ensue", standalone_mode=False)
     except EnsueError as error:
-        sys.stderr.write(f"ensue: {printable(str(error))}\n")
+        sys.stderr.write(f"ensue: {printable_message(str(error))}\n")
         sys.exit(2)
     except misuse as error:
         if len(sys.argv) < 2:
@@ -38,7 +38,7 @@ def main() -> None:
             sys.exit(2)
         verb = [sys.argv[1]] if len(alone.registered_commands) == 1 else []
         said = " ".join(error.format_message().split()).rstrip(".")
-        sys.stderr.write(f"ensue: {printable(said)}; see `{' '.join(['ensue', *verb, '--help'])}`\n")
+        sys.stderr.write(f"ensue: {printable_message(said)}; see `{' '.join(['ensue', *verb, '--help'])}`\n")
         sys.exit(2)
     except Abort:
         sys.exit(1)

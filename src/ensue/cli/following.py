@@ -15,7 +15,7 @@ from ensue.cli import show
 from ensue.data.clock import format_time
 from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError, FolderInUseError
-from ensue.lines import plural
+from ensue.lines import plural, without_credentials
 from ensue.store.lock import only_writer
 from ensue.stream.board import Hour
 from ensue.stream.engine import Stream
@@ -42,7 +42,7 @@ def follow_source(
 ) -> bool:
     """Learn a source until it ends, or somebody ends it; whether that was Ctrl-C."""
     chosen = StreamSettings(**settings)
-    log = open_source(source, show.remark)
+    log, shown = open_source(source, show.remark), without_credentials(source)
     with _signals() as caught, ExitStack() as held:
         if not _enter(held, folder, standby=standby, stopped=lambda: bool(caught)):
             return signal.SIGINT in caught
@@ -51,11 +51,11 @@ def follow_source(
         for status in running.run(follow=follow, until=until, stopped=lambda: bool(caught)):
             if said != running.reader.understood:
                 said = running.reader.understood
-                show.remark(f"{source}: {said}")
+                show.remark(f"{shown}: {said}")
             if status.over and not caught:
-                _require_events(source, former, status)
+                _require_events(shown, former, status)
             if status.rejects.first and not warned:
-                show.remark(f"warning: {_rejected(source, former, status)}")
+                show.remark(f"warning: {_rejected(shown, former, status)}")
                 warned = True
             _tell(status, chart, as_json)
         log.close()
@@ -124,17 +124,18 @@ def _put_row(hour: Hour) -> None:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM are noted, so that the batch is finished and committed; a second Ctrl-C ends at once."""
+    """Note Ctrl-C, SIGTERM and SIGHUP, so that the batch is finished and committed; a second Ctrl-C ends at once."""
     caught: list[int] = []
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        numbers.append(signal.SIGHUP)
 
     def note(number: int, frame: Any) -> None:
         if number in caught:
             raise KeyboardInterrupt
         caught.append(number)
 
-    old: dict[int, Callable[..., Any] | int | None] = {
-        number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    old: dict[int, Callable[..., Any] | int | None] = {number: signal.signal(number, note) for number in numbers}
     try:
         yield caught
     finally:

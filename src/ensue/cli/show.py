@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ensue.answers import Choice
 from ensue.data.report import ReadReport
-from ensue.lines import CONTROLS, plural, printable
+from ensue.lines import CONTROLS, plural, printable, printable_message
 from ensue.training.report import Report
 
 out = Console(soft_wrap=True, emoji=False)
@@ -60,7 +60,7 @@ def spoiling(warnings: Sequence[str]) -> None:
 
 def remark(text: str) -> None:
     """One line for the person at the terminal, out of the way of pipes."""
-    remarks.print(printable(text), markup=False, highlight=False)
+    remarks.print(printable_message(text), markup=False, highlight=False)
 
 
 def one_line(found: str) -> str:

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple, Protocol
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 from pydantic import BeforeValidator, Field
 
@@ -26,7 +26,9 @@ from ensue.serve.lengths import require_short_history, too_long
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue
+from ensue.stream.blocks import split_address
 from ensue.stream.events import Events, Reader
+from ensue.stream.redis_streams import EXAMPLE, connect
 
 CLICKED = frozenset(
     {"click", "click_through", "item_click", "product_click", "view", "watch", "add_to_cart", "purchase"}
@@ -103,7 +105,7 @@ def open_queue(address: str) -> Queue:
     Raises:
         SettingError: the address is incomplete, the file cannot be made, or an extra is missing.
     """
-    if address.startswith(("redis://", "rediss://", "unix://")):
+    if "://" in address:
         return RedisQueue(address)
     path = Path(address.removeprefix("sqlite:"))
     try:
@@ -136,17 +138,13 @@ class RedisQueue:
     """
 
     def __init__(self, address: str) -> None:
-        try:
-            import redis
-        except ImportError as error:
-            raise SettingError("a Redis queue needs the extra: pip install 'ensue[redis]'") from error
-        parts = urlsplit(address)
-        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        parts, options = split_address(address, EXAMPLE)
         self.stream = options.get("stream", "")
+        if parts.scheme not in ("redis", "rediss", "unix"):
+            raise SettingError(f"--queue: {parts.scheme}:// is not known; write sqlite:queue.db or {EXAMPLE}")
         if not self.stream:
             raise SettingError("--queue: no stream is named; write redis://127.0.0.1:6379/0?stream=clicks")
-        url = urlunsplit(parts._replace(query=""))
-        self._server = redis.Redis.from_url(url, protocol=2, socket_timeout=10, socket_connect_timeout=5)
+        self._server, redis = connect(urlunsplit(parts._replace(query="")))
         self._error = redis.RedisError
 
     def put(self, lines: Iterable[str | bytes]) -> None:

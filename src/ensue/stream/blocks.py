@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from ensue.errors import SettingError
+from ensue.lines import without_credentials
 
 MOST_BYTES = 2**23
 """A block ends after so many bytes of lines, however few they are."""
@@ -75,3 +79,20 @@ class Source(Protocol):
     def close(self) -> None:
         """Let go of files and connections."""
         ...
+
+
+def split_address(address: str, example: str) -> tuple[SplitResult, dict[str, str]]:
+    """Return the parts of an address and the fields of its query, the last of each name.
+
+    Args:
+        address: ``redis://…`` or ``kafka://…``.
+        example: an address for the message.
+
+    Raises:
+        SettingError: it is no address; a password in it is not shown.
+    """
+    try:
+        parts = urlsplit(address)
+        return parts, {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    except ValueError:  # its text may quote a part of the password
+        raise SettingError(f"{without_credentials(address)}: is no address; write {example}") from None

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
 
 from ensue.errors import DataError, SettingError
-from ensue.stream.blocks import MOST_BYTES, Behind, Block, Position
+from ensue.lines import without_credentials
+from ensue.stream.blocks import MOST_BYTES, Behind, Block, Position, split_address
+from ensue.stream.events import LONGEST
 
 EXAMPLE = "kafka://127.0.0.1:9092/clicks?group=ensue"
 PATIENCE = 30.0
@@ -43,28 +44,31 @@ class KafkaTopic:
             import confluent_kafka
         except ImportError as error:
             raise SettingError("a Kafka topic needs the extra: pip install 'ensue[kafka]'") from error
-        parts = urlsplit(address)
-        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        shown = without_credentials(address)
+        parts, options = split_address(address, EXAMPLE)
         self.topic = parts.path.strip("/")
+        if "@" in parts.netloc:  # librdkafka takes none, and would log the address
+            raise SettingError(f"{shown}: give user and password in a file, by config=FILE; write {EXAMPLE}")
         if not parts.netloc or not self.topic or set(options) - OPTIONS:
             unknown = min(set(options) - OPTIONS, default="")
             wrong = f"{unknown!r} is not known" if unknown else "no topic is named"
-            raise SettingError(f"{address}: {wrong}; write {EXAMPLE}")
-        self.name, self.shown = f"kafka:{self.topic}", f"kafka at {parts.netloc.rpartition('@')[2]}"
-        self._asked = _numbers(address, options.get("partitions", ""))
+            raise SettingError(f"{shown}: {wrong}; write {EXAMPLE}")
+        self.name, self.shown = f"kafka:{self.topic}", f"kafka at {parts.netloc}"
+        self._asked = _numbers(shown, options.get("partitions", ""))
         self._kafka, self._tell, self._away = confluent_kafka, tell, False
-        self._consumer: Any = confluent_kafka.Consumer(
-            {
-                **_properties(options.get("config")),
-                "bootstrap.servers": parts.netloc,
-                "group.id": options.get("group", "ensue"),
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",  # a position that Kafka no longer holds is events lost, and said
-                "error_cb": self._hear,
-            },
-            logger=None,
-        )
+        properties = {
+            **_properties(options.get("config")),
+            "bootstrap.servers": parts.netloc,
+            "group.id": options.get("group", "ensue"),
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",  # a position that Kafka no longer holds is events lost, and said
+            "error_cb": self._hear,
+        }
+        try:
+            self._consumer: Any = confluent_kafka.Consumer(properties, logger=None)
+        except confluent_kafka.KafkaException as error:
+            raise SettingError(f"{self.shown}: {_without_values(error.args[0].str(), properties)}") from None
         self._at: dict[int, int] = {}
         self._waiting: dict[int, deque[tuple[int, bytes]]] = {}
         self._ended: set[int] = set()
@@ -157,7 +161,8 @@ class KafkaTopic:
             if error is None:
                 self._ended.discard(number)
                 value = message.value()
-                self._waiting[number].append((message.offset(), b"null" if value is None else value))
+                line = b"null" if value is None else value[: LONGEST + 1]  # what is longer is rejected
+                self._waiting[number].append((message.offset(), line))
                 if self._away:
                     self._away = False
                     self._tell(f"{self.shown} is back")
@@ -195,5 +200,20 @@ def _properties(path: str | None) -> dict[str, str]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: cannot be read; it should hold key=value lines") from error
-    kept = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
-    return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in kept)}
+    properties = {}
+    for number, line in enumerate(lines, 1):
+        name, sign, value = line.strip().partition("=")
+        if not name or name.startswith("#"):
+            continue
+        if not sign:
+            raise SettingError(f"{path}, line {number}: is no key=value line")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def _without_values(message: str, properties: Mapping[str, object]) -> str:
+    """Return librdkafka's message about its configuration without the values in it, of which one may be a password."""
+    values = sorted({value for value in properties.values() if isinstance(value, str) and value}, key=len)
+    for value in reversed(values):
+        message = message.replace(f'"{value}"', "***")
+    return message

@@ -1,9 +1,13 @@
-"""Redis Streams through a consumer group of one: this process alone writes the weights.
+"""Redis Streams, each read from the position that is committed in the model folder.
 
-The position committed with the weights is the truth, the group follows it: at the start, and after every lost
-connection, the group is set to the position (XGROUP SETID), so that entries delivered but not committed come again and
-none that was committed does. Entries are acknowledged after the commit; an acknowledgement that was lost is made up for
-on return. When the server goes away the stream says so once, waits, and goes on.
+Entries are read with XRANGE from that position, not through the consumer group: several models and foreign readers may
+name the same group, and each model still reads every entry. The group only follows: after a commit its last delivered
+entry is the committed one, for tools that display the lag. A group that has consumers belongs to them, and is left
+alone.
+
+Redis may have removed entries (XTRIM, MAXLEN, XDEL) before they were read. The position therefore counts the entries
+that were ever added up to it, so that the number of lost ones is known and reported. While the server is away the
+source reports that once, waits, and goes on.
 
 An entry is an event's JSON in the field ``line``, or the event's fields themselves.
 """
@@ -13,64 +17,171 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from types import ModuleType
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+from urllib.parse import urlunsplit
 
 from ensue.errors import DataError, SettingError
-from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position
+from ensue.lines import plural, without_credentials
+from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position, Source, split_address
+from ensue.stream.events import LONGEST
+from ensue.stream.partitions import Partitions
 
 Answer = TypeVar("Answer")
-Entry = tuple[str, dict[bytes, bytes]]
-CONSUMER = "ensue"
+Entry = tuple[bytes, dict[bytes, bytes]]
+EXAMPLE = "redis://127.0.0.1:6379/0?stream=clicks&group=ensue"
 SLOWEST = 5.0
 """Seconds between two attempts to reach a server, at most."""
-ACKNOWLEDGED = 1000
-"""Entries an acknowledgement."""
+PAGE = 32
+"""Entries per request, at most: the server limits their number, not their size."""
+MAX_BLOCK = 1.0
+"""Seconds of one request that waits for entries, at most; well below the time limit of the connection."""
+ZERO = "0-0"
+"""The id before the first entry of every stream."""
+
+
+class Info(NamedTuple):
+    """What XINFO STREAM says of a key; the defaults are those of one that does not exist.
+
+    Attributes:
+        latest: id of the latest entry that was ever added.
+        first: id of the first entry that is left, if any.
+        num_added: entries that were ever added, ``None`` where the server does not count them (before Redis 7).
+        num_removed: entries that were ever trimmed or deleted, ``None`` likewise.
+        is_gapless: whether none was deleted but by trimming, from the beginning.
+    """
+
+    latest: str = ZERO
+    first: str | None = None
+    num_added: int | None = 0
+    num_removed: int | None = 0
+    is_gapless: bool = True
+
+
+def open_redis(address: str, log: Callable[[str], None]) -> Source:
+    """Return the source of an address; several keys with commas between them are its partitions.
+
+    Args:
+        address: ``redis://host:port/database?stream=NAME,NAME&group=NAME``; the group is ``ensue`` unless named.
+        log: receives messages for people, such as that the server is away.
+
+    Raises:
+        SettingError: the address is wrong, or the extra ``redis`` is not installed.
+    """
+    shown = without_credentials(address)
+    parts, options = split_address(address, EXAMPLE)
+    keys, group = [key for key in options.pop("stream", "").split(",") if key], options.pop("group", "ensue")
+    if not keys or options:
+        problem = f"{next(iter(options))!r} is not known" if options else "no stream is named"
+        raise SettingError(f"{shown}: {problem}; write {EXAMPLE}")
+    if len(set(keys)) < len(keys):
+        raise SettingError(f"{shown}: a key is named twice")
+    server = RedisServer(urlunsplit(parts._replace(query="")), log)
+    sources: dict[str, Source] = {key: RedisStream(server, key, group) for key in keys}
+    return Partitions("redis", sources) if len(keys) > 1 else sources[keys[0]]
+
+
+def connect(address: str) -> tuple[Any, ModuleType]:
+    """Return a client of a Redis server, and the package ``redis`` with its errors; nothing is sent yet.
+
+    Args:
+        address: ``redis://host:port/database``.
+
+    Raises:
+        SettingError: the address is wrong, or the extra ``redis`` is not installed.
+    """
+    try:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+    except ImportError as error:
+        raise SettingError("a Redis stream needs the extra: pip install 'ensue[redis]'") from error
+    retry = Retry(NoBackoff(), 0)  # no request is repeated silently: the caller reports that the server is away
+    try:
+        client = redis.Redis.from_url(address, protocol=2, retry=retry, socket_timeout=10, socket_connect_timeout=5)
+        return client, redis
+    except ValueError:  # its text may quote a part of the password
+        raise SettingError(
+            f"{without_credentials(address)}: host, port or database cannot be read; write {EXAMPLE}, and special "
+            "characters of a password by their codes, such as %40"
+        ) from None
+
+
+class RedisPosition(TypedDict):
+    """The latest entry that was read, and how many were ever added up to it, where that is known."""
+
+    entry: str
+    added: int | None
+
+
+class RedisServer:
+    """A connection that waits for a server that is away, shared by the keys that are read from it.
+
+    Args:
+        address: ``redis://host:port/database``.
+        log: receives a message when the server is away, and when it is back.
+
+    Raises:
+        SettingError: the address is wrong, or the extra ``redis`` is not installed.
+    """
+
+    def __init__(self, address: str, log: Callable[[str], None]) -> None:
+        self.client, self.errors = connect(address)
+        options = self.client.connection_pool.connection_kwargs
+        self.place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        self.log = log
+        self._away_since, self._wait = 0.0, 0.0
+
+    def request(self, question: Callable[[], Answer]) -> Answer | None:
+        """Return the answer to a request, or ``None`` while the server is away.
+
+        Raises:
+            SettingError: the server refuses user and password, or has no rights for them.
+        """
+        if time.monotonic() < self._away_since + self._wait:
+            return None
+        errors = self.errors
+        try:
+            answer = question()
+        except (errors.AuthenticationError, errors.exceptions.NoPermissionError) as error:
+            raise SettingError(
+                f"redis at {self.place}: refused ({error}); name user and password in the address"
+            ) from None
+        except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError) as error:
+            if not self._wait:
+                self.log(f"redis at {self.place} is away ({error}); waiting")
+            self._away_since = time.monotonic()
+            self._wait = min(SLOWEST, max(0.1, 2 * self._wait))
+            return None
+        if self._wait:
+            self.log(f"redis at {self.place} is back")
+        self._wait = 0.0
+        return answer
 
 
 class RedisStream:
-    """The source; see the module.
+    """One key; see the module.
 
     Args:
-        address: ``redis://host:port/database?stream=NAME&group=NAME``; the group is ``ensue`` unless named.
-        tell: hears when the server is away, and when it is back.
-
-    Raises:
-        SettingError: no stream is named, or the extra ``redis`` is not installed.
+        server: the connection.
+        stream: the key.
+        group: the consumer group that follows the commits.
     """
 
-    def __init__(self, address: str, tell: Callable[[str], None]) -> None:
-        try:
-            import redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
-        except ImportError as error:
-            raise SettingError("a Redis stream needs the extra: pip install 'ensue[redis]'") from error
-        parts = urlsplit(address)
-        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        self.stream, self.group = options.pop("stream", ""), options.pop("group", "ensue")
-        if not self.stream or options:
-            wrong = f"{next(iter(options))!r} is not known" if options else "no stream is named"
-            raise SettingError(f"{address}: {wrong}; write redis://127.0.0.1:6379/0?stream=clicks&group=ensue")
-        self.name, self.shown = f"redis:{self.stream}", f"redis at {parts.hostname}:{parts.port or 6379}"
-        self._redis, self._tell = redis, tell
-        self._server: Any = redis.Redis.from_url(
-            urlunsplit(parts._replace(query="")),
-            protocol=2,
-            socket_timeout=10,
-            socket_connect_timeout=5,
-            # A retry behind our back would lose what the first attempt delivered: the group must be set back first.
-            retry=Retry(NoBackoff(), 0),
-        )
-        self._away_since, self._wait, self._ready = 0.0, 0.0, False
-        self._at, self._committed = "0-0", "0-0"
-        self._unacknowledged: list[str] = []
+    def __init__(self, server: RedisServer, stream: str, group: str) -> None:
+        self.stream, self.group, self.name = stream, group, f"redis:{stream}"
+        self._server = server
+        self._at = ZERO
+        self._num_added: int | None = None
+        """Entries that were ever added up to the position, ``None`` where the server does not count them."""
+        self._latest_message = ""
 
     def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
-        self._at = self._committed = "0-0" if position is None else str(position["entry"])
-        self._unacknowledged, self._ready = [], False
+        place = cast(RedisPosition, position or RedisPosition(entry=ZERO, added=None))
+        self._at, self._num_added = place["entry"], place["added"]
 
     def read(self, limit: int, wait: float) -> Block:
         """See :class:`ensue.stream.blocks.Source`; while the server is away, nothing and not the end."""
@@ -78,111 +189,158 @@ class RedisStream:
         places: list[str] = []
         until, size = time.monotonic() + wait, 0
         while len(lines) < limit and size < MOST_BYTES:
-            left = until - time.monotonic()
-            nothing: list[Entry] = []
-            entries = self._ask(lambda: self._next(limit - len(lines), until - time.monotonic()), nothing)
+            count = min(PAGE, limit - len(lines))
+            entries = self._server.request(partial(self._next, count))
             for entry, fields in entries or ():
-                if _order(entry) > _order(self._at):
-                    lines.append(_line(fields))
-                    places.append(f"{self.stream}: entry {entry}")
-                    size += len(lines[-1])
-                    self._at = entry
-                self._unacknowledged.append(entry)
-            if not entries and left <= 0:
-                return Block(lines, places, {"entry": self._at}, entries is not None)
-            if entries is None:
-                time.sleep(min(POLL, max(0.0, left)))
-        return Block(lines, places, {"entry": self._at}, False)
+                self._at = entry.decode()
+                line = _line(fields)
+                size += len(line)
+                lines.append(line[: LONGEST + 1])  # what is longer is rejected
+                places.append(f"{self.stream}: entry {self._at}")
+            if entries:
+                continue
+            left = until - time.monotonic()
+            if left <= 0:
+                return Block(lines, places, self._position(), entries is not None)
+            if entries is None or self._server.request(partial(self._await, left)) is None:
+                time.sleep(min(POLL, left))
+        return Block(lines, places, self._position(), False)
 
     def committed(self, position: Position) -> None:
-        """Acknowledge what is safe now; if the server is away, it hears so when it is back."""
-        self._committed = str(position["entry"])
-        last, waiting = _order(self._committed), self._unacknowledged
-        safe = [entry for entry in waiting if _order(entry) <= last]
-        self._unacknowledged = [entry for entry in waiting if _order(entry) > last]
-        for low in range(0, len(safe), ACKNOWLEDGED):
-            part = safe[low : low + ACKNOWLEDGED]
-            self._ask(partial(self._server.xack, self.stream, self.group, *part), 0)
+        """Let the group follow; if the server is away, the next commit makes up for it."""
+        self._server.request(partial(self._follow, cast(RedisPosition, position)))
 
     def behind(self) -> Behind:
-        """Seconds between the latest entry and the latest that was read."""
-        last = self._ask(self._last, "")
-        passed = _order(last)[0] - _order(self._at)[0] if last and self._at != "0-0" else 0
+        """Return the seconds between the latest entry and the latest that was read."""
+        info = self._server.request(self._info) or Info()
+        if info.latest == self._at:  # every entry was read: the count is exact again
+            self._num_added = info.num_added
+        passed = _order(info.latest)[0] - _order(self._at)[0] if self._at != ZERO else 0
         return Behind(max(0, passed) / 1000, "s")
 
     def close(self) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
-        self._server.close()
+        self._server.client.close()
 
-    def _ask(self, question: Callable[[], Answer], nothing: Answer) -> Answer | None:
-        """The answer, or ``None`` while the server is away; it is asked again after a while that grows.
+    def _position(self) -> RedisPosition:
+        return RedisPosition(entry=self._at, added=self._num_added)
+
+    def _next(self, count: int) -> list[Entry]:
+        """Return the next entries, after a look at what Redis has removed before them."""
+        client, errors = self._server.client, self._server.errors
+        try:
+            entries: list[Entry] = client.xrange(self.stream, self._at, count=count + 1)
+            if entries and entries[0][0].decode() == self._at:
+                entries = entries[1:]  # trimming removes the oldest: where this one is left, so are those after it
+            else:
+                with client.pipeline(transaction=True) as pipe:  # nothing is trimmed between the two
+                    info, entries = pipe.xinfo_stream(self.stream).xrange(self.stream, self._at, count=count).execute()
+                self._compare(_info_of(info))
+        except errors.ResponseError as error:
+            if "no such key" not in str(error):
+                place = f"redis at {self._server.place}"
+                raise DataError(f"{place}: {self.stream!r} is no stream to read ({error})") from None
+            self._compare(Info())
+            entries = []
+        if self._num_added is not None:
+            self._num_added += len(entries)
+        return entries
+
+    def _compare(self, info: Info) -> None:
+        """Report entries that were removed before they were read, and correct the count of those that were added."""
+        if self._at == ZERO:
+            self._num_added = info.num_removed
+            if info.latest == ZERO:
+                self._log(f"there is no stream {self.stream!r} yet")
+            return
+        known, removed = self._num_added, info.num_removed
+        starts_later = info.first is None or _order(info.first) > _order(self._at)
+        is_shorter = known is not None and info.num_added is not None and info.num_added < known
+        if is_shorter or _order(info.latest) < _order(self._at):
+            self._log(
+                f"warning: {self.stream!r} ends at entry {info.latest} and holds less than was read up to entry "
+                f"{self._at}: the server has lost entries, or is another one; entries with higher ids are read"
+            )
+            self._num_added = removed if starts_later else None
+        elif info.latest == self._at:
+            self._num_added = info.num_added
+        elif starts_later and (removed is None or known is None or removed > known):
+            self._report_lost(removed, is_exact=info.is_gapless)
+            self._num_added = removed
+
+    def _report_lost(self, removed: int | None, *, is_exact: bool) -> None:
+        """Say that entries after the position are gone.
 
         Args:
-            question: asks the server.
-            nothing: the answer where the server has lost the group.
+            removed: entries that the server has ever removed, where it counts them.
+            is_exact: whether none was deleted alone (XDEL), so that the count of those that were read is exact.
         """
-        if time.monotonic() < self._away_since + self._wait:
-            return None
-        try:
-            if not self._ready:
-                self._join()
-            answer = question()
-        except (self._redis.AuthenticationError, self._redis.exceptions.NoPermissionError) as error:
-            raise SettingError(f"{self.shown}: refused ({error}); name user and password in the address") from error
-        except (self._redis.ConnectionError, self._redis.TimeoutError, self._redis.BusyLoadingError, OSError) as error:
-            if not self._wait:
-                self._tell(f"{self.shown} is away ({error}); waiting")
-            self._ready, self._away_since = False, time.monotonic()
-            self._wait = min(SLOWEST, max(0.1, 2 * self._wait))
-            return None
-        except self._redis.ResponseError as error:
-            if "NOGROUP" not in str(error):
-                raise DataError(f"{self.shown}: {self.stream!r} is no stream to read ({error})") from error
-            self._ready = False  # the server lost it; it is made anew with the next question
-            return nothing
-        if self._wait:
-            self._tell(f"{self.shown} is back")
-        self._wait = 0.0
-        return answer
-
-    def _join(self) -> None:
-        """Put the group at the position that was read, and acknowledge what was committed but not acknowledged."""
-        self._unacknowledged = []
-        try:
-            self._server.xgroup_create(self.stream, self.group, id=self._at, mkstream=True)
-        except self._redis.ResponseError as error:
-            if "BUSYGROUP" not in str(error):
-                raise
-            self._server.xgroup_setid(self.stream, self.group, id=self._at)
-        while pending := self._server.xpending_range(
-            self.stream, self.group, min="-", max=self._committed, count=ACKNOWLEDGED
-        ):
-            self._server.xack(self.stream, self.group, *(entry["message_id"] for entry in pending))
-        if self._at != self._committed:
-            held = self._server.xpending_range(
-                self.stream, self.group, min=f"({self._committed}", max=self._at, count=2**20
+        amount = "entries may have been"
+        if removed is not None and self._num_added is not None:
+            lost = removed - self._num_added
+            amount = (
+                f"{'' if is_exact else 'up to '}{plural(lost, 'entry', 'entries')} {'was' if lost == 1 else 'were'}"
             )
-            self._unacknowledged = [entry["message_id"].decode() for entry in held]
-        self._ready = True
+        self._log(
+            f"warning: {self.stream!r}: {amount} removed after entry {self._at} before the model read them (XTRIM, "
+            "MAXLEN, XDEL), and cannot be learned; let the stream hold more entries"
+        )
 
-    def _next(self, count: int, seconds: float) -> list[Entry]:
-        block = max(1, int(1000 * seconds))
-        streams = self._server.xreadgroup(self.group, CONSUMER, {self.stream: ">"}, count=count, block=block)
-        return [(entry.decode(), fields) for _, entries in streams for entry, fields in entries]
+    def _follow(self, position: RedisPosition) -> bool:
+        """Set the group to a committed position, where no consumer reads from it."""
+        client, entry, added = self._server.client, position["entry"], position["added"]
+        with suppress(self._server.errors.ResponseError):  # no key, or no right to it: the group is only displayed
+            groups = {group["name"].decode(): group for group in client.xinfo_groups(self.stream)}
+            if self.group not in groups:
+                client.xgroup_create(self.stream, self.group, entry, entries_read=added)
+            elif groups[self.group]["consumers"]:
+                self._log(f"group {self.group!r} of {self.stream!r} has consumers, and does not follow this model")
+            else:
+                client.xgroup_setid(self.stream, self.group, entry, entries_read=added)
+        return True
 
-    def _last(self) -> str:
-        return str(self._server.xinfo_stream(self.stream)["last-generated-id"].decode())
+    def _await(self, seconds: float) -> bool:
+        """Wait for an entry after the position, or for some time."""
+        self._server.client.xread({self.stream: self._at}, count=1, block=max(1, int(1000 * min(seconds, MAX_BLOCK))))
+        return True
+
+    def _info(self) -> Info:
+        """Return what the server says of the key."""
+        try:
+            return _info_of(self._server.client.xinfo_stream(self.stream))
+        except self._server.errors.ResponseError:
+            return Info()
+
+    def _log(self, message: str) -> None:
+        """Report something once while it stays as it is."""
+        if message != self._latest_message:
+            text = message.removeprefix("warning: ")
+            prefix = message.removesuffix(text)
+            self._server.log(f"{prefix}redis at {self._server.place}: {text}")
+        self._latest_message = message
+
+
+def _info_of(reply: Mapping[str, object]) -> Info:
+    """Return the answer to XINFO STREAM as read here."""
+    first = cast("tuple[bytes, object] | None", reply["first-entry"])
+    num_added = cast("int | None", reply.get("entries-added"))
+    return Info(
+        cast(bytes, reply["last-generated-id"]).decode(),
+        None if first is None else first[0].decode(),
+        num_added,
+        None if num_added is None else num_added - cast(int, reply["length"]),
+        reply.get("max-deleted-entry-id") == ZERO.encode(),
+    )
 
 
 def _order(entry: str) -> tuple[int, int]:
+    """Return an entry's id as numbers that sort: milliseconds, and the number within one."""
     milliseconds, _, number = entry.partition("-")
     return int(milliseconds), int(number or 0)
 
 
-def _line(fields: Mapping[bytes, bytes] | None) -> bytes:
-    """An entry as a line; one that the server has deleted meanwhile is ``null``, which is rejected."""
-    if not fields:
-        return b"null"
+def _line(fields: Mapping[bytes, bytes]) -> bytes:
+    """Return an entry as a line of JSON; bytes that are no text stay as they are, and are rejected later."""
     if b"line" in fields:
         return fields[b"line"]
     try:

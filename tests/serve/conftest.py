@@ -22,7 +22,7 @@ from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.predictor import make
 from ensue.records import Article, History, Post, Text
-from ensue.serve import learning
+from ensue.serve import learning, models
 from ensue.serve.app import Service, make_app
 from ensue.serve.events import Queue
 from ensue.serve.files import Files
@@ -118,6 +118,12 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(fitted: Path, tmp_path: Path) -> Path:
     """A copy of the small ``clicks`` model, to be replaced."""
     return Path(shutil.copytree(fitted / "clicks", tmp_path / "clicks"))
+
+
+@pytest.fixture(autouse=True)
+def proved_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New versions are proved in this process as they are loaded: another one takes seconds, and is tested apart."""
+    monkeypatch.setattr(models, "prove_apart", lambda copy, seconds: None)
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_a_folder_that_cannot_be_loaded_leaves_what_stands(folder: Path, tmp_pat
         shutil.copytree(folder, tmp_path / "bad")
         (tmp_path / "bad" / "vocabulary.json").write_text("[]")
         clone_folder(tmp_path / "bad", folder)
-        until(lambda: service.events("load_failed"))
+        until(lambda: service.events("version_refused"))
         assert service.post("/v1/models/next/predict", ASK)[0] == 200
         assert service.workers == before
         assert service.value("ensue_load_failures_total") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from ensue.serve.logs import Log
 from ensue.serve.metrics import CONTENT_TYPE, Metrics
 from ensue.serve.models import Model, Models
 from ensue.serve.problems import Problem, busy, problem_of
+from ensue.serve.proof import described
 from ensue.serve.replies import Drawing, Learned, Queued, Served, Status
 from ensue.serve.schemas import KEY, Requests, document, replies, responses
 from ensue.serve.settings import ServeSettings
@@ -55,6 +56,7 @@ class Service:
         hosts: names the service goes by; any where empty.
         link: to who looks after this process, where it is one of several.
         lock: a file that is locked while one of them learns.
+        watching: looks at the model folders.
     """
 
     models: Models
@@ -71,6 +73,22 @@ class Service:
     learning: asyncio.Lock = field(default_factory=asyncio.Lock)
     link: Link | None = None
     lock: Path | None = None
+    watching: asyncio.Task[None] | None = None
+
+    @property
+    def unwatched(self) -> str:
+        """Why new versions are no longer taken up; empty where they are."""
+        if self.link is not None:
+            return self.link.lost
+        if self.watching is None or not self.watching.done():
+            return ""
+        error = None if self.watching.cancelled() else self.watching.exception()
+        return f"the model folders are no longer watched ({'stopped' if error is None else described(error)})"
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why versions that lie in the folders do not answer, by model."""
+        return self.models.refused if self.link is None else self.link.refused
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -105,14 +123,13 @@ def make_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(service.models.watch())
+        service.watching = asyncio.create_task(service.models.watch())
         try:
             yield
         finally:
             service.stopping = True
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+            service.watching.cancel()
+            await asyncio.wait([service.watching])
             await asyncio.to_thread(service.models.close)
 
     app = FastAPI(
@@ -277,6 +294,12 @@ async def _update(service: Service, model: Model, request: Request, kind: type[U
             learning.Sent(model.folder, sent, settings.keep, key), seconds=settings.learn_seconds
         )
         await service.taken_up(model)
+    if wrong := service.refused.get(model.name):
+        raise Problem(
+            409,
+            f"learned, but the new version does not answer: {wrong}",
+            "put a former one back: ensue update FOLDER --rollback",
+        )
     replayed = report.pop("replayed", False)
     if not replayed:
         service.metrics.updates.labels(model.name).inc()
@@ -307,17 +330,25 @@ def _add_events(app: FastAPI, service: Service, requests: Requests) -> None:
 
 
 def _add_looks(app: FastAPI, service: Service, requests: Requests) -> None:
-    @app.get("/healthz", summary="Whether the process answers", tags=["service"])
+    @app.get("/healthz", summary="Whether the process answers", tags=["service"], response_model_exclude_none=True)
     async def healthz() -> Status:
-        return Status(status="alive")
+        return Status(status="alive", refused=None)
 
-    @app.get("/readyz", summary="Whether every model answers", tags=["service"], responses=responses(503))
+    @app.get(
+        "/readyz",
+        summary="Whether every model answers, and why a new version does not",
+        tags=["service"],
+        response_model_exclude_none=True,
+        responses=responses(503),
+    )
     async def readyz() -> Status:
         if service.stopping:
             raise Problem(503, "not ready: stopping")
         if silent := service.models.silent:
             raise Problem(503, f"not ready: {', '.join(silent)} does not answer")
-        return Status(status="ready")
+        if service.unwatched:
+            raise Problem(503, f"not ready: {service.unwatched}")
+        return Status(status="ready", refused=service.refused or None)
 
     @app.get("/metrics", summary="Figures for Prometheus", tags=["service"], responses=responses(401))
     async def metrics() -> Response:

@@ -83,7 +83,7 @@ def decode(body: bytes, depth: int, parts: int) -> object:
         raise Problem(413, f"the body has more than {parts:,} values, lists and objects", "send it in parts")
     try:
         text = bytes(mend_halves(body)[0]).decode("utf-8")
-        decoded = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+        decoded = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
     except RecursionError:
@@ -133,5 +133,6 @@ def _too_deep(depth: int) -> Problem:
     return Problem(400, f"the body holds lists or objects more than {depth} deep")
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and infinity, which JSON does not have."""
     raise ValueError(f"{name} is no number of JSON")

@@ -38,6 +38,7 @@ from ensue.registry import task_of
 from ensue.serve.bodies import Limits, limited, read
 from ensue.serve.decoding import decode
 from ensue.serve.problems import Problem, late
+from ensue.serve.proof import ask, end_with_parent
 from ensue.serve.settings import UNLIMITED
 from ensue.serve.tasks import service_of
 
@@ -150,6 +151,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
         return cast(Data, service.data_of(predictor, body))
 
     def before(candidate: AnyPredictor, refreshed: Refreshed) -> None:
+        ask(candidate, update.folder)
         if update.key:
             former = [*(candidate.metadata.answered or ()), {**marks, "answer": refreshed.to_dict()}]
             candidate.metadata.answered = former[-KEYS:]
@@ -183,14 +185,8 @@ def main() -> None:
     head = json.loads(sys.stdin.buffer.readline())
     update = Sent(Path(head["folder"]), sys.stdin.buffer.read(head["bytes"]), head["keep"], head["key"])
     _require_parent()  # who was killed while this process started must not hold up the next one
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     sys.stdout.write(json.dumps(outcome(update, _require_parent)))
-
-
-def _end_with_parent() -> None:
-    """End at once when the process that asked has ended: nothing more comes on stdin before."""
-    os.read(sys.stdin.fileno(), 1)
-    os._exit(1)
 
 
 def _require_parent() -> None:

@@ -7,7 +7,9 @@ import json
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -16,22 +18,30 @@ import plotly.graph_objects as go
 import torch
 
 from ensue.errors import EnsueError, ModelFolderError, SettingError
-from ensue.predictor import AnyPredictor, load
+from ensue.predictor import AnyPredictor
+from ensue.registry import task_of
 from ensue.serve.batching import Full, Job, Worker
 from ensue.serve.facts import facts
 from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
 from ensue.serve.problems import Problem, busy, late
+from ensue.serve.proof import ask, described, prove_apart, read
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import Drawn, Kind, load_of, service_of
 from ensue.store import versions
+from ensue.store.folder import linked_copy
 from ensue.tasks import TASKS
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 RETRY = 30.0
 """Seconds until a folder that could not be loaded is tried again, unless it changes before."""
 
+LONGEST_RETRY = 3600.0
+"""The same after many attempts: each waits twice as long as the one before."""
+
 Identity = tuple[int, int, int] | None
+Prove = Callable[[Path], None]
+"""Tries a version before it is loaded; raises ModelFolderError where it does not answer."""
 
 
 class Loaded(NamedTuple):
@@ -42,7 +52,99 @@ class Loaded(NamedTuple):
     examples: list[dict[str, object]]
 
 
-class Held:
+class Watched(ABC):
+    """A folder that is served, of which a new version is taken up once it has been proved.
+
+    Args:
+        name: what requests call the model.
+        folder: where its versions appear.
+        metrics: counts versions that were refused.
+        log: tells of them.
+
+    Attributes:
+        refused: why what lies in the folder now does not answer; empty where it does.
+    """
+
+    def __init__(self, name: str, folder: Path, metrics: Metrics, log: Log) -> None:
+        self.name, self.folder, self.refused = name, folder, ""
+        self._metrics, self._log = metrics, log
+        self._identity = identity_of(folder)
+        self._failed: Identity = None
+        self._attempts = 0
+        self._retry = 0.0
+
+    def refresh(self, prove: Prove) -> bool:
+        """Take up what was put into the folder's place; where that fails for any reason, the version before stays.
+
+        Args:
+            prove: called with a copy of the version that nobody replaces, from which it is then taken up.
+        """
+        identity = identity_of(self.folder)
+        if identity is None or identity == self._identity:
+            self.refused = ""
+            return False
+        if self._failed == identity and time.monotonic() < self._retry:
+            return False
+        copy = self.folder
+        try:
+            with ExitStack() as stack:
+                copy = stack.enter_context(pinned(self.folder))
+                prove(copy)
+                loaded = self._read(copy)
+                if copy == self.folder and identity_of(copy) != identity:
+                    raise ModelFolderError(f"{copy}: was replaced while it was tried")
+                self._activate(loaded, copy, stack)
+        except InterruptedError:  # the service stops
+            return False
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a version raises, others are still answered
+            self._refuse(error, identity, copy)
+            return False
+        self._identity, self.refused = identity, ""
+        return True
+
+    def revert(self) -> None:
+        """Go back to the version before: no process could answer by the one that was taken up last."""
+        self._restore()
+        self._refuse(ModelFolderError(f"{self.folder}: no worker could answer by it"), self._identity, self.folder)
+        self._identity = None
+
+    def tell(self) -> None:
+        """Log and count that what was taken up last is what answers now."""
+        self._metrics.swaps.labels(self.name).inc()
+        self._metrics.version.labels(self.name).set(self.version)
+        self._log.event("swapped", model=self.name, version=self.version)
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The version that answers."""
+
+    def _refuse(self, error: BaseException, identity: Identity, copy: Path) -> None:
+        """Note and log that a version does not answer; it is tried again after a while."""
+        self._attempts = self._attempts + 1 if self._failed == identity else 0
+        self._failed = identity
+        self._retry = time.monotonic() + min(RETRY * 2**self._attempts, LONGEST_RETRY)
+        wrong = str(error) if isinstance(error, EnsueError) else f"{copy}: cannot be loaded ({described(error)})"
+        for path in (copy, self.folder):
+            wrong = wrong.replace(str(path), self.name)
+        self.refused = wrong
+        self._metrics.failures.labels(self.name).inc()
+        self._log.event("version_refused", model=self.name, error=wrong)
+
+    @abstractmethod
+    def _read(self, source: Path) -> Loaded | None:
+        """Load a version, where this process does."""
+
+    @abstractmethod
+    def _activate(self, loaded: Loaded | None, copy: Path, stack: ExitStack) -> None:
+        """Answer by a version from now on; ``stack`` holds its copy on the disk."""
+
+    @abstractmethod
+    def _restore(self) -> None:
+        """Answer by the version before."""
+
+
+class Held(Watched):
     """A folder, and what is loaded of it; no thread stands behind it.
 
     Args:
@@ -51,51 +153,30 @@ class Held:
         metrics: hears of versions and failures.
         log: hears of them.
         warm: whether it is asked at once; else :meth:`warm` does so, in the process that answers.
+        source: where the version is read from that answers first; the folder unless given.
 
     Raises:
-        ModelFolderError: the folder is none, or damaged.
+        ModelFolderError: the folder is none, or damaged, or its model does not answer.
     """
 
-    def __init__(self, name: str, folder: Path, metrics: Metrics, log: Log, *, warm: bool = True) -> None:
-        self._warm = warm
-        self.name, self.folder, self._metrics, self._log = name, folder, metrics, log
-        self._failed: tuple[Identity, float] = (None, 0.0)
-        self._identity = identity_of(folder)
-        self.loaded = self._read()
+    def __init__(
+        self, name: str, folder: Path, metrics: Metrics, log: Log, *, warm: bool = True, source: Path | None = None
+    ) -> None:
+        super().__init__(name, folder, metrics, log)
+        self._warm, self.task = warm, ""
+        self.loaded = self._former = self._read(source or folder)
         self.task = self.loaded.predictor.task
         self.since = datetime.now(UTC)
         metrics.version.labels(name).set(self.loaded.version)
 
-    def refresh(self) -> bool:
-        """Load the folder if it was replaced; a folder that cannot be loaded leaves what stands."""
-        identity = identity_of(self.folder)
-        if identity is None or identity == self._identity:
-            return False
-        if self._failed[0] == identity and time.monotonic() < self._failed[1] + RETRY:
-            return False
-        try:
-            loaded = self._read()
-            if loaded.predictor.task != self.task:
-                raise ModelFolderError(
-                    f"{self.name}: now answers {loaded.predictor.task}, not {self.task}; stop and start"
-                )
-        except EnsueError as error:
-            self._failed = (identity, time.monotonic())
-            self._metrics.failures.labels(self.name).inc()
-            self._log.event("load_failed", model=self.name, error=_without_path(error, self.folder))
-            return False
-        self.loaded, self._identity, self.since = loaded, identity, datetime.now(UTC)
-        return True
-
-    def tell(self) -> None:
-        """Say that what was loaded last is what answers now."""
-        self._metrics.swaps.labels(self.name).inc()
-        self._metrics.version.labels(self.name).set(self.loaded.version)
-        self._log.event("swapped", model=self.name, version=self.loaded.version)
+    @property
+    def version(self) -> int:
+        """The version that answers."""
+        return self.loaded.version
 
     def warm(self) -> None:
-        """Make what is made once, and ask once, so that nobody waits for it."""
-        self.loaded = self._warmed(self.loaded)
+        """Make what is made once, and ask a few things, so that nobody waits for it."""
+        self.loaded = self.loaded._replace(examples=ask(self.loaded.predictor, self.folder))
 
     @property
     def unprepared(self) -> bool:
@@ -112,17 +193,92 @@ class Held:
         """Answer by what another process made."""
         service_of(self.task).take(self.loaded.predictor, made)
 
-    def _read(self) -> Loaded:
-        loaded = Loaded(load(self.folder), versions.current(self.folder), [])
-        return self._warmed(loaded) if self._warm else loaded
+    def _read(self, source: Path) -> Loaded:
+        predictor = read(source)
+        _require_task(source, predictor.task, self.task or predictor.task)
+        examples = ask(predictor, source) if self._warm else []
+        return Loaded(predictor, versions.current(source), examples)
 
-    def _warmed(self, loaded: Loaded) -> Loaded:
-        service = service_of(loaded.predictor.task)
-        service.prepare(loaded.predictor)
-        first = service.first_question(loaded.predictor)
-        if first is not None:
-            service.answer(loaded.predictor, Kind("predict", 1), [first])
-        return loaded._replace(examples=service.shown(loaded.predictor))
+    def _activate(self, loaded: Loaded | None, copy: Path, stack: ExitStack) -> None:
+        assert loaded is not None
+        self._former, self.loaded, self.since = self.loaded, loaded, datetime.now(UTC)
+
+    def _restore(self) -> None:
+        self.loaded = self._former
+
+
+class Pinned(Watched):
+    """A folder of which each worker loads the proved version for itself, from a copy that nobody replaces.
+
+    Args:
+        name: what requests call the model.
+        folder: where its versions appear.
+        metrics: counts versions that were refused.
+        log: tells of them.
+
+    Attributes:
+        source: where the version that answers lies.
+    """
+
+    def __init__(self, name: str, folder: Path, metrics: Metrics, log: Log) -> None:
+        super().__init__(name, folder, metrics, log)
+        self.task = task_of(folder)
+        self._stack, self._former = ExitStack(), (folder, ExitStack())
+        self.source = self._stack.enter_context(pinned(folder))
+        self._source_identity = identity_of(self.source)
+
+    @property
+    def version(self) -> int:
+        """The version that answers."""
+        return versions.current(self.source)
+
+    def hold(self) -> Held:
+        """Load the version that answers, for a worker.
+
+        Raises:
+            ModelFolderError: it was not linked beside its folder, and has been replaced since.
+        """
+        if identity_of(self.source) != self._source_identity:
+            raise ModelFolderError(f"{self.folder}: was replaced by a version that no worker has answered by")
+        try:
+            return Held(self.name, self.folder, self._metrics, self._log, source=self.source)
+        except EnsueError as error:
+            raise ModelFolderError(str(error).replace(str(self.source), str(self.folder))) from error
+
+    def close(self) -> None:
+        """Remove the copies."""
+        self._former[1].close()
+        self._stack.close()
+
+    def _read(self, source: Path) -> None:
+        _require_task(source, task_of(source), self.task)
+
+    def _activate(self, loaded: Loaded | None, copy: Path, stack: ExitStack) -> None:
+        self._former[1].close()
+        self._former = self.source, self._stack
+        self.source, self._stack = copy, stack.pop_all()
+        self._source_identity = identity_of(copy)
+
+    def _restore(self) -> None:
+        self._stack.close()
+        self.source, self._stack = self._former
+        self._former = self.source, ExitStack()
+        self._source_identity = identity_of(self.source)
+
+
+def _require_task(source: Path, task: str, former: str) -> None:
+    if task != former:
+        raise ModelFolderError(f"{source}: now answers {task}, not {former}; stop and start the service")
+
+
+@contextmanager
+def pinned(folder: Path) -> Iterator[Path]:
+    """Hold a copy of a folder that nobody replaces; the folder itself where nothing can be written beside it."""
+    with ExitStack() as stack:
+        copy = folder
+        with suppress(ModelFolderError):
+            copy = stack.enter_context(linked_copy(folder))
+        yield copy
 
 
 class Model:
@@ -184,12 +340,12 @@ class Model:
         return lines
 
     def refresh(self) -> bool:
-        """Load the folder if it was replaced, and swap it in; a folder that cannot be loaded leaves what stands.
+        """Prove and load the folder if it was replaced, and swap it in; a folder that fails leaves what answers.
 
-        It takes as long as loading does: call it in a thread.
+        It takes longer than loading does: call it in a thread.
         """
         with self._swapping:
-            swapped = self.held.refresh()
+            swapped = self.held.refresh(lambda copy: prove_apart(copy, self.settings.proof_seconds))
             if swapped:
                 self.held.tell()
         return swapped
@@ -228,19 +384,22 @@ class Models(Mapping[str, Model]):
         held: what is loaded of each.
         settings: limits and times.
         metrics: hears of them.
+        log: hears of them.
         own: whether this process loads what is replaced.
     """
 
-    def __init__(self, held: Sequence[Held], settings: ServeSettings, metrics: Metrics, *, own: bool = True) -> None:
+    def __init__(
+        self, held: Sequence[Held], settings: ServeSettings, metrics: Metrics, log: Log, *, own: bool = True
+    ) -> None:
         torch.set_num_threads(settings.threads)
-        self._settings, self._own = settings, own
+        self._settings, self._log, self._own = settings, log, own
         self._models = {one.name: Model(one, settings, metrics) for one in held}
 
     @classmethod
     def of_folders(cls, folders: Mapping[str, Path], settings: ServeSettings, metrics: Metrics, log: Log) -> Models:
         """Load all folders; see :func:`hold`."""
         torch.set_num_threads(settings.threads)
-        return cls(hold(folders, metrics, log), settings, metrics)
+        return cls(hold(folders, metrics, log), settings, metrics, log)
 
     def __getitem__(self, name: str) -> Model:
         return self._models[name]
@@ -288,12 +447,24 @@ class Models(Mapping[str, Model]):
         late = self._settings.patience
         return [name for name, own in self._models.items() if not own.worker.alive or own.worker.busy > late]
 
-    async def watch(self, stopped: Callable[[], bool] = lambda: False) -> None:
+    async def watch(self) -> None:
         """Look at the folders for ever, and swap in what was replaced."""
-        while self._own and not stopped():
+        if self._own:
+            await asyncio.gather(*map(self._watch, self._models.values()))
+
+    async def _watch(self, model: Model) -> None:
+        """Look at one folder; whatever goes wrong there, the next look follows."""
+        while True:
             await asyncio.sleep(max(self._settings.poll, 0.02))
-            for model in self._models.values():
+            try:
                 await asyncio.to_thread(model.refresh)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._log.failure(error, route="watch")
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why versions that lie in the folders do not answer, by model."""
+        return {name: model.held.refused for name, model in self._models.items() if model.held.refused}
 
     def close(self) -> None:
         """Answer what waits, then end the threads."""
@@ -314,12 +485,21 @@ def hold(folders: Mapping[str, Path], metrics: Metrics, log: Log, *, warm: bool 
         SettingError: no folder, or a name that cannot stand in an address.
         ModelFolderError: a folder is none, or damaged.
     """
+    require_names(folders)
+    return [Held(name, folder, metrics, log, warm=warm) for name, folder in folders.items()]
+
+
+def require_names(folders: Mapping[str, Path]) -> None:
+    """Refuse names that cannot stand in an address.
+
+    Raises:
+        SettingError: there is no folder, or a name is of another form.
+    """
     if not folders:
         raise SettingError("name at least one model folder, as in `ensue serve models/next`")
     for name in folders:
         if not NAME.fullmatch(name):
             raise SettingError(f"{name!r} cannot be the name of a model; write NAME=FOLDER with letters and digits")
-    return [Held(name, folder, metrics, log, warm=warm) for name, folder in folders.items()]
 
 
 def identity_of(folder: Path) -> Identity:
@@ -334,7 +514,3 @@ def identity_of(folder: Path) -> Identity:
 def _drawn(figure: go.Figure, words: str) -> str:
     """A line of JSON."""
     return f'{{"figure": {figure.to_json()}, "words": {json.dumps(words, ensure_ascii=False)}}}'
-
-
-def _without_path(error: EnsueError, folder: Path) -> str:
-    return str(error).replace(str(folder), folder.name)

@@ -62,3 +62,6 @@ class Status(BaseModel):
     """How the process is."""
 
     status: str
+    refused: dict[str, str] | None = Field(
+        None, description="by model, why the version in its folder does not answer; the one before does"
+    )

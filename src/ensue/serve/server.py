@@ -35,6 +35,7 @@ from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 from ensue.serve.workers import Link, Supervisor
+from ensue.store.swap import sweep
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 TURN = 0.0005
@@ -72,6 +73,8 @@ def run(
     local = (*LOCAL, host.lower()) if is_local(host) else ()
     names = (*local, *(name.lower() for name in own.hosts))
     _quiet(lines)
+    for folder in folders.values():
+        sweep(folder)  # the copies of a service that was killed
     with _listen(host, port) as listening, _taking_turns(), ExitStack() as stack:
         places = None
         if workers > 1:
@@ -79,7 +82,7 @@ def run(
         metrics = Metrics(places)
 
         service = Service(
-            models=Models((), own, metrics, own=False),
+            models=Models((), own, metrics, lines, own=False),
             settings=own,
             metrics=metrics,
             log=lines,
@@ -110,7 +113,7 @@ def run(
         else:
 
             def work(held: Sequence[Held], link: Link) -> None:
-                answer(Models(held, own, metrics, own=False), lambda: None, link)
+                answer(Models(held, own, metrics, lines, own=False), lambda: None, link)
 
             app = make_app(service)  # each worker would make its own, of 30 MB
             uvicorn.Config(app, lifespan="on", log_config=None).load()

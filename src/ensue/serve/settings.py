@@ -61,6 +61,8 @@ class ServeSettings:
     """Seconds that requests in flight have to finish once the service is told to stop."""
     poll: float = 1.0
     """Seconds between two looks at the model folders."""
+    proof_seconds: float = 300.0
+    """Seconds that a new version may take to load and to answer for the first time; else the one before answers on."""
     hung: float = 30.0
     """Seconds after which one of several workers whose event loop does not answer is killed and started again."""
     connections: int = 1000

@@ -2,9 +2,10 @@
 
 The first process listens and loads the models, and each worker begins as a copy of it: what was loaded is there once,
 for the system copies a page only where one of them writes. It answers nothing itself. A worker that ends is started
-again; where a folder was replaced the first process loads it, and new workers take the places of the old ones, one
-after the other, each of which answers what it was asked before it ends. So there is one version after the other, and no
-moment without workers.
+again; where a folder was replaced a process of its own proves that it answers (:mod:`ensue.serve.proof`), the first
+process loads it, and new workers take the places of the old ones, one after the other, each of which answers what it
+was asked before it ends. So there is one version after the other, and no moment without workers. A worker that is
+started again begins from the version that was proved last, whatever lies in the folder.
 
 A worker tells by a socket pair that it answers (``r``) and that it has learned an update into a folder (``u``), and is
 told when all have taken that up (``k``). Every second it is asked whether its event loop still turns (``?``, ``!``);
@@ -12,13 +13,14 @@ where that does not answer for long, the worker is killed and started again. Its
 has ended, and then it ends too.
 
 Threads do not divide. So the first process asks its models nothing, and models of a task whose libraries start threads
-as they load are loaded by each worker for itself.
+as they load are loaded by each worker for itself, from a copy beside the folder that nobody replaces.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import selectors
 import signal
@@ -39,7 +41,8 @@ from ensue.errors import EnsueError, SettingError
 from ensue.registry import task_of
 from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics, Places
-from ensue.serve.models import Held, Identity, hold, identity_of
+from ensue.serve.models import Held, Pinned, Watched, hold, require_names
+from ensue.serve.proof import prove_apart
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 
@@ -60,10 +63,23 @@ class Link:
 
     Args:
         end: a connected socket.
+        refusals: the file in which the first process says why versions in the folders do not answer.
     """
 
-    def __init__(self, end: socket.socket) -> None:
-        self._end, self._taken = end, asyncio.Event()
+    def __init__(self, end: socket.socket, refusals: Path) -> None:
+        self._end, self._taken, self._refusals = end, asyncio.Event(), refusals
+        self._heard = time.monotonic()
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why versions that lie in the folders do not answer, by model."""
+        return dict(json.loads(self._refusals.read_bytes()))
+
+    @property
+    def lost(self) -> str:
+        """Why new versions are no longer taken up; empty where they are."""
+        seconds = time.monotonic() - self._heard
+        return f"the process that takes up new versions is silent for {seconds:.0f} s" if seconds > BEGIN else ""
 
     def begin(self) -> None:
         """Say that requests are answered, and listen; called in the event loop."""
@@ -85,6 +101,7 @@ class Link:
         if TAKEN in data:
             self._taken.set()
         if ASK in data:
+            self._heard = time.monotonic()
             with suppress(OSError):
                 self._end.send(HERE)
         if not data:  # nobody looks after this process any more
@@ -147,14 +164,17 @@ class Supervisor:
         self._num, self._settings, self._metrics, self._places, self._log = num, settings, metrics, places, log
         self._serve, self._folders = serve, folders
         places.take("main")
+        self._refusals = places.folder / "refused.json"
+        require_names(folders)
         divided = {name: folder for name, folder in folders.items() if service_of(task_of(folder)).divides}
         before = _threads()
         self._held = {one.name: one for one in hold(divided, metrics, log, warm=False)} if divided else {}
         if (threads := _threads() - before) > 0:
             raise SettingError(f"the models have started {threads} threads, which do not divide; use --workers 1")
-        self._others: dict[str, Identity] = {
-            name: identity_of(folder) for name, folder in folders.items() if name not in divided
+        self._pinned = {
+            name: Pinned(name, folder, metrics, log) for name, folder in folders.items() if name not in divided
         }
+        self._publish()
         self._workers: list[_Worker] = []
         self._asked: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
@@ -189,13 +209,18 @@ class Supervisor:
                 self._turn(min(max(self._settings.poll, 0.02), 1.0))
                 if self._asked or time.monotonic() >= looked + self._settings.poll:
                     asked, self._asked = self._asked, []
-                    self._look()
+                    try:
+                        self._look()
+                    except Exception as error:  # noqa: BLE001 - the workers answer on, and the next look follows
+                        self._log.failure(error, route="watch")
                     for worker in asked:
                         with suppress(OSError):
                             worker.end.send(TAKEN)
                     looked = time.monotonic()
         finally:
             self._end()
+            for one in self._pinned.values():
+                one.close()
             for number, handler in old.items():
                 signal.signal(number, handler)
 
@@ -208,7 +233,7 @@ class Supervisor:
         while len(sides := {one.side for one in self._workers if one.place == place}) == 2:
             self._turn(0.05)  # the one before the one before still answers its last
         side = "b" if "a" in sides else "a"
-        pid = self._divide(lambda: self._work(f"{place}{side}", own, Link(theirs)))
+        pid = self._divide(lambda: self._work(f"{place}{side}", own, Link(theirs, self._refusals)))
         theirs.close()
         own.setblocking(False)
         worker = _Worker(place, side, pid, own)
@@ -247,8 +272,7 @@ class Supervisor:
         """The life of a worker."""
         end.close()
         self._places.take(name)
-        others = {name: self._folders[name] for name in self._others}
-        own = {one.name: one for one in hold(others, self._metrics, self._log)} if others else {}
+        own = {name: pinned.hold() for name, pinned in self._pinned.items()}
         for held in self._held.values():
             held.warm()
         self._serve([{**self._held, **own}[name] for name in self._folders], link)
@@ -340,27 +364,53 @@ class Supervisor:
             self._again[worker.place] = time.monotonic() + AGAIN
 
     def _look(self) -> None:
-        """Where a folder was replaced, load it and let new workers take the places of the old ones."""
-        loaded = [one for one in self._held.values() if one.refresh()]
-        found = {name: identity_of(self._folders[name]) for name in self._others}
-        changed = {name: one for name, one in found.items() if one is not None and one != self._others[name]}
-        self._others.update(changed)  # tried once, until it changes again
-        if not loaded and not changed:
-            return
-        self._prepare()
+        """Where a folder was replaced, prove and load it, and let new workers take the places of the old ones."""
+        try:
+            watched: list[Watched] = [*self._held.values(), *self._pinned.values()]
+            replaced = [one for one in watched if one.refresh(self._prove)]
+            if not replaced:
+                return
+            self._prepare()
+            if self._replace_workers():
+                for one in replaced:
+                    one.tell()
+            elif not self._stop:
+                for one in replaced:
+                    one.revert()
+                self._replace_workers()
+        finally:
+            self._publish()
+
+    def _prove(self, copy: Path) -> None:
+        """Let a process of its own try a version, and look after the workers meanwhile."""
+
+        def wait() -> bool:
+            self._turn(0.05)
+            return not self._stop
+
+        prove_apart(copy, self._settings.proof_seconds, wait)
+
+    def _replace_workers(self) -> bool:
+        """Let new workers take the places of the old ones; false where one cannot answer."""
         for place in range(self._num):
             old = [one for one in self._workers if one.place == place and not one.leaving]
             new = self._start(place)
             if not self._begun(new):
                 if not self._stop:
                     self._log.event("swap_failed", worker=place)
-                return
+                return False
             for worker in old:
                 self._leave(worker)
-        for one in loaded:
-            one.tell()
-        for name in changed:
-            self._log.event("swapped", model=name)
+        return True
+
+    def _publish(self) -> None:
+        """Write down for the workers why versions do not answer."""
+        watched: list[Watched] = [*self._held.values(), *self._pinned.values()]
+        text = json.dumps({one.name: one.refused for one in watched if one.refused})
+        if not self._refusals.exists() or self._refusals.read_text() != text:
+            new = self._refusals.with_suffix(".new")
+            new.write_text(text)
+            new.replace(self._refusals)
 
     def _leave(self, worker: _Worker) -> None:
         worker.leaving = time.monotonic()

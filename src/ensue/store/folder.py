@@ -141,6 +141,29 @@ def clone_folder(source: Path, folder: Path) -> None:
                 _flush(new / path.name, chunks(file), access(path.name))
 
 
+@contextmanager
+def linked_copy(folder: Path) -> Iterator[Path]:
+    """Hold a copy of a model folder beside it, which stays as it is when the folder is replaced or removed.
+
+    Raises:
+        ModelFolderError: there is no such folder, or nothing can be written beside it.
+    """
+    read_settings(folder)
+    with _new_sibling(folder, access_of(folder)) as copy:
+        try:
+            for path in folder.iterdir():
+                with suppress(OSError):  # no links on this file system
+                    os.link(path, copy / path.name)
+                    continue
+                with opened(folder, path.name) as file:
+                    _flush(copy / path.name, chunks(file), access_of(path))
+        except OSError as error:
+            raise ModelFolderError(
+                f"{folder}: cannot be copied ({error.strerror}); what it holds is unchanged"
+            ) from error
+        yield copy
+
+
 def require_writable(folder: Path) -> None:
     """Find out before the work, not after it, whether a model can be saved here.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from ensue.store.checksums import FILE, digest, lines_of
 
-def unsummed(folder: Path) -> Path:
-    """The folder as it was written before there were checksums, so that whatever else is looked at is seen."""
-    path = folder / "settings.json"
-    settings = json.loads(path.read_text())
-    settings.pop("checksums")
-    path.write_text(json.dumps(settings, indent=1))
-    (folder / "B2SUMS").unlink()
+
+def resum(folder: Path) -> Path:
+    """Make the checksums those of the files that are there, as whoever edits a folder on purpose does."""
+    if not folder.is_dir():
+        return folder
+    files = (path for path in folder.iterdir() if path.is_file())
+    (folder / FILE).write_bytes(lines_of({path.name: digest([path.read_bytes()]) for path in files}))
     return folder

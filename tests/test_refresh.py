@@ -21,7 +21,7 @@ from ensue.store.lock import only_writer
 from ensue.tasks.next import save
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
-from tests.folders import unsummed
+from tests.folders import resum
 
 SETTINGS = {"dim": 16, "epochs": 12, "batch_size": 8, "learning_rate": 0.02, "loss": "ce", "dropout": 0.0}
 DAY = 86400.0
@@ -109,7 +109,8 @@ def test_an_update_that_forgets_is_refused_and_the_folder_stays_byte_for_byte(fo
 
 
 def test_what_a_stream_keeps_in_the_folder_goes_with_it(folder: Path) -> None:
-    (unsummed(folder) / "stream.json").write_text('{"position": 7}')
+    (folder / "stream.json").write_text('{"position": 7}')
+    resum(folder)
     refresh(folder, Histories.of(circles(30, 2, day=1)), max_drop=0.99)
     assert (folder / "stream.json").read_text() == '{"position": 7}'
     assert set(contents(folder)) == {"stream.json", "B2SUMS", *save.NAMES} - {"items.faiss"}  # no large catalogue

@@ -15,6 +15,7 @@ from ensue.studies import PAPERS
 from ensue.tasks import TASKS
 from ensue.tasks.base import Task, named
 from tests.encoders import install, missing
+from tests.folders import resum
 
 PACKAGES: Mapping[str, Any] = {name: named(task.catalogue) for name, task in TASKS.items()}
 EVERY = [(task, name) for task, package in PACKAGES.items() for name in package.MODELS]
@@ -121,6 +122,8 @@ def test_unknown_tasks_and_papers_are_refused() -> None:
 
 
 def test_a_folder_of_a_task_to_come_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_text('{"ensue": "9", "format": 1, "task": "sing", "model": "x", "settings": {}}')
+    settings = '{"ensue": "9", "format": 1, "task": "sing", "model": "x", "settings": {}, "schedule": null'
+    (tmp_path / "settings.json").write_text(settings + ', "seed": 0, "facts": {}}')
+    resum(tmp_path)
     with pytest.raises(ModelFolderError, match="task 'sing' is not known to this ensue; update ensue"):
         registry.task_of(tmp_path)

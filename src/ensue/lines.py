@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, NoReturn, Protocol
 
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
@@ -19,6 +20,9 @@ CREDENTIALS = re.compile(r"(?<=://)\S*@")
 """User and password of an address."""
 SECRETS = re.compile(r"(?i)([?&][^=&?\s]*(?:pass|pwd|secret|token)[^=&?\s]*=)[^&\s]+")
 """A field of an address's query that holds a password."""
+MAX_DEPTH = 32
+"""Lists and objects inside each other that a JSON file of ours holds, at most."""
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Slotted(Protocol):
@@ -42,6 +46,56 @@ def line_of(record: Slotted, always: str | None = None) -> str:
 
 def _fields(record: Slotted) -> dict[str, object]:
     return {name: getattr(record, name) for name in record.__slots__}
+
+
+def decode_json(data: bytes) -> Any:
+    """Decode JSON of a stranger, strictly.
+
+    Args:
+        data: a whole document, in UTF-8.
+
+    Returns:
+        The value; its numbers are finite, its whole numbers fit 64 bits, and its texts can be encoded.
+
+    Raises:
+        ValueError: anything else, an object with a field twice, or more than ``MAX_DEPTH`` levels.
+    """
+    text = data.decode()
+    try:
+        value = json.loads(
+            text, parse_constant=_refuse, parse_float=_finite, parse_int=_int64, object_pairs_hook=_distinct
+        )
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if _HALF.search(text):  # an escape of half a character, which no file and no terminal takes
+        json.dumps(value, ensure_ascii=False).encode()
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [part for part in level if isinstance(part, dict | list)]
+        level = [part for whole in inner for part in (whole.values() if isinstance(whole, dict) else whole)]
+        if not level:
+            return value
+    raise ValueError("nested too deep")
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+def _finite(text: str) -> float:
+    return number if math.isfinite(number := float(text)) else _refuse(text)
+
+
+def _int64(text: str) -> int:
+    # 20 characters hold any number of 64 bits; longer ones would be slow to read.
+    return number if len(text) <= 20 and -(2**63) <= (number := int(text)) < 2**63 else _refuse(f"{text[:20]}…")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("an object has a field twice")
+    return fields
 
 
 def printable(text: str) -> str:

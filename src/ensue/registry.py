@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ensue.arguments import require_path
 from ensue.errors import ModelFolderError, SettingError
+from ensue.lines import one_line
 from ensue.settings import meanings, near, require_encoder, require_file, require_known
 from ensue.store.folder import read_settings
 from ensue.tasks import TASKS
@@ -156,7 +157,7 @@ def task_of(folder: str | Path) -> str:
     """
     task = read_settings(require_path(folder, "folder"))["task"]
     if not isinstance(task, str) or task not in TASKS:
-        raise ModelFolderError(f"{folder}: task {task!r} is not known to this ensue; update ensue")
+        raise ModelFolderError(f"{folder}: task {one_line(repr(task))} is not known to this ensue; update ensue")
     return task
 
 

@@ -19,7 +19,7 @@ import pytest
 from ensue import cli
 from ensue.tasks.next import catalogue as next_event
 from tests.cli.conftest import SMALL, Ensue, Logs, Ran
-from tests.folders import unsummed
+from tests.folders import resum
 
 HEAD = "session,item,time\n"
 DECREASING = HEAD + "1,a,5\n1,b,1\n2,a,1\n2,b,4\n3,a,1\n3,b,2\n"
@@ -250,7 +250,8 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_bad_folder(ensue: Ensue, logs: Logs, own: Path, name: str, command: str) -> None:
     damage, expected = FOLDERS[name]
-    damage(unsummed(own))
+    damage(own)
+    resum(own)
     before = contents(own.parent)
     check_refused(ensue(command, own, logs.test), f"{own}{expected.format(own)}")
     assert contents(own.parent) == before

@@ -10,6 +10,7 @@ import pytest
 
 from ensue.store.schema import schema_of
 from tests.cli.conftest import Ensue, Ran
+from tests.folders import resum
 
 ROWS = [
     (f"t{number}", f"the {word} ferry, day {number}", label, "unsure")
@@ -112,9 +113,9 @@ def test_lines_of_text_are_still_one_text_each(ensue: Ensue, coded: Path, tmp_pa
 def test_a_damaged_schema_is_refused(ensue: Ensue, coded: Path, tmp_path: Path) -> None:
     settings = json.loads((coded / "m" / "settings.json").read_text())
     settings["facts"]["reading"] = {"columns": {"text": 3}}
-    del settings["checksums"]
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "settings.json").write_text(json.dumps(settings))
+    resum(tmp_path / "m")
     with pytest.raises(Exception, match="the folder is damaged"):
         schema_of(tmp_path / "m")
 

@@ -20,7 +20,7 @@ from ensue.store.folder import clone_folder
 from ensue.store.lock import only_writer
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.next.predictor import NextPredictor
-from tests.folders import unsummed
+from tests.folders import resum
 from tests.serve.conftest import running, sessions
 from tests.tasks.classify.contract import planted as labelled
 
@@ -170,7 +170,8 @@ def test_an_update_is_learned_saved_and_served(folder: Path) -> None:
 
 @pytest.mark.usefixtures("at_hand")
 def test_a_stream_keeps_its_position_over_an_update(folder: Path) -> None:
-    (unsummed(folder) / "stream.json").write_text('{"position": 7}')
+    (folder / "stream.json").write_text('{"position": 7}')
+    resum(folder)
     with running({"clicks": folder}) as service:
         found = service.post("/v1/models/clicks/update", {"records": [{"values": ["v1", "v2"]}]})
         assert found.status_code == 200, found.text

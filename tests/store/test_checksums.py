@@ -21,7 +21,6 @@ from ensue.records import History
 from ensue.store import versions
 from ensue.store.checksums import FILE, digest, lines_of
 from ensue.store.tensors import tensor_bytes
-from tests.folders import unsummed
 from tests.tasks.classify.contract import planted as labelled
 from tests.tasks.link.checks import planted as linked
 from tests.tasks.suggest.contract import FLOOR, queries
@@ -127,10 +126,6 @@ def test_weights_that_are_no_number_are_refused(folder: Path, bad: float) -> Non
     path.write_bytes(tensor_bytes(tensors))
     (folder / FILE).write_bytes(lines_of({found.name: digest([found.read_bytes()]) for found in folder.iterdir()}))
     assert refusal(folder) == f"{path}: {name} holds NaN or infinity; fit the model again"
-
-
-def test_a_folder_of_before_there_were_checksums_loads(folder: Path) -> None:
-    used(unsummed(folder))
 
 
 def test_checksums_that_were_lost_are_missed(folder: Path) -> None:

@@ -8,7 +8,6 @@ import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from ensue.store import folder as folder_module
 from ensue.store.folder import require_writable, write_file, write_folder
 from ensue.store.tensors import TensorFile, tensor_bytes
 from ensue.tasks.next.predictor import NextPredictor
-from tests.folders import unsummed
+from tests.folders import resum
 
 FILES = {
     "settings.json",
@@ -37,7 +36,6 @@ FILES = {
     "B2SUMS",
 }
 TENSORS = sorted(name for name in FILES if name.endswith(".safetensors"))
-load = partial(ensue.load, device="cpu")
 HALF = "{0}: {1} is missing or unreadable (No such file or directory); this is not a whole model folder"
 TAKEN = "{}: exists and is not a model folder; name another place"
 
@@ -66,9 +64,9 @@ def folder(trained: NextPredictor, tmp_path: Path) -> Path:
     return tmp_path / "m"
 
 
-@pytest.fixture
-def old(folder: Path) -> Path:
-    return unsummed(folder)
+def load(folder: Path) -> Any:
+    """The model of a folder whose checksums are right, whatever else was done to it."""
+    return ensue.load(resum(folder), device="cpu")
 
 
 def refusal(call: Callable[..., Any], *arguments: Any) -> str:
@@ -342,14 +340,14 @@ def test_no_such_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FILES - {"CARD.md", "B2SUMS"}))
-def test_each_file_missing_in_turn(old: Path, name: str) -> None:
-    (old / name).unlink()
-    assert refusal(load, old) == HALF.format(old, name)
+def test_each_file_missing_in_turn(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    assert refusal(load, folder) == HALF.format(folder, name)
 
 
-def test_the_card_is_for_people_and_not_needed(old: Path, trained: NextPredictor) -> None:
-    (old / "CARD.md").unlink()
-    assert NextPredictor.load(old).summary() == trained.summary()
+def test_the_card_is_for_people_and_not_needed(folder: Path, trained: NextPredictor) -> None:
+    (folder / "CARD.md").unlink()
+    assert NextPredictor.load(folder).summary() == trained.summary()
 
 
 @pytest.mark.parametrize(
@@ -364,14 +362,14 @@ def test_the_card_is_for_people_and_not_needed(old: Path, trained: NextPredictor
         ('{"task": "next"}', "/settings.json: not written by ensue; name a folder made by `ensue fit`"),
     ],
 )
-def test_settings_that_are_not_ours(old: Path, text: str | bytes, expected: str) -> None:
-    (old / "settings.json").write_bytes(text.encode() if isinstance(text, str) else text)
-    message = refusal(load, old)
-    assert message.startswith(f"{old}{expected}")
+def test_settings_that_are_not_ours(folder: Path, text: str | bytes, expected: str) -> None:
+    (folder / "settings.json").write_bytes(text.encode() if isinstance(text, str) else text)
+    message = refusal(load, folder)
+    assert message.startswith(f"{folder}{expected}")
     if expected.endswith("("):
         assert message.endswith("); the folder is damaged")
     else:
-        assert message == f"{old}{expected}"
+        assert message == f"{folder}{expected}"
 
 
 def change(folder: Path, **changes: Any) -> None:
@@ -379,29 +377,29 @@ def change(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_a_newer_format_is_refused(old: Path) -> None:
-    change(old, ensue="7.0", format=99)
-    expected = f"{old}: written by ensue 7.0 in format 99, this one reads up to 1; update ensue"
-    assert refusal(load, old) == expected
-    change(old, format="99")
-    assert refusal(load, old) == expected
+def test_a_newer_format_is_refused(folder: Path) -> None:
+    change(folder, ensue="7.0", format=99)
+    expected = f"{folder}: written by ensue 7.0 in format 99, this one reads up to 1; update ensue"
+    assert refusal(load, folder) == expected
+    change(folder, format="99")
+    assert refusal(load, folder) == expected
 
 
 @pytest.mark.parametrize("task", ["nonsense", "../next", ["next"], None, {"a": 1}])
-def test_an_unknown_task_is_refused(old: Path, task: Any) -> None:
-    change(old, task=task)
-    assert refusal(load, old) == f"{old}: task {task!r} is not known to this ensue; update ensue"
+def test_an_unknown_task_is_refused(folder: Path, task: Any) -> None:
+    change(folder, task=task)
+    assert refusal(load, folder) == f"{folder}: task {task!r} is not known to this ensue; update ensue"
 
 
 MALICIOUS = ["os.system", "__import__('os').abort()", "../../etc/passwd", "ensue.cli:main", "best\nx", ["hidan"], {}, 1]
 
 
 @pytest.mark.parametrize("model", MALICIOUS)
-def test_a_model_name_is_looked_up_and_never_run(old: Path, model: Any) -> None:
-    change(old, model=model)
-    message = refusal(load, old)
+def test_a_model_name_is_looked_up_and_never_run(folder: Path, model: Any) -> None:
+    change(folder, model=model)
+    message = refusal(load, folder)
     said = f"model {model!r} is not known for task next; if it is your own, name its file again"
-    assert message.startswith(f"{old}: {said}" if isinstance(model, str | int) else f"{old}: damaged (")
+    assert message.startswith(f"{folder}: {said}" if isinstance(model, str | int) else f"{folder}: damaged (")
 
 
 @pytest.mark.parametrize(
@@ -421,26 +419,26 @@ def test_a_model_name_is_looked_up_and_never_run(old: Path, model: Any) -> None:
     ],
     ids=str,
 )
-def test_settings_that_do_not_fit_are_refused(old: Path, changes: dict[str, Any]) -> None:
-    change(old, **changes)
-    message = refusal(load, old)
-    assert message.startswith(f"{old}: damaged (")
+def test_settings_that_do_not_fit_are_refused(folder: Path, changes: dict[str, Any]) -> None:
+    change(folder, **changes)
+    message = refusal(load, folder)
+    assert message.startswith(f"{folder}: damaged (")
     assert message.endswith("); fit the model again or copy it anew")
 
 
 @pytest.mark.parametrize("name", TENSORS)
 @pytest.mark.parametrize("size", [0, 7, 60, -1])
-def test_truncated_tensors(old: Path, name: str, size: int) -> None:
-    (old / name).write_bytes((old / name).read_bytes()[:size])
-    message = refusal(load, old)
-    assert message.startswith(f"{old}/{name}: damaged (")
+def test_truncated_tensors(folder: Path, name: str, size: int) -> None:
+    (folder / name).write_bytes((folder / name).read_bytes()[:size])
+    message = refusal(load, folder)
+    assert message.startswith(f"{folder}/{name}: damaged (")
     assert message.endswith("); fit the model again or copy it anew")
 
 
 @pytest.mark.parametrize("name", TENSORS)
-def test_tensors_of_something_else(old: Path, name: str) -> None:
-    (old / name).write_bytes(tensor_bytes({"users.weight": torch.zeros(3)}))
-    assert refusal(load, old).startswith(f"{old}: damaged (")
+def test_tensors_of_something_else(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(tensor_bytes({"users.weight": torch.zeros(3)}))
+    assert refusal(load, folder).startswith(f"{folder}: damaged (")
 
 
 @pytest.mark.parametrize("model", ["hidan", "popularity", "markov", "rules", "cooccurrence", "vsknn"])
@@ -450,7 +448,6 @@ def test_a_vocabulary_of_the_wrong_length(
 ) -> None:
     folder = tmp_path / "m"
     (trained if model == "hidan" else fitted(world, 0, model)).save(folder)
-    unsummed(folder)
     values = json.loads((folder / "vocabulary.json").read_text())
     values = {"shorter": values[:-1], "longer": [*values, "x"], "double": [values[0], *values[:-1]], "empty": []}[fault]
     (folder / "vocabulary.json").write_text(json.dumps(values))
@@ -459,15 +456,15 @@ def test_a_vocabulary_of_the_wrong_length(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "3", '{"a": 1}', "[1, 2]", "[[]]", "null", "[" * 100_000])
-def test_a_vocabulary_that_is_no_list_of_texts(old: Path, text: str) -> None:
-    (old / "vocabulary.json").write_text(text)
-    assert refusal(load, old).startswith(f"{old}: damaged (")
+def test_a_vocabulary_that_is_no_list_of_texts(folder: Path, text: str) -> None:
+    (folder / "vocabulary.json").write_text(text)
+    assert refusal(load, folder).startswith(f"{folder}: damaged (")
 
 
-def test_a_damaged_folder_can_be_replaced_by_fitting_again(trained: NextPredictor, old: Path) -> None:
-    (old / "model.safetensors").unlink()
-    trained.save(old)
-    assert NextPredictor.load(old).predict([History(("u001",))], 1) == trained.predict([History(("u001",))], 1)
+def test_a_damaged_folder_can_be_replaced_by_fitting_again(trained: NextPredictor, folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    trained.save(folder)
+    assert NextPredictor.load(folder).predict([History(("u001",))], 1) == trained.predict([History(("u001",))], 1)
 
 
 def test_a_file_that_is_made_as_it_is_written_has_the_bytes_of_one_made_at_once() -> None:

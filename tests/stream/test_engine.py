@@ -24,7 +24,7 @@ from ensue.stream.queue import SQLiteQueue
 from ensue.stream.sources import open_source
 from ensue.stream.status import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
-from tests.folders import unsummed
+from tests.folders import resum
 from tests.stream.conftest import log, streamed, write
 
 BAD = ["{", '{"session": "s1"}', '{"session": "s1", "item": "v1", "time": 1700000000123}', "\x00é"]
@@ -274,14 +274,19 @@ def test_a_commit_that_fails_leaves_the_last_one(
 def test_a_damaged_position_is_said(folder: Path, tmp_path: Path) -> None:
     address = write(tmp_path / "log.jsonl", log(50))
     streamed(folder, address)
-    good = (unsummed(folder) / "stream.json").read_text()
-    (folder / "stream.json").write_text(good[:-20])
+    good = (folder / "stream.json").read_text()
+
+    def rewrite(text: str) -> None:
+        (folder / "stream.json").write_text(text)
+        resum(folder)
+
+    rewrite(good[:-20])
     with pytest.raises(ModelFolderError, match="damaged"):
         streamed(folder, address)
-    (folder / "stream.json").write_text(good.replace(f'"version": {saved.VERSION}', '"version": 99'))
+    rewrite(good.replace(f'"version": {saved.VERSION}', '"version": 99'))
     with pytest.raises(ModelFolderError, match=r"stream\.json is of a newer ensue"):
         streamed(folder, address)
-    (folder / "stream.json").write_text(good.replace('"counts"', '"count"'))
+    rewrite(good.replace('"counts"', '"count"'))
     with pytest.raises(ModelFolderError, match="damaged"):
         streamed(folder, address)
 

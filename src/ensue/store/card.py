@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ensue.errors import ModelFolderError
+from ensue.store.checksums import opened
+
 Scores: TypeAlias = dict[str, Any]
 """Of a card, as JSON: figures, verdict and protocol."""
 SCORES = "## Scores on data it has not seen"
@@ -12,7 +15,7 @@ SCORES = "## Scores on data it has not seen"
 WEIGHTS = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
 """The last line."""
 LONGEST = 200_000
-"""Characters of a card that are read."""
+"""Bytes of a card that are read."""
 
 
 def scores_of(card: str) -> Scores | None:
@@ -34,9 +37,9 @@ def scores_of(card: str) -> Scores | None:
 
 
 def read_scores(folder: Path) -> Scores | None:
-    """The same of a model folder; ``None`` too where it has no card, or one that cannot be read."""
+    """Return the latest scores in a model folder's card; ``None`` without a card that can be read and has some."""
     try:
-        with (folder / "CARD.md").open(encoding="utf-8") as card:
-            return scores_of(card.read(LONGEST))
-    except (OSError, ValueError):
+        with opened(folder, "CARD.md") as card:
+            return scores_of(card.read(LONGEST).decode(errors="replace"))
+    except (ModelFolderError, OSError):
         return None

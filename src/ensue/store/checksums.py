@@ -18,7 +18,9 @@ FILE = "B2SUMS"
 FREE = frozenset({FILE, "CARD.md"})
 """Files without a checksum: the card, which `evaluate` rewrites, holds nothing that is computed with."""
 
-_LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
+MAX_BYTES = 2**20
+"""Bytes of ``B2SUMS`` that are read, at most."""
+_LINE = re.compile(r"([0-9a-f]{64})  (\w[\w.-]*)", re.ASCII)
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -54,21 +56,24 @@ def lines_of(sums: Mapping[str, str]) -> bytes:
 
 @contextmanager
 def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
-    """A file of a folder; nothing else is opened, for who opens a pipe waits, and a device may act on it.
+    """Open a regular file of a folder; opening a pipe would wait, and opening a device may act on it.
 
     Raises:
-        ModelFolderError: it is missing, cannot be read, or is no file.
+        ModelFolderError: it is missing, cannot be read, or is not a regular file.
     """
     path = folder / name
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ModelFolderError(f"{path}: is not a file; copy the folder anew")
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        regular = stat.S_ISREG(path.stat().st_mode)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if regular else -1
     except OSError as error:
         raise ModelFolderError(
             f"{folder}: {name} is missing or unreadable ({error.strerror}); this is not a whole model folder"
         ) from error
+    if not regular:
+        raise ModelFolderError(f"{path}: is not a file; copy the folder anew")
     with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # replaced between the two calls
+            raise ModelFolderError(f"{path}: is not a file; copy the folder anew")
         yield file
 
 
@@ -78,31 +83,36 @@ def chunks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def sums_of(folder: Path) -> dict[str, str]:
-    """Checksums by name; none in a folder of before there were any.
+    """Return the checksums in ``B2SUMS`` by file name.
 
     Raises:
-        ModelFolderError: ``B2SUMS`` is damaged.
+        ModelFolderError: it is missing or damaged.
     """
     if not os.path.lexists(folder / FILE):
-        return {}
+        raise ModelFolderError(f"{folder}: {FILE} is missing; copy the folder anew")
     with opened(folder, FILE) as file:
-        text = file.read().decode(errors="replace")
-    lines = [_LINE.fullmatch(line) for line in text.removesuffix("\n").split("\n")]
-    if not all(lines):
-        raise ModelFolderError(f"{folder}/{FILE}: damaged (a line is not a checksum and a name); copy the folder anew")
-    return {line[2]: line[1] for line in lines if line}
+        text = file.read(MAX_BYTES + 1).decode(errors="replace")
+    lines = [_LINE.fullmatch(line) for line in text.removesuffix("\n").split("\n")] if text else []
+    sums = {line[2]: line[1] for line in lines if line}
+    if len(text) > MAX_BYTES or len(sums) < len(lines):
+        raise ModelFolderError(
+            f"{folder}/{FILE}: damaged (a line is not a checksum and a name of its own); copy the folder anew"
+        )
+    return sums
 
 
 def sum_of(folder: Path, name: str) -> str | None:
-    """The checksum that a file should have; ``None`` where there is none to compare.
+    """Return the checksum that a file must have; ``None`` for the card, which has none.
 
     Raises:
-        ModelFolderError: ``B2SUMS`` is damaged, or lacks the file.
+        ModelFolderError: ``B2SUMS`` is missing or damaged, or does not name the file.
     """
-    sums = sums_of(folder)
-    if sums and name not in sums and name not in FREE:
+    if name in FREE:
+        return None
+    expected = sums_of(folder).get(name)
+    if expected is None:
         raise ModelFolderError(f"{folder}/{name}: has no checksum in {FILE}; copy the folder anew")
-    return sums.get(name)
+    return expected
 
 
 def require_sum(folder: Path, name: str, expected: str | None, parts: Iterable[bytes]) -> None:

@@ -2,7 +2,7 @@
 
 A model folder holds ``settings.json`` (task, model, settings, versions), tensors as safetensors, the vocabulary, the
 optimiser's state and ``CARD.md``. Nothing in it is code, and nothing in it is run. ``B2SUMS`` holds a checksum of every
-file but the card, which is compared when the file is read; folders of before there were checksums lack it.
+file but the card, which is compared when the file is read.
 
 :mod:`ensue.store.tensors` reads tensors, so that who asks what a folder holds waits for no torch.
 """
@@ -22,7 +22,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from ensue.errors import ModelFolderError, SettingError, UnknownModelError
+from ensue.errors import ModelFolderError, UnknownModelError
+from ensue.lines import decode_json, one_line
 from ensue.store import checksums
 from ensue.store.access import Access, access_of, create_file, create_folder, set_folder_access
 from ensue.store.checksums import chunks, opened, require_sum, sum_of, sums_of
@@ -37,7 +38,13 @@ Contents: TypeAlias = bytes | Iterable[bytes | memoryview]
 FORMAT = 1
 """Version of the folder's layout; a newer one is refused."""
 
+MAX_SETTINGS_BYTES = 2**26
+"""Bytes of ``settings.json``, at most."""
+MAX_JSON_BYTES = 2**30
+"""Bytes of any other JSON file of a folder, at most."""
 _KEYS = {"ensue", "format", "task", "model", "settings"}
+_TYPES = {"ensue": (str,), "settings": (dict,), "schedule": (dict, type(None)), "seed": (int,), "facts": (dict,)}
+"""Types of the values in ``settings.json``; the task and the model are looked up by name."""
 
 
 def write_file(path: Path, data: bytes, *, access: Access | None = None) -> None:
@@ -131,14 +138,16 @@ def clone_folder(source: Path, folder: Path) -> None:
     Raises:
         ModelFolderError: as :func:`write_folder`.
     """
+    card = ["CARD.md"] if (source / "CARD.md").is_file() else []
     with _replacement(folder, source) as (new, access):
-        for path in source.iterdir():
-            if access_of(path) == access(path.name):  # a link has the permissions of what it is linked to
-                with suppress(OSError):  # no links on this file system
-                    os.link(path, new / path.name)
-                    continue
-            with opened(source, path.name) as file:
-                _flush(new / path.name, chunks(file), access(path.name))
+        for name in [*sums_of(source), checksums.FILE, *card]:
+            path = source / name
+            with opened(source, name) as file:
+                if access_of(path) == access(name):  # a link has the permissions of what it is linked to
+                    with suppress(OSError):  # no links on this file system
+                        os.link(path.resolve(), new / name)
+                        continue
+                _flush(new / name, chunks(file), access(name))
 
 
 @contextmanager
@@ -185,18 +194,22 @@ def read_settings(folder: Path) -> Settings:
     if not folder.is_dir() and not put_back(folder):
         raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
     try:
-        settings = json.loads(read_file(folder, "settings.json"))
-    except (ValueError, RecursionError) as error:
+        settings = decode_json(read_file(folder, "settings.json", MAX_SETTINGS_BYTES))
+    except ValueError as error:
         raise ModelFolderError(f"{folder}/settings.json: not JSON ({error}); the folder is damaged") from error
     if not isinstance(settings, dict) or not set(settings) >= _KEYS:
         raise ModelFolderError(f"{folder}/settings.json: not written by ensue; name a folder made by `ensue fit`")
-    if not isinstance(settings["format"], int) or settings["format"] > FORMAT:
+    if type(settings["format"]) is not int or not 1 <= settings["format"] <= FORMAT:
+        version, layout = (one_line(str(settings[key]), 40) for key in ("ensue", "format"))
         raise ModelFolderError(
-            f"{folder}: written by ensue {settings['ensue']} in format {settings['format']}, this one reads up to "
-            f"{FORMAT}; update ensue"
+            f"{folder}: written by ensue {version} in format {layout}, this one reads up to {FORMAT}; update ensue"
         )
-    if "checksums" in settings and not (folder / checksums.FILE).exists():
-        raise ModelFolderError(f"{folder}: {checksums.FILE} is missing; copy the folder anew")
+    for key, types in _TYPES.items():
+        if type(settings.get(key)) not in types:
+            value = one_line(str(settings.get(key)), 40)
+            raise ModelFolderError(
+                f'{folder}: damaged ("{key}" in settings.json is {value}); fit the model again or copy it anew'
+            )
     return settings
 
 
@@ -217,10 +230,7 @@ def read_model(folder: Path, make: Callable[..., T], fill: Callable[[T, Path, Se
         with damage(folder):
             chosen = {**settings["settings"], **(settings["schedule"] or {})}
             predictor = make(settings["model"], settings=chosen, seed=settings["seed"])
-            facts = settings["facts"]
-            if not isinstance(facts, dict):
-                raise TypeError("the facts in settings.json are no object")
-            fill(predictor, folder, facts)
+            fill(predictor, folder, settings["facts"])
         return predictor
 
     return read_unchanged(folder, read)
@@ -244,20 +254,44 @@ def read_unchanged(folder: Path, read: Callable[[], T]) -> T:
                 return content
 
 
-def read_file(folder: Path, name: str) -> bytes:
-    """One file of a model folder.
+def read_file(folder: Path, name: str, max_bytes: int | None = None) -> bytes:
+    """Return the contents of one file of a model folder.
+
+    Args:
+        folder: a model folder.
+        name: of the file.
+        max_bytes: its size, at most; as much as the machine has memory unless given.
 
     Raises:
-        ModelFolderError: the file is missing, cannot be read, is no file, or not the one that was saved.
+        ModelFolderError: the file is missing, too large, not a regular file, or not the one that was saved.
     """
+    limit = max_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def read() -> bytes:
         with opened(folder, name) as file:
+            if (size := os.fstat(file.fileno()).st_size) > limit:
+                raise ModelFolderError(
+                    f"{folder}/{name}: has {size:,} bytes, more than the {limit:,} that are read; the folder is damaged"
+                )
             data = file.read()
         require_sum(folder, name, sum_of(folder, name), [data])
         return data
 
     return read_unchanged(folder, read)
+
+
+def read_json(folder: Path, name: str) -> Any:
+    """Return the value in one JSON file of a model folder; see :func:`ensue.lines.decode_json`.
+
+    Raises:
+        ModelFolderError: the file cannot be read, or is not JSON.
+    """
+    try:
+        return decode_json(read_file(folder, name, MAX_JSON_BYTES))
+    except ValueError as error:
+        raise ModelFolderError(
+            f"{folder}: damaged ({name}: not JSON ({error})); fit the model again or copy it anew"
+        ) from error
 
 
 def require_whole(folder: Path) -> None:
@@ -274,22 +308,27 @@ def require_whole(folder: Path) -> None:
 
 @contextmanager
 def damage(path: Path) -> Iterator[None]:
-    """Whatever does not fit together while a folder is read is one error that names the folder."""
+    """Turn every error while a folder is read into one that names the folder.
+
+    Libraries raise any type: what a damaged file makes of them is not known beforehand.
+    """
     try:
         yield
+    except ModelFolderError:
+        raise
     except UnknownModelError as error:
         said = str(error).partition(";")[0]
         raise ModelFolderError(
             f"{path}: {said}; if it is your own, name its file again with --model FILE.py:CLASS or ensue.add_model"
         ) from error
-    except (KeyError, TypeError, ValueError, RuntimeError, SettingError) as error:
-        reason = " ".join(str(error).split())
+    except Exception as error:
+        reason = one_line(" ".join(str(error).split()) or type(error).__name__, 300)
         raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
 
 
 def described(summary: Mapping[str, object], card: str) -> dict[str, bytes]:
     """The files of every model folder that say what it is: ``settings.json`` and ``CARD.md``."""
-    settings = {"ensue": __version__, "format": FORMAT, "checksums": checksums.FILE, **summary}
+    settings = {"ensue": __version__, "format": FORMAT, **summary}
     return {"settings.json": json.dumps(settings, indent=1).encode(), "CARD.md": card.encode()}
 
 
@@ -355,8 +394,9 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 def _is_model(folder: Path) -> bool:
     """Whether its settings are ours: others keep a ``settings.json`` too."""
     try:
-        return set(json.loads(read_file(folder, "settings.json"))) >= _KEYS
-    except (ModelFolderError, ValueError, TypeError, RecursionError):
+        with opened(folder, "settings.json") as file:
+            return set(decode_json(file.read(MAX_SETTINGS_BYTES))) >= _KEYS
+    except (ModelFolderError, ValueError, TypeError):
         return False
 
 

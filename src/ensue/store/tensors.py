@@ -19,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ensue.errors import ModelFolderError
+from ensue.lines import one_line
 from ensue.store.checksums import chunks, opened, require_sum, sum_of
 from ensue.store.folder import read_unchanged
 
@@ -38,6 +39,8 @@ DTYPES = {
     torch.bool: "BOOL",
 }
 """Names of the types, in the order in which a file holds its tensors."""
+MAX_SIZE = 2**40
+"""Rows or columns of a tensor, at most: an empty tensor may claim any number of them."""
 BLOCK = 2**22
 """Numbers that are written at once."""
 
@@ -53,7 +56,7 @@ def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
         with opened(folder, name) as file:
             require_sum(folder, name, sum_of(folder, name), chunks(file))
             tensors = _opened(folder / name)
-        return _finite(folder, name, {key: _held(tensors.get_tensor(key)) for key in tensors.keys()})  # noqa: SIM118
+        return {key: _held(tensor) for key, tensor in _checked(folder, name, tensors).items()}
 
     return read_unchanged(folder, read)
 
@@ -62,7 +65,9 @@ def _opened(path: Path) -> Any:
     try:
         return safe_open(path, "pt")
     except (OSError, SafetensorError) as error:
-        raise ModelFolderError(f"{path}: damaged ({error}); fit the model again or copy it anew") from error
+        raise ModelFolderError(
+            f"{path}: damaged ({one_line(str(error))}); fit the model again or copy it anew"
+        ) from error
 
 
 def _held(tensor: Tensor) -> Tensor:
@@ -88,7 +93,7 @@ def open_tensors(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[s
         with os.fdopen(os.dup(descriptor), "rb") as file:
             file.seek(0)
             require_sum(folder, name, expected, chunks(file))
-        return _finite(folder, name, {key: tensors.get_tensor(key) for key in names})
+        return _checked(folder, name, tensors)
 
     weakref.finalize(read, os.close, descriptor)
     return names, read
@@ -132,10 +137,30 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | No
     return save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
 
 
-def _finite(folder: Path, name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    for key, tensor in tensors.items():
+def _checked(folder: Path, name: str, file: Any) -> dict[str, Tensor]:
+    """Return the tensors of an open file, mapped.
+
+    Raises:
+        ModelFolderError: a tensor has a type or a size that is never saved, or a number that is not finite.
+    """
+    tensors = {}
+    for key in file.keys():  # noqa: SIM118
+        try:
+            tensor = tensors[key] = file.get_tensor(key)
+            fits = tensor.dtype in DTYPES and max(tensor.shape, default=0) <= MAX_SIZE
+        except (SafetensorError, RuntimeError) as error:
+            raise ModelFolderError(
+                f"{folder}/{name}: damaged ({one_line(str(error))}); fit the model again or copy it anew"
+            ) from error
+        if not fits:
+            raise ModelFolderError(
+                f"{folder}/{name}: {one_line(key, 80)} is {tensor.dtype} of shape {tuple(tensor.shape)}, which is "
+                "never saved; the folder is damaged"
+            )
         if tensor.is_floating_point() and tensor.numel():
-            least, most = tensor.aminmax()  # NaN is both where there is one
+            least, most = tensor.aminmax()  # both are NaN where one number is
             if not (least.isfinite() and most.isfinite()):
-                raise ModelFolderError(f"{folder}/{name}: {key} holds NaN or infinity; fit the model again")
+                raise ModelFolderError(
+                    f"{folder}/{name}: {one_line(key, 80)} holds NaN or infinity; fit the model again"
+                )
     return tensors

@@ -22,7 +22,7 @@ from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.mixing_time import note_collapse
 from ensue.tasks.classify.models.centrality import TextSettings
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from tests.folders import unsummed
+from tests.folders import resum
 from tests.tasks.classify.contract import TRAINED, planted
 
 SMALL = {**TRAINED, "epochs": 2}
@@ -348,7 +348,8 @@ def test_what_was_trained_on_is_known_again() -> None:
 
 def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     fitted(planted(20, 0), "tfidf").save(tmp_path / "m")
-    (unsummed(tmp_path / "m") / "vocabulary.json").write_text('{"format": 1, "lower": true, "words": ["good"]}')
+    (tmp_path / "m" / "vocabulary.json").write_text('{"format": 1, "lower": true, "words": ["good"]}')
+    resum(tmp_path / "m")
     with pytest.raises(ModelFolderError) as error:
         ClassifyPredictor.load(tmp_path / "m")
     assert str(error.value) == (

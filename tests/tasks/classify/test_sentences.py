@@ -21,7 +21,7 @@ from ensue.tasks.classify.sentences import SentencePassages, written
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from tests.encoders import StandIn, hashed, install, missing
-from tests.folders import unsummed
+from tests.folders import resum
 from tests.tasks.classify import test_contract
 from tests.tasks.classify.contract import FILLERS, TRAINED, planted
 
@@ -255,9 +255,10 @@ def test_an_empty_name_is_refused() -> None:
 
 def test_a_folder_without_the_probe_is_damaged(tmp_path: Path) -> None:
     fitted(planted(40, 0), epochs=1).save(tmp_path / "model")
-    path = unsummed(tmp_path / "model") / "settings.json"
+    path = tmp_path / "model" / "settings.json"
     found = json.loads(path.read_text())
     del found["facts"]["encoder"]
     path.write_text(json.dumps(found))
+    resum(path.parent)
     with pytest.raises(ModelFolderError, match=r"facts are missing in settings\.json"):
         ClassifyPredictor.load(tmp_path / "model", device="cpu")

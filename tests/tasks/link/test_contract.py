@@ -16,7 +16,7 @@ from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.sync import sync
 from tests.encoders import StandIn, hashed, install, missing
-from tests.folders import unsummed
+from tests.folders import resum
 from tests.tasks.link.checks import planted
 from tests.tasks.link.contract import NETWORK, LinkContract
 
@@ -186,10 +186,11 @@ def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypa
     missing(monkeypatch)
     with pytest.raises(SettingError, match=r"needs the extra: pip install 'ensue\[encoder\]'"):
         LinkPredictor.load(tmp_path / "model", device="cpu").predict([Post("ferry")])
-    path = unsummed(tmp_path / "model") / "settings.json"
+    path = tmp_path / "model" / "settings.json"
     found = json.loads(path.read_text())
     del found["facts"]["encoder"]
     path.write_text(json.dumps(found))
+    resum(path.parent)
     with pytest.raises(ModelFolderError, match=r"facts are missing in settings\.json"):
         LinkPredictor.load(tmp_path / "model", device="cpu")
 

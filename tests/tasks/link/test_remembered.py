@@ -19,7 +19,6 @@ from ensue.tasks.link.held_out import remember
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.scores import LinkScores, reciprocal_ranks
-from tests.folders import unsummed
 from tests.tasks.link.checks import NAMES, THEMES, article
 from tests.tasks.link.contract import NETWORK
 
@@ -150,9 +149,8 @@ def test_nothing_stays_where_nothing_shall(tmp_path: Path) -> None:
         LinkPredictor("tfidf", settings={"remembered": -1})
 
 
-def test_a_folder_of_before_is_tested_on_titles(tmp_path: Path) -> None:
-    fitted("tfidf").save(tmp_path / "m")
-    (unsummed(tmp_path / "m") / "remembered.safetensors").unlink()
+def test_a_folder_that_keeps_no_posts_is_tested_on_titles(tmp_path: Path) -> None:
+    fitted("tfidf", remembered=0).save(tmp_path / "m")
     assert [part.name for part in slices(*[LinkPredictor.load(tmp_path / "m", device="cpu")] * 2)] == ["titles"]
 
 

@@ -25,7 +25,7 @@ from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import ItemIndex, make_index
 from ensue.tasks.next.permitted import Given, Permitted
 from ensue.tasks.next.predictor import NextPredictor
-from tests.folders import unsummed
+from tests.folders import resum
 
 pytest.importorskip("faiss", reason="the extra ann is not there")
 ITEMS, HOUR = 400, 3600.0
@@ -307,10 +307,11 @@ def test_without_the_extra_answers_are_exact(
 
 def test_a_file_of_other_values_is_refused(few: NextPredictor, tmp_path: Path) -> None:
     few.save(tmp_path / "m")
-    path = unsummed(tmp_path / "m") / item_index.FILE
+    path = tmp_path / "m" / item_index.FILE
     whole = path.read_bytes()
     for data in (whole[:100], b"", whole[: len(whole) // 2]):
         path.write_bytes(data)
+        resum(path.parent)
         with pytest.raises(ModelFolderError, match="damaged"):
             NextPredictor.load(tmp_path / "m")
 

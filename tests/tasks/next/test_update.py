@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from ensue.tasks.next import grow, update
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
-from tests.folders import unsummed
 from tests.tasks.next.contract import network_of
 
 SMALL = {"dim": 8, "epochs": 1, "batch_size": 8}
@@ -235,15 +233,3 @@ def test_as_many_old_histories_as_new_ones_are_replayed_and_the_new_ones_remembe
     few = made.reservoir.part(50, 0)[1]
     assert next(update.passes(made, Histories.of(circles(30, 1)), few)).steps == 4  # 30 + 2
     assert made.metadata.updates == 2 and made.metadata.values == 11
-
-
-def test_a_folder_of_before_there_was_a_reservoir_loads_and_is_updated(tmp_path: Path) -> None:
-    fitted().save(tmp_path / "m")
-    settings = json.loads((unsummed(tmp_path / "m") / "settings.json").read_text())
-    del settings["facts"]["remembered"], settings["schedule"]["replay"]
-    (tmp_path / "m" / "settings.json").write_text(json.dumps(settings))
-    (tmp_path / "m" / "reservoir.safetensors").unlink()
-    loaded = NextPredictor.load(tmp_path / "m", device="cpu")
-    assert len(loaded.reservoir) == 0
-    loaded.update(Histories.of(circles(9, 2)))
-    assert len(loaded.reservoir) == 9

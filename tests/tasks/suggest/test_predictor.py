@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.infer import clean_prefix, completions
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.rules import spellings
+from tests.folders import resum
 from tests.tasks.suggest.contract import ATTENDING, FLOOR, SECRETS, THINGS, planted, queries, with_secrets
 
 
@@ -169,18 +169,16 @@ def test_a_thousand_beams_of_ten_hold_no_secret() -> None:
 
 
 def test_damaged_folders_say_so(tmp_path: Path) -> None:
-    """Files cut short are found by their contents where a folder is of before there were checksums."""
+    """Files cut short are found by their contents too."""
     counted(queries(planted(5, 0))).save(tmp_path / "m")
-    settings = json.loads((tmp_path / "m" / "settings.json").read_bytes())
-    del settings["checksums"]
-    (tmp_path / "m" / "settings.json").write_text(json.dumps(settings))
-    (tmp_path / "m" / "B2SUMS").unlink()
     for name in ("floor.json", "tokenizer.json"):
         whole = (tmp_path / "m" / name).read_bytes()
         (tmp_path / "m" / name).write_bytes(whole[:9])
+        resum(tmp_path / "m")
         with pytest.raises(ModelFolderError, match=rf"m: damaged \({name}: .*\); fit the model again or copy it anew"):
             SuggestPredictor.load(tmp_path / "m")
         (tmp_path / "m" / name).write_bytes(whole)
+        resum(tmp_path / "m")
     assert SuggestPredictor.load(tmp_path / "m").following.queries.len() > 0
 
 

@@ -1,18 +1,18 @@
 """The files of an index: written once, named by ``index.json``, and compared with ``B2SUMS`` when they are read.
 
 A change writes its files, then ``B2SUMS`` with what counts before and after it, then ``index.json`` in one step, then
-``B2SUMS`` again with what counts now: wherever it stops, the index that stands can be checked. An index of before there
-were checksums has none until its next change.
+``B2SUMS`` again with what counts now: wherever it stops, the index that stands can be checked.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, TypedDict, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,11 @@ import polars as pl
 
 from ensue.data.stored import read_stored
 from ensue.errors import DataError, ModelFolderError
+from ensue.lines import decode_json, one_line
 from ensue.store import checksums
 from ensue.store.access import access_of, ensure_file
 from ensue.store.checksums import chunks, digest, opened, sums_of
-from ensue.store.folder import write_file
+from ensue.store.folder import MAX_SETTINGS_BYTES, write_file
 
 FORMAT = 1
 MANIFEST = "index.json"
@@ -55,11 +56,12 @@ class Manifest(TypedDict):
     shards: list[Shard]
     gone: str | None
     """The file of rows that were deleted."""
-    cells: NotRequired[Lists | None]
-    checksums: NotRequired[str]
+    cells: Lists | None
 
 
-_KEYS = {"format", "dim", "bits", "kind", "next", "shards", "gone"}
+BITS = {"float16": np.float16, "float32": np.float32}
+"""Types of the numbers of vectors, by name."""
+_GONE, _LISTS = re.compile(r"gone-[0-9]+\.npy"), re.compile(r"cells-[0-9]+\.faiss")
 _ROWS = {"id": pl.String, "print": pl.UInt64}
 
 
@@ -76,31 +78,51 @@ def half(folder: Path, name: str, reason: str) -> ModelFolderError:
 
 
 def read_manifest(folder: Path) -> tuple[Manifest, dict[str, str]]:
-    """What ``index.json`` says, and the checksums that there are.
+    """Return what ``index.json`` says, and the checksums.
 
     Raises:
         ModelFolderError: no index, half of one, a damaged one, or a newer one.
     """
-    sums, data = sums_of(folder), _manifest_bytes(folder)
-    while (again := sums_of(folder)) != sums:  # somebody commits a change just now
-        sums, data = again, _manifest_bytes(folder)
+    data = _manifest_bytes(folder)
+    sums = sums_of(folder)
+    while (again := _manifest_bytes(folder)) != data:  # another process commits a change just now
+        data, sums = again, sums_of(folder)
+    # Between the steps of a change the manifest is not named: it is whole, for it is replaced in one step.
     if sums.get(MANIFEST, digest([data])) != digest([data]):
         raise half(folder, MANIFEST, f"its checksum is not the one in {checksums.FILE}")
     try:
-        manifest: Manifest = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = decode_json(data)
+    except ValueError as error:
         raise ModelFolderError(
             f"{folder}/{MANIFEST}: unreadable ({error}); delete the folder to build it anew"
         ) from error
-    if not isinstance(manifest, dict) or not manifest.keys() >= _KEYS:
+    layout = value.get("format") if isinstance(value, dict) else None
+    if isinstance(layout, int) and layout > FORMAT:
+        raise ModelFolderError(f"{folder}: an index of format {layout}, this ensue reads {FORMAT}; update ensue")
+    if not _is_manifest(value):
         raise ModelFolderError(f"{folder}/{MANIFEST}: not written by ensue; name the folder of an index")
-    if manifest["format"] > FORMAT:
-        raise ModelFolderError(
-            f"{folder}: an index of format {manifest['format']}, this ensue reads {FORMAT}; update ensue"
-        )
-    if "checksums" in manifest and manifest["shards"] and not sums:
-        raise half(folder, checksums.FILE, "no checksum is there")
-    return manifest, sums
+    return value, sums
+
+
+def _is_manifest(value: object) -> TypeGuard[Manifest]:
+    """Whether decoded JSON is a manifest, whose names are those of files of an index and nothing else."""
+    match value:
+        case {
+            "format": 1, "dim": int(dim), "bits": str(bits), "kind": str(), "next": int(following),
+            "shards": list(shards), "gone": None | str() as gone, "cells": None | dict() as cells,
+        }:  # fmt: skip
+            counts = [dim, following]
+        case _:
+            return False
+    for part in [*shards, *([cells] if cells is not None else [])]:
+        match part:
+            case {"number": int(number), "rows": int(rows)}:
+                counts += [number, rows]
+            case {"name": str(name), "rows": int(rows)} if part is cells and _LISTS.fullmatch(name):
+                counts += [rows]
+            case _:
+                return False
+    return bits in BITS and (gone is None or _GONE.fullmatch(gone) is not None) and min(counts) > 0
 
 
 def _manifest_bytes(folder: Path) -> bytes:
@@ -111,7 +133,7 @@ def _manifest_bytes(folder: Path) -> bytes:
         )
         raise ModelFolderError(f"{folder}: {reason}")
     with opened(folder, MANIFEST) as file:
-        return file.read()
+        return file.read(MAX_SETTINGS_BYTES)
 
 
 def write_manifest(folder: Path, manifest: Manifest, sums: Mapping[str, str], before: Mapping[str, str]) -> None:
@@ -134,10 +156,8 @@ def write_manifest(folder: Path, manifest: Manifest, sums: Mapping[str, str], be
 
 
 def _write_sums(folder: Path, sums: Mapping[str, str]) -> None:
-    if sums:
-        write_file(folder / checksums.FILE, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode())
-    else:
-        (folder / checksums.FILE).unlink(missing_ok=True)
+    lines = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+    write_file(folder / checksums.FILE, lines.encode())
 
 
 def sums_for(folder: Path, names: Iterable[str], sums: Mapping[str, str]) -> dict[str, str]:
@@ -153,22 +173,22 @@ def sums_for(folder: Path, names: Iterable[str], sums: Mapping[str, str]) -> dic
 
 
 def require_file(folder: Path, name: str, sums: Mapping[str, str]) -> None:
-    """A file must be there, be a file, and have its checksum, where there are any.
+    """Check that a file is there, is a regular file, and has its checksum.
 
     Raises:
         ModelFolderError: it is not so.
     """
     try:
         with opened(folder, name) as file:
-            fits = not sums or digest(chunks(file)) == sums.get(name)
-    except ModelFolderError as error:
+            fits = digest(chunks(file)) == sums.get(name)
+    except (ModelFolderError, OSError) as error:
         raise half(folder, name, "is no file" if os.path.lexists(folder / name) else "is not there") from error
     if not fits:
         raise half(folder, name, f"its checksum is not the one in {checksums.FILE}")
 
 
 def read_rows(folder: Path, name: str) -> pl.DataFrame:
-    """Ids and hashes of a shard.
+    """Return ids and hashes of a shard.
 
     Raises:
         ModelFolderError: it is damaged.
@@ -177,8 +197,31 @@ def read_rows(folder: Path, name: str) -> pl.DataFrame:
         data = file.read()
     try:
         return read_stored(folder / name, data, _ROWS)
-    except DataError as error:
-        raise half(folder, name, str(error).removeprefix(f"{folder / name}: ")) from error
+    except (DataError, pl.exceptions.PolarsError) as error:
+        raise half(folder, name, one_line(str(error).removeprefix(f"{folder / name}: "))) from error
+
+
+def read_array(folder: Path, name: str, dtype: npt.DTypeLike, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
+    """Map an array: what is written to it stays in this process, and torch takes it.
+
+    Args:
+        folder: of an index.
+        name: of the file.
+        dtype: of its numbers, exactly.
+        shape: its sizes; ``None`` for any.
+
+    Raises:
+        ModelFolderError: another type or shape, or damage.
+    """
+    try:
+        array = np.load(folder / name, mmap_mode="c", allow_pickle=False)
+    except Exception as error:  # a header of a stranger is parsed as Python
+        raise half(folder, name, one_line(str(error))) from error
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or len(array.shape) != len(shape):
+        raise half(folder, name, "is not what was written")
+    if any(wanted not in (None, size) for wanted, size in zip(shape, array.shape, strict=True)):
+        raise half(folder, name, f"{len(array):,} rows where {shape[0]:,} were written")
+    return array
 
 
 def save(path: Path, array: npt.NDArray[np.generic]) -> None:

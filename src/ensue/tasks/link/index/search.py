@@ -116,8 +116,8 @@ def save(index: InvertedFile, path: Path) -> None:
         raise OSError(str(error).splitlines()[-1]) from error
 
 
-def load(path: Path, num_rows: int) -> InvertedFile:
-    """Read an inverted file of so many rows, mapped where faiss can.
+def load(path: Path, num_rows: int, dim: int) -> InvertedFile:
+    """Read an inverted file of this many rows of ``dim`` numbers, mapped where faiss can.
 
     Raises:
         OSError: missing, damaged, or of other rows.
@@ -125,12 +125,15 @@ def load(path: Path, num_rows: int) -> InvertedFile:
     """
     faiss = import_faiss()
     try:
-        index: InvertedFile = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
     except RuntimeError as error:
         raise OSError(str(error).splitlines()[-1]) from error
+    if not isinstance(index, faiss.IndexIVFFlat) or index.d != dim or index.quantizer.ntotal != index.nlist:
+        raise OSError("is not what was written")
     if index.ntotal != num_rows:
         raise OSError(f"{index.ntotal:,} rows where {num_rows:,} were written")
-    return index
+    lists: InvertedFile = index
+    return lists
 
 
 def probe(

@@ -21,12 +21,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
-from ensue.store import checksums
+from ensue.nn.validation import require_ids
 from ensue.store.access import access_of, ensure_file
 from ensue.tasks.link.index.files import (
+    BITS,
     FORMAT,
     MANIFEST,
     Manifest,
@@ -34,6 +36,7 @@ from ensue.tasks.link.index.files import (
     flush,
     half,
     names_of,
+    read_array,
     read_manifest,
     read_rows,
     require_file,
@@ -44,7 +47,6 @@ from ensue.tasks.link.index.files import (
 from ensue.tasks.link.index.files import save as save_array
 from ensue.tasks.link.index.search import InvertedFile, Vectors, exact_search, load, make_ivf, probe, save
 
-_BITS = {"float16": np.float16, "float32": np.float32}
 _BLOCK = 1 << 16
 
 
@@ -60,7 +62,7 @@ class VectorIndex:
     Args:
         folder: where it stands.
         manifest: what ``index.json`` says.
-        sums: checksums of files by name; none in an index of before there were any.
+        sums: checksums of files by name.
 
     Example:
         >>> from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
@@ -93,7 +95,7 @@ class VectorIndex:
             ModelFolderError: something else stands there.
             SettingError: an unknown width of numbers, or no dimension.
         """
-        if bits not in _BITS or dim < 1:
+        if bits not in BITS or dim < 1:
             raise SettingError(f"bits: {bits!r} with {dim} dimensions; give float16 or float32, and at least 1")
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -106,7 +108,7 @@ class VectorIndex:
             "next": 1,
             "shards": [],
             "gone": None,
-            "checksums": checksums.FILE,
+            "cells": None,
         }
         write_manifest(folder, manifest, {}, {})
         return cls(folder, manifest, {})
@@ -162,7 +164,7 @@ class VectorIndex:
             return
         replaced = self._places(ids)
         lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
-        rows = (vectors / np.maximum(lengths, 1e-12)).astype(_BITS[self.manifest["bits"]])
+        rows = (vectors / np.maximum(lengths, 1e-12)).astype(BITS[self.manifest["bits"]])
         number = self.manifest["next"]
         save_array(self.folder / f"vectors-{number}.npy", rows)
         save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": hashes}))
@@ -191,7 +193,7 @@ class VectorIndex:
         if len(kept):
             ensure_file(path, access_of(self.folder / MANIFEST))
             whole = np.lib.format.open_memmap(
-                path, "w+", _BITS[self.manifest["bits"]], (len(kept), self.manifest["dim"])
+                path, "w+", BITS[self.manifest["bits"]], (len(kept), self.manifest["dim"])
             )
             low = 0
             for _, vectors, standing in self.blocks():
@@ -277,13 +279,13 @@ class VectorIndex:
 
     def _probe(self, queries: Vectors, k: int, nprobe: int) -> tuple[npt.NDArray[np.float32], Index]:
         """As :func:`exact_search`: rows of some lists, and all that came since the lists were made."""
-        ivf = self.manifest.get("cells")
+        ivf = self.manifest["cells"]
         if ivf is None or nprobe < 1:
             raise SettingError(f"nprobe is {nprobe}; make lists with add_lists first, and give at least 1")
         if self._ivf is None:
             require_file(self.folder, ivf["name"], self._sums)
             try:
-                self._ivf = load(self.folder / ivf["name"], ivf["rows"])
+                self._ivf = load(self.folder / ivf["name"], ivf["rows"], self.manifest["dim"])
             except OSError as error:
                 raise half(self.folder, ivf["name"], str(error)) from error
         late = (block for block in self.blocks() if block[0] >= ivf["rows"])
@@ -314,11 +316,10 @@ class VectorIndex:
         self._commit(manifest)
 
     def _commit(self, manifest: Manifest) -> None:
-        manifest = {**manifest, "checksums": checksums.FILE}
         named = {name for shard in manifest["shards"] for name in names_of(shard["number"])}
         if manifest["gone"]:
             named.add(manifest["gone"])
-        if ivf := manifest.get("cells"):
+        if ivf := manifest["cells"]:
             named.add(ivf["name"])
         sums = sums_for(self.folder, sorted(named), self._sums)
         write_manifest(self.folder, manifest, sums, self._sums)
@@ -339,14 +340,10 @@ class VectorIndex:
             name, rows = names_of(shard["number"])
             for one in () if checked else (name, rows):
                 require_file(self.folder, one, self._sums)
-            try:
-                # Copied on write: torch takes no array that it may not write to.
-                vectors = np.load(self.folder / name, mmap_mode="c", allow_pickle=False)
-            except (OSError, ValueError, EOFError) as error:
-                raise half(self.folder, name, str(error).splitlines()[0]) from error
+            vectors = read_array(self.folder, name, BITS[self.manifest["bits"]], (shard["rows"], dim))
             frame = read_rows(self.folder, rows)
-            if vectors.shape != (shard["rows"], dim) or len(frame) != shard["rows"]:
-                raise half(self.folder, name, f"{len(vectors):,} rows where {shard['rows']:,} were written")
+            if len(frame) != shard["rows"]:
+                raise half(self.folder, rows, f"{len(frame):,} rows where {shard['rows']:,} were written")
             self.vectors.append(vectors)
             frames.append(frame)
         self.rows = pl.concat(frames)
@@ -354,7 +351,9 @@ class VectorIndex:
         if gone := self.manifest["gone"]:
             if not checked:
                 require_file(self.folder, gone, self._sums)
+            rows_gone = read_array(self.folder, gone, np.int64, (None,))
             try:
-                self.standing[np.load(self.folder / gone, allow_pickle=False)] = False
-            except (OSError, ValueError, IndexError, EOFError) as error:
+                require_ids("a deleted row", torch.from_numpy(rows_gone), len(self.standing))
+            except ValueError as error:
                 raise half(self.folder, gone, str(error)) from error
+            self.standing[rows_gone] = False

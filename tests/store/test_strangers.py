@@ -1,5 +1,4 @@
-"""A folder from a stranger, its checksums right: refused in one line at once, or answers; it never waits and never fills
-the memory."""
+"""A folder from a stranger, its checksums right: refused in one line at once, or it answers; nothing waits."""
 
 from __future__ import annotations
 

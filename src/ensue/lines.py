@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
@@ -48,7 +48,7 @@ def _fields(record: Slotted) -> dict[str, object]:
     return {name: getattr(record, name) for name in record.__slots__}
 
 
-def decode_json(data: bytes) -> Any:
+def decode_json(data: bytes) -> object:
     """Decode JSON of a stranger, strictly.
 
     Args:
@@ -69,7 +69,7 @@ def decode_json(data: bytes) -> Any:
         raise ValueError("nested too deep") from None
     if _HALF.search(text):  # an escape of half a character, which no file and no terminal takes
         json.dumps(value, ensure_ascii=False).encode()
-    level = [value]
+    level: list[object] = [value]
     for _ in range(MAX_DEPTH):
         inner = [part for part in level if isinstance(part, dict | list)]
         level = [part for whole in inner for part in (whole.values() if isinstance(whole, dict) else whole)]
@@ -91,7 +91,7 @@ def _int64(text: str) -> int:
     return number if len(text) <= 20 and -(2**63) <= (number := int(text)) < 2**63 else _refuse(f"{text[:20]}…")
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("an object has a field twice")

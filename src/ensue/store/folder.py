@@ -280,7 +280,7 @@ def read_file(folder: Path, name: str, max_bytes: int | None = None) -> bytes:
     return read_unchanged(folder, read)
 
 
-def read_json(folder: Path, name: str) -> Any:
+def read_json(folder: Path, name: str) -> object:
     """Return the value in one JSON file of a model folder; see :func:`ensue.lines.decode_json`.
 
     Raises:
@@ -395,9 +395,10 @@ def _is_model(folder: Path) -> bool:
     """Whether its settings are ours: others keep a ``settings.json`` too."""
     try:
         with opened(folder, "settings.json") as file:
-            return set(decode_json(file.read(MAX_SETTINGS_BYTES))) >= _KEYS
-    except (ModelFolderError, ValueError, TypeError):
+            settings = decode_json(file.read(MAX_SETTINGS_BYTES))
+    except (ModelFolderError, ValueError):
         return False
+    return isinstance(settings, dict) and set(settings) >= _KEYS
 
 
 def _flush(path: Path, chunks: Iterable[bytes | memoryview], access: Access | None) -> None:

@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -45,6 +45,16 @@ BLOCK = 2**22
 """Numbers that are written at once."""
 
 
+class _Tensors(Protocol):
+    """An open safetensors file."""
+
+    def keys(self) -> list[str]:
+        """Names of its tensors."""
+
+    def get_tensor(self, name: str) -> Tensor:
+        """Map a tensor."""
+
+
 def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
     """The tensors of one safetensors file of a model folder; those of at least ``MAPPED`` bytes are mapped.
 
@@ -61,9 +71,10 @@ def read_tensors(folder: Path, name: str) -> dict[str, Tensor]:
     return read_unchanged(folder, read)
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> _Tensors:
     try:
-        return safe_open(path, "pt")
+        file: _Tensors = safe_open(path, "pt")
+        return file
     except (OSError, SafetensorError) as error:
         raise ModelFolderError(
             f"{path}: damaged ({one_line(str(error))}); fit the model again or copy it anew"
@@ -137,7 +148,7 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | No
     return save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
 
 
-def _checked(folder: Path, name: str, file: Any) -> dict[str, Tensor]:
+def _checked(folder: Path, name: str, file: _Tensors) -> dict[str, Tensor]:
     """Return the tensors of an open file, mapped.
 
     Raises:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypedDict, TypeGuard
+from typing import TypedDict, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ class Manifest(TypedDict):
     dim: int
     bits: str
     kind: str
-    next: int
+    next_number: int
     """The number of the next shard."""
     shards: list[Shard]
     gone: str | None
@@ -59,7 +59,8 @@ class Manifest(TypedDict):
     cells: Lists | None
 
 
-BITS = {"float16": np.float16, "float32": np.float32}
+Number = TypeVar("Number", bound=np.generic)
+BITS: Mapping[str, type[np.floating]] = {"float16": np.float16, "float32": np.float32}
 """Types of the numbers of vectors, by name."""
 _GONE, _LISTS = re.compile(r"gone-[0-9]+\.npy"), re.compile(r"cells-[0-9]+\.faiss")
 _ROWS = {"id": pl.String, "print": pl.UInt64}
@@ -108,7 +109,7 @@ def _is_manifest(value: object) -> TypeGuard[Manifest]:
     """Whether decoded JSON is a manifest, whose names are those of files of an index and nothing else."""
     match value:
         case {
-            "format": 1, "dim": int(dim), "bits": str(bits), "kind": str(), "next": int(following),
+            "format": 1, "dim": int(dim), "bits": str(bits), "kind": str(), "next_number": int(following),
             "shards": list(shards), "gone": None | str() as gone, "cells": None | dict() as cells,
         }:  # fmt: skip
             counts = [dim, following]
@@ -201,7 +202,7 @@ def read_rows(folder: Path, name: str) -> pl.DataFrame:
         raise half(folder, name, one_line(str(error).removeprefix(f"{folder / name}: "))) from error
 
 
-def read_array(folder: Path, name: str, dtype: npt.DTypeLike, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
+def read_array(folder: Path, name: str, dtype: type[Number], shape: tuple[int | None, ...]) -> npt.NDArray[Number]:
     """Map an array: what is written to it stays in this process, and torch takes it.
 
     Args:

@@ -105,7 +105,7 @@ class VectorIndex:
             "dim": dim,
             "bits": bits,
             "kind": kind,
-            "next": 1,
+            "next_number": 1,
             "shards": [],
             "gone": None,
             "cells": None,
@@ -165,11 +165,13 @@ class VectorIndex:
         replaced = self._places(ids)
         lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
         rows = (vectors / np.maximum(lengths, 1e-12)).astype(BITS[self.manifest["bits"]])
-        number = self.manifest["next"]
+        number = self.manifest["next_number"]
         save_array(self.folder / f"vectors-{number}.npy", rows)
         save_rows(self.folder / f"rows-{number}.parquet", pl.DataFrame({"id": ids, "print": hashes}))
         shards: list[Shard] = [*self.manifest["shards"], {"number": number, "rows": len(ids)}]
-        self._delete({**self.manifest, "shards": shards, "next": number + 1}, replaced, len(self.standing) + len(ids))
+        self._delete(
+            {**self.manifest, "shards": shards, "next_number": number + 1}, replaced, len(self.standing) + len(ids)
+        )
 
     def remove(self, ids: pl.Series) -> int:
         """Delete texts by their ids, and return how many stood; :meth:`compact` frees their place.
@@ -179,7 +181,7 @@ class VectorIndex:
         """
         places = self._places(ids)
         if len(places):
-            self._delete({**self.manifest, "next": self.manifest["next"] + 1}, places, len(self.standing))
+            self._delete({**self.manifest, "next_number": self.manifest["next_number"] + 1}, places, len(self.standing))
         return len(places)
 
     def compact(self) -> None:
@@ -188,7 +190,7 @@ class VectorIndex:
         Raises:
             ModelFolderError: the disk is full or the place cannot be written; the index is unchanged.
         """
-        number, kept = self.manifest["next"], self.rows.filter(pl.Series(self.standing))
+        number, kept = self.manifest["next_number"], self.rows.filter(pl.Series(self.standing))
         path = self.folder / f"vectors-{number}.npy"
         if len(kept):
             ensure_file(path, access_of(self.folder / MANIFEST))
@@ -203,7 +205,7 @@ class VectorIndex:
             whole.flush()
             save_rows(self.folder / f"rows-{number}.parquet", kept)
         shards: list[Shard] = [{"number": number, "rows": len(kept)}] if len(kept) else []
-        self._commit({**self.manifest, "shards": shards, "gone": None, "cells": None, "next": number + 1})
+        self._commit({**self.manifest, "shards": shards, "gone": None, "cells": None, "next_number": number + 1})
 
     def add_lists(self, nlist: int | None = None) -> None:
         """Keep the rows in inverted lists too, of which a search may probe a few; what comes later is searched exactly.
@@ -218,7 +220,7 @@ class VectorIndex:
         if not len(self.rows) or (nlist is not None and nlist < 1):
             raise SettingError("cells need at least one row, and there must be at least one of them")
         lists = make_ivf(list(self.blocks()), len(self.rows), self.manifest["dim"], nlist)
-        number = self.manifest["next"]
+        number = self.manifest["next_number"]
         path = self.folder / f"cells-{number}.faiss"
         try:
             ensure_file(path, access_of(self.folder / MANIFEST))
@@ -228,7 +230,7 @@ class VectorIndex:
             with suppress(OSError):
                 path.unlink()
             raise ModelFolderError(f"{path}: cannot be written ({error}); the index is unchanged") from error
-        self._commit({**self.manifest, "cells": {"name": path.name, "rows": len(self.rows)}, "next": number + 1})
+        self._commit({**self.manifest, "cells": {"name": path.name, "rows": len(self.rows)}, "next_number": number + 1})
 
     def search(
         self, queries: Vectors, k: int = 10, *, nprobe: int | None = None
@@ -310,7 +312,7 @@ class VectorIndex:
         """Commit a manifest with more rows deleted."""
         if len(gone):
             every = np.union1d(np.flatnonzero(~self.standing), gone)
-            manifest["gone"] = name = f"gone-{self.manifest['next']}.npy"
+            manifest["gone"] = name = f"gone-{self.manifest['next_number']}.npy"
             save_array(self.folder / name, every)
         assert num_rows == sum(shard["rows"] for shard in manifest["shards"])
         self._commit(manifest)

@@ -1,15 +1,17 @@
 """Kill a stream with SIGKILL at random moments, start it again, and compare with a run that nobody touched.
 
 Every source gets as many kills as asked for. After each the folder must load; at the end every count, the events and
-targets of every hour, the position and the file of rejects must be those of the undisturbed run. The log holds late
-and repeated events, lines that are no events, and new values. Commits follow closely, so that many kills hit one.
+targets of every hour, the position and the file of rejects must be those of the undisturbed run, and nothing else may
+be left beside the folder or in the one of temporary files. The log holds late and repeated events, lines that are no
+events, and new values. Commits follow closely, so that many kills hit one. With ``--models 2`` two models read one
+source of Redis or Kafka, with a reader in their group that is none of ours, and either model is killed.
 
 Beside that (``kill_folders.py``): updates that are killed, alone and in the service, ``ensue update`` against the
 service's own, a full disk during a stream (a mount of its own: root), and a clock that is set back.
 
     python benchmarks/kill.py [--kills 50] [--cases stream,update,serve,both,disk,clock]
                               [--sources jsonl,folder,sqlite,redis,keys,kafka]
-                              [--consumers 1|2] [--json FILE]
+                              [--consumers 1|2] [--models 1|2] [--json FILE]
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 os.environ["OMP_NUM_THREADS"] = "1"  # children are forked from here: no pool of threads may exist
 
@@ -222,26 +225,69 @@ def killed(folder: Path, address: str, draw: random.Random) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def beside(folder: Path, address: str, draw: random.Random, kills: int) -> tuple[int, int]:
-    """Two consumers of one folder, one of which is killed and started again all the time; (kills, failures).
+def side_by_side(folders: list[Path], address: str, draw: random.Random, kills: int) -> tuple[int, int]:
+    """Run one consumer per folder, of which one at a time is killed and started again; return (kills, failures).
 
-    The one that is on standby takes over. At least one is left until both have come to the end.
+    Where the folders are one, the consumer on standby takes over, and at least one is left until both are at the end.
     """
-    children, hit, failed = [forked(lambda: run(folder, address)) for _ in range(2)], 0, 0
-    while children:
+    running = {forked(lambda folder=folder: run(folder, address)): folder for folder in folders}  # type: ignore[misc]
+    hit = failed = 0
+    while running:
         time.sleep(LONGEST * draw.random())
-        for child in list(children):
+        for child in list(running):
             done, code = os.waitpid(child, os.WNOHANG)
             if done:
-                children.remove(child)
+                del running[child]
                 failed += code != 0
-        if hit < kills and len(children) == 2:
-            child = children.pop(draw.randrange(2))
+        if hit < kills and len(running) > len(folders) - len(set(folders)):
+            child = draw.choice(sorted(running))
+            folder = running.pop(child)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             hit += 1
-            children.append(forked(lambda: run(folder, address)))
+            running[forked(lambda folder=folder: run(folder, address))] = folder  # type: ignore[misc]
     return hit, failed
+
+
+@contextmanager
+def foreign_reader(address: str) -> Iterator[None]:
+    """A process that reads and acknowledges entries of the models' group, as another program would."""
+    reader = forked(lambda: read_redis(address) if address.startswith("redis") else read_kafka(address))
+    try:
+        yield
+    finally:
+        os.kill(reader, signal.SIGKILL)
+        os.waitpid(reader, 0)
+
+
+def read_redis(address: str) -> None:
+    """Read and acknowledge the group's entries, again from the beginning once all were read."""
+    import redis
+
+    parts = urlsplit(address)
+    keys = parse_qs(parts.query)["stream"][0].split(",")
+    with redis.Redis(port=parts.port or 0) as server:
+        while True:
+            for key in keys:
+                with suppress(redis.ResponseError):
+                    server.xgroup_create(key, "ensue", id="0")
+                entries = [entry for _, read in server.xreadgroup("ensue", "other", {key: ">"}, 7) for entry, _ in read]
+                server.xack(key, "ensue", *entries) if entries else server.xgroup_setid(key, "ensue", "0")
+            time.sleep(0.01)
+
+
+def read_kafka(address: str) -> None:
+    """Read messages as a member of the group, and commit their offsets."""
+    import confluent_kafka
+
+    parts = urlsplit(address)
+    group = {"bootstrap.servers": parts.netloc, "group.id": "ensue", "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = confluent_kafka.Consumer(group)
+    consumer.subscribe([parts.path.strip("/")])
+    while True:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            consumer.commit(message)
 
 
 def state(folder: Path) -> dict[str, Any]:
@@ -257,56 +303,72 @@ def state(folder: Path) -> dict[str, Any]:
     }
 
 
-def check(kind: str, kills: int, events: int, place: Path, draw: random.Random, consumers: int) -> dict[str, Any]:
+def leftovers(place: Path) -> set[str]:
+    """What lies beside the folders, where only rejected lines and the folder to go on from belong, and in ``/tmp``."""
+    beside = {path.name for path in place.glob(".*") if ".resume." not in path.name}
+    return beside | {path.name for path in (place / "tmp").iterdir()}
+
+
+def check(
+    kind: str, kills: int, events: int, place: Path, draw: random.Random, consumers: int, models: int
+) -> dict[str, Any]:
     """One source."""
     with ExitStack() as stack:
+        (place / "tmp").mkdir()
+        stack.callback(setattr, tempfile, "tempdir", tempfile.gettempdir())
+        os.environ["TMPDIR"] = tempfile.tempdir = str(place / "tmp")
         lines = made_up(events, seed=1)
         address = prepare(kind, lines, place, stack)
-        model, folder = place / "model", place / "killed"
+        model, folders = place / "model", [place / f"killed{number}" for number in range(models)]
         assert os.waitpid(forked(lambda: fit(model)), 0)[1] == 0
         shutil.copytree(model, place / "whole")
         untouched = re.sub(r"clicks(?=-|$)", "untouched", address) if kind in ("redis", *JOURNALED) else address
         assert os.waitpid(forked(lambda: run(place / "whole", untouched)), 0)[1] == 0
-        expected = state(place / "whole")
-        hit, halves, unloadable, rounds, wrong = 0, 0, 0, 0, 0
+        expected, former = state(place / "whole"), leftovers(place)
+        hit, halves, unloadable, rounds, wrong, left = 0, 0, 0, 0, 0, set[str]()
+        if models > 1:
+            stack.enter_context(foreign_reader(address))
         while hit < kills:
             rounds += 1
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(model, folder)
-            folder.with_name("killed.rejects.jsonl").unlink(missing_ok=True)
-            if consumers == 2:
-                killed_now, failed = beside(folder, address, draw, kills - hit)
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.copytree(model, folder)
+                folder.with_name(f"{folder.name}.rejects.jsonl").unlink(missing_ok=True)
+            if max(consumers, models) > 1:
+                killed_now, failed = side_by_side(folders * consumers, address, draw, kills - hit)
                 assert not failed, f"{kind}: a run failed"
                 hit += killed_now
-            while consumers == 1:
+            while max(consumers, models) == 1:
                 if hit < kills:
-                    code = killed(folder, address, draw)
+                    code = killed(folders[0], address, draw)
                 else:
-                    code = os.waitpid(forked(lambda: run(folder, address)), 0)[1]
+                    code = os.waitpid(forked(lambda: run(folders[0], address)), 0)[1]
                 if not os.WIFSIGNALED(code):
                     assert code == 0, f"{kind}: a run failed"
                     break
                 hit += 1
-                for half in place.glob(".killed.*.tmp"):
-                    halves += 1
-                    shutil.rmtree(half)
+                halves += len(list(place.glob(".killed0.*.tmp")))
                 try:
-                    load(folder)
+                    load(folders[0])
                 except Exception as error:  # noqa: BLE001 - counted and said
                     unloadable += 1
                     sys.stderr.write(f"{error}\n")
-            if state(folder) != expected:
-                wrong += 1
-                (place / "expected.json").write_text(json.dumps(expected))
-                (place / "found.json").write_text(json.dumps(state(folder)))
+            for folder in folders:
+                if state(folder) != expected:
+                    wrong += 1
+                    (place / "expected.json").write_text(json.dumps(expected))
+                    (place / "found.json").write_text(json.dumps(state(folder)))
+            left |= leftovers(place) - former
     return {
         "source": kind,
         "consumers": consumers,
+        "models": models,
         "kills": hit,
         "kills_within_a_commit": halves,
         "rounds": rounds,
         "rounds_that_differ": wrong,
         "folders_that_do_not_load": unloadable,
+        "left": sorted(left),
         "counts": expected["counts"],
     }
 
@@ -321,6 +383,7 @@ def main() -> None:
     parser.add_argument("--sources", default=",".join(SOURCES))
     parser.add_argument("--events", type=int, default=6000)
     parser.add_argument("--consumers", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--models", type=int, choices=(1, 2), default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -329,7 +392,8 @@ def main() -> None:
     cases = args.cases.split(",")
     for kind in args.sources.split(",") if "stream" in cases else ():
         with tempfile.TemporaryDirectory() as place:
-            rows.append(check(kind, args.kills, args.events, Path(place), random.Random(args.seed), args.consumers))
+            draw = random.Random(args.seed)
+            rows.append(check(kind, args.kills, args.events, Path(place), draw, args.consumers, args.models))
         print(json.dumps(rows[-1]), flush=True)
     for case in (case for case in cases if case != "stream"):
         with tempfile.TemporaryDirectory() as place:
@@ -337,8 +401,8 @@ def main() -> None:
         print(json.dumps(rows[-1]), flush=True)
     if args.json:
         args.json.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
-    failures = ("rounds_that_differ", "folders_that_do_not_load", "wrong")
-    sys.exit(any(row.get(name, 0) for row in rows for name in failures))
+    failures = ("rounds_that_differ", "folders_that_do_not_load", "left", "wrong")
+    sys.exit(any(row.get(name) for row in rows for name in failures))
 
 
 if __name__ == "__main__":

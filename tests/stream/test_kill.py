@@ -35,6 +35,18 @@ def test_two_consumers_of_partitions_lose_and_double_nothing() -> None:
     assert (found["kills"], found["rounds_that_differ"]) == (4, 0)
 
 
+def test_two_models_of_one_stream_each_learn_every_event_whatever_is_killed() -> None:
+    """A foreign reader takes and acknowledges entries of their group meanwhile."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed: nothing about Redis is tested here")
+    asked = ["--kills", "4", "--cases", "stream", "--sources", "keys", "--events", "400", "--models", "2"]
+    command = [sys.executable, "benchmarks/kill.py", *asked]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["kills"], found["rounds_that_differ"], found["left"]) == (4, 0, [])
+
+
 def test_an_update_that_is_killed_and_a_clock_that_goes_back_lose_and_double_nothing() -> None:
     command = [sys.executable, "benchmarks/kill.py", "--kills", "4", "--cases", "update,clock"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -87,7 +87,7 @@ def test_two_models_and_a_foreign_reader_of_one_group_read_every_entry(
     counts = [json.loads((model / "stream.json").read_text())["counts"] for model in (folder, other)]
     assert counts[0] == counts[1] and counts[0]["lines"] == len(lines) and counts[0]["events"] == 200
     assert set(told) == {
-        f"redis at 127.0.0.1:{server.port}: group 'ensue' of 'clicks' has consumers, and does not follow this model"
+        f"redis at 127.0.0.1:{server.port}: group 'ensue' has consumers, and does not follow this model"
     }
 
 

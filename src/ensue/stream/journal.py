@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from ensue.errors import ModelFolderError
 from ensue.store import checksums
+from ensue.store.access import ensure_file, sibling_access
 from ensue.store.checksums import opened
 from ensue.store.folder import damage
 from ensue.store.tensors import tensor_bytes
@@ -86,7 +87,8 @@ class Journal:
         data = tensor_bytes(entry.tensors, {"state": json.dumps(entry.state)})
         head = b"" if self.size else self._base()
         try:
-            with self.path.open("r+b" if self.size else "wb") as file:
+            ensure_file(self.path, sibling_access(self.folder))
+            with self.path.open("r+b") as file:
                 file.seek(self.size)
                 file.write(head + len(data).to_bytes(8, "little"))
                 file.write(data)

@@ -133,6 +133,13 @@ class RedisServer:
         self.place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self.log = log
         self._away_since, self._wait = 0.0, 0.0
+        self._notes = set[str]()
+
+    def note(self, message: str) -> None:
+        """Report something once for all keys."""
+        if message not in self._notes:
+            self.log(f"redis at {self.place}: {message}")
+        self._notes.add(message)
 
     def request(self, question: Callable[[], Answer]) -> Answer | None:
         """Return the answer to a request, or ``None`` while the server is away.
@@ -176,7 +183,7 @@ class RedisStream:
         self._at = ZERO
         self._num_added: int | None = None
         """Entries that were ever added up to the position, ``None`` where the server does not count them."""
-        self._latest_message = ""
+        self._latest_warning = ""
 
     def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
@@ -251,14 +258,14 @@ class RedisStream:
         if self._at == ZERO:
             self._num_added = info.num_removed
             if info.latest == ZERO:
-                self._log(f"there is no stream {self.stream!r} yet")
+                self._server.note(f"there is no stream {self.stream!r} yet")
             return
         known, removed = self._num_added, info.num_removed
         starts_later = info.first is None or _order(info.first) > _order(self._at)
         is_shorter = known is not None and info.num_added is not None and info.num_added < known
         if is_shorter or _order(info.latest) < _order(self._at):
-            self._log(
-                f"warning: {self.stream!r} ends at entry {info.latest} and holds less than was read up to entry "
+            self._warn(
+                f"{self.stream!r} ends at entry {info.latest} and holds less than was read up to entry "
                 f"{self._at}: the server has lost entries, or is another one; entries with higher ids are read"
             )
             self._num_added = removed if starts_later else None
@@ -281,8 +288,8 @@ class RedisStream:
             amount = (
                 f"{'' if is_exact else 'up to '}{plural(lost, 'entry', 'entries')} {'was' if lost == 1 else 'were'}"
             )
-        self._log(
-            f"warning: {self.stream!r}: {amount} removed after entry {self._at} before the model read them (XTRIM, "
+        self._warn(
+            f"{self.stream!r}: {amount} removed after entry {self._at} before the model read them (XTRIM, "
             "MAXLEN, XDEL), and cannot be learned; let the stream hold more entries"
         )
 
@@ -294,7 +301,7 @@ class RedisStream:
             if self.group not in groups:
                 client.xgroup_create(self.stream, self.group, entry, entries_read=added)
             elif groups[self.group]["consumers"]:
-                self._log(f"group {self.group!r} of {self.stream!r} has consumers, and does not follow this model")
+                self._server.note(f"group {self.group!r} has consumers, and does not follow this model")
             else:
                 client.xgroup_setid(self.stream, self.group, entry, entries_read=added)
         return True
@@ -311,13 +318,11 @@ class RedisStream:
         except self._server.errors.ResponseError:
             return Info()
 
-    def _log(self, message: str) -> None:
-        """Report something once while it stays as it is."""
-        if message != self._latest_message:
-            text = message.removeprefix("warning: ")
-            prefix = message.removesuffix(text)
-            self._server.log(f"{prefix}redis at {self._server.place}: {text}")
-        self._latest_message = message
+    def _warn(self, message: str) -> None:
+        """Report a loss, once while it stays as it is."""
+        if message != self._latest_warning:
+            self._server.log(f"warning: redis at {self._server.place}: {message}")
+        self._latest_warning = message
 
 
 def _info_of(reply: Mapping[str, object]) -> Info:

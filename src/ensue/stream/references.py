@@ -46,7 +46,7 @@ def keep_frozen(folder: Path, predictor: NextPredictor, *, begins: bool) -> Next
     """
     place = _sibling(folder, "frozen")
     if begins:
-        write_folder(place, save.contents(predictor, "The model of the same name before the stream.\n"))
+        write_folder(place, save.contents(predictor, "The model of the same name before the stream.\n"), like=folder)
     if not place.is_dir():
         raise SettingError(
             f"--beside: {folder} was not kept as it was before the stream began; name --beside at a stream's first "
@@ -101,7 +101,8 @@ class Nightly:
             for _ in fresh.fit(kept):
                 if stopped():
                     return False
-            fresh.save(_sibling(self.folder, f"nightly.{day}"), "Fitted at night beside a stream.\n")
+            files = fresh.contents("Fitted at night beside a stream.\n")
+            write_folder(_sibling(self.folder, f"nightly.{day}"), files, like=self.folder)
             self.model, self.fitted = FixedModel(fresh, self.vocabulary), day
         self.day = day
         return True

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -64,7 +65,9 @@ def compile_kernels(target: Path = TARGET, *, sanitize: bool = False) -> Path:
         with tempfile.TemporaryDirectory() as place:
             made = _compiled(compiler(), wanted, Path(place), list(ARCHS) if x86 else ["plain"])
             beside = target.with_name(f"{target.name}.{os.getpid()}")
-            shutil.copyfile(made, beside)
+            content = made.read_bytes()
+            # ensue/kernels/loading.py opens no library without this checksum at its end.
+            beside.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
             os.replace(beside, target)  # noqa: PTH105
     except NotCompiled:
         target.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -43,14 +44,31 @@ def test_an_unknown_one_is_named() -> None:
     assert str(error.value) == "ENSUE_KERNELS is 'sse9'; choose from off, plain, avx2, avx512, or leave it out"
 
 
+def damaged(folder: Path) -> list[Path]:
+    """Files where the library is looked for that are none, some of which kill whoever opens them."""
+    contents = {"empty": b"", "short": b"no library", "zeros": bytes(5000)}
+    if loading.FILE.is_file():
+        whole = loading.FILE.read_bytes()
+        middle = len(whole) // 2
+        other_machine = whole[:18] + b"\xff\x00" + whole[20:-4]
+        contents |= {f"cut{size}": whole[:size] for size in (64, 4096, middle, len(whole) - 4096, len(whole) - 1)}
+        contents["half zeros"] = whole[:middle] + bytes(len(whole) - middle)
+        contents["one bit"] = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        contents["other machine"] = other_machine + zlib.crc32(other_machine).to_bytes(4, "little")
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+    return sorted(folder.iterdir())
+
+
 def test_a_library_that_is_not_there_broken_or_of_other_sources_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with using(COMPILED):
-        (tmp_path / "broken.so").write_bytes(b"no library")
-        for name in ("none.so", "broken.so"):
-            monkeypatch.setattr(loading, "FILE", tmp_path / name)
-            assert kernels.load("avx512") == "off" and kernels.library() is None
+        for path in (tmp_path / "none.so", *damaged(tmp_path)):
+            monkeypatch.setattr(loading, "FILE", path)
+            assert kernels.load("avx512") == "off" and kernels.library() is None, path
         monkeypatch.undo()
         monkeypatch.setattr(loading, "INTERFACE", -1)
         assert kernels.load("avx512") == "off"

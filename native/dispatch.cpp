@@ -377,7 +377,8 @@ EXPORT int64_t ensue_window(const WindowCall* call, int kind, int threads) {
         !bounded({call->rows, call->length, call->dim}) || !divides(call->heads, call->dim))
         return OUT_OF_RANGE;
     const int64_t places = call->rows * call->length;
-    const bool rows_fit = (call->asked || places <= call->own_rows) && (call->asked_near || places <= call->near_rows);
+    const bool rows_fit = bounded({call->own_rows}) && bounded({call->near_rows}) && bounded({call->first_rows}) &&
+                          (call->asked || places <= call->own_rows) && (call->asked_near || places <= call->near_rows);
     if (!rows_fit) return OUT_OF_RANGE;
     for (int64_t place = 0; place < places; place++) {
         if (!call->mask[place]) continue;  // what stands at padding is never followed

@@ -50,11 +50,12 @@ bool take_clicks(const NeighboursCall& call, int64_t row, int64_t step, std::vec
 bool meet(const NeighboursCall& call, std::vector<Click>& clicks, std::vector<Meeting>& met) {
     met.clear();
     while (static_cast<int64_t>(met.size()) < call.sample) {
+        bool more = false;
         int64_t latest = -1;
         for (const Click& one : clicks)
-            if (one.next > one.low) latest = std::max(latest, one.next[-1]);
-        if (latest < 0) return true;
-        if (latest >= call.num_sessions || !is_range(call, call.starts[latest], call.starts[latest + 1])) return false;
+            if (one.next > one.low) more = true, latest = std::max(latest, one.next[-1]);
+        if (!more) return true;
+        if (!inside(latest, call.num_sessions) || !is_range(call, call.starts[latest], call.starts[latest + 1])) return false;
         Meeting meeting = {latest, 0, -1, {}};
         for (size_t number = 0; number < clicks.size(); number++) {
             Click& one = clicks[number];

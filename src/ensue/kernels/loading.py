@@ -259,7 +259,7 @@ def _opened() -> ctypes.CDLL | None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether a file ends with the checksum of all before it; to open a library that was cut kills the process."""
+    """Return whether a file ends with the checksum of all before it; to open one that was cut kills the process."""
     return path.is_file() and zlib.crc32(path.read_bytes()) == _CHECKED
 
 

@@ -1,0 +1,554 @@
+"""No compiled function leaves its arrays, whatever indices, lengths, offsets, sizes, types and shapes it is given.
+
+``scripts/sanitize`` runs these tests with AddressSanitizer, where an access outside of an array ends the run.
+``ENSUE_FUZZ_ROUNDS=N`` makes N rounds of random mutations of each kind instead of a few.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ensue.data.sequences import codes
+from ensue.kernels import library, loading
+from ensue.nn import fused_band, fused_decoder, fused_rows, fused_texts
+from ensue.nn.autograd import apply
+from ensue.nn.dropout import Drawn
+from ensue.nn.fused_encoder import FusedEncoder
+from ensue.nn.fused_entmax import FusedEntmax, fits
+from ensue.nn.fused_items import ShortItems
+from ensue.nn.fused_window import Windows, window_products, window_sums
+from ensue.nn.linear import Folded, rounded_product
+from ensue.nn.transformer import EncoderLayer, Rows
+from ensue.tasks.next.baselines import fused_knn
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.models.fused_core import FusedCORE
+from ensue.text.postings import Postings
+from ensue.training import optimizer
+from tests.kernels.paths import HERE, needs_kernels, using
+
+pytestmark = needs_kernels
+ROUNDS = int(os.environ.get("ENSUE_FUZZ_ROUNDS", "400"))
+HOSTILE = [-1, -(2**31), 2**31 - 1, 2**31, -(2**62), 2**62, -(2**63), 2**63 - 1, 1000]
+IMPOSSIBLE = [-1, -(2**31), -(2**63), 2**50, 2**62, 2**63 - 1]
+"""Sizes of no table."""
+Array = npt.NDArray[Any]
+
+
+DTYPES = (torch.int8, torch.int32, torch.int64, torch.float16, torch.float64, torch.bool)
+
+
+class Entry(NamedTuple):
+    """Valid arguments of one compiled function.
+
+    Attributes:
+        structure: what they are put into; ``None`` where the function takes them one by one, in the order of ``order``.
+        sizes: sizes of arrays, none of which may be impossible.
+        scalars: other numbers.
+        arrays: what the function reads and writes.
+        indices: which arrays hold indices, all of which are followed.
+        order: names of the arguments.
+        more: arguments behind the structure.
+    """
+
+    structure: type[ctypes.Structure] | None
+    sizes: dict[str, int]
+    scalars: Mapping[str, float]
+    arrays: dict[str, Array]
+    indices: Sequence[str] = ()
+    order: Sequence[str] = ()
+    more: Sequence[int] = ()
+
+    def run(self, name: str) -> int:
+        """Call the function."""
+        function = getattr(library(), name)
+        named: dict[str, Any] = {**self.sizes, **self.scalars}
+        addresses = {field: array.ctypes.data for field, array in self.arrays.items()}
+        if self.structure is None:
+            return int(function(*({**named, **addresses}[field] for field in self.order)))
+        fields = {field for field, *_ in self.structure._fields_}
+        if "layer" in fields:
+            named["layer"] = (loading.StepLayer * 1)(layer_of(addresses))
+        call = self.structure(**named, **{field: at for field, at in addresses.items() if field in fields - set(named)})
+        for norm in fields & {"before", "after"} if self.structure is loading.SessionCall else ():
+            setattr(call, norm, loading.Norm(addresses["norm"], addresses["norm"], 1e-5))
+        return int(function(ctypes.byref(call), *self.more))
+
+
+def layer_of(addresses: Mapping[str, int]) -> loading.StepLayer:
+    fields = {field for field, *_ in loading.StepLayer._fields_}
+    layer = loading.StepLayer(**{field: at for field, at in addresses.items() if field in fields})
+    for name in ("written", "read", "fed"):
+        setattr(layer, name, loading.Norm(addresses["norm"], addresses["norm"], 1e-5))
+    return layer
+
+
+def floats(*shape: int) -> Array:
+    return np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+
+def ints(values: Sequence[object], dtype: npt.DTypeLike = np.int64) -> Array:
+    return np.array(values, dtype)
+
+
+def weights(dim: int, wide: int) -> dict[str, Array]:
+    """Arrays of a layer."""
+    return {
+        "inward": floats(dim, 3 * dim), "inward_bias": floats(3 * dim), "outward": floats(dim, dim),
+        "outward_bias": floats(dim), "wide": floats(dim, wide), "wide_bias": floats(wide), "narrow": floats(wide, dim),
+        "narrow_bias": floats(dim), "output_bias": floats(dim), "norm": floats(dim),
+    }  # fmt: skip
+
+
+def entmax_entry() -> Entry:
+    call = loading.EntmaxCall
+    return Entry(
+        call, {"keys": 70}, {"fixed": 1.5, "dims": 0}, {"given": floats(70), "out": floats(70)}, more=(0, 0, 1)
+    )
+
+
+def neighbours_entry() -> Entry:
+    """Four items; sessions 0 1, 1 2 and 2 3."""
+    sizes = {
+        "batch": 2, "time": 3, "targets": 2, "num_ids": 4, "num_sessions": 3, "num_entries": 6, "room": 20,
+        "window": 2, "sample": 5, "neighbours": 5,
+    }  # fmt: skip
+    arrays = {
+        "ids": ints([[1, 2, 3], [2, 1, 0]]), "rows": ints([0, 1]), "steps": ints([2, 1]), "decay": floats(2) + 2,
+        "postings": ints([0, 0, 1, 1, 2, 2]), "stops": ints([0, 1, 3, 5, 6]), "starts": ints([0, 2, 4, 6]),
+        "items": ints([0, 1, 1, 2, 2, 3], np.int32), "holders": floats(4) + 2, "cells": np.zeros(20, np.int64),
+        "shares": floats(20), "weights": floats(2, 3, 3),
+    }  # fmt: skip
+    followed = ("rows", "steps", "postings", "stops", "starts", "items")
+    return Entry(loading.NeighboursCall, sizes, {"sessions": 3.0, "idf": 1.0}, arrays, followed)
+
+
+def decoder_entry() -> Entry:
+    sizes = {
+        "sources": 1, "rows": 2, "dim": 4, "heads": 2, "wide": 3, "length": 3, "before": 1, "capacity": 5,
+    }  # fmt: skip
+    arrays = weights(4, 3) | {
+        "scores": floats(1, 4, 6), "base": floats(1, 6), "outputs": floats(1, 6, 4), "keys": floats(2, 5, 2),
+        "values": floats(2, 5, 2), "seen": floats(1, 2, 3), "items": floats(1, 2, 4), "weights": floats(1, 2, 2, 3),
+    }  # fmt: skip
+    return Entry(loading.StepCall, sizes, {"layers": 1}, arrays)
+
+
+def encode_entry() -> Entry:
+    sizes = {"items": 3, "rows": 2, "dim": 4, "heads": 2, "wide": 3, "length": 2}
+    arrays = weights(4, 3) | {"places": ints([0, 1, 2]), "mask": np.ones((2, 2, 2), np.uint8), "states": floats(3, 4)}
+    scalars = {"layers": 1, "row_step": 4, "query_step": 2}
+    return Entry(loading.EncodeCall, sizes, scalars, arrays, ["places"])
+
+
+def sessions_entry() -> Entry:
+    sizes = {"rows": 2, "time": 3, "dim": 4, "heads": 2, "reach": 2, "num_ids": 5}
+    arrays = {
+        "ids": ints([[1, 2, 3], [4, 0, 0]]), "lengths": ints([3, 1]), "items": floats(5, 4), "norm": floats(4),
+        "inward": floats(4, 12), "joined": floats(4, 4), "wide": floats(4, 8), "wide_bias": floats(8),
+        "narrow": floats(8, 4), "narrow_bias": floats(4), "asking": floats(4, 8), "asking_bias": floats(8),
+        "by_distance": floats(3, 2), "sessions": floats(2, 3, 4), "weights": floats(2, 3, 3),
+    }  # fmt: skip
+    return Entry(loading.SessionCall, sizes, {}, arrays, ["ids", "lengths"])
+
+
+def lstm_entry() -> Entry:
+    sizes = {"rows": 2, "length": 3, "hidden": 5, "distinct": 4}
+    arrays = {
+        "projected": floats(4, 2, 20), "index": ints([[0, 3, 1], [2, 0, 0]]), "lengths": ints([3, 2]),
+        "recurrent": floats(2, 5, 20), "out": floats(2, 3, 10),
+    }  # fmt: skip
+    return Entry(loading.LstmCall, sizes, {}, arrays, ["index", "lengths"], more=(2,))
+
+
+def window_entry() -> Entry:
+    sizes = {
+        "rows": 2, "length": 3, "dim": 4, "heads": 2, "reach": 1, "own_rows": 5, "near_rows": 6, "first_rows": 7,
+    }  # fmt: skip
+    index = ints([[0, 4, 1], [2, 3, 0]])
+    arrays = {
+        "mask": np.ones((2, 3), np.uint8), "asked": index.copy(), "asked_near": index.copy(), "words": index.copy(),
+        "own": floats(5, 4), "near": floats(6, 4), "first": floats(7, 4), "relay": floats(2, 4),
+        "weights": floats(5, 2, 3, 2),
+    }  # fmt: skip
+    scalars = {f"{name}_step": 4 for name in ("own", "near", "first", "relay")}
+    return Entry(loading.WindowCall, sizes, scalars, arrays, ["asked", "asked_near", "words"], more=(2, 2))
+
+
+def band_entry() -> Entry:
+    sizes = {"rows": 2, "time": 3, "dim": 4, "reach": 2, "own": 1, "span": 2, "ages": 3}
+    arrays = {
+        "lengths": ints([3, 1]), "scores": floats(2, 3, 3), "times": np.arange(6.0), "values": floats(6, 4),
+        "weights": floats(6, 2), "out": floats(6, 4), "to_scores": floats(2, 3, 3), "to_values": floats(6, 4),
+    }  # fmt: skip
+    return Entry(loading.BandCall, sizes, {"width": 1.0}, arrays, ["lengths"], more=(1, 2))
+
+
+def codes_entry() -> Entry:
+    arrays = {
+        "first": ints([1, 2, 3], np.uint64), "second": ints([1, 2, 3], np.uint64), "table": np.zeros(8, codes._SLOT),
+        "codes": np.zeros(3, np.int32), "fresh": np.zeros(3, np.int64),
+    }  # fmt: skip
+    return Entry(loading.CodesCall, {"rows": 3, "slots": 8, "next": 0}, {}, arrays)
+
+
+def postings_entry() -> Entry:
+    sizes = {"cells": 3, "documents": 3, "num_texts": 2, "num_terms": 2, "num_entries": 4}
+    arrays = {
+        "texts": ints([0, 0, 1]), "terms": ints([0, 1, 1]), "text_weights": np.ones(3), "offsets": ints([0, 1, 4]),
+        "holders": ints([1, 0, 1, 2], np.int32), "weights": floats(4), "sums": np.zeros((2, 3)),
+    }  # fmt: skip
+    return Entry(loading.PostingsCall, sizes, {}, arrays, ["texts", "terms", "offsets", "holders"])
+
+
+def short_entry() -> Entry:
+    arrays = {
+        "queries": floats(2, 3), "table": np.ones((2, 3, 64), np.int16), "steps": floats(70), "bias": floats(70),
+        "items": floats(70, 3), "factors": floats(70), "out": floats(2, 70),
+    }  # fmt: skip
+    return Entry(loading.ShortCall, {"rows": 2, "ids": 70, "dim": 3, "exact": 5}, {"first": 2}, arrays, more=(2,))
+
+
+def adam_entry() -> Entry:
+    arrays = {
+        "ids": ints([0, 4]),
+        "grads": floats(2, 3),
+        "weights": floats(5, 3),
+        "means": floats(5, 3),
+        "squares": floats(5, 3),
+    }
+    return Entry(
+        loading.AdamCall, {"rows": 2, "dim": 3, "num_ids": 5}, {"rate": 0.1, "root": 1.0}, arrays, ["ids"], more=(2,)
+    )
+
+
+def graph_entry() -> Entry:
+    arrays = {"lengths": ints([3, 1]), "scores": floats(2, 3, 3), "weights": floats(2, 3), "graph": floats(2, 3, 3)}
+    return Entry(loading.GraphCall, {"rows": 2, "length": 3}, {}, arrays, ["lengths"], more=(2,))
+
+
+def pairs_entry() -> Entry:
+    arrays = {
+        "lengths": ints([3, 1]), "receiving": floats(2, 3, 5), "giving": floats(2, 3, 5), "vector": floats(5),
+        "out": floats(2, 3, 3),
+    }  # fmt: skip
+    return Entry(
+        loading.PairCall,
+        {"rows": 2, "length": 3, "dim": 5, "step": 5},
+        {"largest": 9.0},
+        arrays,
+        ["lengths"],
+        more=(2,),
+    )
+
+
+def rounded_entry() -> Entry:
+    arrays = {"given": floats(3, 5), "pairs": np.ones((3, 16), np.int32), "bias": floats(7), "out": floats(3, 7)}
+    return Entry(loading.RoundedCall, {"rows": 3, "num_in": 5, "num_out": 7}, {}, arrays, more=(2,))
+
+
+def mixture_entry() -> Entry:
+    arrays = {"totals": floats(5), "cells": ints([0, 9, 3]), "added": floats(3), "out": floats(2, 5)}
+    order = ("totals", "factor", "rows", "width", "cells", "added", "count", "out")
+    return Entry(None, {"rows": 2, "width": 5, "count": 3}, {"factor": 0.5}, arrays, ["cells"], order)
+
+
+def errors_entry() -> Entry:
+    arrays = {"scores": floats(2, 5), "bias": floats(5), "wanted": ints([0, 4]), "sums": floats(2), "losses": floats(2)}
+    order = ("scores", "rows", "width", "bias", "wanted", "sums", "losses", "threads")
+    return Entry(None, {"rows": 2, "width": 5}, {"threads": 2}, arrays, ["wanted"], order)
+
+
+def topk_entry() -> Entry:
+    arrays = {"numbers": floats(2, 5), "best": floats(2, 3), "places": np.zeros((2, 3), np.int64)}
+    order = ("numbers", "rows", "width", "step", "k", "best", "places", "threads")
+    return Entry(None, {"rows": 2, "width": 5, "k": 3}, {"step": 5, "threads": 2}, arrays, (), order)
+
+
+def totals_entry() -> Entry:
+    order = ("numbers", "rows", "width", "step", "totals", "threads")
+    arrays = {"numbers": floats(2, 5), "totals": floats(2)}
+    return Entry(None, {"rows": 2, "width": 5}, {"step": 5, "threads": 2}, arrays, (), order)
+
+
+def shares_entry() -> Entry:
+    arrays = {"x": floats(2, 3), "w": floats(3, 5), "bias": floats(5), "y": floats(2, 5)}
+    return Entry(None, {"rows": 2, "in": 3, "out": 5}, {}, arrays, (), ("x", "rows", "in", "w", "out", "bias", "y"))
+
+
+def dropped_entry() -> Entry:
+    arrays = {"in": floats(20), "levels": np.zeros(20, np.int16), "out": floats(20)}
+    order = ("in", "levels", "count", "elu", "least", "scale", "out", "threads")
+    return Entry(None, {"count": 20}, {"elu": 1, "least": 0, "scale": 2.0, "threads": 2}, arrays, (), order)
+
+
+def elu_errors_entry() -> Entry:
+    arrays = {"grad": floats(20), "units": floats(20), "levels": np.zeros(20, np.int16), "out": floats(20)}
+    order = ("grad", "units", "levels", "count", "least", "scale", "out")
+    return Entry(None, {"count": 20}, {"least": 0, "scale": 2.0}, arrays, (), order)
+
+
+ENTRIES: dict[str, Callable[[], Entry]] = {
+    "ensue_entmax": entmax_entry, "ensue_neighbours": neighbours_entry, "ensue_decoder_step": decoder_entry,
+    "ensue_log_shares": shares_entry, "ensue_log_mixture": mixture_entry, "ensue_log_totals": totals_entry,
+    "ensue_topk": topk_entry, "ensue_softmax_errors": errors_entry, "ensue_dropped": dropped_entry,
+    "ensue_dropped_elu_errors": elu_errors_entry, "ensue_band": band_entry, "ensue_adam_rows": adam_entry,
+    "ensue_postings": postings_entry, "ensue_codes": codes_entry, "ensue_encode": encode_entry,
+    "ensue_sessions": sessions_entry, "ensue_short_scores": short_entry, "ensue_window": window_entry,
+    "ensue_word_graphs": graph_entry, "ensue_lstm": lstm_entry, "ensue_rounded_product": rounded_entry,
+    "ensue_pair_scores": pairs_entry,
+}  # fmt: skip
+
+
+def test_all_compiled_functions_are_tried() -> None:
+    assert set(ENTRIES) | {"ensue_move_codes"} == set(loading._ARGUMENTS)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_valid_arguments_are_taken_and_others_refused(name: str) -> None:
+    assert ENTRIES[name]().run(name) >= 0
+    for array in ENTRIES[name]().indices:
+        for value in HOSTILE:
+            entry = ENTRIES[name]()
+            if np.can_cast(np.min_scalar_type(value), entry.arrays[array].dtype):
+                entry.arrays[array].fill(value)
+                with pytest.raises(IndexError, match=f"{name} was given an index or a size"):
+                    entry.run(name)
+    for size in ENTRIES[name]().sizes:
+        for value in IMPOSSIBLE:
+            entry = ENTRIES[name]()
+            entry.sizes[size] = value
+            with pytest.raises(IndexError, match=f"{name} was given an index or a size"):
+                entry.run(name)
+
+
+def test_offsets_that_fall_are_refused() -> None:
+    for name, array, values in (
+        ("ensue_postings", "offsets", [0, 4, 1]),
+        ("ensue_neighbours", "stops", [0, 5, 3, 1, 6]),
+        ("ensue_neighbours", "starts", [0, 4, 2, 6]),
+        ("ensue_encode", "places", [1, 1, 2]),
+    ):
+        entry = ENTRIES[name]()
+        entry.arrays[array][:] = values
+        with pytest.raises(IndexError):
+            entry.run(name)
+
+
+def test_a_table_of_values_without_room_is_refused() -> None:
+    for sizes in ({"slots": 3}, {"slots": 7}, {"slots": 2}, {"next": 6}, {"next": 2**31 - 2, "slots": 2**33}):
+        entry = codes_entry()
+        entry.sizes.update(sizes)
+        with pytest.raises(IndexError):
+            entry.run("ensue_codes")
+    functions, table = library(), np.zeros(8, codes._SLOT)
+    assert functions is not None
+    for slots in (2, 8, 12, -16, 2**62):
+        call = loading.CodesCall(slots=slots, table=table.ctypes.data)
+        with pytest.raises(IndexError):
+            functions.ensue_move_codes(table.ctypes.data, 8, ctypes.byref(call))
+
+
+def spoil(array: Array, random: np.random.Generator) -> None:
+    """Write a hostile number somewhere."""
+    flat = array.reshape(-1).view(np.int64 if array.dtype.names else array.dtype)
+    at = random.integers(len(flat))
+    if flat.dtype.kind == "f":
+        flat[at] = random.choice([np.nan, np.inf, -np.inf, 3e38, -3e38, 0.0, 1e-40])
+    else:
+        values = [*HOSTILE, int(flat[random.integers(len(flat))]), 0, 1, 2, 3]
+        flat[at] = np.array(values[random.integers(len(values))]).astype(np.int64).astype(flat.dtype)
+
+
+def test_random_mutations_of_arrays_end_in_results_or_errors() -> None:
+    random, names = np.random.default_rng(0), list(ENTRIES)
+    for level in HERE:
+        with using(level):
+            for number in range(ROUNDS):
+                name = names[number % len(names)]
+                entry = ENTRIES[name]()
+                for _ in range(random.integers(1, 4)):
+                    spoil(entry.arrays[str(random.choice(list(entry.arrays)))], random)
+                with suppress(IndexError):
+                    entry.run(name)
+
+
+class Wrapped(NamedTuple):
+    """A Python function around a compiled one, and valid tensors for it."""
+
+    run: Callable[..., object]
+    tensors: dict[str, Tensor]
+
+
+def tensor(*shape: int) -> Tensor:
+    return torch.linspace(-1, 1, math.prod(shape)).view(shape)
+
+
+def knn(ids: Tensor, mask: Tensor, targets: Tensor, **tables: Tensor) -> object:
+    batch = Batch(ids, mask, torch.zeros(2, 3).double(), targets, torch.empty(0).long())
+    sizes = {"window": 2, "sample": 5, "neighbours": 5, "num_ids": 4}
+    return fused_knn.score(batch, {**tables, "sessions": torch.ones(1)}, sizes, 1.0)
+
+
+def adam(rows: Tensor, values: Tensor, table: Tensor, means: Tensor, squares: Tensor) -> object:
+    group = {"betas": (0.9, 0.99), "lr": 0.1, "eps": 1e-8, "weight_decay": 0.0}
+    state = {"step": torch.zeros(()), "exp_avg": means, "exp_avg_sq": squares}
+    return optimizer._compiled(group, table, state, rows, values)
+
+
+def weighed(scores: Tensor, alpha: Tensor, mask: Tensor) -> object:
+    return apply(FusedEntmax, scores, alpha, mask) if fits(scores, alpha, mask) else None
+
+
+def banded(lengths: Tensor, times: Tensor, values: Tensor, scores: Tensor, grad: Tensor) -> object:
+    band, ages = fused_band.Band(lengths, 2, True), fused_band.Ages(times, 1.0)
+    _, weights = fused_band.attention(band, ages, values, scores)
+    return fused_band.gradients(band, ages, weights, grad, values, scores)
+
+
+def windowed(words: Tensor, nodes: Tensor, mask: Tensor, **tables: Tensor) -> object:
+    windows = Windows(words, nodes, mask, 2, 1)
+    rows = tables["nears"], tables["firsts"], tables["relays"]
+    products = window_products(windows, tables["queries"].requires_grad_(), *rows)
+    sums = window_sums(windows, products, *rows)
+    return torch.autograd.grad(sums.sum(), tables["queries"])
+
+
+def stepped(items: Tensor, seen: Tensor, scores: Tensor, base: Tensor, outputs: Tensor, room: Tensor) -> object:
+    named = {name: torch.from_numpy(array) for name, array in weights(4, 3).items()}
+    norm = (named.pop("norm"),) * 2
+    layers = fused_decoder.FusedLayers([named], [[(*norm, 1e-5)] * 3])
+    if not layers.fits(items, seen):
+        return None
+    return layers.step(items, [fused_decoder.Folds(scores, base, outputs, room)], seen, 2, weigh=True)
+
+
+def encoded(items: Tensor, places: Tensor, mask: Tensor) -> object:
+    return FusedEncoder([EncoderLayer(4, 2, 3, 0.0)]).encode(items, Rows(2, 2, places), mask)
+
+
+def core(ids: Tensor, mask: Tensor, items: Tensor, by_distance: Tensor) -> object:
+    sizes = [[(4, 4)] * 3, [(4, 4)], [(4, 8)], [(8, 4)], [(4, 4)] * 2]
+    linears = [[nn.Linear(*size) for size in row] for row in sizes]
+    fused = FusedCORE(items, (nn.LayerNorm(4), nn.LayerNorm(4)), linears, by_distance)
+    return fused.sessions(Batch(ids, mask, torch.zeros(2, 3).double(), mask, torch.empty(0).long()))
+
+
+def posted(**arrays: Tensor) -> object:
+    given = {name: array.numpy() for name, array in arrays.items()}
+    postings = Postings(given["offsets"], given["documents"], given["weights"], 3)
+    return postings.scores(given["texts"], given["terms"], given["text_weights"], 2)
+
+
+def shaped(**shapes: tuple[int, ...]) -> dict[str, Tensor]:
+    return {name: tensor(*shape) for name, shape in shapes.items()}
+
+
+def wrapped() -> dict[str, Wrapped]:
+    ids, mask = torch.tensor([[1, 2, 3], [2, 1, 0]]), torch.tensor([[True, True, True], [True, True, False]])
+    index, levels = torch.tensor([[0, 3, 1], [2, 0, 0]]), torch.zeros(3, 4, dtype=torch.int16)
+    arrays, names = neighbours_entry().arrays, ("decay", "postings", "stops", "starts", "items", "holders")
+    tables = {name: torch.from_numpy(arrays[name]) for name in names}
+    posts = {name: torch.from_numpy(array) for name, array in postings_entry().arrays.items() if name != "sums"}
+    posts["documents"] = posts.pop("holders")
+    wanted, cells, rows, ends = (torch.tensor(row) for row in ([0, 4, 2], [0, 9, 3], [0, 4], [3, 1]))
+    places, pairs, table = torch.arange(3), torch.ones(2, 3, 32).int(), torch.ones(2, 3, 64).short()
+    all_seen, scores, units = torch.ones(2, 2, 2).bool(), shaped(scores=(3, 5)), shaped(grad=(3, 4), units=(3, 4))
+    seen = shaped(queries=(4, 6), nears=(4, 6), firsts=(4, 6), relays=(2, 6))
+    folds = shaped(scores=(1, 4, 6), base=(1, 1, 6), outputs=(1, 6, 4), room=(2, 2, 5, 2))
+    short = shaped(queries=(2, 3), steps=(70,), bias=(70,), items=(70, 3), factors=(70,))
+
+    def mixture(totals: Tensor, cells: Tensor, added: Tensor) -> object:
+        return fused_rows.log_mixture(totals, 0.5, 2, cells, added)
+
+    def pair_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> object:
+        return fused_texts.pair_scores(receiving, giving, vector, mask, 9.0)
+
+    def product(given: Tensor, pairs: Tensor, bias: Tensor) -> object:
+        return rounded_product(given, Folded(pairs, 5, 7), bias)
+
+    def dropout(grad: Tensor, units: Tensor, levels: Tensor) -> object:
+        return Drawn(levels, 9).elu_errors(grad, Drawn(levels, 9).kept(units, elu=True))
+
+    def short_scores(queries: Tensor, **table: Tensor) -> object:
+        return ShortItems(**table).scores(queries, 2)
+
+    return {
+        "knn": Wrapped(knn, {"ids": ids, "mask": mask, "targets": mask, **tables}),
+        "totals": Wrapped(fused_rows.log_totals, scores),
+        "errors": Wrapped(fused_rows.softmax_errors, scores | shaped(bias=(5,)) | {"wanted": wanted}),
+        "mixture": Wrapped(mixture, shaped(totals=(5,), added=(3,)) | {"cells": cells}),
+        "highest": Wrapped(lambda scores: fused_rows.highest(scores, 3), scores),
+        "lstm": Wrapped(
+            fused_texts.lstm_states,
+            shaped(projected=(8, 20), recurrent=(2, 5, 20)) | {"index": index, "mask": mask, "pairs": pairs},
+        ),
+        "pairs": Wrapped(pair_scores, shaped(receiving=(2, 3, 4), giving=(2, 3, 4), vector=(4,)) | {"mask": mask}),
+        "graph": Wrapped(fused_texts.word_graph, shaped(scores=(2, 3, 3)) | {"mask": mask}),
+        "rounded": Wrapped(product, shaped(given=(3, 5), bias=(7,)) | {"pairs": torch.ones(3, 16).int()}),
+        "dropout": Wrapped(dropout, units | {"levels": levels}),
+        "adam": Wrapped(adam, shaped(values=(2, 3), table=(5, 3), means=(5, 3), squares=(5, 3)) | {"rows": rows}),
+        "entmax": Wrapped(weighed, shaped(scores=(2, 70), alpha=(2, 1)) | {"mask": torch.ones(2, 70).bool()}),
+        "band": Wrapped(banded, shaped(times=(2, 3), values=(6, 4), scores=(6, 3), grad=(6, 4)) | {"lengths": ends}),
+        "window": Wrapped(windowed, {"words": index, "nodes": index, "mask": mask, **seen}),
+        "decoder": Wrapped(stepped, {"items": tensor(1, 2, 4), "seen": torch.zeros(1, 2, 3), **folds}),
+        "log shares": Wrapped(fused_decoder.log_shares, shaped(states=(2, 4), weight=(5, 6))),
+        "encoder": Wrapped(encoded, {"items": tensor(3, 4), "places": places, "mask": all_seen}),
+        "core": Wrapped(core, {"ids": ids, "mask": mask} | shaped(items=(4, 4), by_distance=(3, 2))),
+        "short": Wrapped(short_scores, {"table": table, **short}),
+        "postings": Wrapped(posted, posts),
+    }
+
+
+def changed(own: Tensor, random: np.random.Generator) -> Tensor:
+    """Return a tensor of another type, shape or layout, or with a hostile number."""
+    kind = random.integers(8)
+    if kind == 0:
+        return own.to(
+            [torch.int8, torch.int32, torch.int64, torch.float16, torch.float64, torch.bool][random.integers(6)]
+        )
+    if kind == 1:
+        return own.narrow(axis := int(random.integers(own.dim())), 0, own.shape[axis] - 1)
+    if kind == 2:
+        return torch.cat([own, own], dim=int(random.integers(own.dim())))
+    if kind == 3:
+        return own[:0]
+    if kind == 4:
+        return own.mT if own.dim() > 1 else own[None]
+    if kind == 5:
+        return own.repeat_interleave(2, dim=own.dim() - 1)[..., ::2]
+    made = own.clone()
+    if made.dtype != torch.bool and made.numel():
+        spoil(made.numpy(), random)
+    return made
+
+
+def test_random_changes_of_tensors_end_in_results_or_errors() -> None:
+    random, cases = np.random.default_rng(1), list(wrapped().values())
+    with using(HERE[-1]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(ROUNDS):
+            run, valid = cases[number % len(cases)]
+            tensors = {name: own.clone() for name, own in valid.items()}
+            for name in random.choice(list(tensors), min(len(tensors), int(random.integers(1, 3))), replace=False):
+                tensors[name] = changed(tensors[name], random)
+            with suppress(ValueError, IndexError, RuntimeError):  # the last is torch's for shapes that do not match
+                run(**tensors)
+
+
+@pytest.mark.parametrize("name", wrapped())
+def test_valid_tensors_are_taken(name: str) -> None:
+    run, tensors = wrapped()[name]
+    with using(HERE[-1]):
+        run(**tensors)

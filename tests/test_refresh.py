@@ -113,7 +113,7 @@ def test_what_a_stream_keeps_in_the_folder_goes_with_it(folder: Path) -> None:
     resum(folder)
     refresh(folder, Histories.of(circles(30, 2, day=1)), max_drop=0.99)
     assert (folder / "stream.json").read_text() == '{"position": 7}'
-    assert set(contents(folder)) == {"stream.json", "B2SUMS", *save.NAMES} - {"items.faiss"}  # no large catalogue
+    assert set(contents(folder)) == {"stream.json", "B2SUMS", *save.NAMES} - {"items.safetensors"}  # no large catalogue
 
 
 def test_rolling_back_gives_equal_answers(folder: Path) -> None:

@@ -161,7 +161,7 @@ def test_what_a_folder_lacks_is_made_once_for_all_workers(tmp_path: Path) -> Non
         pass
     for place in (folder, tmp_path / "again"):
         predictor.save(place, "card")
-    assert not (folder / "items.faiss").exists()
+    assert not (folder / "items.safetensors").exists()
     with served(folder, "--workers", 2, code=LARGE.format(place=str(made)) + PLAIN) as service:
         asked = [service.post("/v1/models/large/predict", ASK) for _ in range(10)]
         assert made.read_text() == "made" and asked[0][0] == 200 and asked == [asked[0]] * 10

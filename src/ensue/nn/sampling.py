@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 from ensue.nn.autograd import Context, apply
 from ensue.nn.cross_entropy import BLOCK
+from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.vocabulary import FIRST, PADDING
 
 Places = npt.NDArray[np.int64]
@@ -71,6 +73,8 @@ class Sampler(nn.Module):
         power: between uniform (0) and by popularity (1).
     """
 
+    lengths_vary: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, num_ids: int, power: float = POWER) -> None:
         super().__init__()
         self.power = power
@@ -78,6 +82,10 @@ class Sampler(nn.Module):
         self.totals: Tensor
         self._cached: tuple[Tensor, int, Tensor, Tensor | AliasTable] | None = None
         self._together: torch.Generator | None = None
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: every id is counted once at least."""
+        require_number(f"{name}.totals", self.totals, LARGEST_COUNT, 1.0)
 
     def count(self, totals: Tensor) -> None:
         """(ids,) how often each id occurs; ids that never did are drawn as if they had once."""

@@ -7,10 +7,11 @@ raise ``ValueError`` with the table's name, which :func:`ensue.store.folder.dama
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def require_table(name: str, table: Tensor, dtype: torch.dtype, shape: Sequence[int | None]) -> None:
@@ -70,3 +71,101 @@ def require_offsets(name: str, offsets: Tensor, length: int, rows: int | None = 
         raise ValueError(f"{name} does not lead from 0 to {length}")
     if bool((offsets[1:] < offsets[:-1]).any()):
         raise ValueError(f"{name} falls somewhere")
+
+
+LARGEST_COUNT = 2.0**60
+"""Counts above this are refused: the sum of as many as there are ids still is a finite float32."""
+
+
+def require_counts(name: str, counts: Tensor) -> None:
+    """Check that counts are 0 or more and so small that their sum stays finite.
+
+    Args:
+        name: what the message calls them.
+        counts: finite floats of any shape.
+
+    Raises:
+        ValueError: one is negative, or larger than :data:`LARGEST_COUNT`.
+    """
+    if counts.numel():
+        smallest, largest = (float(bound) for bound in counts.aminmax())
+        if not 0 <= smallest <= largest <= LARGEST_COUNT:
+            raise ValueError(f"{name} holds {smallest if smallest < 0 else largest}, which is no count")
+
+
+def require_number(name: str, number: Tensor, largest: float, smallest: float = 0.0) -> None:
+    """Check that the numbers of a small tensor lie in ``[smallest, largest]``.
+
+    Args:
+        name: what the message calls it.
+        number: finite floats of any shape.
+        largest: the largest that passes.
+        smallest: the smallest that passes.
+
+    Raises:
+        ValueError: one does not.
+    """
+    if not bool(((number >= smallest) & (number <= largest)).all()):
+        outside = number[(number < smallest) | (number > largest) | number.isnan()]
+        raise ValueError(f"{name} is {float(outside[0]):g}, outside [{smallest:g}, {largest:g}]")
+
+
+@runtime_checkable
+class Validated(Protocol):
+    """A module with tables whose values or lengths have to fit together."""
+
+    lengths_vary: ClassVar[tuple[str, ...]]
+    """Buffers whose first dimension depends on the data; all other tensors have the shapes that the module makes."""
+
+    def validate(self, name: str) -> None:
+        """Check the module's own tables, once they are loaded; submodules check theirs.
+
+        Args:
+            name: of the module, in messages.
+
+        Raises:
+            ValueError: they do not fit together, or a value is outside what the module computes with.
+        """
+        ...
+
+
+def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Check that tensors have the names, types and shapes of a module's own.
+
+    Args:
+        module: as its settings make it; it may be on the meta device, where nothing is allocated.
+        tensors: by name, as in its ``state_dict``.
+
+    Raises:
+        ValueError: one is missing, unknown, of another type or of another shape.
+    """
+    expected = module.state_dict()
+    if different := sorted(expected.keys() ^ tensors.keys()):
+        raise ValueError(f"tensor {different[0]} is {'missing' if different[0] in expected else 'not known'}")
+    for name, wanted in expected.items():
+        owner, _, attribute = name.rpartition(".")
+        part, shape = module.get_submodule(owner), list[int | None](wanted.shape)
+        if isinstance(part, Validated) and attribute in part.lengths_vary:
+            shape[0] = None
+        require_table(name, tensors[name], wanted.dtype, shape)
+
+
+def assign_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Make loaded tensors a module's own, and let each part check how they fit together.
+
+    Args:
+        module: as its settings make it.
+        tensors: by name, as in its ``state_dict``; they are not copied.
+
+    Raises:
+        ValueError: as :func:`require_shapes` and :meth:`Validated.validate`.
+    """
+    require_shapes(module, tensors)
+    for name, buffer in list(module.named_buffers()):
+        if buffer.shape != tensors[name].shape:  # torch compares the shapes even where it assigns
+            owner, _, attribute = name.rpartition(".")
+            setattr(module.get_submodule(owner), attribute, torch.empty_like(tensors[name]))
+    module.load_state_dict(dict(tensors), assign=True)
+    for name, part in module.named_modules():
+        if isinstance(part, Validated):
+            part.validate(name or type(module).__name__)

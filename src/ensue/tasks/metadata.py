@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self, get_type_hints
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+Count = Annotated[int, Field(ge=0, le=2**62)]
+"""How many of something there are."""
 
 
 class Noted(Protocol):
@@ -34,9 +40,9 @@ class Metadata:
 
     held_out: str = ""
     """Which part of the data was held out."""
-    epochs: int = 0
+    epochs: Count = 0
     """Epochs behind the weights."""
-    updates: int = 0
+    updates: Count = 0
     """Since the fit."""
     version: int | None = None
     """Of the folder; ``None`` for the first."""
@@ -65,5 +71,15 @@ class Metadata:
         if not set(fields) >= cls.REQUIRED:
             raise ValueError("facts are missing in settings.json")
         metadata, names = cls(), {key: name for name, key in cls.KEYS.items()}
-        vars(metadata).update((names.get(key, key), value) for key, value in fields.items())
+        kinds = get_type_hints(cls, include_extras=True)
+        for key, value in fields.items():
+            name = names.get(key, key)
+            if name not in kinds and name in dir(cls):  # a newer ensue may note more, but replaces no method
+                raise ValueError(f"fact {key} in settings.json is the name of a method")
+            if name in kinds and type(value) is not kinds[name]:  # one of that class was made before it came here
+                try:
+                    TypeAdapter(kinds[name]).validate_json(json.dumps(value), strict=True)
+                except ValidationError as error:
+                    raise ValueError(f"fact {key} in settings.json: {error.errors()[0]['msg']}") from error
+            setattr(metadata, name, value)
         return metadata

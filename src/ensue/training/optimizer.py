@@ -23,6 +23,7 @@ from ensue.kernels.loading import AdamCall
 from ensue.nn.addresses import address
 from ensue.nn.item_head import ItemLayer
 from ensue.nn.sampling import MANY
+from ensue.nn.validation import require_number, require_table
 from ensue.store.folder import damage
 from ensue.store.tensors import open_tensors
 
@@ -165,7 +166,14 @@ def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: Mapping[str, T
     _require_names(model, tensors.keys())
     for name, parameter in model.named_parameters():
         if f"{name}.step" in tensors:
-            optimizer.state[parameter] = {field: _fitted(tensors[f"{name}.{field}"], parameter) for field in FIELDS}
+            state = {field: tensors[f"{name}.{field}"] for field in FIELDS}
+            require_table(f"{name}.step", state["step"], torch.float32, ())
+            shape = (None, *parameter.shape[1:]) if parameter.dim() else ()  # rows may have come since
+            for field in FIELDS[1:]:
+                require_table(f"{name}.{field}", state[field], parameter.dtype, shape)
+            for field in ("step", "exp_avg_sq"):
+                require_number(f"{name}.{field}", state[field], math.inf)
+            optimizer.state[parameter] = {field: _fitted(saved, parameter) for field, saved in state.items()}
 
 
 def _require_names(model: nn.Module, names: Set[str]) -> None:
@@ -224,6 +232,8 @@ def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) ->
 def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:
     if not saved.dim():
         return saved.clone()
+    if len(saved) > len(parameter):
+        raise ValueError("optimizer.safetensors is of more ids than the model")
     fitted = torch.zeros_like(parameter, requires_grad=False)
     fitted[: len(saved)] = saved.to(parameter.device)
     return fitted

@@ -116,7 +116,7 @@ class NextService(PlainService[NextPredictor, Asked]):
         return figure, words
 
     def prepares(self, predictor: NextPredictor) -> bool:
-        """Whether a large catalogue has no index: the folder is of before there were any."""
+        """Return whether a large catalogue has no index, as where it was fitted without the extra."""
         return predictor.index is None and indexes(predictor)
 
     def prepare(self, predictor: NextPredictor) -> None:
@@ -133,7 +133,7 @@ class NextService(PlainService[NextPredictor, Asked]):
         """The index."""
         facts, _, index = made.partition(b"\n")
         predictor.metadata.index = json.loads(facts)
-        predictor.index = ItemIndex.of_bytes(index, IndexFacts(**json.loads(facts)))
+        predictor.index = ItemIndex.from_bytes(index, IndexFacts(**json.loads(facts)))
 
     def first_question(self, predictor: NextPredictor) -> Asked:
         """A value it knows, if there is one."""

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ensue.answers import Answer, Choice, Heed
 from ensue.data.histories import Histories, Index
+from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_without, without_event
@@ -157,6 +158,7 @@ def answers(
     scored = score(histories, lists)
     scored = scored if own is None else scored.with_own(own)
     shown, best = scored.best(k, lists, records, own)
+    require_finite(shown, scored.totals)
     shares = scored.shares_of(shown)
     tests: list[list[_Deletion]] = [[] for _ in records]
     if evidence:
@@ -176,6 +178,16 @@ def answers(
             heeds = [_heed(record, positions[row], test, number) for test in tests[row]]
             choices.append(Choice(vocabulary.value(id), share, tuple(heeds)))
         yield Answer(tuple(choices), len(positions[row]), len(record.values), record.id)
+
+
+def require_finite(*scores: Tensor) -> None:
+    """Check that scores are numbers, or -inf where something is ruled out.
+
+    Raises:
+        SettingError: one is not: the weights are so large that their products overflow.
+    """
+    if not all(bool((part < torch.inf).all()) for part in scores):  # nothing is below NaN, and NaN below nothing
+        raise SettingError("the model's scores are not finite numbers, so its weights cannot be right; fit it again")
 
 
 def _heed(record: History, places: Index, test: _Deletion, choice: int) -> Heed:

@@ -59,7 +59,7 @@ def _of_first_rank(make: Callable[[], ItemIndex], *, alone: bool) -> ItemIndex:
     data = bytearray() if made is None else bytearray(made.to_bytes())
     size, facts = share((len(data), {} if made is None else asdict(made.facts)))
     sent = broadcast(torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(size, dtype=torch.uint8))
-    return ItemIndex.of_bytes(sent.numpy().tobytes(), IndexFacts(**facts)) if made is None else made
+    return ItemIndex.from_bytes(sent.numpy().tobytes(), IndexFacts(**facts)) if made is None else made
 
 
 def indexes(state: NextState) -> bool:

@@ -12,17 +12,22 @@ Probabilities are of the whole catalogue: to the candidates comes an estimate of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors.torch import load
 from torch import Tensor
 
 from ensue.nn.approximate import import_faiss
 from ensue.nn.topk import log_totals, topk
+from ensue.nn.validation import require_ids, require_table
+from ensue.settings import LARGEST
+from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next.batch import Product
 from ensue.vocabulary import FIRST, PADDING
 
@@ -40,11 +45,14 @@ SAMPLE = 4096
 """Ids by which the sum over the rest of the catalogue is estimated."""
 LISTS, NUMBERS = 8, 2**24
 """Lists whose vectors are kept, for a shop's own comes with every request, and numbers of all together (64 MB)."""
-FILE = "items.faiss"
+FILE = "items.safetensors"
 LEARNED, ROUNDS = 64, 8
 """Rows a list from which its centroid is learned, and rounds of that."""
 BLOCK = 2**16
 """Rows at once."""
+
+WORDS, BITS, PAIR = 16, 4, 2
+"""Words of the quantiser for each pair of numbers, and the bits that name one."""
 
 Vectors = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
@@ -74,6 +82,21 @@ class IndexFacts:
     recall: float
     total: float
     queries: int
+
+
+def require_sizes(facts: IndexFacts, num_items: int) -> None:
+    """Check the sizes of an index against a catalogue.
+
+    Raises:
+        ValueError: one is no whole number, below 1, or beyond what it counts.
+    """
+    limits = {
+        "items": num_items, "lists": facts.items, "probed": facts.lists, "candidates": LARGEST, "sample": facts.items,
+    }  # fmt: skip
+    for name, limit in limits.items():
+        size = getattr(facts, name)
+        if type(size) is not int or not 1 <= size <= limit:
+            raise ValueError(f"{name} of the index is {size!r}; it must be from 1 to {limit}")
 
 
 class ItemIndex:
@@ -131,26 +154,78 @@ class ItemIndex:
         _, rows = self._index.search(_queries(product), k, params=faiss.SearchParametersIVF(**given))
         return torch.from_numpy(np.where(rows >= 0, rows + FIRST, PADDING))
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what the index is made of, for a file; faiss's own format is not read, for faiss trusts it.
+
+        Returns:
+            ``centroids`` (lists, width) of the lists, ``words`` (pairs, 16, 2) of the quantiser, and for each item its
+            ``list`` (items,) and its ``codes`` (items, bytes), two words to a byte.
+        """
+        faiss = import_faiss()
+        index, words = self._index, faiss.vector_to_array(self._index.pq.centroids)
+        held = faiss.downcast_InvertedLists(index.invlists)
+        packer, size = held.packer, index.pq.code_size
+        lists, codes = np.empty(index.ntotal, np.int32), np.empty((index.ntotal, size), np.uint8)
+        for number in range(index.nlist):
+            if not (length := held.list_size(number)):
+                continue
+            rows = faiss.rev_swig_ptr(held.get_ids(number), length)
+            # Codes are interleaved in blocks of 32 items, the last one padded.
+            blocks = -(-length // packer.nvec)
+            packed = faiss.rev_swig_ptr(held.get_codes(number), blocks * packer.block_size).reshape(blocks, -1)
+            plain = np.empty((blocks, packer.nvec, size), np.uint8)
+            for source, target in zip(packed, plain, strict=True):
+                packer.unpack_all(faiss.swig_ptr(source), faiss.swig_ptr(target))
+            lists[rows], codes[rows] = number, plain.reshape(-1, size)[:length]
+        centroids = faiss.downcast_index(index.quantizer).reconstruct_n(0, index.nlist)
+        arrays = {"centroids": centroids, "words": words.reshape(index.pq.M, -1, PAIR), "list": lists, "codes": codes}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
     def to_bytes(self) -> bytes:
-        """The file."""
-        found: bytes = import_faiss().serialize_index(self._index).tobytes()
-        return found
+        """Return the bytes of a file of :meth:`tensors`, for another process."""
+        return tensor_bytes(self.tensors())
 
     @classmethod
-    def of_bytes(cls, data: bytes, facts: IndexFacts) -> ItemIndex:
-        """Back from :meth:`to_bytes`.
+    def from_bytes(cls, data: bytes, facts: IndexFacts) -> ItemIndex:
+        """Make the index of :meth:`to_bytes`."""
+        return cls.restored(load(data), facts, facts.items)
+
+    @classmethod
+    def restored(cls, tensors: Mapping[str, Tensor], facts: IndexFacts, num_items: int) -> ItemIndex:
+        """Make the index of :meth:`tensors`: its lists are filled with the codes of their items.
+
+        Args:
+            tensors: of a file, whoever wrote it.
+            facts: as ``settings.json`` has them.
+            num_items: size of the catalogue, which may have grown since.
 
         Raises:
             SettingError: the extra is missing.
-            ValueError: it is another's, or damaged.
+            ValueError: the tensors or the facts do not fit together.
         """
+        require_sizes(facts, num_items)
+        pairs = len(tensors["words"])
+        require_table("words", tensors["words"], torch.float32, (pairs, WORDS, PAIR))
+        require_table("centroids", tensors["centroids"], torch.float32, (facts.lists, PAIR * pairs))
+        require_table("codes", tensors["codes"], torch.uint8, (facts.items, -(-pairs // 2)))
+        require_table("list", tensors["list"], torch.int32, (facts.items,))
+        require_ids("list", tensors["list"], facts.lists)
         faiss = import_faiss()
-        try:
-            index = faiss.deserialize_index(np.frombuffer(data, np.uint8))
-        except RuntimeError as error:
-            raise ValueError(f"{FILE}: {str(error).splitlines()[-1]}") from error
-        if index.ntotal != facts.items or faiss.extract_index_ivf(index).nlist != facts.lists:
-            raise ValueError(f"{FILE} is of other values")
+        centroids, words, lists, codes = (tensors[key].numpy() for key in ("centroids", "words", "list", "codes"))
+        coarse = faiss.IndexFlatIP(PAIR * pairs)
+        coarse.add(np.ascontiguousarray(centroids))
+        plain = faiss.IndexIVFPQ(coarse, PAIR * pairs, facts.lists, pairs, BITS, faiss.METRIC_INNER_PRODUCT)
+        faiss.copy_array_to_vector(np.ascontiguousarray(words).ravel(), plain.pq.centroids)
+        plain.by_residual = plain.is_trained = True
+        rows = np.argsort(lists, kind="stable")
+        sorted_codes, bounds = codes[rows], np.searchsorted(lists[rows], np.arange(facts.lists + 1)).tolist()
+        for number, (low, high) in enumerate(pairwise(bounds)):
+            if low < high:
+                entries = faiss.swig_ptr(rows[low:high]), faiss.swig_ptr(sorted_codes[low:high])
+                plain.invlists.add_entries(number, high - low, *entries)
+        plain.ntotal = facts.items
+        index = faiss.IndexIVFPQFastScan(plain)  # copies and packs the codes
+        index.referenced_objects = [coarse]  # it does not own it
         return cls(index, facts)
 
 
@@ -171,7 +246,7 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
     items, queries = num_ids - FIRST, _queries(product)
     lists = max(1, min(round(items**0.5), items // LEARNED))
     width = queries.shape[1]
-    index = faiss.index_factory(width, f"IVF{lists},PQ{width // 2}x4fs", faiss.METRIC_INNER_PRODUCT)
+    index = faiss.index_factory(width, f"IVF{lists},PQ{width // PAIR}x{BITS}fs", faiss.METRIC_INNER_PRODUCT)
     index.by_residual = True  # codes of what a centroid leaves: half as many lists and candidates then do
     index.cp.niter, index.cp.seed, index.cp.max_points_per_centroid = ROUNDS, 0, LEARNED
     every = torch.arange(FIRST, num_ids, max(1, items // (LEARNED * lists)))

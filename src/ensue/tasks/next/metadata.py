@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ensue.tasks.metadata import Count
 from ensue.tasks.metadata import Metadata as SharedMetadata
 
 IDLE = "the network was left out: held-out data could not tell that it adds anything to what is counted"
@@ -15,11 +16,11 @@ class Metadata(SharedMetadata):
 
     REQUIRED = frozenset({"sequences", "events", "repeats"})
 
-    sequences: int = 0
+    sequences: Count = 0
     """Histories."""
-    events: int = 0
+    events: Count = 0
     """Events of all histories."""
-    values: int = 0
+    values: Count = 0
     """Distinct values."""
     repeats: bool = False
     """Whether any history holds a value twice; where none does, what a history holds is no answer."""
@@ -33,7 +34,7 @@ class Metadata(SharedMetadata):
     """The batch, the steps in all, and those in which the step size rose: as they fitted the log."""
     ended: str = ""
     """How the training ended, where it was cut while it still got better, or where the network was left out."""
-    steps: int = 0
+    steps: Count = 0
     """Optimiser steps taken in a stream."""
     min_users: dict[str, int] | None = None
     """What was left out because fewer people shared it: see :class:`ensue.tasks.next.check.LeftOut`."""

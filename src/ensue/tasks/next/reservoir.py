@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, ranges, scrambled
+from ensue.nn.validation import require_ids, require_offsets, require_table
 from ensue.vocabulary import FIRST, Vocabulary
 
+FILE = "reservoir.safetensors"
 LATEST = 50
 """Events kept of a history, the latest: bounds the memory, and the personal data in a model folder."""
 
@@ -83,15 +85,13 @@ class Reservoir:
         Raises:
             ValueError: the columns do not fit together or hold ids that the vocabulary lacks.
         """
-        ids, offsets, times = (tensors[name].numpy() for name in ("ids", "offsets", "times"))
-        vocabulary = self.histories.vocabulary
-        whole = len(offsets) and offsets[0] == 0 and offsets[-1] == len(ids) and (np.diff(offsets) > 0).all()
-        if not whole or len(tensors["keys"]) != len(offsets) - 1 or len(times) not in (0, len(ids)):
-            raise ValueError("the columns of reservoir.safetensors do not fit together")
-        if len(ids) and not (ids.min() >= FIRST and ids.max() < len(vocabulary)):
-            raise ValueError("reservoir.safetensors holds ids that vocabulary.json lacks")
-        self.histories = Histories(ids, offsets, vocabulary, times)
-        self.keys, self.seen = tensors["keys"].numpy().view(np.uint64), int(tensors["seen"])
+        histories, keys, seen = histories_of(FILE, tensors, self.histories.vocabulary), tensors["keys"], tensors["seen"]
+        require_table(f"{FILE}: keys", keys, torch.int64, (len(histories),))
+        require_table(f"{FILE}: seen", seen, torch.int64, ())
+        require_ids(f"{FILE}: seen", seen, 2**62, len(histories))
+        if len(histories) and int(histories.lengths.min()) < 1:
+            raise ValueError(f"{FILE} holds a history without events")
+        self.histories, self.keys, self.seen = histories, keys.numpy().view(np.uint64), int(seen)
 
     def _keys(self, num: int) -> npt.NDArray[np.uint64]:
         stream = scrambled(np.array([self.seed], np.uint64))
@@ -99,6 +99,28 @@ class Reservoir:
 
     def _drawn(self, num: int, seed: int) -> npt.NDArray[np.int64]:
         return np.sort(np.random.default_rng([self.seed, seed]).permutation(len(self))[:num])
+
+
+def histories_of(file: str, tensors: Mapping[str, Tensor], vocabulary: Vocabulary) -> Histories:
+    """Return histories of the columns of a file, whoever wrote it.
+
+    Args:
+        file: its name, for messages.
+        tensors: ``ids`` (events,) int32, ``offsets`` (histories + 1,) int64 and ``times`` (events,) float64, or none.
+        vocabulary: the values behind the ids.
+
+    Raises:
+        ValueError: the columns do not fit together, an id is none of the vocabulary, or times fall in a history.
+    """
+    ids, offsets, times = (tensors[name] for name in ("ids", "offsets", "times"))
+    require_table(f"{file}: ids", ids, torch.int32, (None,))
+    require_ids(f"{file}: ids", ids, len(vocabulary), FIRST)
+    require_offsets(f"{file}: offsets", offsets, len(ids))
+    require_table(f"{file}: times", times, torch.float64, (len(ids) if len(times) else 0,))
+    histories = Histories(ids.numpy(), offsets.numpy(), vocabulary, times.numpy())
+    if histories.timed and (np.diff(histories.times)[np.diff(histories.sequence_index()) == 0] < 0).any():
+        raise ValueError(f"{file}: times fall within a history")
+    return histories
 
 
 def joined(first: Histories, second: Histories) -> Histories:

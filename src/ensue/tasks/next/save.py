@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories
 from ensue.nn.approximate import has_faiss
 from ensue.nn.device import Undrawn
+from ensue.nn.validation import assign_tensors, require_shapes, require_table
 from ensue.store.folder import described, read_file
 from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
-from ensue.tasks.next import item_index
+from ensue.tasks.next import item_index, reservoir
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.state import NextState
@@ -28,8 +30,7 @@ from ensue.tasks.state import module_of, summary_of
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 
-RESERVOIR = "reservoir.safetensors"
-NAMES = {"settings.json", "vocabulary.json", "CARD.md", RESERVOIR, item_index.FILE} | {
+NAMES = {"settings.json", "vocabulary.json", "CARD.md", reservoir.FILE, item_index.FILE} | {
     f"{part}.safetensors" for part in ("model", "counting", "optimizer")
 }
 """All that a predictor may write; whatever else a folder holds goes with it, such as a stream's position."""
@@ -50,9 +51,9 @@ def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
     if state.optimizer is not None:
         found[FILE] = TensorFile(optimizer_tensors(module_of(state.network), state.optimizer))
     if state.index is not None:
-        found[item_index.FILE] = state.index.to_bytes()
+        found[item_index.FILE] = TensorFile(state.index.tensors())
     if len(state.reservoir):
-        found[RESERVOIR] = tensor_bytes(state.reservoir.tensors())
+        found[reservoir.FILE] = tensor_bytes(state.reservoir.tensors())
     return found
 
 
@@ -63,43 +64,41 @@ def summary(state: NextState) -> dict[str, object]:
 
 
 def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
-    """Give a new predictor what :func:`files` kept."""
+    """Give a new predictor what :func:`contents` wrote; every tensor is checked before anything computes with it."""
     state.metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "remembered"})
-    remembered = saved.get("remembered", 0)  # folders of before there was a reservoir lack it
     state.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
-    counts = read_tensors(path, "counting.safetensors")
-    prints = counts.pop("train_prints")
-    if state.keeps_histories:  # folders of before kept them whatever replay was
-        state.training_hashes = prints
-    for name in state.baselines:
-        if not any(key.startswith(f"{name}.") for key in counts):
-            continue  # a row that came after the folder was written
-        state.counting[name] = state.new_baseline(name)
-        _fill_module(module_of(state.counting[name]), counts, f"{name}.")
-        if len(state.counting[name].totals) != len(state.vocabulary):
-            raise ValueError("vocabulary.json is not as long as the tables")
-    if any(name.startswith("continuation.") for name in counts):  # folders of before there were forecasts lack it
-        state.length_delay = LengthDelayModel()
-        _fill_module(state.length_delay, counts, "continuation.")
+    _fill_baselines(state, read_tensors(path, "counting.safetensors"))
+    tensors = read_tensors(path, "model.safetensors")
+    if state.model_name in MODELS:  # what a model of one's own needs to be made is not for a folder to say
+        with torch.device("meta"):
+            require_shapes(MODELS[state.model_name].make(state.settings, len(state.vocabulary)), tensors)
     if state.schedule is None:
         state.model = state.counting[state.model_name] = state.new_baseline(state.model_name)
-        _fill_module(module_of(state.model), read_tensors(path, "model.safetensors"))
+        assign_tensors(module_of(state.model), tensors)
         return
     with Undrawn():
         state.model = state.new_network()
     module = module_of(state.model)
-    _fill_module(module, read_tensors(path, "model.safetensors"))
+    assign_tensors(module, tensors)
     module.to(state.device)
     state.optimizer = saved_optimizer(path, module, partial(make_optimizer, module, state.schedule))
     state.reservoir = state.new_reservoir()
-    if remembered:
-        state.reservoir.restore(read_tensors(path, RESERVOIR))
+    if saved["remembered"]:
+        state.reservoir.restore(read_tensors(path, reservoir.FILE))
     facts = state.metadata.index
     if facts is not None and state.device.type == "cpu" and has_faiss():
-        index = ItemIndex.of_bytes(read_file(path, item_index.FILE), IndexFacts(**facts))
-        if index.facts.items > len(state.vocabulary) - FIRST:
-            raise ValueError(f"{item_index.FILE} holds values that vocabulary.json lacks")
-        state.index = index
+        tensors, num_items = read_tensors(path, item_index.FILE), len(state.vocabulary) - FIRST
+        state.index = ItemIndex.restored(tensors, IndexFacts(**facts), num_items)
+
+
+def _fill_baselines(state: NextState, counts: dict[str, Tensor]) -> None:
+    """Make the baselines, the lengths and delays, and the hashes of the training data from the tensors of a folder."""
+    state.training_hashes = counts.pop("train_prints")
+    require_table("train_prints", state.training_hashes, torch.int64, [None])
+    state.counting = {name: state.new_baseline(name) for name in state.baselines}
+    state.length_delay = LengthDelayModel()
+    parts = {name: module_of(baseline) for name, baseline in state.counting.items()}
+    assign_tensors(nn.ModuleDict({**parts, "continuation": state.length_delay}), counts)
 
 
 def fingerprint(state: NextState, parts: Iterable[Histories]) -> str:
@@ -115,17 +114,8 @@ def _vocabulary(text: bytes) -> Vocabulary:
     values = json.loads(text)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError("vocabulary.json is not a list of texts")
-    return Vocabulary(values)
-
-
-def _fill_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str = "") -> None:
-    """Make the tensors under ``prefix`` a module's own; counting tables take the size they were saved with.
-
-    A buffer that folders of before lack stays as it was made: so it changes nothing.
-    """
-    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    for name, buffer in list(module.named_buffers()):
-        if name in own and buffer.shape != own[name].shape:
-            place, _, attribute = name.rpartition(".")
-            setattr(module.get_submodule(place), attribute, torch.empty_like(own[name]))
-    module.load_state_dict(dict(module.named_buffers()) | own, assign=True)
+    "".join(values).encode()  # half a character raises a ValueError
+    vocabulary = Vocabulary(values)
+    if len(vocabulary.values) < len(values):
+        raise ValueError("vocabulary.json holds a value twice")
+    return vocabulary

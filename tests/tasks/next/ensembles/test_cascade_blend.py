@@ -26,7 +26,6 @@ from ensue.tasks.next.ensembles.cascade_blend import (
     _learned,
 )
 from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
-from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.ensembles.neighbours import Neighbours
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
@@ -167,18 +166,6 @@ def test_where_a_part_beside_the_floors_is_right_the_mixture_is_learned(right: s
 
 def test_one_held_out_target_is_enough() -> None:
     assert bool(_learned(*drawn(1, "near")).weights.isfinite().all())
-
-
-def test_a_mixture_of_before_knows_no_floor() -> None:
-    model, vocabulary = blend()
-    batch = Windows(Histories.of(PAST, vocabulary), model.reach).batch(np.arange(len(PAST)))
-    model.mixture = Mixture(torch.tensor(START[: len(KNOWN)]))
-    with torch.no_grad():
-        known = model._features(batch, model.network(batch).scores).features
-        assert len(known) == len(KNOWN)
-        expected = torch.einsum("p,ptc->tc", torch.tensor(START[: len(KNOWN)]), known)
-        rows, asked = torch.arange(len(expected)), batch.targets  # which no cascade holds before
-        torch.testing.assert_close(model(batch).scores[rows, asked], expected[rows, asked])
 
 
 def test_cosines_times_a_factor() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -21,8 +21,10 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.attention import band
+from ensue.nn.validation import require_counts, require_ids, require_offsets, require_table
 from ensue.settings import Count, Positive, Settings, Size
 from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST
 
 DENSE = 4096
 """Catalogues up to this size are counted in a full table while scoring."""
@@ -50,12 +52,21 @@ class Popularity(nn.Module):
     """How often each value occurs, whatever the history."""
 
     reach: int | None = 0
+    lengths_vary: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: CountingSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
         self.register_buffer("totals", torch.zeros(num_ids))
         self.totals: Tensor
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: all that is counted is 0 or more, and 0 for the placeholders."""
+        for key, table in self.named_buffers(recurse=False):
+            if table.is_floating_point():
+                require_counts(f"{name}.{key}", table)
+        if bool(self.totals[:FIRST].any()):
+            raise ValueError(f"{name}.totals counts padding or unknown values")
 
     def count(self, histories: Histories) -> None:
         """Add the events of encoded histories."""
@@ -79,6 +90,8 @@ class Popularity(nn.Module):
 
 class Cooccurrence(Popularity):
     """Directed co-occurrence of the latest ``window`` events; see the module for the formula."""
+
+    lengths_vary = ("columns", "counts")
 
     def __init__(self, settings: CountingSettings, num_ids: int) -> None:
         super().__init__(settings, num_ids)
@@ -104,6 +117,13 @@ class Cooccurrence(Popularity):
     def reach(self) -> int | None:  # type: ignore[override]
         """How many earlier events can matter to a step."""
         return self.latest - 1
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: ``rows`` cuts the pairs into one row per id."""
+        super().validate(name)
+        require_offsets(f"{name}.rows", self.rows, len(self.columns), len(self.totals))
+        require_table(f"{name}.counts", self.counts, torch.float32, self.columns.shape)
+        require_ids(f"{name}.columns", self.columns, len(self.totals), FIRST)
 
     def count(self, histories: Histories) -> None:
         """Add the events and pairs of encoded histories, the pairs of some ids at a time."""

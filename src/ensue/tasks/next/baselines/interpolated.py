@@ -17,6 +17,7 @@ tenths of the training parts of Yoochoose, Diginetica, Globo, MovieLens and Twit
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ from torch import Tensor
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
 from ensue.nn.attention import band
+from ensue.nn.validation import require_number
 from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Popularity
 from ensue.tasks.next.baselines.recent import Recent, latest_tenth
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
@@ -128,6 +130,15 @@ class Interpolated(Cooccurrence):
         self.numbers: Tensor
         self._both: tuple[csr_array, Tensor] | None = None
         self._back: Tensor | None = None
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`; once anything is counted, the numbers are chosen."""
+        super().validate(name)
+        if bool(self.totals.any()):
+            largest = 2 * math.exp(FURTHEST)  # of the search, with room for rounding
+            require_number(f"{name}.numbers", self.numbers[:SHARES], 1.0)
+            require_number(f"{name}.numbers", self.numbers[PRIOR], largest, 1 / largest)
+            require_number(f"{name}.numbers", self.numbers[BACKWARD], largest)
 
     @property
     def gap(self) -> int:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
+from ensue.nn.validation import require_counts
 
 SHARES = (0.1, 0.5, 0.9)
 """Of the delay: the middle 80 %, and the median."""
@@ -48,6 +49,8 @@ class StopDelayEstimate(NamedTuple):
 class LengthDelayModel(nn.Module):
     """Counted: how long histories get, and how long the next event takes. Counting more later simply adds."""
 
+    lengths_vary: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("reached", torch.zeros(SIZES))
@@ -56,6 +59,13 @@ class LengthDelayModel(nn.Module):
         self.reached: Tensor
         self.ended: Tensor
         self.gaps: Tensor
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: no more histories ended at a size than reached it."""
+        for key, table in self.named_buffers():
+            require_counts(f"{name}.{key}", table)
+        if bool((self.ended > self.reached).any()):
+            raise ValueError(f"{name} counts more ends than histories")
 
     def count(self, histories: Histories) -> None:
         """Add whole histories; one that holds nothing says nothing."""

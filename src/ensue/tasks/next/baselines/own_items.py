@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories
+from ensue.nn.validation import require_number
 from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, SequentialRules
 from ensue.tasks.next.baselines.recent import latest_tenth
@@ -47,6 +48,11 @@ class OwnItems(SequentialRules):
         self.repeats = RepeatShares()
         self.register_buffer("weight", torch.full((1,), -1.0))
         self.weight: Tensor
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`; once anything is counted, the weight is chosen."""
+        super().validate(name)
+        require_number(f"{name}.weight", self.weight, 1.0)
 
     @property
     def reach(self) -> int | None:  # type: ignore[override]

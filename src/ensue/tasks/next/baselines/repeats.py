@@ -9,11 +9,14 @@ So is, by Good's estimate, how many of the values that a history did not hold ar
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index
+from ensue.nn.validation import require_counts
 from ensue.tasks.next.baselines.length_delay import PRIOR, SIZES, sizes
 from ensue.tasks.next.batch import Batch
 
@@ -52,6 +55,8 @@ def _next_place(ids: Tensor) -> Tensor:
 class RepeatShares(nn.Module):
     """Counted: the share of target steps that repeat a value, by how far back it stood."""
 
+    lengths_vary: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self) -> None:
         super().__init__()
         for name in ("again", "offered", "lone_again", "lone_offered"):
@@ -63,6 +68,14 @@ class RepeatShares(nn.Module):
         self.lone_offered: Tensor
         self.held: Tensor
         """How many pairs of a history and a value there are, and how many of a value that no other history held."""
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: no more steps repeat a value than could have."""
+        for key, table in self.named_buffers():
+            require_counts(f"{name}.{key}", table)
+        pairs = ((self.again, self.offered), (self.lone_again, self.lone_offered), self.held.flip(0).unbind())
+        if any(bool((part > whole).any()) for part, whole in pairs):
+            raise ValueError(f"{name} counts more repeats than steps")
 
     def count(self, histories: Histories, totals: Tensor) -> None:
         """Add whole encoded histories.

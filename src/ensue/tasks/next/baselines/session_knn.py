@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -36,9 +36,11 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.kernels import library
 from ensue.nn import fused_rows
+from ensue.nn.validation import require_counts, require_ids, require_offsets
 from ensue.settings import NonNegative, Positive, Settings, Size, variant_of
 from ensue.tasks.next.baselines import fused_knn
 from ensue.tasks.next.batch import Batch, Output
+from ensue.vocabulary import FIRST
 
 LOOKUPS = 2**20
 """Look-ups held at once (about 50 MB), whatever the batch."""
@@ -100,6 +102,8 @@ class VSKNN(nn.Module):
         num_ids: size of the catalogue, padding and unknown included.
     """
 
+    lengths_vary: ClassVar[tuple[str, ...]] = ("starts", "items")
+
     def __init__(self, settings: VSKNNSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
@@ -114,7 +118,18 @@ class VSKNN(nn.Module):
         self.starts: Tensor
         self.items: Tensor
         self.postings: tuple[Index, Index] | None = None
-        self.decay = decayed(settings.decay, settings.window).float()
+        self.decay = decayed(settings.decay, min(settings.window, fused_knn.WIDEST)).float()
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: the items of each session are ids, rising."""
+        for key in ("totals", "holders", "sessions"):
+            require_counts(f"{name}.{key}", getattr(self, key))
+        require_offsets(f"{name}.starts", self.starts, len(self.items))
+        require_ids(f"{name}.items", self.items, len(self.totals), FIRST)
+        rising = torch.cat([torch.ones(1, dtype=torch.bool), self.items[1:] > self.items[:-1]])
+        rising[self.starts[self.starts < len(self.items)]] = True  # the first item of a session
+        if not bool(rising.all()):
+            raise ValueError(f"{name}.items does not rise within a session")
 
     @property
     def reach(self) -> int | None:
@@ -227,12 +242,11 @@ class VSKNN(nn.Module):
 
     def _score_rows(self, clicks: Clicks, mass: Tensor) -> tuple[Tensor, Tensor]:
         """What the neighbours of some rows hold; what each click brought is added to ``mass``."""
-        settings = self.settings
-        decay = decayed(settings.decay, settings.window)
+        decay = decayed(self.settings.decay, int(clicks.away.max()) + 1)
         meetings = self._meetings(clicks)
         met = clicks.away[meetings.click]
         similar = torch.zeros(len(meetings.row)).index_add_(0, meetings.pair, decay[met])
-        latest = torch.full((len(meetings.row),), settings.window - 1).scatter_reduce(0, meetings.pair, met, "amin")
+        latest = torch.full((len(meetings.row),), len(decay) - 1).scatter_reduce(0, meetings.pair, met, "amin")
         similarity = decay[latest] * self._neighbours(meetings, similar)
         mass.index_add_(0, meetings.click, decay[met] * similarity[meetings.pair])
         similarity *= similar

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ from torch.nn import functional
 
 from ensue.data.histories import Histories, Index, entries_of
 from ensue.nn.embedding import rows_of
+from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
@@ -113,6 +114,7 @@ class Blend(nn.Module):
     """
 
     counted: tuple[str, ...] = ("memory", "following", "interpolated")
+    lengths_vary: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: BlendSettings, num_ids: int) -> None:
         super().__init__()
@@ -140,6 +142,12 @@ class Blend(nn.Module):
         self.idle = False
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
         self._recalled: dict[int, tuple[Tensor, Tensor, Tensor]] | None = None
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: no part speaks against what it knows."""
+        for key in ("scale", "weight", "step", "mix", "lean"):
+            require_number(f"{name}.{key}", getattr(self, key), LARGEST_COUNT)
+        require_number(f"{name}.repeat", self.repeat, LARGEST_COUNT, -LARGEST_COUNT)
 
     @property
     def reach(self) -> int | None:

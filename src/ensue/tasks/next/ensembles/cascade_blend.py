@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -65,7 +65,7 @@ from ensue.vocabulary import FIRST
 KNOWN = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)
 FLOORS: dict[str, type[Cooccurrence]] = {"cooccurrence": Cooccurrence, "markov": Markov, "interpolated": Interpolated}
 PARTS = (*KNOWN, *FLOORS)
-"""What the mixture weighs; folders of before have the first of them alone."""
+"""What the mixture weighs."""
 START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(FLOORS) * (0.0,)
 """The weights that it begins with, half of them; the other half is the best floor's."""
 LEAST = -20.0
@@ -123,6 +123,7 @@ class CascadeBlend(nn.Module):
     """
 
     counted: tuple[str, ...] = ("memory",)
+    lengths_vary: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: CascadeBlendSettings, num_ids: int) -> None:
         super().__init__()
@@ -133,6 +134,11 @@ class CascadeBlend(nn.Module):
         self.mixture = Mixture(torch.tensor(START))
         self.register_buffer("mixed", torch.zeros(1))
         self.mixed: Tensor
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: what is mixed was remembered."""
+        if bool(self.mixed.any()) and not len(self.memory.values):
+            raise ValueError(f"{name} mixes past cascades, and holds none")
 
     @property
     def reach(self) -> int | None:
@@ -202,7 +208,7 @@ class CascadeBlend(nn.Module):
         held = torch.from_numpy(past.totals())[batch.ids].mul_(batch.mask).cumsum(1)
         alike = held[row, step] - torch.where(step < window, 0.0, held[row, (step - window).clamp(min=0)])
         alike.clamp_(max=len(past.starts) - 1)  # so many past cascades at most are compared
-        held_at_once = len(self.mixture.weights) if past.num_ids <= WHOLE else FULL
+        held_at_once = len(PARTS) if past.num_ids <= WHOLE else FULL
         taken = (4 * held_at_once * past.num_ids + 8 * alike).cumsum(0) // BYTES
         begun = 0
         for size in torch.unique_consecutive(taken, return_counts=True)[1].tolist():
@@ -223,7 +229,6 @@ class CascadeBlend(nn.Module):
         Past cascades are looked up in NumPy, wherever the network is.
         """
         past, window = self.memory.cpu(), self.settings.window or 30
-        parts = PARTS[: len(self.mixture.weights)]
         heard = CoParticipation(past, window=window).score(batch)
         alike = Neighbours(past, window=window).score(batch)
         users, listed = None, torch.empty(0, dtype=torch.bool)
@@ -231,8 +236,8 @@ class CascadeBlend(nn.Module):
         if past.num_ids > WHOLE:
             users, listed = shortlists(network, (heard.near, alike), past.totals())
             chosen = users
-        whole = torch.zeros(len(parts), *network[:, chosen].shape)
-        features = dict(zip(parts, whole, strict=True))
+        whole = torch.zeros(len(PARTS), *network[:, chosen].shape)
+        features = dict(zip(PARTS, whole, strict=True))
         features["network"].copy_(network[:, chosen])
         for name, said in (("near", heard.near), ("far", heard.far), ("alike", alike)):
             share = said.data / np.repeat(np.maximum(said @ np.ones(said.shape[1]), 1e-30), np.diff(said.indptr))
@@ -245,7 +250,7 @@ class CascadeBlend(nn.Module):
         features["length"].copy_(before[:, None].log1p())
         for name, (gains, which) in zip(CLOCKS, TemporalPreference(past, window=window).score(batch), strict=True):
             torch.index_select(gains[:, chosen], 0, which, out=features[name])
-        for name in parts[len(KNOWN) :]:
+        for name in FLOORS:
             torch.clamp(self._floor(name)(batch).scores.log_softmax(1)[:, chosen], min=LEAST, out=features[name])
         if users is None:
             whole[..., :FIRST] = 0.0

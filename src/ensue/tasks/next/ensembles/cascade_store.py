@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
-from ensue.vocabulary import Vocabulary
+from ensue.nn.validation import require_ids, require_offsets, require_table
+from ensue.vocabulary import FIRST, Vocabulary
 
 T = TypeVar("T")
 
@@ -22,6 +23,8 @@ class CascadeStore(nn.Module):
     Args:
         num_ids: size of the catalogue, padding and unknown included.
     """
+
+    lengths_vary: ClassVar[tuple[str, ...]] = ("starts", "values", "times")
 
     def __init__(self, num_ids: int) -> None:
         super().__init__()
@@ -34,6 +37,12 @@ class CascadeStore(nn.Module):
         self.times: Tensor
         self._derived: dict[str, object] = {}
         self._state: list[int] = []
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: every event has an id and a time."""
+        require_offsets(f"{name}.starts", self.starts, len(self.values))
+        require_ids(f"{name}.values", self.values, self.num_ids, FIRST)
+        require_table(f"{name}.times", self.times, torch.float64, self.values.shape)
 
     def count(self, histories: Histories) -> None:
         """Add encoded cascades as the latest; where they have no clock all happens at 0.

@@ -11,9 +11,12 @@ of all logarithms of likelihoods. Then all is learned by maximum likelihood, a f
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from ensue.nn.validation import LARGEST_COUNT, require_number
 
 PRIOR = 10.0
 """How much the beginning of w says beside the targets: a part is taken to add about a third of a nat."""
@@ -32,12 +35,18 @@ COLUMNS = 2**14
 """So many candidates are scored at once."""
 
 
+LEAST_SPREAD = 1e-3
+"""A feature is taken to spread at least this far."""
+
+
 class Mixture(nn.Module):
     """The mixture; all its tensors are buffers, since what trains the parts leaves it alone.
 
     Args:
         start: (parts,) the weights to begin with.
     """
+
+    lengths_vary: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, start: Tensor) -> None:
         super().__init__()
@@ -57,6 +66,10 @@ class Mixture(nn.Module):
         self.bias: Tensor
         self.outer: Tensor
 
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: features are divided by their spread."""
+        require_number(f"{name}.spread", self.spread, LARGEST_COUNT, LEAST_SPREAD)
+
     def forward(self, features: Tensor) -> Tensor:
         """(targets, candidates) scores, of (parts, targets, candidates) features."""
         inner = self.inner / self.spread
@@ -74,7 +87,7 @@ class Mixture(nn.Module):
             added: (targets, candidates) what is added to the scores: -inf for what is no candidate.
         """
         self.mean.copy_(features.mean((1, 2)))
-        self.spread.copy_(features.std((1, 2)).clamp(min=1e-3))
+        self.spread.copy_(features.std((1, 2)).clamp(min=LEAST_SPREAD))
         self._learn_line(features[:, :LINE], added[:LINE])
         tensors = [self.weights, self.inner, self.bias, self.outer]
         generator, steps = torch.Generator().manual_seed(0), EPOCHS * -(-len(added) // BATCH)

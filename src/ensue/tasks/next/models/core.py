@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
 from ensue.nn.item_head import item_loss, item_scores
 from ensue.nn.sampling import Sampler, sampled_cross_entropy
+from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.schedule import Schedule
 from ensue.settings import Positive, Settings, Share, Size, require_heads, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
@@ -97,6 +98,8 @@ class CORE(nn.Module):
         num_ids: rows of the item table, padding and unknown included.
     """
 
+    lengths_vary: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, settings: CORESettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
@@ -118,6 +121,14 @@ class CORE(nn.Module):
         self._fused, self._short = DerivedCache(self._packed), DerivedCache(self._shortened)
         self._table, self._lately = DerivedCache(self._all_candidates), DerivedCache(self._recent_shares)
         start_normal(self.items, std=0.1)
+
+    def validate(self, name: str) -> None:
+        """See :class:`ensue.nn.validation.Validated`: a stream begins before its latest event."""
+        require_counts(f"{name}.lately", self.lately)
+        require_counts(f"{name}.pace", self.pace[:1])
+        require_number(f"{name}.pace", self.pace[1:], LARGEST_COUNT, -LARGEST_COUNT)
+        if float(self.pace[2]) < float(self.pace[1]):
+            raise ValueError(f"{name}.pace ends before it begins")
 
     @property
     def reach(self) -> int | None:

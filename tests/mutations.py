@@ -34,6 +34,7 @@ from torch import Tensor
 from ensue.errors import EnsueError
 from ensue.predictor import load
 from ensue.store import checksums
+from tests.folders import resum
 
 SPARE_MEMORY = 2**31
 """Bytes of address space that a worker may take on top of what it has once everything is imported."""
@@ -88,17 +89,11 @@ def save_families(families: Mapping[str, Family], root: Path) -> None:
         family.save(root / name)
 
 
-def write_checksums(folder: Path) -> None:
-    """Write ``B2SUMS`` anew for the files that are there."""
-    sums = {path.name: checksums.digest([path.read_bytes()]) for path in folder.iterdir() if path.is_file()}
-    (folder / checksums.FILE).write_bytes(checksums.lines_of(sums))
-
-
 def mutate(folder: Path, seed: int) -> str:
     """Change one or two things in a model folder at random, make its checksums valid, and say what was changed."""
     chance = random.Random(seed)
     said = [_mutate_once(folder, chance) for _ in range(chance.choice((1, 1, 1, 2)))]
-    write_checksums(folder)
+    resum(folder)
     return "; ".join(said)
 
 

@@ -25,6 +25,7 @@ from ensue.training.optimizer import (
     restore_optimizer,
     saved_optimizer,
 )
+from tests.folders import resum
 from tests.kernels.paths import on_both_paths
 from tests.tasks.next.batches import pad
 
@@ -156,6 +157,7 @@ def saved(folder: Path, num: int) -> Lookup:
     steps(model, optimizer, random_batches(num))
     (folder / "new").write_bytes(tensor_bytes(optimizer_tensors(model, optimizer)))
     (folder / "new").replace(folder / FILE)
+    resum(folder)
     return model
 
 
@@ -181,6 +183,7 @@ def test_moments_of_another_model_and_half_a_file_are_refused_before_they_are_ne
     with pytest.raises(ValueError, match="of another model"):
         saved_optimizer(tmp_path, nn.Linear(2, 2), make)
     (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-3])
+    resum(tmp_path)
     with pytest.raises(ModelFolderError, match=r"optimizer.safetensors: damaged \(.*\); fit the model again"):
         saved_optimizer(tmp_path, made(), make)
     (tmp_path / FILE).unlink()

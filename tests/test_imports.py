@@ -24,6 +24,7 @@ FLOORS = [
     "records",
     "arguments",
     "answers",
+    "predictions",
     "vocabulary",
     "kernels",
     "data",
@@ -55,6 +56,9 @@ FLOORS = [
     "studies",
     "serve",
     "cli",
+    "callbacks",
+    "api",
+    "model_selection",
     "__init__",
     "__main__",
 ]

@@ -32,15 +32,20 @@ NAMES = [
     "Link",
     "LinkAnswer",
     "ModelFolderError",
+    "NextEvent",
     "Passage",
     "Post",
+    "PostLinker",
     "Posts",
+    "Predictions",
     "Predictor",
     "Queries",
     "QueryExplanation",
+    "QuerySuggester",
     "SettingError",
     "Text",
     "TextAnswer",
+    "TextClassifier",
     "TextExplanation",
     "Texts",
     "__version__",
@@ -53,6 +58,7 @@ NAMES = [
     "read_corpus",
     "read_queries",
     "read_texts",
+    "split",
 ]
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(ensue.__path__, "ensue.") if module.name != "ensue.__main__"

@@ -5,6 +5,10 @@ from __future__ import annotations
 import ensue
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Estimators": (
+        "ensue",
+        ("NextEvent", "TextClassifier", "QuerySuggester", "PostLinker", "Predictions", "split"),
+    ),
     "Train, load, score": ("ensue", ("make", "load", "Predictor", "evaluate", "compare", "add_model")),
     "Read files": ("ensue", ("read", "read_texts", "read_queries", "read_corpus")),
     "Records": ("ensue", ("History", "Text", "Post", "Article")),

@@ -37,12 +37,15 @@ if TYPE_CHECKING:
         TextAnswer,
         TextExplanation,
     )
+    from ensue.api import NextEvent, PostLinker, QuerySuggester, TextClassifier
     from ensue.data.histories import Histories
     from ensue.data.posts import Articles, Corpus, Posts, read_corpus
     from ensue.data.queries import Queries, read_queries
     from ensue.data.sequences import read
     from ensue.data.texts import Texts, read_texts
     from ensue.evaluation import compare, evaluate
+    from ensue.model_selection import split
+    from ensue.predictions import Predictions
     from ensue.predictor import Predictor, load, make
     from ensue.records import Article, History, Post, Text
     from ensue.tasks.own import add_model
@@ -63,15 +66,20 @@ __all__ = [
     "Link",
     "LinkAnswer",
     "ModelFolderError",
+    "NextEvent",
     "Passage",
     "Post",
+    "PostLinker",
     "Posts",
+    "Predictions",
     "Predictor",
     "Queries",
     "QueryExplanation",
+    "QuerySuggester",
     "SettingError",
     "Text",
     "TextAnswer",
+    "TextClassifier",
     "TextExplanation",
     "Texts",
     "__version__",
@@ -84,17 +92,21 @@ __all__ = [
     "read_corpus",
     "read_queries",
     "read_texts",
+    "split",
 ]
 
 _HOMES = {
     "answers": "Answer Choice Deletion Explanation Heed Link LinkAnswer Passage "
     "QueryExplanation TextAnswer TextExplanation",
+    "api": "NextEvent PostLinker QuerySuggester TextClassifier",
     "data.histories": "Histories",
     "data.posts": "Articles Corpus Posts read_corpus",
     "data.queries": "Queries read_queries",
     "data.sequences": "read",
     "data.texts": "Texts read_texts",
     "evaluation": "compare evaluate",
+    "model_selection": "split",
+    "predictions": "Predictions",
     "predictor": "Predictor load make",
     "records": "Article History Post Text",
     "tasks.own": "add_model",

@@ -147,7 +147,7 @@ class Text(Record):
                 _require_text(text, f"texts[{position}]")
             if self.label == "":
                 raise DataError("label is empty; name one, or leave it out")
-            object.__setattr__(self, "label", _label(self.label))
+            object.__setattr__(self, "label", label_text(self.label))
         except DataError as error:
             raise DataError(f"text {quoted(self.id)}: {error}") from None
         object.__setattr__(self, "texts", texts)
@@ -160,13 +160,13 @@ class Text(Record):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise DataError(f'{where}: field "texts" must be a list of one or two texts')
         try:
-            label_text = _label(label)
+            name_of_label = label_text(label)
         except DataError as error:
             raise DataError(f'{where}: field "label" must be a text, a number, true or false') from error
         name = _read_name(fields, where)
-        _whole("".join([name, label_text or "", *texts]), where)
+        _whole("".join([name, name_of_label or "", *texts]), where)
         try:
-            return cls(tuple(texts), label_text, name)
+            return cls(tuple(texts), name_of_label, name)
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
 
@@ -281,7 +281,7 @@ def _name(id: object, noun: str) -> str:
         raise DataError(f"{noun}: id: {error}") from None
 
 
-def _label(label: object) -> str | None:
+def label_text(label: object) -> str | None:
     """Return the text of a label that may be left out; numbers and booleans as they print."""
     if label is None or isinstance(label, str):
         return None if label is None else str(label)

@@ -1,0 +1,293 @@
+"""What people give in Python as data: paths, frames, and plain lists, as records and columns of the readers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypedDict, TypeGuard, TypeVar
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from ensue.data.frames import frame_of, is_path, read_frame
+from ensue.data.histories import Histories
+from ensue.data.posts import Articles, Corpus, Posts, read_articles, read_corpus, read_posts
+from ensue.data.posts.corpus import columns_of
+from ensue.data.queries import Queries, read_queries
+from ensue.data.queries.rules import QueryRules
+from ensue.data.report import ReadReport
+from ensue.data.schema import NO_SCHEMA, DataSchema
+from ensue.data.sequences import read
+from ensue.data.texts import Texts, read_texts
+from ensue.errors import DataError, SettingError
+from ensue.ids import normal_ids
+from ensue.records import Article, History, Post, Text
+from ensue.settings import near
+
+T = TypeVar("T")
+_POSTS = 'give a list of texts, or of pairs such as ("the ferry", ["ferry-night"])'
+_ARTICLES = 'give {"id": "text"} or a list of texts'
+
+
+class Reading(TypedDict, total=False):
+    """How files and frames are read, where they do not say so themselves; the options of the command line.
+
+    A fitted estimator remembers how its training data was read, and reads later data alike.
+    """
+
+    columns: Mapping[str, str]
+    """Role -> column, such as ``{"item": "iid", "session": "sid", "time": "ts"}``."""
+    time_unit: str
+    """``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` or ``iso``."""
+    day_first: bool
+    """Whether dates such as 03/04/2024 begin with the day."""
+    encoding: str
+    """How a text file writes its characters, such as ``cp1252``."""
+    sheet: str
+    """Name of an Excel sheet."""
+    missing: str
+    """What becomes of rows whose id is missing: ``drop`` or ``keep``."""
+
+
+def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Histories, DataSchema]:
+    """Return histories of a path, a frame, or lists of ids, and how they were read.
+
+    Args:
+        data: also :class:`Histories`, which are returned as they are.
+        schema: how the training data of the model was read.
+        reading: what is stated.
+
+    Raises:
+        DataError: naming the file, the line, the field and what to do.
+    """
+    if isinstance(data, Histories):
+        return data, schema
+    opened = from_file(data, schema, reading, partial(read, sort=schema.sort))
+    return (Histories.of(history_records(data)), schema) if opened is None else opened
+
+
+def queries_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Queries, DataSchema]:
+    """Return sessions of queries of a path, a frame, or lists of queries; as :func:`histories_from`."""
+    if isinstance(data, Queries):
+        return data, schema
+    opened = from_file(data, schema, reading, read_queries)
+    if opened is None:
+        sessions = history_records(data)
+        rows = [(str(number), query) for number, session in enumerate(sessions) for query in session.values]
+        frame = pl.DataFrame(rows, schema={"session": pl.String, "query": pl.String}, orient="row")
+        return read_frame(frame, read_queries)[0], schema
+    return opened
+
+
+def sessions_from(data: object, schema: DataSchema, reading: Reading) -> list[History]:
+    """Return sessions that are asked about, one record each, also those of a single query."""
+    rules = QueryRules(least=0, repeats=True)
+    opened = from_file(data, schema, reading, partial(read_queries, rules=rules))
+    return history_records(data) if opened is None else list(opened[0].records())
+
+
+def texts_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Texts, DataSchema]:
+    """Return labelled texts of a path, a frame, or a pair (texts, labels); as :func:`histories_from`."""
+    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], list):
+        rows, labels = texts_of(data[0]), data[1]
+        if len(labels) != len(rows):
+            raise DataError(f"X has {len(rows):,} texts and y {len(labels):,} labels; give one label per text")
+        return Texts.of(Text(row, label) for row, label in zip(rows, labels, strict=True)), schema
+    if isinstance(data, Texts):
+        return data, schema
+    opened = from_file(data, schema, reading, read_texts)
+    if opened is None:
+        raise DataError("y is missing; give fit(texts, labels), or a path or a frame that holds both")
+    return opened
+
+
+def unlabelled_texts_from(data: object, schema: DataSchema, reading: Reading) -> Texts:
+    """Return texts that are asked about: every row of a path or a frame, or a list of texts."""
+    if isinstance(data, Texts):
+        return data
+    frame = None if is_path(data) else frame_of(data)
+    if is_path(data) or (frame is not None and (schema.columns or reading or frame.width > 2)):
+        opened = from_file(data, schema, reading, partial(read_texts, unlabelled=True))
+        assert opened is not None
+        return opened[0]
+    return Texts.of(Text(row) for row in texts_of(data))
+
+
+def corpus_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Corpus, DataSchema]:
+    """Return posts and articles of a folder or of a pair (posts, articles); as :func:`histories_from`."""
+    posts, articles = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    if isinstance(posts, Corpus):
+        return posts, schema
+    if is_path(posts) and (articles is None or is_path(articles)):
+        options = reader_options(schema, reading)
+        corpus, (stories, understood) = read_corpus(posts, articles, **options)  # type: ignore[arg-type]
+        warn_of((*stories.warnings, *understood.warnings))
+        return corpus, remembered_schema(schema, reading, columns_of(stories, understood))
+    if articles is None:
+        raise DataError("articles are missing; give fit(posts, articles), or a folder that holds both")
+    return Corpus(articles_of(articles), posts_of(posts)), schema
+
+
+def from_file(
+    data: object, schema: DataSchema, reading: Reading, read: Callable[..., tuple[T, ReadReport]]
+) -> tuple[T, DataSchema] | None:
+    """Return the data of a path or a frame, and how it was read; ``None`` for other data."""
+    options = reader_options(schema, reading)
+    if is_path(data):
+        found, report = read(Path(data), **options)
+    elif (frame := frame_of(data)) is not None:
+        found, report = read_frame(frame, lambda path: read(path, **options))
+    else:
+        return None
+    warn_of(report.warnings)
+    return found, remembered_schema(schema, reading, report.columns, getattr(report, "day_first", None))
+
+
+def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
+    """Return the keywords of a reader."""
+    unknown = set(reading) - set(Reading.__annotations__)
+    if unknown:
+        name = min(unknown)
+        hint = near(name, Reading.__annotations__)
+        raise SettingError(f"{name!r} is no option of reading; {hint}choose from {', '.join(Reading.__annotations__)}")
+    return {**reading, "schema": schema}
+
+
+def remembered_schema(
+    schema: DataSchema, reading: Reading, columns: Mapping[str, str], day_first: bool | None = None
+) -> DataSchema:
+    """Return how later data of the model is read: as stated, as found, or like the training data."""
+    return replace(
+        schema,
+        columns=dict(columns),
+        day_first=schema.day_first if day_first is None else day_first,
+        encoding=reading.get("encoding", schema.encoding),
+        sheet=reading.get("sheet", schema.sheet),
+        time_unit=reading.get("time_unit", schema.time_unit),
+        missing=reading.get("missing", schema.missing),
+    )
+
+
+def warn_of(sentences: Iterable[str]) -> None:
+    """Pass what a reader warns of on to Python's warnings."""
+    for sentence in sentences:
+        warnings.warn(sentence, UserWarning, stacklevel=5)
+
+
+def history_records(data: object) -> list[History]:
+    """Return lists of ids, or pairs of ids and times, as records.
+
+    Raises:
+        DataError: a single text, or something that is no list of lists.
+    """
+    example = 'give a list of histories, such as [["a", "b"], ["c"]]'
+    if not _is_collection(data):
+        raise DataError(f"data is of type {type(data).__name__}; {example}")
+    records = []
+    for position, row in enumerate(data):
+        if isinstance(row, History):
+            records.append(row)
+        elif not _is_collection(row):
+            raise DataError(f"data[{position}] is of type {type(row).__name__}; {example}")
+        elif isinstance(row, tuple) and len(row) == 2 and all(map(_is_collection, row)):
+            records.append(History(tuple(row[0]), tuple(row[1])))
+        else:
+            records.append(History(normal_ids(row, f"data[{position}]")))
+    return records
+
+
+def posts_of(data: object) -> Posts:
+    """Return posts of a path, a frame or a list of texts or of (text, ids of articles)."""
+    if isinstance(data, Posts):
+        return data
+    opened = from_file(data, NO_SCHEMA, {}, read_posts)
+    if opened is not None:
+        return opened[0]
+    return Posts.of(post_records(data))
+
+
+def post_records(data: object) -> list[Post]:
+    """Return posts as records; those of a list of texts have no ids."""
+    if isinstance(data, Posts) or is_path(data) or frame_of(data) is not None:
+        return list(posts_of(data).records())
+    records = []
+    for position, row in enumerate(_rows(data, "posts", _POSTS)):
+        text, about = row if isinstance(row, tuple) and len(row) == 2 else (row, ())
+        if isinstance(row, Post):
+            records.append(row)
+        elif isinstance(text, str) and not isinstance(about, str):
+            records.append(Post(text, about=tuple(about)))
+        else:
+            raise DataError(f"posts[{position}] is of type {type(row).__name__}; {_POSTS}")
+    return records
+
+
+def articles_of(data: object) -> Articles:
+    """Return articles of a path, a frame, a mapping of id to text, or a list of records."""
+    if isinstance(data, Articles):
+        return data
+    if isinstance(data, Mapping):
+        return Articles.of([Article(text, id) for id, text in data.items()])
+    opened = from_file(data, NO_SCHEMA, {}, read_articles)
+    if opened is not None:
+        return opened[0]
+    records = []
+    for position, row in enumerate(_rows(data, "articles", _ARTICLES)):
+        if not isinstance(row, str | Article):
+            raise DataError(f"articles[{position}] is of type {type(row).__name__}; {_ARTICLES}")
+        records.append(Article(row) if isinstance(row, str) else row)
+    return Articles.of(records)
+
+
+def texts_of(data: object) -> list[tuple[str, ...]]:
+    """Return texts, or pairs of texts, of a list, an array, a column or a frame of one or two columns.
+
+    Raises:
+        DataError: something else.
+    """
+    frame = frame_of(data)
+    rows = column_of(data, "X") if frame is None else frame.rows()
+    texts = []
+    for position, row in enumerate(rows):
+        if isinstance(row, str | Text):
+            texts.append(row.texts if isinstance(row, Text) else (row,))
+        elif isinstance(row, Sequence):
+            texts.append(tuple(row))
+        else:
+            raise DataError(f"X[{position}] is of type {type(row).__name__}; give texts, or pairs of texts")
+    return texts
+
+
+def column_of(data: object, name: str) -> list[object]:
+    """Return the entries of a list, an array or a column of any library.
+
+    Raises:
+        DataError: a single text, or no collection.
+    """
+    column: object = nw.from_native(data, pass_through=True, allow_series=True)
+    if isinstance(column, nw.Series):
+        return column.to_list()
+    if isinstance(data, np.ndarray):
+        return list(data.tolist())
+    to_list = getattr(data, "to_pylist", None)  # an array of pyarrow
+    return _rows(data if to_list is None else to_list(), name, "give a list")
+
+
+def _rows(data: object, name: str, advice: str) -> list[object]:
+    """Return the members of a collection that has an order.
+
+    Raises:
+        DataError: a single text, a mapping, or no collection.
+    """
+    if not _is_collection(data):
+        raise DataError(f"{name} is of type {type(data).__name__}; {advice}")
+    return list(data)
+
+
+def _is_collection(data: object) -> TypeGuard[Iterable[object]]:
+    """Return whether data has members: a list, but no single text and no mapping."""
+    return isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping)

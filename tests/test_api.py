@@ -26,6 +26,7 @@ from ensue import (
     DataError,
     EnsueError,
     Histories,
+    ModelFolderError,
     NextEvent,
     PostLinker,
     QuerySuggester,
@@ -181,7 +182,7 @@ def test_columns_are_named_and_remembered(tmp_path: Path) -> None:
     model = NextEvent("markov").fit(renamed, columns=columns)
     assert model.evaluate(renamed).rows[0].model == "markov"
     model.save(tmp_path / "model")
-    assert load(tmp_path / "model").predict(renamed, k=1).values == model.predict(renamed, k=1).values
+    assert NextEvent.load(tmp_path / "model").predict(renamed, k=1).values == model.predict(renamed, k=1).values
 
 
 def test_messages_of_frames_name_the_frame() -> None:
@@ -236,6 +237,8 @@ def test_folders_are_read_back(fitted: AnyEstimator, tmp_path: Path) -> None:
     assert type(loaded) is type(fitted) and repr(loaded) == repr(fitted)
     assert files_of(loaded) == files_of(fitted)
     assert "<" in loaded._repr_html_()
+    with pytest.raises(ModelFolderError, match="holds a model of task"):
+        (NextEvent if fitted.task != "next" else PostLinker).load(tmp_path / "model")
 
 
 def test_fitted_estimators_are_not_pickled(fitted: AnyEstimator) -> None:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, nullcontext
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -40,13 +40,13 @@ from ensue.cli import show
 from ensue.data import inputs
 from ensue.data.inputs import Reading, column_of
 from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.errors import SettingError
+from ensue.errors import ModelFolderError, SettingError
 from ensue.evaluation import AT, Data, LinkResult, Result, SuggestResult, TextResult, describe, evaluate
 from ensue.predictions import Predictions
 from ensue.predictor import AnyPredictor, make
 from ensue.predictor import load as load_predictor
 from ensue.records import label_text
-from ensue.registry import require_model, require_settings
+from ensue.registry import require_model, require_settings, task_of
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.next.predictor import NextPredictor
@@ -183,6 +183,24 @@ class Estimator(Generic[P]):
             SettingError: not fitted.
         """
         self._fitted.save(folder, describe(self._fitted))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
+        """Read a model folder that :meth:`save` or ``ensue fit`` wrote.
+
+        Args:
+            folder: a folder of this estimator's task.
+            device: ``cpu`` or ``cuda``; a GPU is used when there is one.
+
+        Raises:
+            ModelFolderError: it is incomplete, damaged, of another task, or no model folder.
+        """
+        if (task := task_of(folder)) != cls.task:
+            raise ModelFolderError(f"{folder}: holds a model of task {task}; read it with {ESTIMATORS[task].__name__}")
+        predictor = load_predictor(folder, device=device)
+        estimator = cls(predictor.model_name, seed=predictor.seed, device=device)
+        vars(estimator)["predictor_"] = predictor
+        return estimator
 
     @property
     def _fitted(self) -> P:
@@ -457,7 +475,7 @@ class TextClassifier(Estimator[ClassifyPredictor]):
 
     task = "classify"
     _read = staticmethod(inputs.texts_from)
-    classes_: npt.NDArray[np.generic]
+    _labels: Mapping[str, object] = {}  # text of a label -> as it was given
 
     def fit(  # type: ignore[override]
         self, X: object, y: object = None, *, valid: object = None, **options: Unpack[Training]
@@ -475,9 +493,13 @@ class TextClassifier(Estimator[ClassifyPredictor]):
         """
         labels = None if y is None else column_of(y, "y")
         super().fit(X if labels is None else (X, labels), valid, **options)
-        given = {} if labels is None else {label_text(label): label for label in reversed(labels)}
-        self.classes_ = np.unique(np.array([given.get(label, label) for label in self.predictor_.labels]))
+        self._labels = {} if labels is None else {str(label_text(label)): label for label in reversed(labels)}
         return self
+
+    @property
+    def classes_(self) -> npt.NDArray[np.generic]:
+        """(labels,) sorted, as they were given; those of a folder are texts."""
+        return np.unique(np.array([self._labels.get(label, label) for label in self._fitted.labels]))
 
     def predict_proba(self, X: object, **reading: Unpack[Reading]) -> npt.NDArray[np.float64]:
         """Return (texts, labels) calibrated probabilities; columns as in ``classes_``.
@@ -492,8 +514,7 @@ class TextClassifier(Estimator[ClassifyPredictor]):
 
     def predict(self, X: object, **reading: Unpack[Reading]) -> npt.NDArray[np.generic]:
         """Return (texts,) the likeliest label of each text."""
-        labels: npt.NDArray[np.generic] = self.classes_[self.predict_proba(X, **reading).argmax(1)]
-        return labels
+        return np.take(self.classes_, self.predict_proba(X, **reading).argmax(1))
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """Return the accuracy of :meth:`predict`."""
@@ -533,8 +554,8 @@ ESTIMATORS: dict[str, type[AnyEstimator]] = {
 """By task."""
 
 
-def load(folder: str | Path, *, device: str | None = None) -> Any:
-    """Read a model folder as the estimator of its task, such as a :class:`NextEvent`.
+def load(folder: str | Path, *, device: str | None = None) -> AnyEstimator:
+    """Read a model folder as the estimator of its task; :meth:`Estimator.load` reads one whose task is known.
 
     Args:
         folder: what :meth:`Estimator.save` or ``ensue fit`` wrote.
@@ -543,12 +564,7 @@ def load(folder: str | Path, *, device: str | None = None) -> Any:
     Raises:
         ModelFolderError: it is incomplete, damaged, or no model folder.
     """
-    predictor = load_predictor(folder, device=device)
-    estimator = ESTIMATORS[predictor.task](predictor.model_name, seed=predictor.seed, device=device)
-    vars(estimator)["predictor_"] = predictor
-    if isinstance(estimator, TextClassifier):
-        estimator.classes_ = np.array(sorted(estimator.predictor_.labels))
-    return estimator
+    return ESTIMATORS[task_of(folder)].load(folder, device=device)
 
 
 def _shown(progress: bool | None) -> AbstractContextManager[Callable[[Report], object]]:

@@ -51,7 +51,9 @@ def test_a_page_shows_what_is_printed(page: str) -> None:
 def test_no_block_is_left_out() -> None:
     kinds = {kind for path in pages() for kind, *_ in FENCE.findall(path.read_text(encoding="utf-8"))}
     assert kinds <= RUN | CHECKED | SHOWN
-    assert len(list(GUIDES.glob("*.md"))) == 10  # an index, reviews, the page, Python, and a test file for each of the others
+    assert (
+        len(list(GUIDES.glob("*.md"))) == 10
+    )  # an index, reviews, the page, Python, and a test file for each of the others
     for guide in GUIDES.glob("*_*.md"):
         assert (Path(__file__).parent / f"test_{guide.stem}.py").is_file()
 

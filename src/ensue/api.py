@@ -514,7 +514,8 @@ class TextClassifier(Estimator[ClassifyPredictor]):
 
     def predict(self, X: object, **reading: Unpack[Reading]) -> npt.NDArray[np.generic]:
         """Return (texts,) the likeliest label of each text."""
-        return np.take(self.classes_, self.predict_proba(X, **reading).argmax(1))
+        labels: npt.NDArray[np.generic] = np.take(self.classes_, self.predict_proba(X, **reading).argmax(1))
+        return labels
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """Return the accuracy of :meth:`predict`."""

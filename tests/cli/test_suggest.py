@@ -71,7 +71,8 @@ def test_check_knows_a_query_log_by_its_shape(ensue: Ensue, files: Files) -> Non
     first, second, *_ = ran.out.splitlines()
     assert first.startswith("50 sessions, 101 queries, 9 distinct; length mean 2.0, longest 3; ")
     assert second == (
-        "floor: 99.0 % of what was typed may be suggested (typed by at least 5 users, or made of words that were); "
+        "floor: 99.0 % of what was typed may be suggested (typed by at least 5 users, or made of words each two of "
+        "which were, in one query); "
         "below it 1 distinct query; personal by looks: 0"
     )
     assert "jane" not in ran.out and "of the pairs of" in ran.out

@@ -182,11 +182,12 @@ def queries_of(sessions: tuple[Session, ...]) -> Queries:
     histories = Histories.of(session.history for session in sessions)
     values = pl.Series(histories.vocabulary.values, dtype=pl.String)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(session.person for session in sessions))}
-    users = np.repeat([numbers[session.person] for session in sessions], histories.lengths).astype(np.int64)
+    people = np.array([numbers[session.person] for session in sessions], np.int64)
+    users = np.repeat(people, histories.lengths)
     ids: Index = histories.ids.astype(np.int64) - FIRST
     typed = pl.DataFrame({"id": ids, "user": users}).unique()["id"].to_numpy()
     words, word_users = count_words(values, ids, users)
-    return Queries(histories, np.bincount(typed, minlength=len(values)), words, word_users)
+    return Queries(histories, np.bincount(typed, minlength=len(values)), words, word_users, people)
 
 
 def texts_of(posts: tuple[Written, ...]) -> list[Text]:

@@ -180,7 +180,8 @@ def kept(summary: Json) -> list[str]:
     queries = "- the queries and words that reach the privacy floor, in `floor.json`, `counting.safetensors` and"
     prints = "`tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
     weights = "- what the weights hold of the words above the floor; the words below it were never shown to the network"
-    return [f"{queries} {prints}.", f"{weights}."]
+    pairs = "- what followed or stood near what, counted in people, where as many as the floor wants typed both"
+    return [f"{queries} {prints}.", f"{pairs}.", f"{weights}."]
 
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:

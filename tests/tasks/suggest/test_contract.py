@@ -44,7 +44,7 @@ class TestHLSTM(SuggestContract):
 
 class TestMNSRF(SuggestContract):
     model = "m-nsrf"
-    options = {**TRAINED, "learning_rate": 0.01, "epochs": 20, "patience": 6}  # noqa: RUF012
+    options = {**TRAINED, "learning_rate": 0.01, "epochs": 24, "patience": 6}  # noqa: RUF012
 
 
 class TestReranker(SuggestContract):

@@ -200,6 +200,7 @@ def test_a_glance_is_enough_for_most_queries_and_for_no_secret() -> None:
 
 def test_a_few_texts_are_shown_as_many_are(tmp_path: Path) -> None:
     typed = {"red shoes": 3, "red hats": 2, "jane doe gmail com": 9, "gmail login": 3, "size 12": 3, "o'neill shoes": 3}
+    typed |= {"o'neill red": 3, "shoes 12": 2, "size 12 shoes": 1, "red login": 2}
     floor = Floor.of(queries_of(tmp_path, typed), 3)
     texts = [
         "red shoes",
@@ -216,7 +217,8 @@ def test_a_few_texts_are_shown_as_many_are(tmp_path: Path) -> None:
     series = pl.Series(texts)
     fine = floor.allowed(series) & (normalise(series) == series).to_numpy()
     assert floor.shows(texts) == {text for text, own in zip(texts, fine, strict=True) if own}
-    assert {"shoes end", "o'neill shoes red", "12 shoes"} <= floor.shows(texts)
+    assert {"o'neill shoes red", "12 shoes"} <= floor.shows(texts)
+    assert not {"shoes end", "login red gmail"} & floor.shows(texts)
     assert "size 12 12 12" not in floor.shows(texts)
 
 
@@ -235,7 +237,9 @@ def test_the_floor_by_hand(tmp_path: Path) -> None:
     assert floor.queries == {"red shoes", "end"}
     assert floor.words == {"red", "hats", "shoes", "end"}
     candidates = ["Red  Shoes", "shoes hats", "red bird", "rare bird", "jane@example.org", "call 5550199", "end", ""]
-    assert floor.allowed(candidates).tolist() == [True, True, False, False, False, False, True, False]
+    assert floor.allowed(candidates).tolist() == [True, False, False, False, False, False, True, False]
+    assert floor.together == {"red": {"shoes"}}  # two people typed red and hats together, nobody shoes and hats
+    assert floor.allowed(["shoes red", "red red shoes", "red hats"]).tolist() == [True, True, False]
     assert floor.facts == {
         "min_users": 3,
         "counted": "users",
@@ -243,7 +247,7 @@ def test_the_floor_by_hand(tmp_path: Path) -> None:
         "words": len(floor.words),
         "below": 3,
         "personal": 2,
-        "rule": "typed by at least 3 users, or made of words that were",
+        "rule": "typed by at least 3 users, or made of words each two of which were, in one query",
     }
     assert floor.allowed([]).tolist() == []
     assert floor.allowed(pl.Series(candidates)).tolist() == floor.allowed(candidates).tolist()
@@ -254,8 +258,8 @@ def test_what_a_model_may_store(tmp_path: Path) -> None:
     queries = queries_of(tmp_path, typed)
     floor = Floor.of(queries, 3)
     values = list(queries.histories.vocabulary.values)
-    # "red hats" may be made up, for its words are frequent; that two people typed it is not kept.
-    assert floor.allowed(["red hats"])[0]
+    # "shoes red" may be made up, for its words are frequent together; that two people typed "red hats" is not kept.
+    assert floor.allowed(["shoes red", "red hats"]).tolist() == [True, False]
     assert [value for value, kept in zip(values, floor.kept(values), strict=True) if kept] == ["red shoes", "end"]
     texts = pl.Series("query", ["hats smithson", "red jane@example.org shoes", "smithson", ""])
     assert floor.common(texts).to_list() == ["hats", "red shoes", "", ""]
@@ -279,7 +283,7 @@ def test_one_user_does_not_make_a_crowd(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("user,query,time\n" + "".join(lines))
     floor = Floor.of(read_queries(tmp_path / "log.csv")[0])
     assert floor.words == {"weather", "a", "b"}  # eight queries with the name, one person
-    assert floor.allowed(["weather a", "smithson a", "b weather"]).tolist() == [True, False, True]
+    assert floor.allowed(["b a", "smithson a", "b weather"]).tolist() == [True, False, False]
 
 
 def test_sessions_stand_in_for_users() -> None:
@@ -323,7 +327,7 @@ def test_words_that_a_beam_need_not_try(tmp_path: Path) -> None:
     [
         ("{", "m/floor.json: not JSON"),
         ("[]", "m/floor.json: is no floor of format 1; save the model again with this version"),
-        ('{"format": 1, "queries": [3]}', 'm/floor.json: expected lists of texts "queries" and "words"'),
+        ('{"format": 1, "queries": [3]}', 'm/floor.json: expected lists of texts "queries", "words" and of each word'),
         ('{"format": 1, "queries": [], "words": [], "min_users": 0}', "m/floor.json: expected lists"),
     ],
 )
@@ -341,7 +345,7 @@ def test_ten_thousand_candidates() -> None:
     random.seed(6)
     words = [f"word{number}" for number in range(500)]
     texts = [" ".join(random.choices(words, k=4)) for _ in range(10_000)]
-    floor = Floor(5, "users", frozenset(texts[:10]), frozenset(words[:400]), {})
+    floor = Floor(1, "users", frozenset(texts[:10]), frozenset(words[:400]), {}, {})
     allowed = floor.allowed(texts)
     expected = [text in texts[:10] or all(word in words[:400] for word in text.split()) for text in texts]
     assert allowed.tolist() == expected and allowed.dtype == np.bool_

@@ -1,7 +1,7 @@
 """Query logs in, sessions of queries out: cut at pauses, cleaned by rules, every row left out counted.
 
-Users tell where a session ends and how many people typed a query. No id of theirs, and no number that stands for one,
-is in what comes out.
+Users tell where a session ends and how many people typed a query. No id of theirs is in what comes out, only a number
+for each, by which one person counts once; no file holds it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class Queries:
         words: (words,) the distinct words of the file, see ``rows.RUNS``, those of queries that look personal
             left out; empty where the log has no users.
         word_users: (words,) how many different users typed each.
+        people: (sessions,) a number for the user who typed each, which says nothing outside of this object; empty where
+            the log has no users.
         parts: (sessions,) the part that the file puts each session in, or empty.
         novel: (sessions,) whether the file marks it as sharing nothing with the other parts, or empty.
 
@@ -59,6 +61,7 @@ class Queries:
     users: Index = field(default_factory=lambda: np.empty(0, np.int64))
     words: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
     word_users: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    people: Index = field(default_factory=lambda: np.empty(0, np.int64))
     parts: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
     novel: Mask = field(default_factory=lambda: np.empty(0, np.bool_))
 
@@ -76,6 +79,7 @@ class Queries:
         return replace(
             self,
             histories=self.histories.select(index),
+            people=self.people[index] if len(self.people) else self.people,
             parts=self.parts.gather(index) if len(self.parts) else self.parts,
             novel=self.novel[index] if len(self.novel) else self.novel,
         )
@@ -180,8 +184,9 @@ def read_queries(
     if not len(kept):
         reasons = "; ".join(report.sentences)
         raise DataError(f"{path}: no session of {rules.least} or more queries is left: {reasons}")
-    first = rows.places[sessions.offsets[chosen]]
-    queries = _collect(log, rows, kept, first)
+    begins = sessions.offsets[chosen]
+    first = rows.places[begins]
+    queries = _collect(log, rows, kept, begins)
     if session_ids:
         queries = replace(queries, histories=replace(queries.histories, names=_session_names(log, first)))
     return queries, report
@@ -278,15 +283,16 @@ def _session_names(log: Log, first: Index) -> pl.Series:
     return names.rename("") if names.is_unique().all() else pl.Series(dtype=pl.String)
 
 
-def _collect(log: Log, rows: Rows, sessions: Histories, first: Index) -> Queries:
+def _collect(log: Log, rows: Rows, sessions: Histories, begins: Index) -> Queries:
     """The sessions with a vocabulary of what is left in them, and how many users typed it.
 
     Args:
         log: the file.
         rows: in order.
         sessions: by the rules, not empty.
-        first: (sessions,) the row that each begins with.
+        begins: (sessions,) which of the rows in order each begins with.
     """
+    first = rows.places[begins]
     kept, codes = first_arrival(sessions.ids)
     histories = replace(sessions, ids=codes + np.int32(FIRST), vocabulary=Vocabulary(rows.values.gather(kept)))
     queries = Queries(replace(histories, names=pl.Series(dtype=pl.String)))
@@ -297,7 +303,7 @@ def _collect(log: Log, rows: Rows, sessions: Histories, first: Index) -> Queries
         named = looks_personal(rows.values)[ids]
         words, word_users = count_words(rows.values, ids[~named], users[~named])
         counts = np.bincount(pairs, minlength=len(rows.values))[kept]
-        queries = replace(queries, users=counts, words=words, word_users=word_users)
+        queries = replace(queries, users=counts, words=words, word_users=word_users, people=rows.users[begins])
     if log.parts is not None:
         queries = replace(queries, parts=log.parts.gather(first).fill_null("").rename("part"))
     if log.novel is not None:

@@ -1,22 +1,30 @@
 """The floor: what may be suggested to others because enough people typed it, and what must never be.
 
-A text may be shown if at least ``min_users`` users typed it, or at least so many typed each of its words; k-anonymity
-in the sense of Samarati & Sweeney (1998), applied to queries. Whatever the counts, a text that looks personal is never
-shown (:mod:`ensue.data.queries.personal`), and the words of a query that does count for nothing: half a hundred
-addresses at one host would else make every name beside it a frequent word.
+A text may be shown if at least ``min_users`` users typed it, or if at least that many typed each of its words and each
+two of them in one query; k-anonymity in the sense of Samarati & Sweeney (1998), applied to queries.
+Whatever the counts, a text that looks personal is never shown (:mod:`ensue.data.queries.personal`), and the words of a
+query that does count for nothing: half a hundred addresses at one host would else make every name beside it a frequent
+word.
+
+Associations need as many people. What followed a query, stood near it, or came after a word is counted in people, and
+left out below ``min_users`` (:mod:`.baselines.crowd`). A network learns a step from one query to the next if that many
+people made it; or, where one of the two is not itself typed by that many, if that many people had each word of the one
+and each word of the other in queries that followed each other. Of one person the ``MAX_SESSIONS`` latest sessions
+count, the same session once. With ``min_users`` 1 none of this holds: whatever was typed and is not personal is shown.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries
 from ensue.data.queries.personal import is_harmless, looks_personal
 from ensue.data.queries.rows import RUNS, count_words, runs_of
@@ -27,6 +35,8 @@ from ensue.vocabulary import FIRST
 
 Mask = npt.NDArray[np.bool_]
 FORMAT = 1
+MAX_SESSIONS = 50
+"""Sessions of one person that count, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,8 @@ class Floor:
         counted: ``users``, or ``sessions`` where the log knows no users.
         queries: the normalised queries that reach the floor and do not look personal.
         words: the words that reach it.
+        together: a word to those after it in the alphabet that enough people typed in one query with it; empty where
+            ``min_users`` is 1.
         left_out: how many distinct queries were below the floor, and how many looked personal.
     """
 
@@ -45,15 +57,17 @@ class Floor:
     counted: str
     queries: frozenset[str]
     words: frozenset[str]
+    together: Mapping[str, frozenset[str]]
     left_out: Mapping[str, int]
 
     @classmethod
-    def of(cls, queries: Queries, min_users: int = 5) -> Floor:
+    def of(cls, queries: Queries, min_users: int = 5, pair_users: int | None = None) -> Floor:
         """The floor of a log; its sessions stand in for users where it has none.
 
         Args:
             queries: the sessions to learn from; users are counted over the whole file they were read from.
             min_users: how many people must have typed what is shown; 1 shows whatever was typed and is not personal.
+            pair_users: the same of two words of a query; as many unless stated.
 
         Raises:
             SettingError: below 1.
@@ -71,12 +85,14 @@ class Floor:
             words, word_counts = count_words(values, ids[~named], histories.sequence_index()[~named])
         typed = np.bincount(ids, minlength=len(values)) > 0
         often, enough = values.filter(typed & (counts >= min_users)), words.filter(word_counts >= min_users)
-        personal = looks_personal(often)
+        personal, enough = looks_personal(often), enough.filter(~looks_personal(enough))
+        least = min_users if pair_users is None else pair_users
         return cls(
             min_users,
             "users" if len(queries.users) else "sessions",
             frozenset(often.filter(~personal)),
-            frozenset(enough.filter(~looks_personal(enough))),
+            frozenset(enough),
+            _together(queries, enough.sort(), least) if min_users > 1 else {},
             {"below": int(typed.sum()) - len(often), "personal": int(personal.sum())},
         )
 
@@ -84,7 +100,8 @@ class Floor:
     def rule(self) -> str:
         """What may be shown, in words."""
         stand_in = "" if self.counted == "users" else "; sessions stand in for users, whom the log does not know"
-        return f"typed by at least {self.min_users} {self.counted}, or made of words that were{stand_in}"
+        made = "words that were" if self.min_users == 1 else "words each two of which were, in one query"
+        return f"typed by at least {self.min_users} {self.counted}, or made of {made}{stand_in}"
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -106,10 +123,7 @@ class Floor:
         """
         texts = pl.Series("text", candidates, dtype=pl.String).to_frame()
         table = texts.select(plain=normalised(pl.col("text"))).with_columns(words=pl.col("plain").str.extract_all(RUNS))
-        often = [
-            text in self.queries or (len(words) > 0 and self.words.issuperset(words))
-            for text, words in table.iter_rows()
-        ]
+        often = [text in self.queries or self._composes(words) for text, words in table.iter_rows()]
         return np.array(often, np.bool_) & ~looks_personal(table["plain"])
 
     def shows(self, texts: Iterable[str]) -> set[str]:
@@ -124,13 +138,21 @@ class Floor:
                 shown.add(text)
             elif not is_harmless(text):
                 doubtful.append(text)
-            elif text and self.words.issuperset(runs_of(text)) and normalise_ascii(text) == text:
+            elif self._composes(runs_of(text)) and normalise_ascii(text) == text:
                 shown.add(text)
         if doubtful:
             series = pl.Series("query", doubtful, dtype=pl.String)
             fine = self.allowed(series) & (normalise(series) == series).to_numpy()
             shown.update(text for text, own in zip(doubtful, fine.tolist(), strict=True) if own)
         return shown
+
+    def _composes(self, words: Sequence[str]) -> bool:
+        """Return whether enough people typed each of some words, and each two of them in one query."""
+        if not words or not self.words.issuperset(words):
+            return False
+        distinct, nothing = sorted(set(words)), frozenset[str]()
+        shared = (self.together.get(word, nothing).issuperset(distinct[at + 1 :]) for at, word in enumerate(distinct))
+        return self.min_users == 1 or all(shared)
 
     def kept(self, values: Sequence[str] | pl.Series) -> Mask:
         """(values,) whether each was itself typed by enough people: only those may be stored with a model.
@@ -181,6 +203,7 @@ class Floor:
             "left_out": dict(self.left_out),
             "queries": sorted(self.queries),
             "words": sorted(self.words),
+            "together": {word: sorted(others) for word, others in sorted(self.together.items())},
         }
         return json.dumps(kept, ensure_ascii=False)
 
@@ -197,13 +220,100 @@ class Floor:
             raise DataError(f"{where}: not JSON ({error}); save the model again") from error
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise DataError(f"{where}: is no floor of format {FORMAT}; save the model again with this version")
+        together = fields.get("together")
         lists = [fields.get(name) for name in ("queries", "words")]
+        lists += together.values() if isinstance(together, dict) else [None]
         texts = all(isinstance(kept, list) and all(isinstance(text, str) for text in kept) for kept in lists)
         low, left_out = fields.get("min_users"), fields.get("left_out")
         if not texts or not isinstance(low, int) or low < 1 or fields.get("counted") not in ("users", "sessions"):
             raise DataError(
-                f'{where}: expected lists of texts "queries" and "words", "min_users" of 1 or more, and "counted"; '
-                "save the model again"
+                f'{where}: expected lists of texts "queries", "words" and of each word in "together", "min_users" of '
+                '1 or more, and "counted"; save the model again'
             )
         left_out = {str(reason): int(count) for reason, count in left_out.items()} if left_out else {}
-        return cls(low, fields["counted"], frozenset(fields["queries"]), frozenset(fields["words"]), left_out)
+        others = {word: frozenset(words) for word, words in fields["together"].items()}
+        return cls(low, fields["counted"], frozenset(fields["queries"]), frozenset(fields["words"]), others, left_out)
+
+
+def people_of(queries: Queries) -> Index:
+    """Return the (sessions,) number of the person who typed each; sessions stand in where the log knows no users."""
+    return queries.people if len(queries.people) else np.arange(len(queries))
+
+
+def bounded(queries: Queries, min_users: int) -> Queries:
+    """Return the sessions that count: of one person the ``MAX_SESSIONS`` latest in the log, the same session once.
+
+    Args:
+        queries: of a log.
+        min_users: 1 bounds nothing.
+    """
+    if min_users == 1 or not len(queries.people):
+        return queries
+    histories, people = queries.histories, queries.people.tolist()
+    stays = np.zeros(len(queries), np.bool_)
+    sessions: dict[int, set[bytes]] = {}
+    for row in range(len(queries) - 1, -1, -1):
+        counted = sessions.setdefault(people[row], set())
+        session = histories.ids[histories.offsets[row] : histories.offsets[row + 1]].tobytes()
+        if session not in counted and len(counted) < MAX_SESSIONS:
+            counted.add(session)
+            stays[row] = True
+    return queries.select(stays)
+
+
+def shared_steps(queries: Queries, floor: Floor) -> Histories:
+    """Return the sessions cut wherever a step from one query to the next is not to be learned; see the module."""
+    histories = queries.histories
+    owners, ids = histories.sequence_index(), histories.ids.astype(np.int64) - FIRST
+    if floor.min_users == 1 or len(ids) < 2:
+        return histories
+    inside = owners[1:] == owners[:-1]
+    columns = {"before": ids[:-1], "after": ids[1:], "person": people_of(queries)[owners[1:]]}
+    steps = pl.DataFrame(columns).filter(pl.Series(inside)).unique()
+    made = steps.group_by("before", "after").len()
+    values = pl.Series(histories.vocabulary.values, dtype=pl.String)
+    words = _words_of(values, pl.Series(sorted(floor.words), dtype=pl.String)).unique()
+    cross = made.select("before", "after").join(words.rename({"text": "before", "word": "first"}), on="before")
+    cross = cross.join(words.rename({"text": "after", "word": "second"}), on="after")
+    had = steps.join(cross, on=["before", "after"]).select("first", "second", "person").unique()
+    enough = had.group_by("first", "second").len().filter(pl.col("len") >= floor.min_users)
+    rare = cross.join(enough, on=["first", "second"], how="anti").select("before", "after").unique()
+    frequent = pl.lit(pl.Series(floor.kept(values)))
+    both = frequent.gather(pl.col("before")) & frequent.gather(pl.col("after"))
+    composed = cross.select("before", "after").unique().join(rare, on=["before", "after"], how="anti").filter(~both)
+    shared = pl.concat([made.filter(pl.col("len") >= floor.min_users).select("before", "after"), composed]).unique()
+    joined = pl.DataFrame(columns).join(
+        shared.with_columns(joined=True), on=["before", "after"], how="left", maintain_order="left"
+    )
+    stays = joined["joined"].fill_null(False).to_numpy() & inside
+    begins = np.flatnonzero(np.concatenate([[True], ~stays]))
+    return replace(histories, offsets=np.append(begins, len(ids)).astype(np.int64), names=histories.names[:0])
+
+
+def _words_of(values: pl.Series, words: pl.Series) -> pl.DataFrame:
+    """Return one row per occurrence of some words in texts that do not look personal: numbers of ``text``, ``word``."""
+    numbers = pl.DataFrame({"run": words}).with_row_index("word")
+    runs = pl.DataFrame({"text": np.arange(len(values)), "run": values.str.extract_all(RUNS)})
+    runs = runs.filter(~looks_personal(values)).explode("run")
+    return runs.join(numbers, on="run").select("text", "word")
+
+
+def _together(queries: Queries, words: pl.Series, min_users: int) -> dict[str, frozenset[str]]:
+    """Return the words that at least ``min_users`` people typed in one query that does not look personal.
+
+    Args:
+        queries: of a log.
+        words: those that count, in order of the alphabet; each has those after it.
+        min_users: how many people.
+    """
+    histories = queries.histories
+    held = _words_of(pl.Series(histories.vocabulary.values, dtype=pl.String), words).unique()
+    pairs = held.join(held, on="text").filter(pl.col("word") < pl.col("word_right"))
+    texts = histories.ids.astype(np.int64) - FIRST
+    typed = pl.DataFrame({"text": texts, "person": people_of(queries)[histories.sequence_index()]}).unique()
+    people = pairs.join(typed, on="text").select("word", "word_right", "person").unique()
+    enough = people.group_by("word", "word_right").len().filter(pl.col("len") >= min_users)
+    found: dict[str, set[str]] = {}
+    for first, second in zip(words.gather(enough["word"]), words.gather(enough["word_right"]), strict=True):
+        found.setdefault(first, set()).add(second)
+    return {word: frozenset(others) for word, others in found.items()}

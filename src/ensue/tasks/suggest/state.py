@@ -19,6 +19,7 @@ from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.state import Kept, module_of, require_trained
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
+from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.shares import Shares
 from ensue.tasks.suggest.candidates import MIXED
@@ -29,7 +30,7 @@ from ensue.tasks.suggest.model import AnyModel
 from ensue.tasks.suggest.models.mtn import MTNSettings
 from ensue.tasks.suggest.models.recurrent import HLSTMSettings, Seq2SeqSettings
 from ensue.tasks.suggest.models.transformers import TransformerSettings
-from ensue.tasks.suggest.privacy import Floor
+from ensue.tasks.suggest.privacy import Floor, people_of
 from ensue.tasks.suggest.rules import Rules
 from ensue.tasks.suggest.settings import SuggestSettings
 from ensue.tasks.suggest.similarity import Similarity
@@ -108,7 +109,7 @@ class SuggestState:
         require_fixed(self.schedule and replace(self.schedule, refit=False, least_steps=0), "suggest", "loss")
         self.seed = require_seed(seed)
         self.device = find_device(device)
-        self.floor = Floor(self.shared.min_users, "users", frozenset(), frozenset(), {})
+        self.floor = Floor(self.shared.min_users, "users", frozenset(), frozenset(), {}, {})
         self.tokenizer = QueryTokenizer.fit(pl.Series("query", [], dtype=pl.String))
         self.retrieval = None
         self.model = None
@@ -160,18 +161,26 @@ class SuggestState:
             self.compared = Similarity(self.shares)
         return self.compared
 
-    def count(self, data: Queries, min_users: int) -> None:
-        """Take the floor, of so many people, and the counts from a log."""
+    def count(self, data: Queries, min_users: int, pair_users: int | None = None) -> None:
+        """Take the floor and the counts from a log.
+
+        Args:
+            data: the log.
+            min_users: people who must have typed a query or a word.
+            pair_users: people who must share an association; as many unless stated.
+        """
+        least = min_users if pair_users is None else pair_users
         values = pl.Series("query", data.histories.vocabulary.values, dtype=pl.String)
-        self.floor = floor = Floor.of(data, min_users)
+        self.floor = floor = Floor.of(data, min_users, least)
         topics = self.shared.retrieved > 0
-        self.retrieval = Retrieval.fit(data.histories, floor.kept(values), floor.words, topics=topics)
+        crowd = Crowd(people_of(data), least) if min_users > 1 else None
+        self.retrieval = Retrieval.fit(data.histories, floor.kept(values), floor.words, crowd, topics=topics)
         self.rules = None
 
-    def counted_on(self, data: Queries, min_users: int) -> SuggestState:
+    def counted_on(self, data: Queries, min_users: int, pair_users: int) -> SuggestState:
         """The same tokens over the counts of another log, without a network: nothing of it is ever shown or kept."""
         other = copy(self)
-        other.count(data, min_users)
+        other.count(data, min_users, pair_users)
         other.model, other.schedule, other.rules = other.retrieval, None, self.search_rules()
         other.metadata = copy(self.metadata)
         other.metadata.mixture, other.metadata.mix = dict.fromkeys(MIXED, 0.0), None

@@ -26,7 +26,7 @@ from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
 from ensue.tasks.suggest.ensembles.reranker import learn_counted_order, learn_order
 from ensue.tasks.suggest.metadata import Metadata
-from ensue.tasks.suggest.privacy import Floor
+from ensue.tasks.suggest.privacy import bounded, people_of, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.loop import mean_loss, train
 from ensue.training.optimizer import make_optimizer
@@ -50,16 +50,21 @@ def fit(
 ) -> Iterator[Report]:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.fit`."""
     require_pairs(data, "training data")
-    split = _split(state, data, valid)
+    split = _split(state, bounded(data, state.shared.min_users), valid)
     yield from _learn(state, split, valid, checkpoint, resume)
     if split.held_out is not None and state.schedule is not None:
         held = split.held_out.histories
-        keep(state, len(held), lambda at: _example(state.floor, held.record(at)), learned=split.whole is not None)
+        keep(state, len(held), lambda at: _example(state, held.record(at)), learned=split.whole is not None)
 
 
-def _example(floor: Floor, session: History) -> Example | None:
-    """What enough people typed, and nothing else: a session with any other query is passed over."""
-    return of_history(session) if floor.queries.issuperset(session.values) else None
+def _example(state: SuggestState, session: History) -> Example | None:
+    """Return a step that enough people made and nothing else: the last one of a session, without its times."""
+    if state.shared.min_users == 1:
+        return of_history(session) if state.floor.queries.issuperset(session.values) else None
+    last = History(session.values[-2:])
+    following, (before, after) = state.following, (state.following.vocabulary.id(query) for query in last.values)
+    _, followers, _ = following.follow(np.array([before - FIRST]), np.array([len(following.queries)]))
+    return of_history(last) if after - FIRST in followers else None
 
 
 def _learn(
@@ -101,7 +106,7 @@ def _count_only(state: SuggestState, data: Queries) -> bool:
     significantly better than counting, little can be learned, and ``best`` spends no more on it.
     """
     leader, is_better = learn_counted_order(state, data)
-    if is_better and state.model_name != RERANKER:
+    if is_better and state.model_name != RERANKER and len(state.windows(shared_steps(data, state.floor))):
         return True
     state.metadata.held_out = f"each fifth of {len(data):,} sessions, by what the others count"
     _settle(state, leader, state.metadata if leader == RERANKER else None, "the order learned")
@@ -254,11 +259,15 @@ def learn_words(state: SuggestState, data: Queries) -> None:
             f"training data: {nothing} typed by {own.min_users} {floor.counted}, so nothing could ever be shown; give "
             "a larger log, or lower --min-users (min_users)"
         )
-    counts = np.bincount(histories.ids.astype(np.int64) - FIRST, minlength=len(values))
+    typed = histories.ids.astype(np.int64) - FIRST
+    if own.min_users > 1:  # each person counts once
+        people = people_of(data)[histories.sequence_index()]
+        typed = pl.DataFrame({"query": typed, "person": people}).unique()["query"].to_numpy()
+    counts = np.bincount(typed, minlength=len(values))
     state.tokenizer = QueryTokenizer.fit(
         common, counts, kind=_kind(own.tokens), min_count=own.min_count, size=own.vocabulary_size
     )
-    state.train_prints = torch.from_numpy(np.unique(prints(histories)))
+    state.train_prints = torch.from_numpy(np.unique(prints(shared_steps(data, floor))))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
     state.metadata = metadata = Metadata()
     if not floor.queries:
@@ -310,7 +319,13 @@ def _train(
     state.model = state.new_network()
     network = state.module
     state.optimizer = make_optimizer(network, state.schedule)
-    data = state.windows(part.histories)
+    data = state.windows(shared_steps(part, state.floor))
+    if not len(data):
+        raise DataError(
+            f"training data: no step from one query to the next was made by {state.floor.min_users} "
+            f"{state.floor.counted}, so a network has nothing to learn; fit a model that counts (--model reranker), or "
+            "lower --min-users (min_users)"
+        )
     watched = None if held is None else state.windows(held.histories)
     note_cuts(state, data)
     schedule = fitted(state.schedule, len(data), int((data.lengths - 1).sum()))

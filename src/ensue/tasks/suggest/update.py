@@ -12,9 +12,10 @@ from ensue.data.queries import Queries
 from ensue.errors import DataError
 from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.baselines.counting import added
+from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import prints
-from ensue.tasks.suggest.privacy import Floor
+from ensue.tasks.suggest.privacy import Floor, bounded, people_of, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.tasks.suggest.train import note_cuts, require_pairs
 from ensue.training.loop import train
@@ -25,6 +26,7 @@ def update(state: SuggestState, data: Queries) -> Report:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.update`."""
     require_trained(state.model)
     require_pairs(data, "new data")
+    data = bounded(data, state.shared.min_users)
     new = Floor.of(data, state.shared.min_users)
     if (state.floor.counted, new.counted) == ("users", "sessions"):
         raise DataError(
@@ -34,11 +36,13 @@ def update(state: SuggestState, data: Queries) -> Report:
     state.floor = floor = _joined(state.floor, new)
     histories = data.histories
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
-    counted, former = Retrieval.fit(histories, floor.kept(values), floor.words), state.retrieval
+    crowd = Crowd(people_of(data), state.shared.min_users) if state.shared.min_users > 1 else None
+    counted, former = Retrieval.fit(histories, floor.kept(values), floor.words, crowd), state.retrieval
     assert former is not None
     state.retrieval = former.with_(counted, added(former.following, counted.following))
     state.rules = None
-    state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(histories)))
+    steps = shared_steps(data, floor)
+    state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(steps)))
     metadata, updates = state.metadata, state.metadata.updates + 1
     metadata.updates = updates
     metadata.sessions += len(data)
@@ -46,7 +50,9 @@ def update(state: SuggestState, data: Queries) -> Report:
     if state.schedule is None or state.optimizer is None:
         state.model = state.retrieval
         return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
-    windows, seed = state.windows(histories), state.seed + updates
+    windows, seed = state.windows(steps), state.seed + updates
+    if not len(windows):
+        return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
     note_cuts(state, windows)
     schedule = replace(state.schedule, epochs=1, warm_up=None, decay=False, learning_rate=_rate(state))
     *_, last = train(state.module, windows, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
@@ -65,4 +71,8 @@ def _rate(state: SuggestState) -> float:
 def _joined(old: Floor, new: Floor) -> Floor:
     """What reached the floor in either log."""
     left_out = {reason: old.left_out.get(reason, 0) + count for reason, count in new.left_out.items()}
-    return Floor(old.min_users, old.counted, old.queries | new.queries, old.words | new.words, left_out)
+    together = {
+        word: old.together.get(word, frozenset()) | new.together.get(word, frozenset())
+        for word in old.together.keys() | new.together.keys()
+    }
+    return Floor(old.min_users, old.counted, old.queries | new.queries, old.words | new.words, together, left_out)

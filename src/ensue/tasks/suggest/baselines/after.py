@@ -14,6 +14,7 @@ import polars as pl
 from ensue.data.histories import Histories, Index, ranges
 from ensue.data.queries.rows import WORDS, distinct_texts
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
+from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.table import Arrays, Table
 from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
 from ensue.vocabulary import FIRST, Vocabulary
@@ -45,35 +46,45 @@ class After:
         return cls(Vocabulary(), Table.none(), Table.none(TURNS))
 
     @classmethod
-    def fit(cls, sessions: Histories, places: Index, allowed: Set[str] | None = None) -> After:
+    def fit(
+        cls, sessions: Histories, places: Index, allowed: Set[str] | None = None, crowd: Crowd | None = None
+    ) -> After:
         """Count the sessions of a log.
 
         Args:
             sessions: to learn from.
             places: (events,) which query was typed; below 0 for one that is not kept.
             allowed: words that pass the privacy floor; all unless stated.
+            crowd: who typed the sessions; ``None``: what came counts each time.
         """
+        min_users = 1 if crowd is None else crowd.min_users
         owners, ids = sessions.sequence_index(), sessions.ids.astype(np.int64) - FIRST
         lists = pl.Series(sessions.vocabulary.values, dtype=pl.String).str.extract_all(WORDS).list.unique()
         lengths = lists.list.len().to_numpy().astype(np.int64)
         words, codes = distinct_texts(lists.explode(empty_as_null=False))
         ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        people = owners if crowd is None else crowd.people[owners]
         parts = []
         for apart in range(1, min(LATEST + 1, len(ids))):
             near = np.flatnonzero((owners[:-apart] == owners[apart:]) & (places[apart:] >= 0))
             entries = ranges(ends[ids[near]], lengths[ids[near]])
             came = np.repeat(places[near + apart], lengths[ids[near]])
-            parts.append((codes[entries], came, FADE ** (apart - 1)))
-        used = np.unique(np.concatenate([np.empty(0, np.int64), *(given for given, _, _ in parts)]))
+            person = np.repeat(people[near], lengths[ids[near]])
+            parts.append((codes[entries], came, person, FADE ** (apart - 1)))
+        used = np.unique(np.concatenate([np.empty(0, np.int64), *(given for given, *_ in parts)]))
         shown = used if allowed is None else used[words.gather(used).is_in([*allowed]).to_numpy()]
         order = shown[words.gather(shown).arg_sort().to_numpy()]
         table = np.full(len(words), -1, np.int64)
         table[order] = np.arange(len(order))
-        kept = [(table[given][table[given] >= 0], came[table[given] >= 0], weight) for given, came, weight in parts]
+        shown_parts = []
+        for given, came, person, weight in parts:
+            is_shown = table[given] >= 0
+            shown_parts.append((table[given][is_shown], came[is_shown], person[is_shown], weight))
         before = np.arange(len(ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
         there = (before > 0) & (places >= 0)
-        turns = Table.of([(np.minimum(before[there], TURNS) - 1, places[there], 1.0)], TURNS)
-        return cls(Vocabulary(words.gather(order)), Table.of(kept, len(order)), turns)
+        at_turn = (np.minimum(before[there], TURNS) - 1, places[there], people[there], 1.0)
+        by_word, by_turn = Table.of(shown_parts, len(order), min_users), Table.of([at_turn], TURNS, min_users)
+        return cls(Vocabulary(words.gather(order)), by_word, by_turn)
 
     def with_(self, new: After, old_queries: Index, new_queries: Index) -> After:
         """What was counted of two logs together.

@@ -23,6 +23,7 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
+from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.table import Arrays
 from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
 from ensue.vocabulary import FIRST, Vocabulary
@@ -77,7 +78,7 @@ class MostFrequentNext:
 
     Args:
         queries: (queries,) the distinct queries that may be shown, in order of arrival.
-        totals: (queries,) how often each was typed.
+        totals: (queries,) how often each was typed, or by how many people.
         rows: (queries + 1,) the followers of query ``q`` are ``followers[rows[q]:rows[q + 1]]``.
         followers: (pairs,) places in ``queries``, the most frequent first.
         counts: (pairs,) how often each followed.
@@ -87,12 +88,14 @@ class MostFrequentNext:
         self.queries, self.totals, self.rows, self.followers, self.counts = queries, totals, rows, followers, counts
 
     @classmethod
-    def fit(cls, sessions: Histories, allowed: Mask | None = None) -> MostFrequentNext:
+    def fit(cls, sessions: Histories, allowed: Mask | None = None, crowd: Crowd | None = None) -> MostFrequentNext:
         """Count the sessions of a log.
 
         Args:
             sessions: to learn from.
             allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
+            crowd: who typed the sessions: people are counted, and a step that fewer than its ``min_users`` made is
+                left out; ``None``: every query and every step counts each time.
         """
         values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
         ids = sessions.ids.astype(np.int64) - FIRST
@@ -102,12 +105,18 @@ class MostFrequentNext:
         places[shown] = codes
         owners = sessions.sequence_index()
         beside = shown[1:] & shown[:-1] & (owners[1:] == owners[:-1])
-        pairs = pl.DataFrame({"before": places[:-1][beside], "after": places[1:][beside]}).with_row_index("first")
-        counted = pairs.group_by("before", "after").agg(pl.len().alias("count"), pl.col("first").min())
+        people = np.arange(len(ids)) if crowd is None else crowd.people[owners]
+        columns = {"before": places[:-1][beside], "after": places[1:][beside], "person": people[1:][beside]}
+        pairs = pl.DataFrame(columns).with_row_index("first")
+        counted = pairs.group_by("before", "after").agg(
+            pl.col("person").n_unique().alias("count"), pl.col("first").min()
+        )
+        counted = counted.filter(pl.col("count") >= (1 if crowd is None else crowd.min_users))
+        typed = pl.DataFrame({"query": codes, "person": people[shown]}).unique()["query"].to_numpy()
         counted = counted.sort("before", "count", "first", descending=[False, True, False])
         return cls(
             values.gather(kept),
-            np.bincount(codes, minlength=len(kept)).astype(np.int64),
+            np.bincount(typed, minlength=len(kept)).astype(np.int64),
             np.searchsorted(counted["before"].to_numpy(), np.arange(len(kept) + 1)).astype(np.int64),
             counted["after"].to_numpy().astype(np.int32),
             counted["count"].to_numpy().astype(np.int64),

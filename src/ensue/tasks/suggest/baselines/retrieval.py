@@ -24,6 +24,7 @@ from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.after import After
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_beside, scaled
 from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_places
+from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.table import Arrays, Table
 from ensue.tasks.suggest.baselines.topics import Vectors, moved, word_vectors
 from ensue.text.postings import Postings
@@ -73,7 +74,13 @@ class Retrieval:
 
     @classmethod
     def fit(
-        cls, sessions: Histories, allowed: Mask | None = None, words: Set[str] | None = None, *, topics: bool = False
+        cls,
+        sessions: Histories,
+        allowed: Mask | None = None,
+        words: Set[str] | None = None,
+        crowd: Crowd | None = None,
+        *,
+        topics: bool = False,
     ) -> Retrieval:
         """Index the sessions of a log.
 
@@ -81,15 +88,16 @@ class Retrieval:
             sessions: to learn from.
             allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
             words: that pass it; all unless stated.
+            crowd: who typed the sessions, and how many must have typed what is counted; all counts unless stated.
             topics: whether to learn what words are about.
         """
-        following = MostFrequentNext.fit(sessions, allowed)
+        following = MostFrequentNext.fit(sessions, allowed, crowd)
         values = pl.Series("query", sessions.vocabulary.values, dtype=pl.String)
         table = following.vocabulary.ids(values).astype(np.int64) - FIRST
         places = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
-        beside = count_beside(places, sessions.sequence_index(), len(following.queries))
-        after = After.fit(sessions, places, words)
-        return cls(following, beside, after, word_vectors(sessions, after.words) if topics else None)
+        beside = count_beside(places, sessions.sequence_index(), len(following.queries), crowd)
+        after = After.fit(sessions, places, words, crowd)
+        return cls(following, beside, after, word_vectors(sessions, after.words, crowd) if topics else None)
 
     def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
         """The indexes of two logs together, whose counts together are ``following``."""

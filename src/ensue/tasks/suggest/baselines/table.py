@@ -31,18 +31,24 @@ class Table:
     weights: npt.NDArray[np.float32]
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Index, Index, float]], number: int) -> Table:
+    def of(cls, parts: Sequence[tuple[Index, Index, Index, float]], number: int, min_users: int = 1) -> Table:
         """Add up pairs.
 
         Args:
-            parts: (pairs,) what was given, (pairs,) the query, and what each pair counts.
+            parts: (pairs,) what was given, (pairs,) the query, (pairs,) the person, and what each pair counts.
             number: of things that can be given.
+            min_users: a pair that fewer people typed is left out, and of each person the pair counts once, at its
+                highest; with 1 every pair counts each time.
         """
         frames = [
-            pl.DataFrame({"given": given, "query": query}).with_columns(weight=pl.lit(weight))
-            for given, query, weight in parts
+            pl.DataFrame({"given": given, "query": query, "person": person}).with_columns(weight=pl.lit(weight))
+            for given, query, person, weight in parts
         ]
-        return cls._of(frames, number)
+        if min_users == 1 or not frames:
+            return cls._of([frame.drop("person") for frame in frames], number)
+        once = pl.concat(frames).group_by("given", "query", "person").agg(pl.col("weight").max())
+        shared = once.filter(pl.len().over("given", "query") >= min_users)
+        return cls._of([shared.drop("person")], number)
 
     @classmethod
     def none(cls, number: int = 0) -> Table:

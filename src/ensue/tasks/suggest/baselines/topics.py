@@ -14,6 +14,7 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.data.queries.rows import WORDS
+from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.vocabulary import FIRST, Vocabulary
 
 Vectors = npt.NDArray[np.float32]
@@ -26,14 +27,17 @@ _POWER = 4
 """Power iterations of the randomised decomposition (Halko, Martinsson & Tropp 2011)."""
 
 
-def word_vectors(sessions: Histories, words: Vocabulary) -> Vectors:
+def word_vectors(sessions: Histories, words: Vocabulary, crowd: Crowd | None = None) -> Vectors:
     """(words, ``DIMENSIONS`` or fewer) a vector a word, 0 where it never stands with another.
 
     Args:
         sessions: to learn from.
         words: that get a vector, all above the privacy floor.
+        crowd: who typed the sessions; two words count together if enough people had both in a session.
     """
     part = sessions.select(slice(max(0, len(sessions) - MOST), None))
+    people = np.arange(len(part)) if crowd is None else crowd.people[max(0, len(sessions) - MOST) :]
+    min_users = 1 if crowd is None else crowd.min_users
     used, codes = np.unique(part.ids, return_inverse=True)
     texts = pl.Series([part.vocabulary.values[id - FIRST] for id in used.tolist()], dtype=pl.String)
     table = pl.DataFrame({"word": words.values}, schema={"word": pl.String}).with_row_index("number")
@@ -42,7 +46,9 @@ def word_vectors(sessions: Histories, words: Vocabulary) -> Vectors:
     typed = pl.DataFrame({"session": part.sequence_index(), "query": codes.astype(np.int64)})
     once = typed.join(held, on="query").select("session", "number").unique()
     pairs = once.join(once, on="session").filter(pl.col("number") != pl.col("number_right"))
-    together = pairs.group_by("number", "number_right").len().sort("number", "number_right")
+    pairs = pairs.with_columns(person=pl.lit(pl.Series(people)).gather(pl.col("session")))
+    together = pairs.group_by("number", "number_right").agg(pl.len(), people=pl.col("person").n_unique())
+    together = together.filter(pl.col("people") >= min_users).sort("number", "number_right")
     alone = np.bincount(once["number"].to_numpy(), minlength=len(words) - FIRST)
     one, other = (together[name].to_numpy().astype(np.int64) for name in ("number", "number_right"))
     count = together["len"].to_numpy().astype(np.float64)

@@ -87,7 +87,8 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
     owners, where = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     ranked: dict[str, list[Floats]] = {name: [] for name in COUNTING}
     # Who reaches the floor in all of the log reaches that part of it in the other folds; users count over the file.
-    least = state.shared.min_users if len(data.users) else -(-state.shared.min_users * (FOLDS - 1) // FOLDS)
+    pair_users = -(-state.shared.min_users * (FOLDS - 1) // FOLDS)
+    least = state.shared.min_users if len(data.users) else pair_users
     drawn = 0
     for fold in range(FOLDS):
         part, rest = data.select(folds == fold), data.select(folds != fold)
@@ -95,7 +96,7 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
             continue
         asked = _draw(part, state.shared.turns, MOST_COUNTED // FOLDS)
         drawn += len(asked.true)
-        other = state.counted_on(rest, least)
+        other = state.counted_on(rest, least, pair_users)
         can = np.array(
             [
                 other.following.vocabulary.id(text) >= FIRST or text in record.values

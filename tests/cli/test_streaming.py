@@ -80,7 +80,10 @@ def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
     [
         (["none.jsonl"], "none.jsonl: no such file or folder; name a JSON Lines file or a folder of them"),
         (["clicks.jsonl", "--beside", "daily"], "--beside 'daily' is not known; choose from frozen, nightly"),
-        (["clicks.jsonl", "--time-unit", "min"], "--time-unit 'min' is not known; choose from s, ms, us, ns, h, iso"),
+        (
+            ["clicks.jsonl", "--time-unit", "min"],
+            "--time-unit 'min' is not known; choose from s, ms, us, ns, h, days, iso",
+        ),
         (
             ["clicks.jsonl", "--gap", "0"],
             "gap must be above 0, every 0 or more, batch and step at least 1, replay in [0, 1)",

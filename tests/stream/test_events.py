@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ensue.data.schema import DataSchema
 from ensue.errors import SettingError
 from ensue.stream.events import LONGEST, Events, Reader
 
@@ -78,6 +79,14 @@ def test_empty_lines_are_passed_over() -> None:
         (b'{"session": "s"} {}', "not JSON (Extra data"),
         (b'{"session": "\xff"}', "not UTF-8 (invalid start byte at byte 13)"),
         (b"[" * 100_000, "not JSON (maximum recursion"),
+        (
+            json.dumps(dict.fromkeys(map(str, range(60_000)), 1)).encode(),
+            "an event of 60,000 fields, more than the 1,000",
+        ),
+        (
+            b'{"session": "s", "item": "NaN", "time": 1}',
+            "field 'item' (value) holds 'NaN', a word for a missing id; fit",
+        ),
         (b" " * (LONGEST + 1), "longer than 1,048,576 bytes"),
         (
             b'{"session": "s", "item": "%s", "time": 1}' % (b"y" * 1001),
@@ -155,7 +164,47 @@ def test_what_was_understood_survives_a_restart() -> None:
 
 
 def test_options_without_meaning() -> None:
-    with pytest.raises(SettingError, match="--time-unit 'min' is not known; choose from s, ms, us, ns, h, iso"):
+    with pytest.raises(SettingError, match="--time-unit 'min' is not known; choose from s, ms, us, ns, h, days, iso"):
         Reader("log", unit="min")
     with pytest.raises(SettingError, match="role 'item' is not known"):
         Reader("log", columns={"item": "x"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "time", "seconds"),
+    [
+        (DataSchema(time_unit="h"), 472_222, 1_699_999_200.0),
+        (DataSchema(time_unit="ms"), 1500, 1.5),
+        (DataSchema(time_unit="ms"), 1_700_000_000_123, 1_700_000_000.123),
+        (DataSchema(time_unit="days"), 45_000.5, 1_678_924_800.0 - 3600 * 12),
+        (DataSchema(time_unit="iso"), 1_700_000_000, 1.7e9),
+        (DataSchema(day_first=True), "03/04/2024 10:00", 1_712_138_400.0),
+        (DataSchema(day_first=False), "03/04/2024 10:00", 1_709_546_400.0),
+        (DataSchema(), "Tue, 14 Nov 2023 22:13:20 GMT", 1.7e9),
+    ],
+)
+def test_times_are_read_as_those_of_the_training_data(schema: DataSchema, time: object, seconds: float) -> None:
+    line = json.dumps({"session": "s", "item": "a", "time": time}).encode()
+    found, rejects = read(line, schema=schema)
+    assert (found.times, rejects) == ([seconds], [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "time", "why"),
+    [
+        (DataSchema(time_unit="ms"), 1_700_000_000, "looks like seconds, but the stream is in milliseconds"),
+        (DataSchema(time_unit="h"), 1_700_000_000, "cannot be hours"),
+        (DataSchema(), "03/04/2024 10:00", "may begin with the day or with the month, and the training data does not"),
+        (DataSchema(day_first=True), "03/14/2024", "is not a number or an ISO date"),
+        (DataSchema(day_first=True), "1/" * 100_000, "is not a number or an ISO date"),
+    ],
+)
+def test_a_time_that_contradicts_the_training_data_is_rejected(schema: DataSchema, time: object, why: str) -> None:
+    assert why in reason(json.dumps({"session": "s", "item": "a", "time": time}).encode(), schema=schema)
+
+
+def test_columns_and_missing_ids_are_those_of_the_training_data() -> None:
+    line = b'{"user": "u", "session": "s", "item": "NA", "product": "p", "time": 1, "date": 2}'
+    schema = DataSchema(columns={"sequence": "user", "value": "item", "time": "date"}, missing="keep")
+    found, rejects = read(line, schema=schema)
+    assert (found.sessions, found.values, found.times, rejects) == (["u"], ["NA"], [2.0], [])

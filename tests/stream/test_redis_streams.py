@@ -122,6 +122,25 @@ def test_entries_that_redis_removed_before_they_were_read_are_counted(server: Se
         one.close()
 
 
+def test_entries_of_any_size_take_little_memory_and_nothing_else_is_lost(server: Server, folder: Path) -> None:
+    good = log(40)
+    with server.client() as client:
+        for _ in range(4):
+            client.xadd("clicks", {"line": b"x" * 3_000_000})
+        client.xadd("clicks", {f"c{number}": 1 for number in range(100_000)})
+    server.add(good)
+    source = started(server)
+    block = source.read(512, 0.0)
+    assert len(block.lines) == 32  # a page: it has more than 8 MiB, at which a block ends
+    assert [len(line) for line in block.lines[:6]] == [2**20 + 1] * 5 + [len(good[0])]
+    source.close()
+    _, last = streamed(folder, server.address)
+    assert (last.counts.lines, last.counts.rejected, last.counts.events) == (5 + len(good), 5, 40)
+    rejects = [json.loads(line) for line in last.rejects.path.read_text().splitlines()]
+    assert [entry["reason"] for entry in rejects] == ["longer than 1,048,576 bytes"] * 5
+    assert {len(entry["line"]) for entry in rejects} == {1000}
+
+
 def test_fields_in_place_of_a_line(server: Server) -> None:
     with server.client() as client:
         client.xadd("clicks", {"session": "s", "item": "a", "time": "5"})

@@ -19,6 +19,8 @@ from urllib.parse import urlunsplit
 
 from pydantic import BeforeValidator, Field
 
+from ensue.data.packed import KEEP
+from ensue.data.schema import DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 from ensue.serve.bodies import Body, Limit, Limits, read
@@ -36,6 +38,8 @@ CLICKED = frozenset(
 """What a person does with an object, in UBI's words; a search, a filter or a page that was shown is no such event."""
 MAX_KINDS = 1000
 """Sets of fields that the events of one request may have: the roles of each are found anew."""
+ANY_ID = DataSchema(missing=KEEP)
+"""No model is asked: whether ``NA`` is an id is known where events are learned."""
 PIPELINE = 1000
 """Entries sent to Redis together."""
 
@@ -234,7 +238,7 @@ def _lines(events: Sequence[tuple[int, dict[str, object]]], settings: ServeSetti
                     f"events[{at}]: the events before have {MAX_KINDS:,} different sets of fields; send events of the "
                     "same fields together, or name the same fields in all of them"
                 )
-            readers[fields] = Reader("events", max_id=sys.maxsize)
+            readers[fields] = Reader("events", max_id=sys.maxsize, schema=ANY_ID)
         read, rejects = readers[fields].read([json.dumps(event).encode()], [uuid.uuid4().hex])
         if rejects:
             raise DataError(f"events[{at}]: {rejects[0][1]}")

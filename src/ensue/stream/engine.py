@@ -25,6 +25,7 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError, SettingError
 from ensue.store.folder import write_folder
+from ensue.store.schema import schema_of
 from ensue.store.swap import sweep
 from ensue.stream import saved
 from ensue.stream.blocks import Block, Source
@@ -87,7 +88,7 @@ class Stream(StreamState):
                 f"{folder}: was fitted with --min-users {least}, and a stream learns each session as it comes, before "
                 f"anybody knows whether {least} people share it; learn whole logs with `ensue update`"
             )
-        reader = Reader(source.name, columns, unit)
+        reader = Reader(source.name, columns, unit, schema=schema_of(folder))
         self._journal = Journal(folder)
         begins = anew or commit is None
         entries = [] if begins else self._journal.read()

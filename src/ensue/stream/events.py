@@ -5,6 +5,8 @@ A line is an event, ``{"session": "s1", "item": "a7", "time": 1700000000}``, its
 ``{"values": ["a7", "b3"], "times": [1700000000, 1700000042], "id": "s1"}``, the record's JSON as everywhere.
 
 The first good event says which fields play which role and in which unit the times are; both then hold for the stream.
+What the model's folder remembers of its training data (columns, unit, order of day and month, words for missing ids)
+comes before what is inferred.
 One decoder reads every line: for blocks of 512 lines it takes as long as a reader in bulk, and it alone tells a number
 from a text.
 """
@@ -20,9 +22,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from ensue.data.clock import FACTORS, WORDS, named_unit
+import numpy as np
+import polars as pl
+
+from ensue.data.clock import UNITS, WORDS, in_seconds, named_unit
+from ensue.data.dates import has_year_last, parse_dates
+from ensue.data.ids import MISSING
+from ensue.data.packed import KEEP
+from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.sequences.columns import find_columns
-from ensue.data.time_summary import BANDS, MILLISECONDS
+from ensue.data.time_summary import BANDS, MILLISECONDS, SINCE_1970
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_id
 from ensue.lines import listed, one_line, quoted
@@ -30,8 +39,10 @@ from ensue.records import History
 
 LONGEST = 2**20
 """Bytes of a line; a longer one is rejected."""
-UNITS = ("s", "ms", "us", "ns", "h", "iso")
-"""Units of times; no log that grows is kept in Excel's days."""
+MAX_FIELDS = 1000
+"""Fields of an event, at most: to look for the roles of many takes seconds."""
+MAX_DATE = 100
+"""Characters of a date, at most."""
 MAX_ID = 1000
 """Characters of an id of a session, an item or an event, at most: as many as a service lets a value have."""
 MARKS = ("id", "event_id", "eventid")
@@ -84,13 +95,19 @@ class Reader:
         columns: roles to fields, where stated.
         unit: of the times, where stated; one of :data:`UNITS`.
         max_id: characters of an id; an event with a longer one is rejected.
+        schema: how the training data of the model was read.
 
     Raises:
         SettingError: an unknown role or unit.
     """
 
     def __init__(
-        self, source: str, columns: Mapping[str, str] | None = None, unit: str | None = None, max_id: int = MAX_ID
+        self,
+        source: str,
+        columns: Mapping[str, str] | None = None,
+        unit: str | None = None,
+        max_id: int = MAX_ID,
+        schema: DataSchema = NO_SCHEMA,
     ) -> None:
         if unit is not None and unit not in UNITS:
             raise SettingError(f"--time-unit {unit!r} is not known; choose from {', '.join(UNITS)}")
@@ -98,7 +115,7 @@ class Reader:
         with suppress(DataError):  # that a role is not stated is no mistake; one that does not exist is
             find_columns(self.source, list(self.stated.values()), self.stated)
         self.columns: dict[str, str] = {}
-        self.unit, self.max_id = "", max_id
+        self.unit, self.max_id, self.schema = "", max_id, schema
 
     @property
     def understood(self) -> str:
@@ -135,11 +152,13 @@ class Reader:
         record = decode(line)
         if record is None:
             return
+        if len(record) > MAX_FIELDS:
+            raise Reject(f"an event of {len(record):,} fields, more than the {MAX_FIELDS:,} that one may have")
         if "values" in record:
             self._read_history(record, place, events)
             return
         columns = self._roles(record)
-        session, value = (_name(record, columns[role], role) for role in ("sequence", "value"))
+        session, value = (self._id(record, columns[role], role) for role in ("sequence", "value"))
         seconds, unit = self._seconds(record, columns["time"])
         mark = next((_name(record, name, "id") for name in MARKS if record.get(name) not in (None, "")), "")
         self._require_short([session, value, mark])
@@ -166,6 +185,16 @@ class Reader:
         events.times.extend(history.times)
         events.marks.extend([""] * len(history.values))
 
+    def _id(self, record: dict[str, object], field: str, role: str) -> str:
+        """Return the id of a role."""
+        text = _name(record, field, role)
+        if text.strip() in MISSING and self.schema.missing != KEEP:
+            raise Reject(
+                f"field {quoted(field)} ({role}) holds {quoted(text)}, a word for a missing id; fit the model with "
+                "--missing keep where it is one"
+            )
+        return text
+
     def _require_short(self, ids: Sequence[str]) -> None:
         if (longest := max(map(len, ids))) > self.max_id:
             raise Reject(f"an id has {longest:,} characters, more than the {self.max_id:,} that one may have")
@@ -174,7 +203,7 @@ class Reader:
         if self.columns:
             return self.columns
         try:
-            fields, _ = find_columns(self.source, list(record), self.stated)
+            fields, _ = find_columns(self.source, list(record), self.stated, self.schema)
         except DataError as error:
             raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
         if "time" not in fields:
@@ -185,14 +214,18 @@ class Reader:
         time = record.get(name)
         if time is None or time == "":
             raise Reject(f"field {quoted(name)} (time) is missing")
-        number, seems = _number(time, name)
-        unit = self.unit or self.stated_unit or named_unit(name) or seems
+        number, seems = _number(time, name, self.schema.day_first)
+        stated, usual = self.stated_unit or named_unit(name), self.schema.time_unit
+        if usual == "iso" or seems == "iso":
+            usual = None
+        unit = self.unit or stated or usual or seems
         if (unit == "iso") != (seems == "iso"):
             raise Reject(f"time {quoted(time)} is not in the stream's unit, {WORDS[unit]}")
-        inferred = not (self.stated_unit or named_unit(name))
+        # the usual unit decides about numbers that may be of any, such as hours from 0
+        inferred = not stated and (usual is None or number >= SINCE_1970)
         if unit in BANDS and inferred and unit != seems:
             raise Reject(f"time {quoted(time)} looks like {WORDS[seems]}, but the stream is in {WORDS[unit]}")
-        seconds = number / 1000 if unit == "ms" else number * FACTORS[unit]
+        seconds = float(in_seconds(np.array([number]), unit)[0])
         if not abs(seconds) < MILLISECONDS:
             raise Reject(f"time {quoted(time)} cannot be {WORDS[unit]}")
         return seconds, unit
@@ -238,8 +271,8 @@ def _require_text(text: str, field: str) -> str:
     return text
 
 
-def _number(time: object, field: str) -> tuple[float, str]:
-    """A time as a number, and the unit it looks like; dates in seconds since 1970."""
+def _number(time: object, field: str, day_first: bool | None) -> tuple[float, str]:
+    """Return a time as a number, and the unit it looks like; dates in seconds since 1970."""
     if isinstance(time, bool) or not isinstance(time, str | int | float):
         raise Reject(f"field {quoted(field)} (time) must be a number or a date")
     try:
@@ -247,12 +280,30 @@ def _number(time: object, field: str) -> tuple[float, str]:
     except OverflowError as error:
         raise Reject(f"field {quoted(field)} (time) is too large") from error
     except ValueError:
-        try:
-            date = datetime.fromisoformat(str(time).strip())
-        except ValueError as error:
-            raise Reject(f"time {quoted(time)} is not a number or an ISO date") from error
-        return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp(), "iso"
+        return _date(str(time).strip(), day_first), "iso"
     if not math.isfinite(number):
         raise Reject(f"time {quoted(time)} is not a finite number")
     # since 1970, each unit begins where the one before would mean a year after 5138
     return number, BANDS[1 + sum(number >= MILLISECONDS * 1e3**power for power in range(3))]
+
+
+def _date(text: str, day_first: bool | None) -> float:
+    """Return the seconds of a date, UTC where it names no zone."""
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return _usual_date(text, day_first)
+    return (date.replace(tzinfo=UTC) if date.tzinfo is None else date).timestamp()
+
+
+def _usual_date(text: str, day_first: bool | None) -> float:
+    """Return the seconds of a date in another form that files have, such as ``03/04/2024 10:00``."""
+    if len(text) <= MAX_DATE:
+        if has_year_last(text) and day_first is None:
+            raise Reject(
+                f"time {quoted(text)} may begin with the day or with the month, and the training data does not tell; "
+                "write ISO dates"
+            )
+        with suppress(DataError):
+            return float(parse_dates(pl.Series([text]), str, day_first).numbers[0])
+    raise Reject(f"time {quoted(text)} is not a number or an ISO date")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import types
@@ -45,7 +46,7 @@ class StandIn:
     def __init__(self, name: str, **options: Any) -> None:
         if name in FAULTS:
             raise FAULTS[name]
-        self.made.append({"name": name, **options})
+        self.made.append({"name": name, **options, "offline": os.environ.get("HF_HUB_OFFLINE")})
         self.training = True
 
     def eval(self) -> StandIn:

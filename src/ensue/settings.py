@@ -26,8 +26,10 @@ LARGEST = 2**31 - 1
 """The largest whole number that any setting takes."""
 DEEPEST = 64
 """The largest number of blocks, layers or cycles that a network is made of."""
-_FETCHED = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
-"""``name`` or ``owner/name``, as models are called where they are fetched from."""
+_INSTALLED = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+"""``name`` or ``owner/name``, as models are called in the cache of ``sentence-transformers``."""
+_ELSEWHERE = re.compile(r"[a-zA-Z][\w+.-]*:|//|\\|/net/|~|(.*/)?\.\.(/|$)")
+"""Begins like an address, like a path on another machine, or leads out of where it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +179,14 @@ def require_file(name: str, path: str | Path | None) -> None:
 
 
 def require_encoder(name: str) -> None:
-    """A sentence encoder must be a folder or a name that could be fetched, and what reads it installed.
+    """Check that a sentence encoder is a folder of this machine or the name of an installed one, and can be read.
 
     Raises:
-        SettingError: it is not.
+        SettingError: it is neither, or the package that reads it is missing.
     """
-    if not Path(name).is_dir() and not _FETCHED.fullmatch(name):
+    if _ELSEWHERE.match(name) or not name.strip() or not name.isprintable():
+        raise SettingError(f"encoder is {name!r}; give the name of an installed one, or a folder of this machine")
+    if not _INSTALLED.fullmatch(name) and not Path(name).is_dir():
         raise SettingError(f"encoder is {name!r}; there is no such folder")
     if find_spec("sentence_transformers") is None:
         raise SettingError(f"encoder {name!r} needs the extra: pip install 'ensue[encoder]'")

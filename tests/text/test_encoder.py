@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -51,14 +52,43 @@ def test_an_encoder_that_cannot_be_read_says_why(name: str, reason: str) -> None
     with pytest.raises(SettingError) as error:
         Encoder(name, CPU).vectors(["a"])
     assert str(error.value) == (
-        f"encoder {name!r} cannot be read ({reason}); give the folder or the name of a sentence-transformers model "
-        "with safetensors weights"
+        f"encoder {name!r} cannot be read ({reason}); nothing is downloaded: give the folder or the name of an "
+        "installed sentence-transformers model with safetensors weights"
     )
 
 
-def test_nothing_is_fetched_for_a_folder(tmp_path: Path) -> None:
-    assert Encoder(str(tmp_path), CPU).dim == WIDTH
-    assert StandIn.made[0]["local_files_only"] is True
+def test_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    for name in (str(tmp_path), "stand-in", "owner/stand-in"):
+        assert Encoder(name, CPU).dim == WIDTH
+        made = StandIn.made[-1]
+        assert made["name"] == name and made["local_files_only"] is True and made["trust_remote_code"] is False
+        assert made["offline"] == "1" and os.environ["HF_HUB_OFFLINE"] == "0"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "https://evil.example/model",
+        "hf://evil/model",
+        "file:///etc",
+        "//evil.example/share",
+        "\\\\evil\\share",
+        "/net/evil.example/model",
+        "../model",
+        "/tmp/../etc",
+        "owner/..",
+        "~root/model",
+        "a\nb",
+        "/missing/model",
+        "a/b/c",
+        "",
+    ],
+)
+def test_an_encoder_elsewhere_is_refused_before_the_library_is_asked(name: str) -> None:
+    with pytest.raises(SettingError, match=r"^encoder is '") as error:
+        Encoder(name, CPU).vectors(["a"])
+    assert "\n" not in str(error.value) and StandIn.made == []
 
 
 def test_a_version_that_runs_code_of_a_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

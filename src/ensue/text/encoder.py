@@ -9,11 +9,11 @@ A vector depends on the texts that are encoded beside it as far as the encoder r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from itertools import islice
-from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ensue.errors import SettingError
+from ensue.settings import require_encoder
 
 Vectors = npt.NDArray[np.float32]
 AT_ONCE = 2**10
@@ -32,6 +33,7 @@ KEPT = 2**28
 """Bytes of vectors that are kept, so that a text is encoded once; the oldest go first."""
 OLDEST = 6
 """The version from which ``trust_remote_code=False`` holds for local folders too."""
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 PROBE = "the encoder that is asked must be the one that was learned with ."
 """What a folder remembers its encoder by."""
 
@@ -47,7 +49,7 @@ class Encoder:
     """A frozen sentence encoder, read when it is first asked.
 
     Args:
-        name: a folder, or a name that ``sentence-transformers`` knows (and downloads if it is not there).
+        name: a folder, or the name of a model in the cache of ``sentence-transformers``; nothing is downloaded.
         device: where it runs.
     """
 
@@ -105,10 +107,28 @@ class Encoder:
 
 def _read(name: str, device: torch.device) -> SentenceModel:
     """The model, in evaluation mode."""
+    require_encoder(name)
+    with _offline():
+        return _read_offline(name, device)
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """Keep the libraries below off the network, whatever they make of ``local_files_only``."""
+    before = {variable: os.environ.get(variable) for variable in _OFFLINE}
+    os.environ.update(dict.fromkeys(_OFFLINE, "1"))
     try:
-        import sentence_transformers
-    except ImportError as error:
-        raise SettingError(f"encoder {name!r} needs the extra: pip install 'ensue[encoder]'") from error
+        yield
+    finally:
+        for variable, value in before.items():
+            os.environ.pop(variable, None)
+            if value is not None:
+                os.environ[variable] = value
+
+
+def _read_offline(name: str, device: torch.device) -> SentenceModel:
+    import sentence_transformers
+
     if int(sentence_transformers.__version__.partition(".")[0]) < OLDEST:
         raise SettingError(
             f"encoder {name!r} needs sentence-transformers {OLDEST} or newer, for older ones run code that lies in a "
@@ -120,14 +140,14 @@ def _read(name: str, device: torch.device) -> SentenceModel:
                 name,
                 device=str(device),
                 trust_remote_code=False,
-                local_files_only=Path(name).is_dir(),
+                local_files_only=True,
                 model_kwargs={"use_safetensors": True},
             )
     except (OSError, ValueError, RuntimeError, ImportError, LookupError, TypeError, SafetensorError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
         raise SettingError(
-            f"encoder {name!r} cannot be read ({reason}); give the folder or the name of a sentence-transformers model "
-            "with safetensors weights"
+            f"encoder {name!r} cannot be read ({reason}); nothing is downloaded: give the folder or the name of an "
+            "installed sentence-transformers model with safetensors weights"
         ) from error
     encoder: SentenceModel = model.eval()
     return encoder

@@ -114,8 +114,9 @@ def test_the_encoder_is_asked_for_each_distinct_sentence_once() -> None:
             "name": "stand-in",
             "device": "cpu",
             "trust_remote_code": False,
-            "local_files_only": False,
+            "local_files_only": True,
             "model_kwargs": {"use_safetensors": True},
+            "offline": "1",
         }
     ]
 

@@ -13,7 +13,10 @@ from tests.mutations import run, save_families
 MUTATIONS = int(os.environ.get("ENSUE_MUTATIONS", "0"))
 """Mutations per task and kernels; 0: a few of some families."""
 FEW = 40
-BRIEF = {"tests.tasks.next.mutated": ("blend", "cascade-blend", "fpmc-index", "vsknn")}
+BRIEF = {
+    "tests.tasks.next.mutated": ("blend", "cascade-blend", "fpmc-index", "vsknn"),
+    "tests.tasks.classify.mutated": ("tfidf", "blend-pairs", "vectors"),
+}
 """By module, the families of a brief run."""
 
 

@@ -73,6 +73,8 @@ def require_offsets(name: str, offsets: Tensor, length: int, rows: int | None = 
         raise ValueError(f"{name} falls somewhere")
 
 
+MAX_COUNT = 2**48
+"""Whole numbers that count something are below this: sums and products with a few others stay below 2^63."""
 LARGEST_COUNT = 2.0**60
 """Counts above this are refused: the sum of as many as there are ids still is a finite float32."""
 

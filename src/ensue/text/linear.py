@@ -9,6 +9,7 @@ L-BFGS takes hundreds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
+from ensue.nn.validation import require_table
 from ensue.text.sparse import SparseRows
 
 _STEPS, _PASSES, _SLOPE, _SHORTEST = 100, 200, 1e-5, 1e-6
@@ -56,6 +58,24 @@ def zeros(num_features: int, num_labels: int) -> Linear:
     """The weights of a model that has learned nothing."""
     columns = 1 if num_labels == 2 else num_labels
     return Linear(torch.zeros(num_features, columns).double(), torch.zeros(columns).double())
+
+
+def restored(name: str, tensors: Mapping[str, Tensor], num_features: int, num_labels: int) -> Linear:
+    """Return the weights of a file, which holds them in float32.
+
+    Args:
+        name: what messages call them.
+        tensors: ``weight`` and ``bias``.
+        num_features: rows of the weights.
+        num_labels: at least 2.
+
+    Raises:
+        ValueError: they are of other features or labels.
+    """
+    like = zeros(0, num_labels)
+    require_table(f"{name}.weight", tensors["weight"], torch.float32, [num_features, like.weight.shape[1]])
+    require_table(f"{name}.bias", tensors["bias"], torch.float32, [len(like.bias)])
+    return Linear(tensors["weight"].double(), tensors["bias"].double())
 
 
 def fit(

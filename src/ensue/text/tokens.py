@@ -23,10 +23,13 @@ from itertools import chain, pairwise
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
 from ensue.data.histories import Ids, Index, offsets_of, ranges
 from ensue.data.scripts import CHARACTER, UNSPACED
 from ensue.errors import DataError, SettingError
+from ensue.lines import decode_json
+from ensue.nn.validation import require_ids, require_offsets, require_table
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
 BREAK = "<sssss>"
@@ -136,6 +139,26 @@ class Tokens:
         return Tokens(self.ids[places], offsets_of(num_words), offsets_of(num_sentences), words=words)
 
 
+def require_tokens(name: str, tokens: Tokens, num_ids: int) -> None:
+    """Check texts as ids that a file holds, whoever wrote it.
+
+    Args:
+        name: what the message calls them.
+        tokens: the texts.
+        num_ids: ids of the vocabulary, padding and unknown included.
+
+    Raises:
+        ValueError: an id or an offset is out of place, or a text without a sentence.
+    """
+    ids, sentences, texts = map(torch.from_numpy, (tokens.ids, tokens.sentences, tokens.texts))
+    require_table(f"{name}.ids", ids, torch.int32, [None])
+    require_ids(f"{name}.ids", ids, num_ids, UNKNOWN)
+    require_offsets(f"{name}.sentences", sentences, len(ids))
+    require_offsets(f"{name}.texts", texts, len(sentences) - 1)
+    if (np.diff(tokens.texts) < 1).any():
+        raise ValueError(f"{name} holds a text without a sentence")
+
+
 class Tokenizer:
     """Words and their ids: padding 0, unknown 1, then the words by how often they occur.
 
@@ -226,8 +249,8 @@ class Tokenizer:
             DataError: naming ``where`` (a file) and what is wrong.
         """
         try:
-            saved = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            saved = decode_json(text.encode())
+        except ValueError as error:
             raise DataError(f"{where}: not JSON ({error}); save the tokenizer again") from error
         if not isinstance(saved, dict) or saved.get("format") != FORMAT:
             raise DataError(f"{where}: is no tokenizer of format {FORMAT}; save it again with this version")

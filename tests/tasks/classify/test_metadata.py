@@ -7,7 +7,7 @@ import pytest
 from ensue.tasks.classify.metadata import Metadata
 
 FIELDS = {
-    "labels": ["no"],
+    "labels": ["no", "yes"],
     "texts": 3,
     "paired": False,
     "architecture": "flat",

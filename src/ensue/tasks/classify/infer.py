@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
+from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.batch import Batch, Output
@@ -36,6 +37,8 @@ def probabilities(state: ClassifyState, sides: Sides, counting: str | None = Non
         majority = state.counting["majority"]
         assert isinstance(majority, Majority)
         shares[silent] = majority.shares().numpy()
+    if not np.isfinite(shares).all():
+        raise SettingError("the model's scores are not finite numbers, so its weights cannot be right; fit it again")
     return shares
 
 

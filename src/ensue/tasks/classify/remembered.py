@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Index
+from ensue.nn.validation import require_ids, require_table
 from ensue.settings import Count, Settings, one_of
 from ensue.tasks.classify.dataset import Sides
-from ensue.text.tokens import Tokens
+from ensue.text.tokens import Tokens, require_tokens
 
 FILE = "remembered.safetensors"
 
@@ -48,10 +49,26 @@ def tensors_of(remembered: tuple[Sides, Index]) -> dict[str, Tensor]:
     return tensors
 
 
-def restored(tensors: Mapping[str, Tensor]) -> tuple[Sides, Index]:
-    """What :func:`tensors_of` gave."""
-    num = 1 + max(int(name[0]) for name in tensors if name[0].isdecimal())
+def restored(tensors: Mapping[str, Tensor], num_sides: int, num_words: int, num_labels: int) -> tuple[Sides, Index]:
+    """Return what :func:`tensors_of` was given.
 
-    parts = ([tensors[f"{side}.{name}"].numpy() for name in ("ids", "sentences", "texts")] for side in range(num))
-    sides = tuple(Tokens(ids, sentences, texts) for ids, sentences, texts in parts)
-    return sides, tensors["targets"].numpy()
+    Args:
+        tensors: by name.
+        num_sides: 2 for pairs.
+        num_words: ids of the vocabulary, padding and unknown included.
+        num_labels: number of labels.
+
+    Raises:
+        ValueError: they are of other words or labels, or do not fit together.
+    """
+    sides, targets = [], tensors["targets"]
+    require_table("targets", targets, torch.int64, [None])
+    require_ids("targets", targets, num_labels)
+    for side in range(num_sides):
+        ids, sentences, texts = (tensors[f"{side}.{name}"].numpy() for name in ("ids", "sentences", "texts"))
+        tokens = Tokens(ids, sentences, texts)
+        require_tokens(str(side), tokens, num_words)
+        sides.append(tokens)
+    if not len(targets) or {len(tokens) for tokens in sides} != {len(targets)}:
+        raise ValueError("the remembered texts are not as many as their labels")
+    return tuple(sides), targets.numpy()

@@ -11,19 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from ensue.errors import DataError
-from ensue.store.folder import described, read_file
+from ensue.nn.validation import require_shapes, require_table
+from ensue.store.folder import MAX_JSON_BYTES, described, read_file
 from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.classify import remembered
+from ensue.tasks.classify.catalogue import COUNTING
+from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import require_trained, summary_of
+from ensue.tasks.state import module_of, require_trained, summary_of
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import FIRST
@@ -59,38 +62,53 @@ def contents(state: ClassifyState, card: str) -> dict[str, bytes]:
 
 
 def fill(state: ClassifyState, path: Path, saved: Mapping[str, Any]) -> None:
-    """Give a new predictor what :func:`files` kept."""
+    """Give a new predictor what :func:`contents` wrote; every table is checked before anything computes with it."""
     state.metadata = metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "words"})
     if state.encoder is not None and metadata.encoder is None:
         raise ValueError("facts are missing in settings.json")
-    try:
-        state.tokenizer = Tokenizer.from_json(read_file(path, "vocabulary.json").decode(), "vocabulary.json")
-    except DataError as error:
-        raise ValueError(str(error)) from error
+    if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
+        raise ValueError("the labels or the architecture in settings.json are not of one model")
+    state.tokenizer = Tokenizer.from_json(read_file(path, "vocabulary.json", MAX_JSON_BYTES).decode())
     num_words = len(state.tokenizer.vocabulary)
     if saved["words"] != num_words - FIRST:
         raise ValueError("vocabulary.json is not of this model")
-    counts = read_tensors(path, "counting.safetensors")
-    state.train_prints = counts.pop("train_prints")
+    _fill_baselines(state, read_tensors(path, "counting.safetensors"))
     if (path / remembered.FILE).exists():
-        state.remembered = remembered.restored(read_tensors(path, remembered.FILE))
-    for name in dict.fromkeys(key.partition(".")[0] for key in counts):
-        own = {key.partition(".")[2]: _wide(key, counts[key]) for key in counts if key.startswith(f"{name}.")}
-        state.counting[name] = state.new_counting(name, metadata.strength.get(name, 1.0), own.get("matrix"))
-        state.counting[name].restore(own)
-    blended = state.model_name == "blend"
-    if not {*(metadata.blend or ())} <= {NETWORK, *state.counting} or (metadata.blend is not None) != blended:
+        tensors, sides = read_tensors(path, remembered.FILE), 2 if metadata.paired else 1
+        state.remembered = remembered.restored(tensors, sides, num_words, len(metadata.labels))
+    parts = {*state.counting, *([NETWORK] if state.model_name == "blend" else [])}
+    if not {*(metadata.blend or ())} <= parts or (metadata.blend is None) == (state.model_name == "blend"):
         raise ValueError("the weights of the blend are not of this model")
+    if metadata.residual and not ("vectors" in state.counting and "vectors" in metadata.temperature):
+        raise ValueError("the word vectors that the network adds to are missing")
     if state.schedule is None:
         state.model = state.counting[state.model_name]
         return
     tensors = read_tensors(path, "model.safetensors")
-    if len(tensors["table.weight"]) != (num_words if state.encoder is None else 0):
-        raise ValueError("vocabulary.json is not as long as the table of vectors")
-    state.model = state.new_network(*tensors["table.weight"].shape)
+    table, rows = tensors["table.weight"], num_words if state.encoder is None else 0
+    require_table("table.weight", table, torch.float32, [rows, None])
+    if state.model_name in {*CATALOGUE}:  # what a model of one's own needs to be made is not for a folder to say
+        with torch.device("meta"):
+            require_shapes(module_of(state.untrained(rows, table.shape[1])), tensors)
+    state.model = state.new_network(rows, table.shape[1])
     state.module.load_state_dict(tensors)
     make = partial(new_optimizer, state.module, state.schedule)
     state.optimizer = saved_optimizer(path, state.module, make)
+
+
+def _fill_baselines(state: ClassifyState, counts: dict[str, Tensor]) -> None:
+    """Make the baselines and the hashes of the training texts from the tensors of a folder."""
+    state.train_prints = counts.pop("train_prints")
+    require_table("train_prints", state.train_prints, torch.int64, [None])
+    names = {key.partition(".")[0] for key in counts}
+    if not {"majority"} <= names <= {*COUNTING}:
+        raise ValueError("counting.safetensors is not of this model")
+    for name in sorted(names, key=COUNTING.index):
+        own = {key.partition(".")[2]: tensor for key, tensor in counts.items() if key.startswith(f"{name}.")}
+        if "matrix" in own:
+            require_table("vectors.matrix", own["matrix"], torch.float32, [len(state.tokenizer.vocabulary), None])
+        state.counting[name] = state.new_counting(name, state.metadata.strength.get(name, 1.0), own.get("matrix"))
+        state.counting[name].restore(own)
 
 
 def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
@@ -106,7 +124,3 @@ def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
 def _small(baseline: Baseline) -> dict[str, Tensor]:
     """Its tensors; the weights, which are rounded to float32, at half the size."""
     return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in baseline.tensors().items()}
-
-
-def _wide(key: str, tensor: Tensor) -> Tensor:
-    return tensor.double() if key.endswith((".weight", ".bias")) else tensor

@@ -195,10 +195,15 @@ class ClassifyState:
 
     def new_network(self, num_words: int, dim: int) -> Network:
         """An untrained network on this predictor's device."""
-        shape = Shape(num_words, dim, len(self.labels), self.architecture)
         with memory_for(f"{self.model_name} with these settings"):
-            network: Network = MODELS[self.model_name][0](self.settings, shape)
+            network = self.untrained(num_words, dim)
             module_of(network).to(self.device)
+        return network
+
+    def untrained(self, num_words: int, dim: int) -> Network:
+        """An untrained network where torch makes tensors."""
+        shape = Shape(num_words, dim, len(self.labels), self.architecture)
+        network: Network = MODELS[self.model_name][0](self.settings, shape)
         return network
 
     def new_counting(self, name: str, strength: float, matrix: Tensor | None = None) -> Baseline:

@@ -15,8 +15,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ensue.data.histories import Index, offsets_of, ranges
+from ensue.nn.validation import require_ids
 from ensue.tasks.classify.dataset import Keep, Sides
 from ensue.text.tokens import Tokens
 from ensue.vocabulary import UNKNOWN
@@ -39,6 +41,27 @@ class Grams(NamedTuple):
     """Where its first word stands, counted through all words of all sides."""
     last: Index
     """Where its last word stands; the same for a single one."""
+
+
+def require_grams(name: str, keys: Tensor, num_words: int) -> None:
+    """Check grams of a file, whoever wrote it.
+
+    Args:
+        name: what the message calls them.
+        keys: (grams,) int64.
+        num_words: ids of the vocabulary, padding and unknown included.
+
+    Raises:
+        ValueError: they do not rise, or one is of no kind or of a word that is not in the vocabulary.
+    """
+    if bool((keys[1:] <= keys[:-1]).any()):
+        raise ValueError(f"{name} falls somewhere")
+    require_ids(name, keys, 2**63 - 1)
+    kinds = (keys >> KIND) % (1 << SIDE - KIND)
+    require_ids(name, kinds, OVERLAP + 1)
+    words = keys[(kinds != CHARACTERS) & (kinds != OVERLAP)] & ((1 << KIND) - 1)
+    require_ids(f"the first word of {name}", words >> 31, num_words)
+    require_ids(f"the last word of {name}", words & (2**31 - 1), num_words)
 
 
 def join(parts: list[Grams]) -> Grams:

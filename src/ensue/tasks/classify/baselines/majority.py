@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
+from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 from ensue.tasks.classify.dataset import Sides
 
 
@@ -47,5 +48,14 @@ class Majority:
         return {"counts": self.counts}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
-        self.counts = tensors["counts"]
+        """Put back what :meth:`tensors` gave.
+
+        Raises:
+            ValueError: it is not of these labels.
+        """
+        counts = tensors["counts"]
+        require_table("majority.counts", counts, torch.int64, [len(self.counts)])
+        require_ids("majority.counts", counts, MAX_COUNT)
+        if not bool(counts.any()):
+            raise ValueError("majority.counts counts no text")
+        self.counts = counts

@@ -12,10 +12,14 @@ from torch.nn import functional
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
+from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_table
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
-from ensue.text.linear import Linear, centred
+from ensue.text.linear import centred
 from ensue.text.tokens import Tokens
+
+MAX_NUMBER = 1e15
+"""Numbers of a vector are no larger: sums of a million of them, and products of two sums, are finite."""
 
 
 class MeanVectors:
@@ -71,9 +75,16 @@ class MeanVectors:
         return {"matrix": self.matrix, "num_texts": torch.tensor(self.num_texts), **self.linear._asdict()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
-        self.matrix, self.num_texts = tensors["matrix"], int(tensors["num_texts"])
-        self.linear = Linear(tensors["weight"], tensors["bias"])
+        """Put back what :meth:`tensors` gave, over the matrix that this was made with.
+
+        Raises:
+            ValueError: it is of other words, vectors or labels.
+        """
+        require_table("vectors.num_texts", tensors["num_texts"], torch.int64, [])
+        require_ids("vectors.num_texts", tensors["num_texts"], MAX_COUNT)
+        require_number("vectors.matrix", self.matrix, MAX_NUMBER, -MAX_NUMBER)
+        self.num_texts = int(tensors["num_texts"])
+        self.linear = linear.restored("vectors", tensors, len(self.linear.weight), self.num_labels)
 
     def _means(self, sides: Sides) -> list[Tensor]:
         """Of each side the (texts, dim) means in float64."""

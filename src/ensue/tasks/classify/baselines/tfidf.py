@@ -4,9 +4,6 @@ Each kind of gram (``grams``) of each side is a block of its own: (1 + ln tf) ti
 block of a text of length 1, as in a ``FeatureUnion`` of ``TfidfVectorizer(sublinear_tf=True)``, under its
 ``LogisticRegression``. Of pairs, the grams that they share and do not share are blocks too, and ``overlap`` stands
 beside them. A gram of a kind of which there are more than ``MOST`` must stand in so many texts that fewer remain.
-
-Folders of former versions hold words and pairs of neighbours alone, counted as they are, in one block of length 1; they
-go on so (``form`` 0).
 """
 
 from __future__ import annotations
@@ -21,7 +18,17 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.tasks.classify.baselines.grams import KIND, OVERLAP, SIDE, Grams, join, shared_grams, word_grams
+from ensue.nn.validation import MAX_COUNT, require_ids, require_table
+from ensue.tasks.classify.baselines.grams import (
+    KIND,
+    OVERLAP,
+    SIDE,
+    Grams,
+    join,
+    require_grams,
+    shared_grams,
+    word_grams,
+)
 from ensue.tasks.classify.baselines.overlap import HATS, overlaps
 from ensue.tasks.classify.baselines.spelling import Spelling
 from ensue.tasks.classify.dataset import Sides
@@ -85,10 +92,10 @@ class Tfidf:
     Args:
         num_labels: number of labels.
         strength: how much the data counts beside the penalty, scikit-learn's ``C``.
-        vocabulary: of the words whose characters are read; without one, the form of former folders.
+        vocabulary: of the words whose characters are read.
     """
 
-    def __init__(self, num_labels: int, strength: float = 1.0, vocabulary: Vocabulary | None = None) -> None:
+    def __init__(self, num_labels: int, strength: float, vocabulary: Vocabulary) -> None:
         self.num_labels, self.strength, self.num_texts = num_labels, strength, 0
         self.vocabulary = vocabulary
         self.keys, self.held = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -108,8 +115,7 @@ class Tfidf:
         parts = [*self._counts(sides, unknown=False)]
         held = [np.bincount(part.codes, minlength=len(part.keys)) for part in parts]
         fresh = [part.keys[own >= _least(own)] for part, own in zip(parts, held, strict=True)]
-        paired = self.vocabulary is not None and len(sides) == 2
-        keys = np.unique(np.concatenate([self.keys, *fresh, *([_HATS] if paired else [])]))
+        keys = np.unique(np.concatenate([self.keys, *fresh, *([_HATS] if len(sides) == 2 else [])]))
         weight, counts = torch.zeros(len(keys), self.linear.weight.shape[1]).double(), np.zeros(len(keys), np.int64)
         old = np.searchsorted(keys, self.keys)
         weight[torch.from_numpy(old)], counts[old] = self.linear.weight, self.held
@@ -162,31 +168,33 @@ class Tfidf:
     def tensors(self) -> dict[str, Tensor]:
         """All that was learned."""
         counts = {"keys": torch.from_numpy(self.keys), "held": torch.from_numpy(self.held)}
-        form = {} if self.vocabulary is None else {"form": torch.tensor(1)}
-        return counts | form | {"num_texts": torch.tensor(self.num_texts), **self.linear._asdict()}
+        return counts | {"num_texts": torch.tensor(self.num_texts), **self.linear._asdict()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
-        self.keys, self.held = tensors["keys"].numpy(), tensors["held"].numpy()
-        self.num_texts = int(tensors["num_texts"])
-        self.vocabulary = self.vocabulary if "form" in tensors else None
-        self.linear = Linear(tensors["weight"], tensors["bias"])
-        if not len(self.keys) == len(self.held) == len(self.linear.weight):
-            raise ValueError("the n-grams are not as many as their weights")
+        """Put back what :meth:`tensors` gave.
+
+        Raises:
+            ValueError: the parts do not fit together, the words or the labels.
+        """
+        keys, held, num_texts = tensors["keys"], tensors["held"], tensors["num_texts"]
+        require_table("tfidf.keys", keys, torch.int64, [None])
+        require_table("tfidf.held", held, torch.int64, [len(keys)])
+        require_table("tfidf.num_texts", num_texts, torch.int64, [])
+        require_ids("tfidf.num_texts", num_texts, MAX_COUNT)
+        require_ids("tfidf.held", held, int(num_texts) + 1)
+        require_grams("tfidf.keys", keys, len(self.vocabulary))
+        self.linear = linear.restored("tfidf", tensors, len(keys), self.num_labels)
+        self.keys, self.held, self.num_texts = keys.numpy(), held.numpy(), int(num_texts)
 
     def _grams(self, sides: Sides, *, unknown: bool) -> Iterator[Grams]:
         """Every gram at its place."""
         yield word_grams(sides)
-        if self.vocabulary is not None:
-            yield Spelling.of(sides, self.vocabulary, unknown=unknown).grams(sides)
-            if len(sides) == 2:
-                yield shared_grams(sides)
+        yield Spelling.of(sides, self.vocabulary, unknown=unknown).grams(sides)
+        if len(sides) == 2:
+            yield shared_grams(sides)
 
     def _counts(self, sides: Sides, *, unknown: bool = True) -> Iterator[_Counts]:
         """The same, counted."""
-        if self.vocabulary is None:
-            yield _Counts.of(word_grams(sides))
-            return
         yield _Counts.of(join([word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])]))
         spelling = Spelling.of(sides, self.vocabulary, unknown=unknown)
         for side in range(len(sides)):
@@ -196,7 +204,6 @@ class Tfidf:
 
     def _overlap(self, sides: Sides) -> _Counts:
         """The numbers of :func:`overlaps`, where pairs were learned."""
-        assert self.vocabulary is not None
         single = (self.keys & ~(1 << SIDE)) < 1 << 31
         ids = self.keys[single] & ((1 << 31) - 1)
         held = np.bincount(ids, self.held[single], len(self.vocabulary)).astype(np.int64)
@@ -207,8 +214,7 @@ class Tfidf:
 
     def _rows(self, sides: Sides, parts: Iterable[_Counts]) -> _Rows:
         found = []
-        paired = self.vocabulary is not None and len(sides) == 2
-        for part in (*parts, *([self._overlap(sides)] if paired else [])):
+        for part in (*parts, *([self._overlap(sides)] if len(sides) == 2 else [])):
             columns, known = _places(self.keys, part.keys)
             kept = known[part.codes]
             found.append((part.texts[kept], columns[part.codes[kept]], part.counts[kept]))
@@ -222,14 +228,11 @@ class Tfidf:
     def _weighed(self, texts: Index, columns: Index, counts: Floats, num_texts: int) -> Floats:
         """(cells,) TF-IDF, each block of a text of length 1; numbers of ``OVERLAP`` stay as they are."""
         idf = smooth_idf(self.held, self.num_texts)
-        if self.vocabulary is None:
-            values, blocks = counts * idf[columns], texts
-        else:
-            kinds = self.keys >> KIND
-            values, blocks = (1 + np.log(counts)) * idf[columns], texts * _BLOCKS + kinds[columns]
+        kinds = self.keys >> KIND
+        values, blocks = (1 + np.log(counts)) * idf[columns], texts * _BLOCKS + kinds[columns]
         norms = np.sqrt(np.bincount(blocks, values**2, num_texts * _BLOCKS))
         values = values / norms[blocks]
-        return values if self.vocabulary is None else np.where(kinds[columns] == OVERLAP, counts, values)
+        return np.where(kinds[columns] == OVERLAP, counts, values)
 
 
 def _places(keys: Index, wanted: Index) -> tuple[Index, np.ndarray[tuple[int], np.dtype[np.bool_]]]:

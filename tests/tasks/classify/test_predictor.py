@@ -397,6 +397,6 @@ def test_a_file_of_vectors_is_looked_for_first(tmp_path: Path) -> None:
 def test_probabilities_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tfidf, "scores", lambda self, sides: torch.full((len(sides[0]), 2), np.nan).double())
     with pytest.raises(
-        SettingError, match=r"^the probabilities of tfidf are no numbers; set it nearer to its defaults$"
+        SettingError, match=r"^the probabilities of tfidf are not finite numbers; fit it again, with settings nearer"
     ):
         fitted(planted(40, 0), "tfidf", strength=1.0)

@@ -38,7 +38,10 @@ def probabilities(state: ClassifyState, sides: Sides, counting: str | None = Non
         assert isinstance(majority, Majority)
         shares[silent] = majority.shares().numpy()
     if not np.isfinite(shares).all():
-        raise SettingError("the model's scores are not finite numbers, so its weights cannot be right; fit it again")
+        raise SettingError(
+            f"the probabilities of {counting or state.model_name} are not finite numbers; fit it again, with settings "
+            "nearer to the defaults"
+        )
     return shares
 
 

@@ -11,6 +11,7 @@ import typer
 from ensue.cli import (
     demonstration,
     fitting,
+    forgetting,
     keeping,
     linking,
     listing,
@@ -235,6 +236,7 @@ app.command()(spreading.spreaders)
 app.command()(listing.models)
 app.command()(listing.settings)
 app.command()(keeping.update)
+app.command()(forgetting.forget)
 app.command()(streaming.stream)
 app.command()(linking.link)
 app.command()(serving.serve)

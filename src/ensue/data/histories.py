@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -148,6 +149,13 @@ class Histories:
     def sequence_index(self) -> Index:
         """(events,) the index of the history each event belongs to."""
         return np.repeat(np.arange(len(self)), self.lengths)
+
+
+def keys_of(histories: Histories) -> list[bytes]:
+    """Return the ids and the times of each history as bytes; without a clock every time is 0."""
+    times = histories.times if histories.timed else np.zeros(len(histories.ids))
+    ids, bounds = histories.ids.astype(np.int32), histories.offsets.tolist()
+    return [ids[low:high].tobytes() + times[low:high].tobytes() for low, high in pairwise(bounds)]
 
 
 def ranges(starts: Index, lengths: Index) -> Index:

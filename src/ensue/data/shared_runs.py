@@ -17,6 +17,7 @@ people. For instance with ``min_users`` 2::
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
 from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.vocabulary import FIRST
@@ -32,8 +33,12 @@ def people_of(histories: Histories) -> Index:
     """
     if not len(histories.names):
         return np.arange(len(histories))
-    users = histories.names.str.replace(r"#\d+$", "")  # the parts of u are called u#1, u#2, ...
-    return users.rank("dense").to_numpy().astype(np.int64)
+    return user_names(histories).rank("dense").to_numpy().astype(np.int64)
+
+
+def user_names(histories: Histories) -> pl.Series:
+    """Return the (histories,) name of each without the number of its part: the parts of ``u`` are ``u#1``, ``u#2``."""
+    return histories.names.str.replace(r"#\d+$", "")
 
 
 def shared_runs(histories: Histories, min_users: int) -> Histories:

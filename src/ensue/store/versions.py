@@ -57,10 +57,10 @@ def keep(folder: Path) -> int:
 def prune(folder: Path, num: int) -> None:
     """Remove all kept versions but the newest ``num``, the one that stands not counted."""
     standing = current(folder)
-    others = [number for number in kept(folder) if number != standing or not _same(folder, _at(folder, number))]
+    others = [number for number in kept(folder) if number != standing or not _same(folder, place_of(folder, number))]
     for number in others[: max(0, len(others) - num)]:
         gone = _place(folder) / f".{number}.tmp"  # first out of the list, then away: no half version has a number
-        _at(folder, number).rename(gone)
+        place_of(folder, number).rename(gone)
     for rest in _place(folder).glob(".*.tmp"):
         shutil.rmtree(rest, ignore_errors=True)
 
@@ -87,9 +87,9 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
         number = older[-1]
     elif number not in versions:
         raise SettingError(f"{folder}: version {number} is not kept{_list(versions)}")
-    require_whole(_at(folder, number))
+    require_whole(place_of(folder, number))
     replaced = keep(folder)
-    clone_folder(_at(folder, number), folder)
+    clone_folder(place_of(folder, number), folder)
     return number, replaced
 
 
@@ -102,7 +102,8 @@ def _place(folder: Path) -> Path:
     return place.with_name(f"{place.name}.versions")
 
 
-def _at(folder: Path, number: int) -> Path:
+def place_of(folder: Path, number: int) -> Path:
+    """Return where a version of a folder is kept."""
     return _place(folder) / str(number)
 
 

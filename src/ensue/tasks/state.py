@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -168,3 +168,21 @@ def summary_of(state: State, settings: Mapping[str, object], facts: Mapping[str,
         "seed": state.seed,
         "facts": facts,
     }
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What was removed from one model, and what remains.
+
+    Attributes:
+        removed: (file, what, how many) of each thing that held something of the person.
+        remains: sentences about what cannot be removed, and what to do about it.
+    """
+
+    removed: list[tuple[str, str, int]] = field(default_factory=list)
+    remains: list[str] = field(default_factory=list)
+
+    def add(self, file: str, what: str, count: int) -> None:
+        """Note something that was removed; nothing is noted for 0."""
+        if count:
+            self.removed.append((file, what, count))

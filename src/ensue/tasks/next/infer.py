@@ -83,7 +83,10 @@ def scores(state: NextState, windows: Windows, index: Index, module: Model | Non
     with torch.no_grad():
         output = chosen(batch.to(device))
     weights = tuple(weight.cpu() for weight in output.weights)
-    return Output(_without_placeholders(output.scores.float().cpu()), weights), batch.targets
+    shown = _without_placeholders(output.scores.float().cpu())
+    if state.metadata.forgotten:
+        shown = shown.index_fill(1, torch.tensor(state.metadata.forgotten), -torch.inf)
+    return Output(shown, weights), batch.targets
 
 
 def _without_placeholders(scores: Tensor) -> Tensor:

@@ -38,5 +38,7 @@ class Metadata(SharedMetadata):
     """Optimiser steps taken in a stream."""
     min_users: dict[str, int] | None = None
     """What was left out because fewer people shared it: see :class:`ensue.tasks.next.check.LeftOut`."""
+    forgotten: list[int] | None = None
+    """Ids whose values were removed with a person: no answers, and without a value in the vocabulary."""
     index: dict[str, Any] | None = None
     """Of a large catalogue: what was measured when its index was made."""

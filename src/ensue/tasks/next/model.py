@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Ids
 from ensue.tasks.next.batch import Batch, Output, Product
 
 
@@ -112,6 +112,19 @@ class Remembers(Protocol):
 
     def remember(self, histories: Histories) -> None:
         """Count encoded histories."""
+        ...
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """A model that can take back what it counted."""
+
+    def forget(self, histories: Histories) -> None:
+        """Take back encoded histories that were counted."""
+        ...
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of all that was counted."""
         ...
 
 

@@ -14,14 +14,14 @@ from ensue.arguments import id_list, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.records import History
-from ensue.tasks.next import explain, forecast, grow, indexing, infer, ranking, save, train, update
+from ensue.tasks.next import explain, forecast, forget, grow, indexing, infer, ranking, save, train, update
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.check import shared_part
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 from ensue.tasks.saved import Contents, SavedPredictor
-from ensue.tasks.state import load_state
+from ensue.tasks.state import Forgotten, load_state
 from ensue.training.report import Report
 
 
@@ -65,6 +65,29 @@ class NextPredictor(SavedPredictor, NextState):
         report = [*update.passes(self, shared)][-1]
         self.index_items()
         return report
+
+    def forget(self, data: Histories, values: Collection[str] = ()) -> Forgotten:
+        """Remove histories of a person, and values that stand for one; what was learned into weights remains.
+
+        Histories are recognised by their fingerprints, and remembered ones by their events and times. What was counted
+        of them is subtracted, and values that no other history holds go too. A removed value is no answer any more.
+
+        Args:
+            data: the histories as they were trained on; all others are passed over.
+            values: such as the users that pass cascades on, where a person is a value.
+
+        Returns:
+            What was removed, by file, and what remains.
+
+        Raises:
+            DataError: the data is of another type.
+            SettingError: the predictor is not trained.
+        """
+        self.require_data(data)
+        found = forget.forget(self, data, id_list(values, "values"))
+        if self.index is not None:
+            self.index_items()
+        return found
 
     def add_values(self, values: Iterable[str]) -> None:
         """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""

@@ -53,9 +53,18 @@ class Reservoir:
         else:
             stay = np.arange(len(joint))
         old = len(self.keys)
-        entering = _latest(histories.select(whole[stay[stay >= old] - old]))
+        entering = latest_events(histories.select(whole[stay[stay >= old] - old]))
         self.histories = joined(self.histories.select(stay[stay < old]), entering)
         self.keys = joint[stay]
+
+    def keep(self, stays: npt.NDArray[np.bool_]) -> None:
+        """Keep some of the histories alone."""
+        self.histories, self.keys = self.histories.select(stays), self.keys[stays]
+
+    def keep_events(self, stays: npt.NDArray[np.bool_]) -> None:
+        """Keep some of the events alone, and the histories in which something still follows something."""
+        self.histories = self.histories.keep(stays)
+        self.keep(self.histories.lengths > 1)
 
     def draw(self, num: int, seed: int) -> Histories:
         """``num`` of the histories kept (all, if fewer), without replacement; the same for the same seed."""
@@ -138,8 +147,8 @@ def joined(first: Histories, second: Histories) -> Histories:
     return Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
 
 
-def _latest(histories: Histories) -> Histories:
-    """The latest events of each history."""
+def latest_events(histories: Histories) -> Histories:
+    """Return the latest ``LATEST`` events of each history."""
     lengths = np.minimum(histories.lengths, LATEST)
     keep = np.zeros(len(histories.ids), np.bool_)
     keep[ranges(histories.offsets[1:] - lengths, lengths)] = True

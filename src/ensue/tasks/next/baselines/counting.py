@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import ClassVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -71,6 +72,15 @@ class Popularity(nn.Module):
     def count(self, histories: Histories) -> None:
         """Add the events of encoded histories."""
         self.totals += torch.from_numpy(np.bincount(histories.ids, minlength=len(self.totals)).astype(np.float32))
+
+    def forget(self, histories: Histories) -> None:
+        """Take back the events of encoded histories that were counted."""
+        self.totals -= torch.from_numpy(np.bincount(histories.ids, minlength=len(self.totals)).astype(np.float32))
+        self.totals.clamp_(min=0)
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of the counts."""
+        self.totals[torch.from_numpy(ids).long()] = 0
 
     def grow(self, num_ids: int) -> Popularity:
         """The same counts with room for more ids: ids are stable, new ones start at 0."""
@@ -146,6 +156,32 @@ class Cooccurrence(Popularity):
         self.rows = torch.from_numpy(np.searchsorted(pairs, np.arange(num_ids + 1) * num_ids))
         self.columns = torch.from_numpy((pairs % num_ids).astype(np.int32))
         self.counts = torch.from_numpy(counts.astype(np.float32))
+        self.table = None
+
+    def forget(self, histories: Histories) -> None:
+        """Take back the events and pairs of encoded histories that were counted; what is left of a pair stays."""
+        super().forget(histories)
+        trial, num_ids = type(self)(self.settings, len(self.totals)), len(self.totals)
+        Cooccurrence.count(trial, histories)
+        pairs, theirs = (model._earlier() * num_ids + model.columns.numpy() for model in (self, trial))
+        place = np.searchsorted(pairs, theirs).clip(max=max(len(pairs) - 1, 0))
+        there = pairs[place] == theirs if len(pairs) else np.zeros(len(theirs), np.bool_)
+        counts = self.counts.double().numpy().copy()
+        counts[place[there]] -= trial.counts.double().numpy()[there]
+        self._keep_pairs(counts > 0.5 / self.gap, counts)  # a pair that is left counts at least 1 / gap
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of the counts and pairs."""
+        super().forget_ids(ids)
+        stays = ~np.isin(self._earlier(), ids) & ~np.isin(self.columns.numpy(), ids)
+        self._keep_pairs(stays, self.counts.double().numpy())
+
+    def _keep_pairs(self, stays: npt.NDArray[np.bool_], counts: Floats) -> None:
+        """Keep some of the pairs, with other counts."""
+        earlier = self._earlier()[stays]
+        self.rows = torch.from_numpy(np.searchsorted(earlier, np.arange(len(self.totals) + 1)))
+        self.columns = torch.from_numpy(self.columns.numpy()[stays])
+        self.counts = torch.from_numpy(counts[stays].astype(np.float32))
         self.table = None
 
     def _added(self, low: int, high: int, pairs: Index, sums: Floats) -> tuple[Index, Floats]:

@@ -21,10 +21,11 @@ import math
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.nn.attention import band
 from ensue.nn.validation import require_number
@@ -171,6 +172,20 @@ class Interpolated(Cooccurrence):
         self.recent.count(histories)
         self.repeats.count(histories, self.totals)
         self._both = self._back = None
+
+    def _keep_pairs(self, stays: npt.NDArray[np.bool_], counts: Floats) -> None:
+        super()._keep_pairs(stays, counts)
+        self._both = self._back = None
+
+    def forget(self, histories: Histories) -> None:
+        """Take back encoded histories; how often values come again, and the numbers, stay."""
+        super().forget(histories)
+        self.recent.forget(histories)
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of the counts and pairs."""
+        super().forget_ids(ids)
+        self.recent.forget_ids(ids)
 
     def grow(self, num_ids: int) -> Interpolated:
         """The same counts with room for more ids."""

@@ -79,6 +79,13 @@ class LengthDelayModel(nn.Module):
             cells = np.bincount(before * GAPS + gap, minlength=self.gaps.numel())
             self.gaps += torch.from_numpy(cells).view_as(self.gaps).float()
 
+    def forget(self, histories: Histories) -> None:
+        """Take back whole histories that were counted."""
+        own = LengthDelayModel()
+        own.count(histories)
+        for mine, theirs in zip(self.buffers(), own.buffers(), strict=True):
+            mine.sub_(theirs).clamp_(min=0)
+
     @staticmethod
     def _before(apart: Floats, same: np.ndarray) -> tuple[Index, Index]:
         """The class of the gap before each gap (``GAPS``: there is none), and its own."""

@@ -61,6 +61,16 @@ class Recent(Popularity):
         self.lately *= 0.5 ** (len(ids) / float(self.half_life))
         self.lately += torch.from_numpy(decayed_counts(ids, float(self.half_life), len(self.totals)))
 
+    def forget(self, histories: Histories) -> None:
+        """Take back encoded histories; what they added lately fades, but for values that nobody else has."""
+        super().forget(histories)
+        self.lately[self.totals <= 0] = 0
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of the counts."""
+        super().forget_ids(ids)
+        self.lately[torch.from_numpy(ids).long()] = 0
+
     def choose(self, parts: tuple[Histories, Histories] | None) -> None:
         """Take the half-life that ranks the later part best after the earlier one, the longest of equals."""
         ids = np.zeros(0, np.int32) if parts is None else chronological(parts[0])

@@ -24,16 +24,18 @@ beside it. A session that no item looks up is forgotten, so memory is bounded by
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
+from ensue.data.histories import Histories, Ids, Index, entries_of, ranges, scrambled
 from ensue.kernels import library
 from ensue.nn import fused_rows
 from ensue.nn.validation import require_counts, require_ids, require_offsets
@@ -148,6 +150,37 @@ class VSKNN(nn.Module):
             np.concatenate([np.repeat(np.arange(old), np.diff(self.starts.numpy())), owner + old]),
             np.concatenate([self.items.numpy(), items]),
         )
+
+    def forget(self, histories: Histories) -> None:
+        """Take back encoded sessions that were counted: each removes one session of the same items, the latest."""
+        owner, items = _distinct(histories, len(self.totals))
+        self.totals -= torch.from_numpy(np.bincount(histories.ids, minlength=len(self.totals)).astype(np.float32))
+        self.holders -= torch.from_numpy(np.bincount(items, minlength=len(self.totals)).astype(np.float32))
+        self.sessions -= len(np.unique(owner))
+        for counts in (self.totals, self.holders, self.sessions):
+            counts.clamp_(min=0)
+        mine = Counter(_sums_of_hashes(items, np.flatnonzero(np.diff(owner, prepend=-1))).tolist())
+        stays = np.ones(len(self.starts) - 1, np.bool_)
+        theirs = _sums_of_hashes(self.items.numpy(), self.starts[:-1].numpy())
+        for session in np.flatnonzero(np.isin(theirs, np.array([*mine], np.uint64)))[::-1].tolist():
+            if mine[int(theirs[session])]:
+                mine[int(theirs[session])] -= 1
+                stays[session] = False
+        self._keep_items(np.repeat(stays, np.diff(self.starts.numpy())))
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of the counts and of all sessions."""
+        places = torch.from_numpy(ids).long()
+        self.totals[places] = self.holders[places] = 0
+        self._keep_items(~np.isin(self.items.numpy(), ids))
+
+    def _keep_items(self, stays: npt.NDArray[np.bool_]) -> None:
+        """Keep some of the (session, item) pairs; a session without any goes."""
+        owner = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts.numpy()))[stays]
+        lengths = np.bincount(owner, minlength=1)
+        self.items = torch.from_numpy(self.items.numpy()[stays])
+        self.starts = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[lengths > 0])]).astype(np.int64))
+        self.postings = None
 
     def _keep(self, owner: Index, items: Index) -> None:
         """Keep the sessions that some item looks up, given all (session, item) pairs in order of sessions."""
@@ -327,6 +360,13 @@ def _distinct(histories: Histories, num_ids: int) -> tuple[Index, Ids]:
         keys.append(np.unique(np.repeat(np.arange(low, high), lengths) * num_ids + held))
     pairs = np.concatenate(keys)
     return pairs // num_ids, (pairs % num_ids).astype(np.int32)
+
+
+def _sums_of_hashes(items: Ids, starts: Index) -> npt.NDArray[np.uint64]:
+    """(sessions,) a 64-bit number for the items of each session, whatever their order."""
+    if not len(starts):
+        return np.empty(0, np.uint64)
+    return np.add.reduceat(scrambled(items.astype(np.uint64)), starts)
 
 
 def _places(rows: Tensor) -> Tensor:

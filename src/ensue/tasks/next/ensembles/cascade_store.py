@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Ids, Index, keys_of
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_offsets, require_table
 from ensue.vocabulary import FIRST, Vocabulary
@@ -53,6 +54,22 @@ class CascadeStore(nn.Module):
         self.starts = torch.cat([self.starts, torch.from_numpy(histories.offsets[1:]) + self.starts[-1]])
         self.values = torch.cat([self.values, torch.from_numpy(histories.ids.astype(np.int32))])
         self.times = torch.cat([self.times, torch.from_numpy(np.require(times, requirements="W"))])
+
+    def forget(self, histories: Histories) -> None:
+        """Remove the cascades that are the same, value for value and at the same times."""
+        mine = {*keys_of(histories)}
+        stays = np.array([key not in mine for key in keys_of(self.histories())], np.bool_)
+        self._keep(np.repeat(stays, np.diff(self.starts.numpy())))
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of all cascades."""
+        self._keep(~np.isin(self.values.numpy(), ids))
+
+    def _keep(self, events: npt.NDArray[np.bool_]) -> None:
+        """Keep some of the events; a cascade without any goes."""
+        lengths = np.bincount(self.owner()[events], minlength=1)
+        self.values, self.times = self.values[torch.from_numpy(events)], self.times[torch.from_numpy(events)]
+        self.starts = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[lengths > 0])]).astype(np.int64))
 
     def grow(self, num_ids: int) -> CascadeStore:
         """The same cascades with room for more ids."""

@@ -1,0 +1,155 @@
+"""Forget a person: remove the histories of one from a predictor, and the values that stand for one.
+
+A history is recognised by its fingerprint, for a folder holds no names; where it is known, what was counted of it is
+subtracted. A value, such as a user who passes cascades on, is taken out of every history and table, and its id stays
+empty, for ids are stable. Weights cannot be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ensue.data.histories import Histories, Ids, keys_of, offsets_of, ranges
+from ensue.data.shared_runs import MAX_RUN
+from ensue.tasks.next.check import fingerprints
+from ensue.tasks.next.model import Forgets, Remembers
+from ensue.tasks.next.permitted import KeptLists
+from ensue.tasks.next.reservoir import latest_events
+from ensue.tasks.next.state import NextState
+from ensue.tasks.state import Forgotten, module_of
+from ensue.vocabulary import FIRST, Vocabulary
+
+COUNTS, MODEL, SETTINGS, WORDS = "counting.safetensors", "model.safetensors", "settings.json", "vocabulary.json"
+RESERVOIR = "reservoir.safetensors"
+
+
+def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> Forgotten:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.forget`."""
+    found = Forgotten()
+    _forget_examples(state, data, set(values), found)
+    encoded = data.encode(state.vocabulary, drop_unknown=True)
+    encoded = encoded.select(encoded.lengths > 0)
+    _forget_histories(state, encoded, found)
+    given = state.vocabulary.ids(values)
+    _forget_values(state, given[given >= FIRST], found)
+    if found.removed:
+        state.learned()
+        if state.schedule is not None:
+            found.remains.append("weights of the network, which learned from all histories: fit again without them")
+        found.remains.append(
+            "sums that hold no value of a history (how often values come again, how lately, numbers chosen on held-out "
+            "data): fit again without them"
+        )
+        if state.shared.min_users > 1:
+            found.remains.append(
+                f"runs that {state.shared.min_users} people share, this one among them, in counts and fingerprints"
+            )
+    return found
+
+
+def _forget_examples(state: NextState, data: Histories, values: set[str], found: Forgotten) -> None:
+    """Remove examples that are part of the histories, or hold one of the values."""
+    examples = state.metadata.examples
+    held = examples["held_out"] if examples else []
+    assert isinstance(held, list)
+    mine = {record.values for record in data.records()}
+    kept = []
+    for example in held:
+        shown = (*example["record"]["values"], *example["truth"])
+        if not values.intersection(shown) and not any(shown == own[-len(shown) :] for own in mine):
+            kept.append(example)
+    found.add(SETTINGS, "examples for the page", len(held) - len(kept))
+    if examples and len(kept) < len(held):
+        if kept:
+            state.metadata.examples = {**examples, "held_out": kept}
+        else:
+            state.metadata.unset("examples")
+
+
+def _forget_histories(state: NextState, data: Histories, found: Forgotten) -> None:
+    """Remove whole histories: those remembered, their fingerprints, and what was counted of those that were learned."""
+    prints = fingerprints(data).view(np.int64)
+    trained = state.training_hashes.numpy()
+    learned = np.isin(prints, trained) & (state.shared.min_users == 1)
+    mine = {*keys_of(latest_events(data) if state.shared.min_users == 1 else _runs_of(data))}
+    stays = np.array([key not in mine for key in keys_of(state.reservoir.histories)], np.bool_)
+    found.add(RESERVOIR, "remembered histories", int((~stays).sum()))
+    state.reservoir.keep(stays)
+    if not learned.any():
+        return
+    known = data.select(learned)
+    kept = trained[~np.isin(trained, prints)]
+    found.add(COUNTS, "fingerprints of histories", len(trained) - len(kept))
+    state.training_hashes = torch.from_numpy(kept)
+    before = state.counting["popularity"].totals.clone()
+    for module in _counting(state):
+        module.forget(known)
+    found.add(COUNTS, "histories subtracted from counts", len(known))
+    if state.length_delay is not None:
+        state.length_delay.forget(known)
+    if state.schedule is not None and isinstance(state.network, Remembers):
+        found.add(MODEL, "histories that the model looks up or counts", len(known))
+    state.metadata.sequences -= len(known)
+    state.metadata.events -= len(known.ids)
+    alone = (state.counting["popularity"].totals <= 0) & (before > 0)
+    _forget_values(state, np.flatnonzero(alone.numpy()).astype(np.int32), found)
+
+
+def _runs_of(data: Histories) -> Histories:
+    """Return every run of events of timed histories; of others none, for runs without times are of several people."""
+    if not data.timed:
+        return data.select(slice(0))
+    lengths = data.lengths
+    first = ranges(data.offsets[:-1], lengths)
+    left = np.minimum(data.offsets[1:][data.sequence_index()] - first, MAX_RUN)
+    starts, sizes = np.repeat(first, left), 1 + ranges(np.zeros_like(left), left)
+    events = ranges(starts, sizes)
+    return Histories(data.ids[events], offsets_of(sizes), data.vocabulary, data.times[events])
+
+
+def _forget_values(state: NextState, ids: Ids, found: Forgotten) -> None:
+    """Take values out of every history and table; their ids stay without a value."""
+    former = state.metadata.forgotten or []
+    gone = np.setdiff1d(ids, np.array(former, np.int32))
+    if not len(gone):
+        return
+    before = len(state.reservoir.histories.ids)
+    state.reservoir.keep_events(~np.isin(state.reservoir.histories.ids, gone))
+    found.add(RESERVOIR, "events of remembered histories", before - len(state.reservoir.histories.ids))
+    for module in _counting(state):
+        module.forget_ids(gone)
+    if state.schedule is not None:
+        found.add(MODEL, "rows of values that nobody else has", _clear_rows(state, gone))
+    names = list(state.vocabulary.values)
+    for number in gone.tolist():
+        names[number - FIRST] = f"forgotten:{number}"
+    state.vocabulary, state.lists = Vocabulary(names), KeptLists()
+    state.reservoir.histories = replace(state.reservoir.histories, vocabulary=state.vocabulary)
+    found.add(WORDS, "values", len(gone))
+    state.metadata.forgotten = sorted({*former, *gone.tolist()})
+
+
+def _clear_rows(state: NextState, gone: Ids) -> int:
+    """Set the rows of some ids to 0 in every table of the network and its moments; returns how many rows."""
+    module, count, places = module_of(state.network), 0, torch.from_numpy(gone.astype(np.int64)).to(state.device)
+    optimizer = state.optimizer
+    for parameter in module.parameters():
+        if parameter.dim() and len(parameter) == len(state.vocabulary):
+            parameter.data[places] = 0
+            count += len(gone)
+            for moment in (optimizer.state.get(parameter, {}) if optimizer else {}).values():
+                if moment.dim():
+                    moment[places] = 0
+    return count
+
+
+def _counting(state: NextState) -> list[Forgets]:
+    """Return all modules that counted: the baselines, and those inside the network."""
+    modules: list[object] = [*state.counting.values()]
+    if state.schedule is not None and isinstance(state.network, Remembers):
+        modules += [getattr(state.network, name) for name in state.network.counted]
+    return [module for module in modules if isinstance(module, Forgets)]

@@ -56,6 +56,28 @@ def test_check_counts_what_fewer_share_only_if_asked(ensue: Ensue, tmp_path: Pat
     assert (ran.code, ran.lines[-1]) == (2, "ensue: min_users is 0; it must be at least 1")
 
 
+def test_sessions_of_named_users_are_not_counted_as_people_unasked(ensue: Ensue, tmp_path: Path) -> None:
+    log, folder = tmp_path / "clicks.csv", tmp_path / "m"
+    rows = [f"u{n},s{n},{item},{9 + n}" for n in range(9) for item in ("p0", "p1")]
+    rows += [f"x,x{n},{item},{90 + n}" for n in range(3) for item in ("p0", "diary")]
+    log.write_text("user_id,session_id,item_id,timestamp\n" + "\n".join(rows) + "\n")
+    fit = ("fit", "next", log, "-o", folder, "--model", "markov")
+    for ran in (
+        ensue(*fit, "--min-users", "3"),
+        ensue(*fit, "--set", "min_users=3"),
+        ensue("check", log, "--min-users", "3"),
+    ):
+        assert ran.code == 2 and ran.lines[-1] == (
+            f"ensue: {log}: --min-users would count each session (session_id) as a person, though user_id names users; "
+            "give --columns sequence=user_id,value=…,time=… to count users, or sequence=session_id,… to count sessions"
+        )
+    assert ensue(*fit, "--min-users", "3", "--columns", "sequence=user_id,value=item_id,time=timestamp").code == 0
+    assert "diary" not in _scores(ensue, folder, "p0")
+    stated = ("--columns", "sequence=session_id,value=item_id,time=timestamp", "--replace")
+    assert ensue(*fit, "--min-users", "3", *stated).code == 0 and "diary" in _scores(ensue, folder, "p0")
+    assert ensue(*fit, "--replace").code == 0
+
+
 def test_a_folder_remembers_its_threshold(ensue: Ensue, tmp_path: Path) -> None:
     log, folder = _clicks(tmp_path / "clicks.csv"), tmp_path / "m"
     assert ensue("fit", "next", log, "-o", folder, "--model", "markov", "--min-users", "3").code == 0

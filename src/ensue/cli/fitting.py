@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,6 +71,8 @@ def fit(
         settings_of(set_, min_users) | ({"refit": "false"} if no_refit else {}) | ({"metric": metric} if metric else {})
     )
     require_settings(task, model, settings)
+    if (least := settings.get("min_users", "")).isdecimal():
+        reading = replace_fields(reading, min_users=int(least))
     if on is not None:
         from ensue.cli import cluster  # torch's groups
 

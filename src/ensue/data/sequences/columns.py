@@ -126,6 +126,11 @@ def is_person(columns: Mapping[str, str]) -> bool:
     return _plain(columns.get("sequence", "")) in _SESSIONS + _USERS
 
 
+def user_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns that may say who made each event."""
+    return _named(names, _USERS)
+
+
 def kind_columns(names: Sequence[str]) -> list[str]:
     """Return the columns that may say of each event of which kind it is, such as a view or a purchase."""
     return _named(names, _KINDS)

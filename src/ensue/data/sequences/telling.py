@@ -12,7 +12,7 @@ import polars as pl
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content, answering
 from ensue.data.packed import Opening
-from ensue.data.sequences.columns import find_columns, kind_columns
+from ensue.data.sequences.columns import find_columns, is_person, kind_columns, user_columns
 from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
@@ -50,6 +50,27 @@ def telling_columns(
             roles = find_columns(content.path, frame.columns, options.columns, content.trained)[0]
             return [*_kinds(frame, roles), *_told(frame, roles)]
     return []
+
+
+def passed_over_users(
+    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
+) -> tuple[str, str] | None:
+    """Return the columns of the sequence and of a user that is not read, where a log has sessions of users.
+
+    Args:
+        path: a log of events, of several files the first.
+        columns: roles to names; a sequence that is stated is what is meant.
+        opening: as of :func:`telling_columns`.
+    """
+    options = ReadOptions(columns=columns or {}, **opening)
+    with suppress(DataError), answering(path):
+        content = options.open(files_of(Path(path))[0])
+        if "sequence" not in options.columns and (frame := _whole(content)) is not None:
+            roles = find_columns(content.path, frame.columns, options.columns, content.trained)[0]
+            users = [name for name in user_columns(frame.columns) if name not in roles.values()]
+            if users and is_person(roles):
+                return roles["sequence"], users[0]
+    return None
 
 
 def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:

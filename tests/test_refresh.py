@@ -145,8 +145,10 @@ def test_without_remembered_histories_only_the_newest_part_is_tested(replay: int
     for _ in made.fit(Histories.of(circles(20, 0)), Histories.of(circles(4, 1))):
         pass
     made.save(tmp_path / "m")
-    found = refresh(tmp_path / "m", Histories.of(circles(30, 2, day=1)), max_drop=0.99)
+    found = refresh(tmp_path / "m", Histories.of(circles(30, 2, day=1)), max_drop=0.99, keep=0)
     assert [part.name for part in found.slices] == ["newest"]
+    assert found.warning.startswith("only the newest part of the new data was tested: the model remembers no examples")
+    assert versions.kept(tmp_path / "m") == [1], "the way back stays open, whatever --keep says"
     assert (tmp_path / "m" / "reservoir.safetensors").exists() is (replay > 0)
 
 

@@ -345,6 +345,24 @@ def test_poisoned_labels_are_refused(ensue: Ensue, files: Files, tmp_path: Path)
     assert ran.lines[-1] == "note: it was not tested (as told); `ensue evaluate` tells what it is worth"
 
 
+def test_poisoned_labels_of_a_model_that_remembers_no_texts_are_warned_of(
+    ensue: Ensue, files: Files, tmp_path: Path
+) -> None:
+    folder = tmp_path / "m"
+    ran = ensue("fit", "classify", files.train, "-o", folder, "--model", "tfidf", "--set", "remembered=0")
+    assert ran.code == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    new = write(tmp_path / "new.tsv", [({"yes": "no", "no": "yes"}[label], text) for label, text in rows(400, 5)])
+    ran = ensue("update", folder, new, "--keep", "0")
+    assert ran.code == 0
+    assert ran.lines[-1] == (
+        "warning: the update was not tested: the model remembers no examples of what it learned before, and may have "
+        f"become worse at that; `ensue update {folder} --rollback` puts version 1 back"
+    )
+    assert ensue("update", folder, "--rollback").code == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_a_bad_update_changes_nothing(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     folder = shutil.copytree(files.model, tmp_path / "m")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

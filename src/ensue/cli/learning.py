@@ -62,9 +62,16 @@ def learn(
         )
         parts = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in told.items())
         show.remark(f"{folder}: learned {parts}; version {found.version} stands, {back}")
-        if not found.slices:
-            why = "as told" if max_drop is None else "the folder keeps no examples; fit anew to have some"
-            show.remark(f"note: it was not tested ({why}); `ensue evaluate` tells what it is worth")
+        if max_drop is None:
+            show.remark("note: it was not tested (as told); `ensue evaluate` tells what it is worth")
+    _warn(folder, found, standing)
+
+
+def _warn(folder: Path, found: Refreshed, former: int) -> None:
+    """Print what the test of an update that took place could not look at, and the way back."""
+    if found.warning:
+        back = f"`ensue update {folder} --rollback` puts version {former} back"
+        show.remark(f"warning: {found.warning}; {back}")
 
 
 def learn_histories(
@@ -82,11 +89,13 @@ def learn_histories(
     Raises:
         Exit: with code 1, refused.
     """
+    standing = current(folder)
     found = refresh(folder, read, max_drop=max_drop, keep=keep, follow=show.training)
     show.put_json({"folder": str(folder), **found.to_dict()}) if json else _show_refreshed(found)
     if not found.accepted:
         show.remark(f"{folder}: {found.verdict}")
         raise typer.Exit(1)
+    _warn(folder, found, standing)
 
 
 def _show_refreshed(found: Refreshed) -> None:
@@ -102,7 +111,5 @@ def _show_refreshed(found: Refreshed) -> None:
         show.table(heads, rows, title="full ranking, figures x 100")
     if found.held:
         show.line(f"  newest: {found.held} of the new log, held out of the training for this test")
-    if found.max_drop is not None and all(part.name != "remembered" for part in found.slices):
-        show.line("  remembered: none, the model keeps no past histories; forgetting was not tested")
     if found.accepted:
         show.line(found.verdict)

@@ -17,7 +17,7 @@ from typing import Any
 from ensue.errors import SettingError
 from ensue.evaluation import Data, describe
 from ensue.predictor import load
-from ensue.refresh.trial import Ask, Learn, Slice
+from ensue.refresh.trial import NEWEST, Ask, Learn, Slice
 from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
 from ensue.store.lock import only_writer
@@ -49,12 +49,20 @@ class Refreshed:
         """The JSON object that ``update --json`` prints."""
         found = asdict(self)
         found["slices"] = [{**asdict(part), "change": part.change} for part in self.slices]
-        return {**found, "verdict": self.verdict}
+        return {**found, "verdict": self.verdict, "warning": self.warning}
 
     @property
     def falls(self) -> bool:
         """Whether a slice fell by more than is let pass."""
         return self.max_drop is not None and any(part.falls(self.max_drop) for part in self.slices)
+
+    @property
+    def warning(self) -> str:
+        """What a test that was asked for could not look at; empty where it looked at former examples."""
+        if self.max_drop is None or any(part.name != NEWEST for part in self.slices):
+            return ""
+        tested = "only the newest part of the new data was tested" if self.slices else "the update was not tested"
+        return f"{tested}: the model remembers no examples of what it learned before, and may have become worse at that"
 
     @property
     def verdict(self) -> str:
@@ -94,7 +102,7 @@ def refresh(
         folder: a model folder.
         data: what is new, or what gives it for the predictor that stands.
         max_drop: the largest relative fall that is let pass, in [0, 1); ``None`` for no test.
-        keep: former versions kept, at most.
+        keep: former versions kept, at most; one is kept in any case where the test could not look at former examples.
         follow: what to do with the reports of a pass of task ``next``; it has to run through them.
         before: called with the candidate and what it comes to right before it takes the folder's place; what it notes
             in the candidate's metadata is part of the folder.
@@ -125,7 +133,7 @@ def refresh(
         before(candidate, found)
         standing_stream = {name: read_file(folder, name) for name in STREAM if (folder / name).exists()}
         write_folder(folder, {**standing_stream, **candidate.files(card(candidate, found))})
-        versions.prune(folder, keep)
+        versions.prune(folder, max(keep, 1) if found.warning else keep)
     return found
 
 

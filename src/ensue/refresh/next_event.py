@@ -11,7 +11,7 @@ from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.splits import dated, hold_out
 from ensue.evaluation import score
-from ensue.refresh.trial import Ask, Slice, Trial, standard_error
+from ensue.refresh.trial import NEWEST, Ask, Slice, Trial, standard_error
 from ensue.tasks.next.check import require_targets, shared_part
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.update import passes
@@ -39,7 +39,7 @@ def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: As
         require_targets(newest, "the newest tenth of the new data")
     remembered, rest = candidate.reservoir.part(min(REMEMBERED, len(candidate.reservoir) // 10), ask.standing)
     ask.follow(passes(candidate, early, rest))
-    parts = {"newest": newest, "remembered": remembered if len(remembered) else None}
+    parts = {NEWEST: newest, "remembered": remembered if len(remembered) else None}
     slices = tuple(_slice(name, old, candidate, part) for name, part in parts.items() if part is not None)
 
     def learn_rest() -> None:

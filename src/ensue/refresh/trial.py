@@ -11,6 +11,8 @@ import numpy as np
 from ensue.metrics import Floats
 from ensue.training.report import Report
 
+NEWEST = "newest"
+"""Name of the slice of what is new; all others are of what the model learned before."""
 LABELS = {"mrr": "MRR", "mrr@10": "MRR@10", "accuracy": "accuracy"}
 
 

@@ -49,6 +49,7 @@ class Learned(BaseModel):
     max_drop: float | None
     loss: float
     verdict: str
+    warning: str = Field(description="what the test could not look at; empty where it looked at former examples")
 
 
 class Queued(BaseModel):

@@ -181,16 +181,17 @@ def test_an_interrupt_commits_and_ends(folder: Path, clicks: Path) -> None:
     assert load(folder).summary()["facts"]["steps"] > 0
 
 
-def test_a_request_to_end_commits_too(ensue: Ensue, folder: Path, clicks: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_commits_too(ensue: Ensue, folder: Path, clicks: Path, number: signal.Signals) -> None:
     def end() -> None:
         if wait(folder, 360):  # by then the verb listens
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     thread = threading.Thread(target=end)
     thread.start()
     ran = ensue("stream", folder, clicks, "--every", "0")
     thread.join()
     assert ran.code == 0, ran.err
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(number) == before
     assert "all hours, model" in ran.out

@@ -32,7 +32,7 @@ inline bool lengths_fit(const int64_t* lengths, int64_t rows, int64_t longest) {
     return all_inside(lengths, rows, longest + 1);
 }
 
-// Whether a width is cut into so many equal parts.
-inline bool divides(int64_t parts, int64_t width) { return parts > 0 && width % parts == 0; }
+// Whether a width, which is above 0, is cut into so many equal parts.
+inline bool divides(int64_t parts, int64_t width) { return parts > 0 && width > 0 && width % parts == 0; }
 
 }  // namespace

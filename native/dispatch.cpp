@@ -219,6 +219,7 @@ EXPORT int64_t ensue_softmax_errors(float* scores, int64_t rows, int64_t width, 
 EXPORT int64_t ensue_dropped(const float* in, const int16_t* levels, int64_t count, int elu, int least, float scale,
                              float* out, int threads) {
     if (!bounded({count})) return OUT_OF_RANGE;
+    if (!count) return 0;  // addresses may be null
     const auto run = elu ? chosen->dropped_elu : chosen->dropped;
     shared(count, int(std::min<int64_t>(threads, 1 + (count >> 17))), [&](int64_t first, int64_t last) {
         run(in + first, levels + first, last - first, int16_t(least), scale, out + first);
@@ -251,7 +252,8 @@ EXPORT int64_t ensue_decoder_step(const StepCall* call) {
                        bounded({call->sources, call->dim, call->heads, call->length}) &&
                        bounded({call->sources, call->rows, call->heads, call->length}) && bounded({call->before}) &&
                        bounded({call->sources, call->rows, tokens}) && bounded({call->sources, call->dim, call->capacity});
-    if (!sized || !divides(call->heads, call->dim) || tokens > call->capacity || tokens > INT32_MAX) return OUT_OF_RANGE;
+    const bool whole = divides(call->heads, call->dim) && call->wide > 0 && call->length > 0;
+    if (!sized || !whole || tokens > call->capacity || tokens > INT32_MAX) return OUT_OF_RANGE;
     const int64_t slots = call->heads * call->length;
     const int64_t size = call->rows * (5 * call->dim + call->wide + slots) + 2 * tokens;
     const std::unique_ptr<float[]> room(new (std::nothrow) float[size]);
@@ -264,6 +266,7 @@ EXPORT int64_t ensue_decoder_step(const StepCall* call) {
 EXPORT int64_t ensue_log_shares(const float* x, int64_t rows, int64_t in, const float* w, int64_t out, const float* bias,
                                 float* y) {
     if (!bounded({rows, in}) || !bounded({in, out}) || !bounded({rows, out})) return OUT_OF_RANGE;
+    if (!out) return 0;
     chosen->product(x, rows, in, w, out, out, bias, y);
     for (int64_t row = 0; row < rows; row++) {
         const float total = chosen->log_total(y + row * out, out);
@@ -275,6 +278,7 @@ EXPORT int64_t ensue_log_shares(const float* x, int64_t rows, int64_t in, const 
 // A thread takes one direction of a tile at a time.
 EXPORT int64_t ensue_lstm(const LstmCall* call, int threads) {
     const bool sized = bounded({call->rows, call->length, call->hidden, 2}) && bounded({call->hidden, call->hidden, 8}) &&
+                       call->hidden > 0 &&
                        bounded({call->distinct, call->hidden, 8}) && lengths_fit(call->lengths, call->rows, call->length);
     if (!sized) return OUT_OF_RANGE;
     for (int64_t row = 0; row < call->rows; row++)
@@ -294,6 +298,7 @@ EXPORT int64_t ensue_lstm(const LstmCall* call, int threads) {
 EXPORT int64_t ensue_rounded_product(const RoundedCall* call, int threads) {
     if (!bounded({call->rows, call->in}) || !bounded({call->rows, call->out})) return OUT_OF_RANGE;
     if (!bounded({call->in + 1, call->out + 16})) return OUT_OF_RANGE;
+    if (!call->out) return 0;
     const int64_t size = PAIR_ROWS * pair_room((call->in + 1) / 2);
     return with_room<int32_t>(call->rows, threads, size, [&](int64_t first, int64_t last, int32_t* room) {
         chosen->rounded_product(*call, first, last, room);
@@ -303,7 +308,7 @@ EXPORT int64_t ensue_rounded_product(const RoundedCall* call, int threads) {
 // 1: a number that is too large, or none.
 EXPORT int64_t ensue_pair_scores(const PairCall* call, int threads) {
     const bool sized = bounded({call->rows, call->length, call->step}) && bounded({call->rows, call->length, call->length}) &&
-                       bounded({call->dim}) && bounded({call->length + 1, call->dim + 32, 2}) &&
+                       bounded({call->dim}) && call->dim > 0 && bounded({call->length + 1, call->dim + 32, 2}) &&
                        lengths_fit(call->lengths, call->rows, call->length);
     if (!sized) return OUT_OF_RANGE;
     const int64_t wide = two_vectors(call->dim);
@@ -324,6 +329,7 @@ EXPORT int64_t ensue_word_graphs(const GraphCall* call, int threads) {
                        bounded({2 * call->length + 1, call->length + 16}) &&
                        lengths_fit(call->lengths, call->rows, call->length);
     if (!sized) return OUT_OF_RANGE;
+    if (!call->length) return 0;
     const int64_t size = (2 * call->length + 1) * (call->length + 16);
     return with_room<float>(call->rows, threads, size, [&](int64_t first, int64_t last, float* room) {
         for (int64_t text = first; text < last; text++) chosen->word_graph(*call, text, room);
@@ -331,7 +337,7 @@ EXPORT int64_t ensue_word_graphs(const GraphCall* call, int threads) {
 }
 
 EXPORT int64_t ensue_encode(const EncodeCall* call) {
-    const bool sized = bounded({call->items, call->dim, 5}) && bounded({call->items, call->wide}) &&
+    const bool sized = bounded({call->items, call->dim, 5}) && bounded({call->items, call->wide}) && call->wide > 0 &&
                        bounded({call->rows, call->length, call->length}) && divides(call->heads, call->dim) &&
                        call->items <= INT32_MAX;
     if (!sized || !all_inside(call->places, call->items, call->rows * call->length)) return OUT_OF_RANGE;

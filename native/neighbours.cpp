@@ -1,7 +1,6 @@
 // The sessions most like a session (VS-kNN): what ensue/tasks/next/baselines/session_knn.py computes.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <new>
 #include <vector>
 
@@ -142,7 +141,7 @@ extern "C" __attribute__((visibility("default"))) int64_t ensue_neighbours(const
         std::vector<Meeting> met;
         std::vector<int32_t> order;
         Found found{*call};
-        std::memset(call->weights, 0, sizeof(float) * call->batch * call->time * call->time);
+        std::fill_n(call->weights, call->batch * call->time * call->time, 0.0f);
         for (int64_t target = 0; target < call->targets; target++)
             if (!score_row(*call, target, clicks, met, order, found)) return OUT_OF_RANGE;
         return found.count;

@@ -90,7 +90,7 @@ def rounded_product(given: Tensor, matrix: Folded, bias: Tensor) -> Tensor:
         product = rows.to(torch.bfloat16).float() @ unfolded(matrix)
         return (product + bias).view(*given.shape[:-1], matrix.num_out)
     (pairs, num_in, num_out), rows, bias = matrix, rows.contiguous(), bias.contiguous()
-    out = given.new_empty(*given.shape[:-1], num_out)
+    out = given.new_empty(len(rows), num_out)
     call = RoundedCall(
         len(rows), num_in, num_out,
         given=address("inputs", rows, torch.float32, (len(rows), num_in)),
@@ -98,4 +98,4 @@ def rounded_product(given: Tensor, matrix: Folded, bias: Tensor) -> Tensor:
         bias=address("bias", bias, torch.float32, (num_out,)), out=out.data_ptr(),
     )  # fmt: skip
     functions.ensue_rounded_product(ctypes.byref(call), torch.get_num_threads())
-    return out
+    return out.view(*given.shape[:-1], num_out)

@@ -16,6 +16,8 @@ FEW = 40
 BRIEF = {
     "tests.tasks.next.mutated": ("blend", "cascade-blend", "fpmc-index", "vsknn"),
     "tests.tasks.classify.mutated": ("tfidf", "blend-pairs", "vectors"),
+    "tests.tasks.suggest.mutated": ("reranker", "h-lstm", "co-occurrence"),
+    "tests.tasks.link.mutated": ("best", "cnn"),
 }
 """By module, the families of a brief run."""
 

@@ -77,7 +77,7 @@ def test_of_many_documents_some_are_read(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="as many as the terms"):
+    with pytest.raises(ValueError, match="does not rise"):
         Latent(np.zeros(2, np.uint64), np.zeros((1, 3), np.float32))
 
 

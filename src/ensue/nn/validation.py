@@ -75,6 +75,8 @@ def require_offsets(name: str, offsets: Tensor, length: int, rows: int | None = 
 
 MAX_COUNT = 2**48
 """Whole numbers that count something are below this: sums and products with a few others stay below 2^63."""
+MAX_TOTAL = 2.0**62
+"""The sum of whole numbers that count something."""
 LARGEST_COUNT = 2.0**60
 """Counts above this are refused: the sum of as many as there are ids still is a finite float32."""
 
@@ -93,6 +95,24 @@ def require_counts(name: str, counts: Tensor) -> None:
         smallest, largest = (float(bound) for bound in counts.aminmax())
         if not 0 <= smallest <= largest <= LARGEST_COUNT:
             raise ValueError(f"{name} holds {smallest if smallest < 0 else largest}, which is no count")
+
+
+def require_totals(name: str, totals: Tensor, length: int, start: int = 0) -> None:
+    """Check whole numbers that count something, and that their sum fits 64 bits.
+
+    Args:
+        name: what the message calls them.
+        totals: (length,) int64.
+        length: how many there must be.
+        start: the smallest that passes.
+
+    Raises:
+        ValueError: they are of another type, too few, too many, too small, or too large.
+    """
+    require_table(name, totals, torch.int64, [length])
+    require_ids(name, totals, MAX_COUNT, start)
+    if float(totals.double().sum()) > MAX_TOTAL:
+        raise ValueError(f"{name} adds up to more than any log holds")
 
 
 def require_number(name: str, number: Tensor, largest: float, smallest: float = 0.0) -> None:

@@ -12,6 +12,23 @@ Count = Annotated[int, Field(ge=0, le=2**62)]
 """How many of something there are."""
 
 
+def require_fact(name: str, kind: Any, value: object) -> None:
+    """Check the type of one of the "facts" of ``settings.json``.
+
+    Args:
+        name: what the message calls it.
+        kind: its annotation.
+        value: decoded JSON.
+
+    Raises:
+        ValueError: it is of another type, or out of its range.
+    """
+    try:
+        TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        raise ValueError(f"fact {name} in settings.json: {error.errors()[0]['msg']}") from error
+
+
 class Noted(Protocol):
     """What those who keep the folders of any task note there."""
 
@@ -77,9 +94,6 @@ class Metadata:
             if name not in kinds and name in dir(cls):  # a newer ensue may note more, but replaces no method
                 raise ValueError(f"fact {key} in settings.json is the name of a method")
             if name in kinds and type(value) is not kinds[name]:  # one of that class was made before it came here
-                try:
-                    TypeAdapter(kinds[name]).validate_json(json.dumps(value), strict=True)
-                except ValidationError as error:
-                    raise ValueError(f"fact {key} in settings.json: {error.errors()[0]['msg']}") from error
+                require_fact(key, kinds[name], value)
             setattr(metadata, name, value)
         return metadata

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.text.lexical import Terms, chosen_terms, places_of
+from ensue.nn.validation import require_table
+from ensue.text.lexical import Terms, chosen_terms, places_of, require_rising
 from ensue.text.sparse import SparseRows, unit_rows
 from ensue.text.terms import Keys
 from ensue.text.weights import smooth_idf
@@ -36,12 +38,12 @@ class Latent:
         table: (terms, at most ``SIZE``) the rows of V, times how rare the term is.
 
     Raises:
-        ValueError: the rows are not as many as the terms.
+        ValueError: the terms do not rise, or the rows are not as many as they.
     """
 
     def __init__(self, terms: Keys, table: npt.NDArray[np.float32]) -> None:
-        if len(terms) != len(table):
-            raise ValueError("the rows are not as many as the terms")
+        require_rising("latent.terms", terms)
+        require_table("latent.table", torch.from_numpy(table), torch.float32, [len(terms), None])
         self.terms, self.table = terms, table
 
     @classmethod

@@ -21,10 +21,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.errors import SettingError
 from ensue.metrics import Floats
+from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require_table
 from ensue.text.frequencies import Frequencies
 from ensue.text.postings import Postings
 from ensue.text.sparse import SparseRows, sparse_rows
@@ -176,16 +178,27 @@ class Lexical:
         arrays = {name: getattr(self, name) for name in ("offsets", "keys", "counts", "terms", "seen")}
         return arrays | {"num_seen": np.array(self.num_seen)}
 
-    def restore(self, arrays: Arrays) -> None:
-        """Put back what :meth:`arrays` gave.
+    def restore(self, arrays: Arrays, num: int) -> None:
+        """Put back what :meth:`arrays` gave, of ``num`` documents.
 
         Raises:
             ValueError: the arrays do not fit together.
         """
-        self.offsets, self.keys, self.counts = arrays["offsets"], arrays["keys"], arrays["counts"]
-        self.terms, self.seen, self.num_seen = arrays["terms"], arrays["seen"], int(arrays["num_seen"])
-        if not self.offsets[-1] == len(self.keys) == len(self.counts) or len(self.terms) != len(self.seen):
-            raise ValueError("the terms are not as many as their counts")
+        tables = {
+            name: torch.from_numpy(np.asarray(arrays[name])) for name in ("offsets", "counts", "seen", "num_seen")
+        }
+        keys, terms, counts = arrays["keys"], arrays["terms"], tables["counts"]
+        require_table("counts", counts, torch.int32, [len(keys)])
+        require_ids("counts", counts, MAX_COUNT, 1)
+        require_offsets("offsets", tables["offsets"], len(keys), num)
+        require_table("num_seen", tables["num_seen"], torch.int64, [])
+        require_ids("num_seen", tables["num_seen"], MAX_COUNT)
+        self.num_seen = int(tables["num_seen"])
+        require_table("seen", tables["seen"], torch.int64, [len(terms)])
+        require_ids("seen", tables["seen"], self.num_seen + 1)
+        require_rising("terms", terms)
+        self.offsets, self.keys, self.counts = arrays["offsets"], keys, arrays["counts"]
+        self.terms, self.seen = terms, arrays["seen"]
         self._index = None
 
     def _indexed(self) -> _Indexed:
@@ -227,6 +240,16 @@ class _Indexed(NamedTuple):
     terms: Keys
     idf: Floats
     postings: Postings
+
+
+def require_rising(name: str, terms: Keys) -> None:
+    """Check that terms rise, each standing once.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if terms.dtype != np.uint64 or (terms[1:] <= terms[:-1]).any():
+        raise ValueError(f"{name} does not rise")
 
 
 def places_of(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:

@@ -139,20 +139,21 @@ class Tokens:
         return Tokens(self.ids[places], offsets_of(num_words), offsets_of(num_sentences), words=words)
 
 
-def require_tokens(name: str, tokens: Tokens, num_ids: int) -> None:
+def require_tokens(name: str, tokens: Tokens, num_ids: int, first_id: int = UNKNOWN) -> None:
     """Check texts as ids that a file holds, whoever wrote it.
 
     Args:
         name: what the message calls them.
         tokens: the texts.
         num_ids: ids of the vocabulary, padding and unknown included.
+        first_id: the smallest that passes.
 
     Raises:
         ValueError: an id or an offset is out of place, or a text without a sentence.
     """
     ids, sentences, texts = map(torch.from_numpy, (tokens.ids, tokens.sentences, tokens.texts))
     require_table(f"{name}.ids", ids, torch.int32, [None])
-    require_ids(f"{name}.ids", ids, num_ids, UNKNOWN)
+    require_ids(f"{name}.ids", ids, num_ids, first_id)
     require_offsets(f"{name}.sentences", sentences, len(ids))
     require_offsets(f"{name}.texts", texts, len(sentences) - 1)
     if (np.diff(tokens.texts) < 1).any():

@@ -24,6 +24,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from ensue.data.histories import Ids, Index, ranges
 from ensue.data.queries.rows import distinct_texts
 from ensue.errors import DataError, SettingError
+from ensue.lines import decode_json
 from ensue.vocabulary import PADDING, UNKNOWN
 
 Kind = Literal["words", "bpe"]
@@ -141,21 +142,25 @@ class QueryTokenizer:
             DataError: naming ``where`` (a file) and what is wrong.
         """
         try:
-            model = json.loads(text)["model"]
-            kind, ids = model["type"], dict(model["vocab"])
-            merges = [(first, second) for first, second in model.get("merges", ())]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            document = decode_json(text.encode())
+            if not isinstance(document, dict):
+                raise TypeError("no object")
+            model = document["model"]
+            kind, ids = model["type"], {token: int(id) for token, id in model["vocab"].items()}
+            merges = [(str(first), str(second)) for first, second in model.get("merges", ())]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{where}: is no tokenizer ({type(error).__name__}: {error}); save it again") from error
         ordered = sorted(ids, key=lambda token: str(ids[token]))
-        whole = {*ids.values()} == {*range(len(ids))} and all(isinstance(id, int) for id in ids.values())
+        whole = {*ids.values()} == {*range(len(ids))}
         if kind not in ("WordLevel", "BPE") or not whole or [ids.get(name) for name in SPECIAL] != [0, 1, 2, 3]:
             raise DataError(f"{where}: is no tokenizer of queries, or its ids have gaps; save it again")
         if kind == "WordLevel":
             return cls(_word_pipeline(ids))
         if any(not {first, second, first + second} <= ids.keys() for first, second in merges):
             raise DataError(f"{where}: a merge makes a token that has no id; save it again")
-        if not set(pre_tokenizers.ByteLevel.alphabet()) <= set(ordered):
-            raise DataError(f"{where}: a byte has no token; save it again")
+        alphabet = {*pre_tokenizers.ByteLevel.alphabet()}
+        if not alphabet <= set(ordered) or not alphabet.issuperset(chain.from_iterable(ids.keys() - {*SPECIAL})):
+            raise DataError(f"{where}: a byte has no token, or a token holds what is no byte; save it again")
         return cls(_pair_pipeline(ids, merges))
 
 

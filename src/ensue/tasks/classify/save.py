@@ -68,7 +68,9 @@ def fill(state: ClassifyState, path: Path, saved: Mapping[str, Any]) -> None:
         raise ValueError("facts are missing in settings.json")
     if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
         raise ValueError("the labels or the architecture in settings.json are not of one model")
-    state.tokenizer = Tokenizer.from_json(read_file(path, "vocabulary.json", MAX_JSON_BYTES).decode())
+    state.tokenizer = Tokenizer.from_json(
+        read_file(path, "vocabulary.json", MAX_JSON_BYTES).decode(), "vocabulary.json"
+    )
     num_words = len(state.tokenizer.vocabulary)
     if saved["words"] != num_words - FIRST:
         raise ValueError("vocabulary.json is not of this model")

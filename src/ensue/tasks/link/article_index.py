@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ensue.data.posts import Articles
 from ensue.metrics import Floats
+from ensue.nn.validation import require_number, require_table
 from ensue.tasks.link.quotes import Kept
 from ensue.text.frequencies import Frequencies
 from ensue.text.latent import Latent
@@ -33,7 +34,7 @@ class ArticleIndex:
         articles: in the order of the columns of all scores.
         lexical: by name, such as ``words`` of the whole text or ``head words`` of its head.
         vectors: (articles, width) of the network; of width 0 without one.
-        latent: of stems, as the first articles taught it; former folders have none.
+        latent: of stems, as the first articles taught it.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class ArticleIndex:
         )
         for name, lexical in self.lexical.items():
             index.lexical[name] = Lexical(lexical.kind)
-            index.lexical[name].restore(lexical.arrays())
+            index.lexical[name].restore(lexical.arrays(), len(self))
         index._append(added)
         return index, own_columns, new
 
@@ -121,15 +122,15 @@ class ArticleIndex:
         for key, array in arrays.items():  # "head words.counts" is the array "counts" of "head words"
             name, _, part = key.rpartition(".")
             by_name.setdefault(name, {})[part] = array
-        lexical, analysed = {}, by_name.pop(_LATENT, None)
-        for name, own in by_name.items():
-            lexical[name] = Lexical(KINDS[name])
-            lexical[name].restore(own)
-            if len(lexical[name]) != len(articles):
-                raise ValueError("the terms are not those of the articles")
-        if len(vectors) != len(articles):
-            raise ValueError("the vectors are not as many as the articles")
-        return cls(articles, lexical, vectors, Latent(**analysed) if analysed is not None else None)
+        latent = Latent(**by_name.pop(_LATENT))
+        if by_name.keys() != KINDS.keys():
+            raise ValueError("the terms of articles are not of this ensue")
+        lexical = {name: Lexical(kind) for name, kind in KINDS.items()}
+        for name, own in lexical.items():
+            own.restore(by_name[name], len(articles))
+        require_table("vectors", vectors, torch.float32, [len(articles), None])
+        require_number("vectors", vectors, 1.01, -1.01)  # of length 1
+        return cls(articles, lexical, vectors, latent)
 
     def _append(self, articles: Articles) -> None:
         texts = {"": articles.texts, _HEAD: heads(articles)}

@@ -15,14 +15,17 @@ from ensue.data.histories import Index
 from ensue.data.posts import Articles, Posts
 from ensue.errors import SettingError
 from ensue.metrics import Floats
+from ensue.nn.validation import require_ids, require_table
 from ensue.tasks.link.dataset import encode_texts
+from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.models.sbert import unit_vectors
-from ensue.tasks.link.pieces import with_pieces
+from ensue.tasks.link.pieces import PIECES, with_pieces
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState, State
 from ensue.text.encoder import Encoder
 from ensue.text.lexical import COUNTED, Counted, Lexical, Terms, counted_terms
-from ensue.text.tokens import Tokens
+from ensue.text.tokens import Tokens, require_tokens
+from ensue.vocabulary import UNKNOWN
 
 LEXICAL = {"tfidf": "words", "bm25": "bm25"}
 """The models that only count, and which score of the article index each is."""
@@ -87,9 +90,37 @@ class TermsOf(dict[Counted, Terms]):
 
 
 def terms_of(texts: pl.Series, name: str) -> dict[Counted, Terms]:
-    """The terms that a model of the name counts: of every kind, of words, or none."""
-    kinds = COUNTED if name == "best" else COUNTED[:1] if name in LEXICAL else ()
-    return {counted: counted_terms(texts, counted) for counted in kinds}
+    """The terms that a model of the name counts."""
+    return {counted: counted_terms(texts, counted) for counted in kinds_of(name)}
+
+
+def kinds_of(name: str) -> tuple[Counted, ...]:
+    """What a model of the name counts: terms of every kind, words, or nothing."""
+    return COUNTED if name == "best" else COUNTED[:1] if name in LEXICAL else ()
+
+
+def require_remembered(state: LinkState, posts: Remembered) -> None:
+    """Check posts of a file, whoever wrote it, for a model whose index is there.
+
+    Raises:
+        ValueError: they are of another model, or do not fit together.
+    """
+    pairs = torch.from_numpy(posts.pairs)
+    require_table("pairs", pairs, torch.int64, [None, 2])
+    require_ids("the articles of pairs", pairs[:, 0], len(state.article_index))
+    require_ids("the posts of pairs", pairs[:, 1], posts.num)
+    network = isinstance(state.settings, LinkSettings)
+    if {*posts.terms} != {*kinds_of(state.model_name)} or (posts.tokens is not None) != network:
+        raise ValueError("the remembered posts are of another model")
+    if posts.tokens is not None:
+        first = -PIECES if state.network_settings.bag else UNKNOWN
+        require_tokens("tokens", posts.tokens, len(state.tokenizer.vocabulary), first)
+        if len(posts.tokens) != posts.num:
+            raise ValueError("the remembered posts are not as many as their words")
+    if (posts.vectors is not None) != (state.model is not None and not network):
+        raise ValueError("the remembered posts are of another model")
+    if posts.vectors is not None:
+        require_table("vectors", posts.vectors, torch.float32, [posts.num, state.article_index.vectors.shape[1]])
 
 
 def has_vectors(state: LinkState, name: str) -> bool:
@@ -103,7 +134,10 @@ def vectors_of(state: LinkState, texts: pl.Series) -> Tensor:
         raise SettingError(f"model {state.model_name} has no network, so it makes no vectors")
     if isinstance(state.model, Encoder):
         state.model.require(state.metadata.encoder or [])
-        return unit_vectors(state.model, texts)
+        vectors = unit_vectors(state.model, texts)
+        if (width := state.article_index.vectors.shape[1]) not in (0, vectors.shape[1]):
+            raise SettingError(f"encoder {state.model.name!r} makes {vectors.shape[1]} numbers, not {width}")
+        return vectors
     return network_vectors(state, encoded(state, texts))
 
 

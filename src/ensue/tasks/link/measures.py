@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
@@ -183,9 +185,9 @@ def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, relate
 class Calibration:
     """Scores to probabilities: 1 / (1 + exp(-(slope score - certainty ln(1 - exp(score)) + intercept)))."""
 
-    slope: float
-    intercept: float
-    certainty: float = 0.0
+    slope: Annotated[float, Field(ge=0, le=1e9)]
+    intercept: Annotated[float, Field(ge=-1e9, le=1e9)]
+    certainty: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     """Above 0 only of scores that are logarithms of shares: what nears all of the whole nears 1."""
 
     def probabilities(self, scores: Scores) -> Floats:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_type_hints
+
+from ensue.tasks.metadata import Count, require_fact
 
 REQUIRED = {"articles", "posts", "links", "held_out"}
 """What a folder's facts must hold at least."""
@@ -42,20 +44,20 @@ class Validation:
 class Metadata:
     """What was learned from what; the defaults are those of a model that learned nothing."""
 
-    articles: int = 0
-    posts: int = 0
-    links: int = 0
+    articles: Count = 0
+    posts: Count = 0
+    links: Count = 0
     held_out: str = ""
     """The rule by which posts were held out."""
-    validation_posts: int = 0
+    validation_posts: Count = 0
     notes: list[str] = field(default_factory=list)
     """What was cut or left out, in words."""
-    known_vectors: int | None = None
+    known_vectors: Count | None = None
     """Words that the file of vectors has."""
     encoder: list[float] | None = None
     """The probe of the installed encoder, by which it is known again."""
-    epochs: int | None = None
-    words: int | None = None
+    epochs: Count | None = None
+    words: Count | None = None
     validation: Validation | None = None
     floors: dict[str, float] | None = None
     """Of ``best``: the MRR of held-out posts by each score alone."""
@@ -63,9 +65,9 @@ class Metadata:
     """Of ``best``: the one score that stands because no weights rank held-out posts better."""
     penalty: float | None = None
     """Of ``best``: how strongly the weights are drawn to the sum that needs no label."""
-    remembered: int | None = None
+    remembered: Count | None = None
     """Held-out posts that stay in the folder."""
-    updates: int | None = None
+    updates: Count | None = None
     version: int | None = None
     """Of the folder; ``None`` for the first."""
     answered: list[dict[str, Any]] | None = None
@@ -90,6 +92,9 @@ class Metadata:
             raise ValueError("facts are missing in settings.json")
         names = {own.name for own in fields(cls)} - {"others", "written"}
         own = {name: value for name, value in facts.items() if name in names}
+        kinds = get_type_hints(cls, include_extras=True)
+        for name, value in own.items():
+            require_fact(name, kinds[name], value)
         if own.get("validation") is not None:
             own["validation"] = Validation.from_dict(own["validation"])
         others = {name: value for name, value in facts.items() if name not in names}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import polars as pl
 from torch import Tensor
@@ -144,11 +145,7 @@ class LinkPredictor(SavedPredictor, LinkState):
         Raises:
             ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
         """
-
-        def make(model: str, *, settings: Mapping[str, object], seed: int) -> LinkPredictor:
-            return cls(model, settings=save.as_then(settings), seed=seed, device=device)
-
-        return cast(Self, load_state(Path(folder), make, save.fill))
+        return load_state(Path(folder), partial(cls, device=device), save.fill)
 
     @classmethod
     def untrained(

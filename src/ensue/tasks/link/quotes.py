@@ -92,5 +92,5 @@ def _together(kind: Kind, parts: Sequence[Arrays]) -> Lexical:
     if parts:
         lengths = np.concatenate([np.diff(own["offsets"]) for own in parts])
         joined = {name: np.concatenate([own[name] for own in parts]) for name in ("keys", "counts")}
-        lexical.restore({**parts[0], **joined, "offsets": offsets_of(lengths)})
+        lexical.restore({**parts[0], **joined, "offsets": offsets_of(lengths)}, len(lengths))
     return lexical

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.data.posts import Pairs
+from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 from ensue.text.lexical import COUNTED, Arrays, Counted, Terms, chosen_terms
 from ensue.text.tokens import Tokens
 
@@ -65,14 +66,27 @@ class Remembered:
 
     @classmethod
     def restored(cls, tensors: Mapping[str, Tensor]) -> Remembered:
-        """What :meth:`tensors` gave."""
-        terms: dict[Counted, Terms] = {}
+        """Return what :meth:`tensors` gave; :func:`ensue.tasks.link.encode.require_remembered` checks the rest.
+
+        Raises:
+            ValueError: terms do not fit the posts.
+        """
+        require_table("num", tensors["num"], torch.int64, [])
+        require_ids("num", tensors["num"], MAX_COUNT, 1)
+        num, terms = int(tensors["num"]), dict[Counted, Terms]()
         for kind in COUNTED:
             if f"{kind}.keys" in tensors:
-                owners, keys, counts = (tensors[f"{kind}.{name}"].numpy() for name in _TERMS)
-                terms[kind] = owners.astype(np.int64), keys.view(np.uint64), counts.astype(np.int64)
+                owners, keys, counts = (tensors[f"{kind}.{name}"] for name in _TERMS)
+                require_table(f"{kind}.owners", owners, torch.int32, [None])
+                require_table(f"{kind}.keys", keys, torch.int64, [len(owners)])
+                require_table(f"{kind}.counts", counts, torch.int32, [len(owners)])
+                require_ids(f"{kind}.owners", owners, num)
+                require_ids(f"{kind}.counts", counts, MAX_COUNT, 1)
+                if bool((owners[1:] < owners[:-1]).any()):
+                    raise ValueError(f"{kind}.owners falls somewhere")
+                terms[kind] = owners.long().numpy(), keys.numpy().view(np.uint64), counts.long().numpy()
         tokens = None
         if "tokens.ids" in tensors:
             ids, sentences, texts = (tensors[f"tokens.{name}"].numpy() for name in _TOKENS)
             tokens = Tokens(ids, sentences, texts)
-        return cls(int(tensors["num"]), tensors["pairs"].numpy(), terms, tokens, tensors.get(_VECTORS))
+        return cls(num, tensors["pairs"].numpy(), terms, tokens, tensors.get(_VECTORS))

@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
+from pydantic import Field
+from torch import Tensor
 
 from ensue.data.posts import Articles
 from ensue.data.stored import read_stored
 from ensue.errors import DataError
-from ensue.store.folder import described, read_file
+from ensue.nn.validation import require_shapes, require_table
+from ensue.store.folder import MAX_JSON_BYTES, described, read_file, read_json
 from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.link import remembered
 from ensue.tasks.link.article_index import ArticleIndex
+from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.optimizer import link_optimizer
-from ensue.tasks.link.scores import SUM
+from ensue.tasks.link.scores import names_of
 from ensue.tasks.link.state import LinkState
+from ensue.tasks.metadata import require_fact
 from ensue.tasks.state import module_of, summary_of
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 
-_RANKING = {"weights", "nothing", "pull", "calibration"}
-"""What of the facts is no metadata, but ranks."""
+Number = Annotated[float, Field(ge=-1e9, le=1e9)]
+_RANKING = {
+    "weights": dict[str, Number], "nothing": Number, "pull": Number, "neighbours": Number,
+    "calibration": Calibration | None,
+}  # fmt: skip
+"""The facts that are no metadata, but rank."""
 _COLUMNS = ("bodies", "titles", "ids")
-_NAMES = {"equal": SUM}
-"""Former names of scores."""
 
 
 def summary(state: LinkState) -> dict[str, object]:
@@ -75,48 +81,61 @@ def contents(state: LinkState, card: str) -> dict[str, bytes]:
     return contents
 
 
-def as_then(settings: Mapping[str, object]) -> Mapping[str, object]:
-    """Settings of a folder with those that were not known when it was written, at what was done then."""
-    return {"bag": 0, "pretrain": "none", "residual": False, **settings} if "temperature" in settings else settings
-
-
 def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
-    """Give a new state what :func:`files` kept."""
-    if not facts.keys() >= _RANKING:
+    """Give a new state what :func:`contents` wrote; every table is checked before anything computes with it."""
+    if not facts.keys() >= _RANKING.keys():
         raise ValueError("facts are missing in settings.json")
-    weights, calibration = facts.pop("weights"), facts.pop("calibration")
-    state.weights = {_NAMES.get(name, str(name)): float(weight) for name, weight in weights.items()}
-    state.null_logit, state.prior_strength = float(facts.pop("nothing")), float(facts.pop("pull"))
-    state.neighbour_weight = float(facts.pop("neighbours", 0.0))  # former folders have none
+    for name, kind in _RANKING.items():
+        require_fact(name, kind, facts[name])
+    state.weights, calibration = facts.pop("weights"), facts.pop("calibration")
+    state.null_logit, state.prior_strength = facts.pop("nothing"), facts.pop("pull")
+    state.neighbour_weight = facts.pop("neighbours")
     state.calibration = Calibration(**calibration) if calibration is not None else None
     state.metadata = Metadata.from_dict(facts)
-    state.linked = tuple(map(str, json.loads(read_file(path, "linked.json"))))
-    counts = read_tensors(path, "counting.safetensors")
-    state.train_prints, vectors = counts.pop("train_prints"), counts.pop("vectors")
-    arrays = {name: _unsigned(name, tensor.numpy()) for name, tensor in counts.items()}
-    state.article_index = ArticleIndex.restored(_articles(path), arrays, vectors)
-    if (path / remembered.FILE).exists():
-        state.remembered = remembered.Remembered.restored(read_tensors(path, remembered.FILE))
+    linked = read_json(path, "linked.json")
+    require_fact("linked.json", list[str], linked)
+    state.linked = tuple(cast("list[str]", linked))
     if isinstance(state.settings, SbertSettings):
         if state.metadata.encoder is None:
             raise ValueError("facts are missing in settings.json")
         state.model = Encoder(state.settings.encoder, state.device)
-    if not isinstance(state.settings, LinkSettings):
-        return
-    try:
-        state.tokenizer = Tokenizer.from_json(read_file(path, "vocabulary.json").decode(), "vocabulary.json")
-    except DataError as error:
-        raise ValueError(str(error)) from error
-    tensors = read_tensors(path, "model.safetensors")
-    if len(tensors["table.weight"]) != len(state.tokenizer.vocabulary):
-        raise ValueError("vocabulary.json is not as long as the table of vectors")
-    num_words, width = tensors["table.weight"].shape
-    state.model = state.new_network(num_words, width - state.network_settings.beside)
+    if isinstance(state.settings, LinkSettings):
+        _fill_network(state, path)
+    _fill_index(state, path)
+    if (path / remembered.FILE).exists():
+        state.remembered = remembered.Remembered.restored(read_tensors(path, remembered.FILE))
+        require_remembered(state, state.remembered)
+
+
+def _fill_network(state: LinkState, path: Path) -> None:
+    text = read_file(path, "vocabulary.json", MAX_JSON_BYTES).decode()
+    state.tokenizer = Tokenizer.from_json(text, "vocabulary.json")
+    tensors, num_words = read_tensors(path, "model.safetensors"), len(state.tokenizer.vocabulary)
+    require_table("table.weight", tensors["table.weight"], torch.float32, [num_words, None])
+    dim = tensors["table.weight"].shape[1] - state.network_settings.beside
+    if dim < 0:
+        raise ValueError("the vectors of words are too short for the settings")
+    with torch.device("meta"):
+        require_shapes(state.empty_network(num_words, dim), tensors)
+    state.model = state.new_network(num_words, dim)
     state.network.load_state_dict(tensors)
-    if state.schedule is None:
-        return
-    make = partial(link_optimizer, state, state.schedule)
-    state.optimizer = saved_optimizer(path, module_of(state.network), make)
+    if state.schedule is not None:
+        make = partial(link_optimizer, state, state.schedule)
+        state.optimizer = saved_optimizer(path, module_of(state.network), make)
+
+
+def _fill_index(state: LinkState, path: Path) -> None:
+    """Make the index of articles from the tables of a folder."""
+    counts = read_tensors(path, "counting.safetensors")
+    state.train_prints, vectors = counts.pop("train_prints"), counts.pop("vectors")
+    require_table("train_prints", state.train_prints, torch.int64, [None])
+    arrays = {name: _unsigned(name, tensor) for name, tensor in counts.items()}
+    state.article_index = index = ArticleIndex.restored(_articles(path), arrays, vectors)
+    if state.model is None or not isinstance(state.model, Encoder):
+        width = 0 if state.model is None else state.model.width
+        require_table("vectors", vectors, torch.float32, [len(index), width])
+    if not state.weights.keys() <= {*names_of(state)}:
+        raise ValueError("the weights in settings.json are not of this model")
 
 
 def _parquet(articles: Articles) -> bytes:
@@ -140,5 +159,8 @@ def _signed(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     return np.array(array.view(np.int64) if array.dtype == np.uint64 else array)
 
 
-def _unsigned(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    return array.view(np.uint64) if name.endswith((".keys", ".terms")) else array
+def _unsigned(name: str, tensor: Tensor) -> npt.NDArray[np.generic]:
+    if not name.endswith((".keys", ".terms")):
+        return tensor.numpy()
+    require_table(name, tensor, torch.int64, [None])
+    return tensor.numpy().view(np.uint64)

@@ -11,6 +11,7 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.posts import Posts
+from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered
 from ensue.tasks.link.ensembles.choice import UNTRAINED
@@ -63,7 +64,13 @@ class LinkScores:
         """The number of the first post of a block, and the (posts, articles) scores of the block."""
         step = self._step
         for low in range(0, self.num, step):
-            yield low, self._of(self.encode(slice(low, min(low + step, self.num))), low)
+            block = self._of(self.encode(slice(low, min(low + step, self.num))), low)
+            if not (block < np.inf).all():  # nothing is below NaN
+                raise SettingError(
+                    f"the scores of {self.name} are not finite numbers; fit it again, with settings nearer to the "
+                    "defaults"
+                )
+            yield low, block
 
     def whole(self) -> Floats:
         """(posts, articles)."""
@@ -180,7 +187,7 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
         if name == LEARNED:
             return posts.cosines(index.vectors)
         if name == SUM:
-            known = names_of(state)  # former folders have fewer
+            known = names_of(state)
             added = {own: weight for own, weight in ADDED.items() if own in known}
             return sum((weight * standard(own) for own, weight in added.items()), standard(UNTRAINED))
         if name == TOPICS:

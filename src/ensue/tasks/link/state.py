@@ -152,9 +152,12 @@ class LinkState:
 
     def new_network(self, num_words: int, dim: int) -> Model:
         """An untrained network on this state's device."""
-        settings = self.network_settings
-        with memory_for(f"{settings.encoder} with these settings"):
-            return Linker(settings, num_words, dim).to(self.device)
+        with memory_for(f"{self.network_settings.encoder} with these settings"):
+            return self.empty_network(num_words, dim).to(self.device)
+
+    def empty_network(self, num_words: int, dim: int) -> Linker:
+        """An untrained network where torch makes tensors."""
+        return Linker(self.network_settings, num_words, dim)
 
 
 State = TypeVar("State", bound=LinkState)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ensue.data.histories import Histories
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
+from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.tasks.state import evaluating
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
@@ -87,6 +88,11 @@ def ranked(
 
 def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
     scored = values(state, pool)
+    if not np.isfinite(scored).all():
+        raise SettingError(
+            f"the scores of {state.model_name} are not finite numbers; fit it again, with settings nearer to the "
+            "defaults"
+        )
     order = by_consensus([own.text for own in pool], shares(scored), state.metadata.word_cost)
     scored[order[:1]] = scored.max(initial=-np.inf)  # what leads counts as much as the likeliest
     scores = shares(scored)

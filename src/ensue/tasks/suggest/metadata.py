@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from ensue.data.queries.rules import Normalisation
+from ensue.tasks.metadata import Count
 from ensue.tasks.metadata import Metadata as SharedMetadata
+
+Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
+"""Of a feature, whose values are below a few thousand."""
+Share = Annotated[float, Field(ge=0, le=1.001)]
 
 
 class Metadata(SharedMetadata):
@@ -15,13 +22,13 @@ class Metadata(SharedMetadata):
     REQUIRED = frozenset({"sessions", "queries", "tokens", "normalisation"})
     KEYS: ClassVar[Mapping[str, str]] = {"validation_mrr": "validation_mrr@10"}
 
-    sessions: int
+    sessions: Count
     """Learned so far."""
-    queries: int
+    queries: Count
     """Of all sessions."""
-    distinct: int
+    distinct: Count
     """Different ones at the fit."""
-    tokens: int
+    tokens: Count
     """That the network knows, but for the special ones."""
     normalisation: Normalisation
     """How typed queries are normalised."""
@@ -31,13 +38,13 @@ class Metadata(SharedMetadata):
     """Mean cross-entropy a token on held-out sessions, in nats."""
     found_in_pool: float = 0.0
     """Share of the true next queries that are among the candidates, on held-out sessions."""
-    mix: dict[str, float] | None = None
+    mix: dict[str, Weight] | None = None
     """The weight of each of the features that candidates are ordered by; ``None``: by the network alone."""
-    mixture: dict[str, float] | None = None
+    mixture: dict[str, Share] | None = None
     """The weight of the network and of each counting model in their mixture; ``None``: counting takes no part."""
     validation_mrr: dict[str, float] | None = None
     """MRR@10 on held-out sessions, by the network alone, the mixture, the weights, and each counting model."""
-    word_cost: float | None = None
+    word_cost: Weight | None = None
     """What a word costs in the choice of what leads; ``None``: the likeliest leads."""
     validation_bleu: dict[str, float] | None = None
     """BLEU of what leads on held-out sessions, the likeliest and the chosen."""

@@ -31,6 +31,7 @@ from ensue.data.queries.rows import RUNS, count_words, runs_of
 from ensue.data.queries.rules import normalise, normalise_ascii, normalised
 from ensue.data.queries.tokens import SPECIAL, QueryTokenizer
 from ensue.errors import DataError, SettingError
+from ensue.lines import decode_json
 from ensue.vocabulary import FIRST
 
 Mask = npt.NDArray[np.bool_]
@@ -215,8 +216,8 @@ class Floor:
             DataError: naming ``where`` (a file) and what is wrong.
         """
         try:
-            fields = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            fields = decode_json(text.encode())
+        except ValueError as error:
             raise DataError(f"{where}: not JSON ({error}); save the model again") from error
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise DataError(f"{where}: is no floor of format {FORMAT}; save the model again with this version")

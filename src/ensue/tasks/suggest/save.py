@@ -14,11 +14,13 @@ import numpy as np
 import torch
 
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.errors import DataError
-from ensue.store.folder import described, read_file
+from ensue.nn.validation import require_shapes, require_table
+from ensue.store.folder import MAX_JSON_BYTES, described, read_file
 from ensue.store.tensors import read_tensors, tensor_bytes
-from ensue.tasks.state import require_trained, summary_of
+from ensue.tasks.state import module_of, require_trained, summary_of
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
+from ensue.tasks.suggest.candidates import MIXED
+from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE
 from ensue.tasks.suggest.dataset import Sessions
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.privacy import Floor
@@ -53,21 +55,25 @@ def contents(state: SuggestState, card: str) -> dict[str, bytes]:
 
 
 def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
-    """Give a new predictor what :func:`files` kept."""
-    state.metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "floor"})
-    try:
-        state.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json").decode())
-        state.floor = Floor.from_json(read_file(path, "floor.json").decode())
-    except DataError as error:
-        raise ValueError(str(error)) from error
-    counts = {name: tensor.numpy() for name, tensor in read_tensors(path, "counting.safetensors").items()}
-    state.train_prints = torch.from_numpy(counts.pop(PRINTS))
-    state.retrieval = Retrieval.restore(counts)
+    """Give a new predictor what :func:`contents` wrote; every table is checked before anything computes with it."""
+    state.metadata = metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "floor"})
+    if metadata.mixture is not None and metadata.mixture.keys() != {*MIXED}:
+        raise ValueError("the weights of the mixture in settings.json are not of this model")
+    state.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json", MAX_JSON_BYTES).decode())
+    state.floor = Floor.from_json(read_file(path, "floor.json", MAX_JSON_BYTES).decode())
+    counts = read_tensors(path, "counting.safetensors")
+    state.train_prints = counts.pop(PRINTS)
+    require_table(PRINTS, state.train_prints, torch.int32, [None])
+    state.retrieval = Retrieval.restore({name: tensor.numpy() for name, tensor in counts.items()})
     if state.schedule is None:
         state.model = state.retrieval
         return
+    tensors = read_tensors(path, "model.safetensors")
+    if state.model_name in {*CATALOGUE}:  # what a model of one's own needs to be made is not for a folder to say
+        with torch.device("meta"):
+            require_shapes(module_of(state.untrained()), tensors)
     state.model = state.new_network()
-    state.module.load_state_dict(read_tensors(path, "model.safetensors"))
+    state.module.load_state_dict(tensors)
     make = partial(make_optimizer, state.module, state.schedule)
     state.optimizer = saved_optimizer(path, state.module, make)
 

@@ -207,6 +207,11 @@ class SuggestState:
     def new_network(self) -> AnyModel:
         """An untrained network on this predictor's device."""
         with memory_for(f"{self.model_name} with these settings"):
-            network: AnyModel = MODELS[self.model_name][0](self.settings, len(self.tokenizer))
+            network = self.untrained()
             module_of(network).to(self.device)
+        return network
+
+    def untrained(self) -> AnyModel:
+        """An untrained network where torch makes tensors."""
+        network: AnyModel = MODELS[self.model_name][0](self.settings, len(self.tokenizer))
         return network

@@ -135,17 +135,19 @@ def test_to_arrays_and_back(model: type[MostFrequentNext] | type[Retrieval]) -> 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("totals", [1], "the counts of following queries are not as many as the queries"),
-        ("rows", [0, 9, 9, 9], "the counts of following queries are not as many as the queries"),
-        ("followers", [7], "a query is followed by one that is not kept"),
-        ("offsets", [0, 1, 2, 9], "the texts are not as long as their offsets say"),
-        ("offsets", [0, 2, 1, 3], "the texts are not as long as their offsets say"),
+        ("totals", [1], "totals is torch.int64 of shape (1,)"),
+        ("totals", [1, 0, 1], "totals holds 0, outside [1, "),
+        ("totals", [1, 2**47, 1 << 62], "totals holds 4611686018427387904, outside [1, "),
+        ("rows", [0, 9, 9, 9], "rows does not lead from 0 to 1"),
+        ("followers", [7], "followers holds 7, outside [0, 3)"),
+        ("offsets", [0, 1, 2, 9], "the offsets of texts does not lead from 0 to 3"),
+        ("offsets", [0, 2, 1, 3], "the offsets of texts falls somewhere"),
     ],
 )
 def test_damaged_arrays(name: str, value: list[int], message: str) -> None:
     arrays = MostFrequentNext.fit(histories(["a", "b"], ["c"])).arrays()
     with pytest.raises(ValueError, match=re.escape(message)):
-        MostFrequentNext.restore(arrays | {name: np.array(value)})
+        MostFrequentNext.restore(arrays | {name: np.array(value, arrays[name].dtype)})
 
 
 def test_an_empty_log() -> None:

@@ -136,7 +136,7 @@ def test_folders_of_before_hold_none_of_it() -> None:
 def test_arrays_that_do_not_fit(name: str) -> None:
     kept = Retrieval.fit(histories(["a b", "c"])).arrays()
     kept[f"after_{name}_others"] = np.full_like(kept[f"after_{name}_others"], 9)
-    with pytest.raises(ValueError, match="does not fit the queries"):
+    with pytest.raises(ValueError, match="others holds 9, outside"):
         Retrieval.restore(kept)
 
 

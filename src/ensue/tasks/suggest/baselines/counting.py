@@ -19,10 +19,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
+from ensue.nn.validation import require_ids, require_offsets, require_table, require_totals
 from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.table import Arrays
 from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
@@ -200,13 +202,16 @@ class MostFrequentNext:
         Raises:
             ValueError: the arrays do not fit together.
         """
-        queries, rows, followers = unpack_texts(arrays), arrays["rows"], arrays["followers"]
-        sizes = len(arrays["totals"]) == len(queries) == len(rows) - 1 and len(followers) == len(arrays["counts"])
-        if not sizes or rows[0] or rows[-1] != len(followers) or (np.diff(rows) < 0).any():
-            raise ValueError("the counts of following queries are not as many as the queries")
-        if len(followers) and not 0 <= followers.min() <= followers.max() < len(queries):
-            raise ValueError("a query is followed by one that is not kept")
-        return cls(queries, arrays["totals"], rows, followers, arrays["counts"])
+        queries = unpack_texts(arrays)
+        totals, rows, followers, counts = (
+            torch.from_numpy(arrays[name]) for name in ("totals", "rows", "followers", "counts")
+        )
+        require_table("followers", followers, torch.int32, [None])
+        require_ids("followers", followers, len(queries))
+        require_offsets("rows", rows, len(followers), len(queries))
+        require_totals("totals", totals, len(queries), 1)
+        require_totals("counts", counts, len(followers), 1)
+        return cls(queries, totals.numpy(), rows.numpy(), followers.numpy(), counts.numpy())
 
 
 def added(old: MostFrequentNext, new: MostFrequentNext) -> MostFrequentNext:

@@ -17,10 +17,12 @@ from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 import polars as pl
+import torch
 
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
+from ensue.nn.validation import require_number, require_table
 from ensue.tasks.suggest.baselines.after import After
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_beside, scaled
 from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_places
@@ -207,8 +209,10 @@ class Retrieval:
         number = len(following.queries)
         beside = Table.restore(arrays, "beside", "what stands beside each query", number, number)
         after, topics = After.restore(arrays, number), arrays.get(TOPICS)
-        if topics is not None and (topics.ndim != 2 or len(topics) != len(after.words) - FIRST):
-            raise ValueError("what words are about does not fit the words")
+        if topics is not None:
+            vectors = torch.from_numpy(topics)
+            require_table("what words are about", vectors, torch.float32, [len(after.words) - FIRST, None])
+            require_number("what words are about", vectors, 1.001, -1.001)  # of length 1
         return cls(following, beside, after, topics)
 
 

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
 from ensue.data.histories import Ids, Index
+from ensue.nn.validation import LARGEST_COUNT, require_ids, require_number, require_offsets, require_table
 
+SMALLEST = 1e-6
+"""What a pair counts is no less: it is rounded to so many digits."""
 Arrays = dict[str, npt.NDArray[Any]]
 """Columns by name, as a folder holds them: whole numbers or figures."""
 
@@ -107,9 +111,10 @@ class Table:
         Raises:
             ValueError: the arrays do not fit together.
         """
-        rows, others, weights = (arrays[f"{name}_{part}"] for part in ("rows", "others", "weights"))
-        ordered = len(rows) == number + 1 and not rows[0] and rows[-1] == len(others) == len(weights)
-        fit = ordered and not (np.diff(rows) < 0).any()
-        if not fit or (len(others) and not 0 <= others.min() <= others.max() < queries):
-            raise ValueError(f"{what} does not fit the queries")
-        return cls(rows, others, weights)
+        rows, others, weights = (torch.from_numpy(arrays[f"{name}_{part}"]) for part in ("rows", "others", "weights"))
+        require_table(f"{what}: others", others, torch.int32, [None])
+        require_table(f"{what}: weights", weights, torch.float32, [len(others)])
+        require_offsets(f"{what}: rows", rows, len(others), number)
+        require_ids(f"{what}: others", others, queries)
+        require_number(f"{what}: weights", weights, LARGEST_COUNT, SMALLEST)
+        return cls(rows.numpy(), others.numpy(), weights.numpy())

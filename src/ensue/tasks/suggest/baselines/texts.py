@@ -6,7 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
+import torch
 
+from ensue.nn.validation import require_offsets, require_table
 from ensue.tasks.suggest.baselines.table import Arrays
 
 
@@ -21,10 +23,13 @@ def unpack_texts(arrays: Arrays) -> pl.Series:
     """The texts of :func:`pack_texts`.
 
     Raises:
-        ValueError: the arrays do not fit together, or are not UTF-8.
+        ValueError: the arrays do not fit together, are not UTF-8, or hold a text twice.
     """
-    data, offsets = arrays["bytes"].tobytes(), arrays["offsets"].tolist()
-    if not offsets or offsets[0] or offsets[-1] != len(data) or offsets != sorted(offsets):
-        raise ValueError("the texts are not as long as their offsets say")
-    texts = [data[low:high].decode() for low, high in pairwise(offsets)]
+    data, offsets = (torch.from_numpy(np.require(arrays[name], requirements="W")) for name in ("bytes", "offsets"))
+    require_table("the bytes of texts", data, torch.uint8, [None])
+    require_offsets("the offsets of texts", offsets, len(data))
+    packed = arrays["bytes"].tobytes()
+    texts = [packed[low:high].decode() for low, high in pairwise(arrays["offsets"].tolist())]
+    if len(set(texts)) < len(texts):
+        raise ValueError("a text stands twice")
     return pl.Series("query", texts, dtype=pl.String)

@@ -14,7 +14,6 @@ from ensue.tasks.link.encode import encoded, vectors_of
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.pretrain import Pretraining, headline_words, term_weights
-from ensue.tasks.link.save import as_then
 from tests.tasks.link.checks import planted
 
 SMALL = {"dim": 8, "hidden": 8, "filters": 8, "heads": 2, "bag": 32, "epochs": 1}
@@ -111,10 +110,3 @@ def test_how_rare_words_are_and_how_long_headlines() -> None:
     assert found[ferry] == pytest.approx(1) and found.max() == pytest.approx(1 + np.log(3))
     assert found[-1] == pytest.approx((1 + np.log(3)) / 6**0.5)
     assert headline_words(made, articles)[1] == 0 < headline_words(made, articles)[0]
-
-
-def test_settings_of_former_folders_stand_for_what_was_done_then() -> None:
-    former = {"encoder": "cnn", "loss": "triplet", "temperature": 0.05}
-    assert as_then(former) == {**former, "bag": 0, "pretrain": "none", "residual": False}
-    assert as_then({**former, "bag": 4}) == {**former, "bag": 4, "pretrain": "none", "residual": False}
-    assert as_then({"together": True}) == {"together": True}

@@ -50,6 +50,7 @@ from ensue.registry import require_model, require_settings, task_of
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.state import Forgotten
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.training.report import Report
 
@@ -145,6 +146,8 @@ class Estimator(Generic[P]):
             self.task, self.model, settings=self._settings, seed=self.seed, device=self.device
         )
         self.__dict__.pop("predictor_", None)
+        if str(self._settings.get("min_users", 1)) != "1":
+            self._require_people(data, reading)
         train, schema = self._read(data, NO_SCHEMA, reading)
         held_out = None if valid is None else self._read(valid, schema, {})[0]
         reports = predictor.fit(
@@ -226,6 +229,10 @@ class Estimator(Generic[P]):
         """Return data of the task's own type, and how it was read: a function of :mod:`ensue.data.inputs`."""
         raise NotImplementedError
 
+    @staticmethod
+    def _require_people(data: object, reading: Reading) -> None:
+        """Refuse data in which ``min_users`` would count sessions as people although it names users."""
+
     # Parameters, as scikit-learn has them
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
@@ -283,7 +290,17 @@ class NextEvent(Estimator[NextPredictor]):
     """
 
     task = "next"
-    _read = staticmethod(inputs.histories_from)
+    _read, _require_people = staticmethod(inputs.histories_from), staticmethod(inputs.require_people)
+
+    def forget(self, data: object, values: Collection[str] = (), **reading: Unpack[Reading]) -> Forgotten:
+        """Remove what the model holds of a person, and return what was removed and what remains.
+
+        Args:
+            data: the person's histories, as they were trained on.
+            values: ids that stand for the person, such as a user who passes cascades on.
+            reading: as of :meth:`fit`; like the training data unless stated.
+        """
+        return self._fitted.forget(self._read(data, self._schema, reading)[0], values)
 
     def predict(
         self,

@@ -17,7 +17,7 @@ from ensue.data.histories import Histories
 from ensue.data.schema import DataSchema
 from ensue.data.sequences import SequencesReport
 from ensue.data.sequences import read as read_log
-from ensue.data.sequences.telling import passed_over_users, telling_columns
+from ensue.data.sequences.telling import require_people, telling_columns
 from ensue.data.unknown_ids import hardly_known
 from ensue.errors import SettingError
 from ensue.records import History
@@ -40,22 +40,9 @@ def read(path: Path, reading: Reading) -> Histories:
 def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSchema]:
     """As :func:`read`, and how later files of the model are to be read."""
     data, report = _read(path, reading)
-    _require_people(path, reading)
+    if (reading.min_users or 1) > 1:
+        require_people(path, columns=reading.roles, **reading.opening)
     return data, reading.schema_for(report.columns, report.day_first)
-
-
-def _require_people(path: Path, reading: Reading) -> None:
-    """Refuse to count sessions as people where the log names users that are not read.
-
-    Raises:
-        SettingError: naming the columns and what to state.
-    """
-    if (reading.min_users or 1) > 1 and (found := passed_over_users(path, columns=reading.roles, **reading.opening)):
-        sessions, users = found
-        raise SettingError(
-            f"{path}: --min-users would count each session ({sessions}) as a person, though {users} names users; give "
-            f"--columns sequence={users},value=…,time=… to count users, or sequence={sessions},… to count sessions"
-        )
 
 
 def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories, SequencesReport]:
@@ -91,7 +78,8 @@ def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and warnings about it."""
     histories, understood = _read(path, reading, warn=False)  # they are among the findings
-    _require_people(path, reading)
+    if (reading.min_users or 1) > 1:
+        require_people(path, columns=reading.roles, **reading.opening)
     told = telling_columns(path, columns=reading.roles, **reading.opening)
     found = look(histories, understood, {str(other): read(other, reading) for other in others}, told)
     shared = left_out_by(histories, reading.min_users)

@@ -21,7 +21,7 @@ from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import QueryRules
 from ensue.data.report import ReadReport
 from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.data.sequences import read
+from ensue.data.sequences import read, telling
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_ids
@@ -68,6 +68,19 @@ def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[
         return data, schema
     opened = from_file(data, schema, reading, partial(read, sort=schema.sort))
     return (Histories.of(history_records(data)), schema) if opened is None else opened
+
+
+def require_people(data: object, reading: Reading) -> None:
+    """Refuse a path or a frame of sessions in which a column of users is not read; of lists nothing is known.
+
+    Raises:
+        SettingError: naming the columns and what to state.
+    """
+    columns = reading.get("columns", {})
+    if is_path(data):
+        telling.require_people(Path(data), columns=columns)
+    elif (frame := frame_of(data)) is not None:
+        telling.require_people_in("data", frame.columns, columns)
 
 
 def queries_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Queries, DataSchema]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 
+from ensue import NextEvent
 from ensue.data.histories import Histories
 from ensue.data.shared_runs import people_of, shared_runs
-from ensue.errors import DataError
+from ensue.errors import DataError, SettingError
 from ensue.predictor import make
 from ensue.records import History
 from ensue.tasks.next.catalogue import MODELS
@@ -141,3 +145,20 @@ def test_a_log_in_which_nothing_is_shared_is_refused() -> None:
     made = make("next", "markov", settings={"min_users": 5})
     with pytest.raises(DataError, match="training data: no two events in a row are shared by 5 people"):
         list(made.fit(Histories.of([History(("a", "b", f"c{n}")) for n in range(4)])))
+
+
+def test_estimators_ask_too_and_forget(tmp_path: Path) -> None:
+    rows = [(f"u{n}", f"s{n}", item) for n in range(9) for item in ("p0", "p1")] + [
+        ("x", "x1", "p0"),
+        ("x", "x1", "me"),
+    ]
+    frame = pl.DataFrame(rows, schema=["user_id", "session_id", "item_id"], orient="row")
+    frame.write_csv(tmp_path / "log.csv")
+    for data in (frame, str(tmp_path / "log.csv")):
+        with pytest.raises(SettingError, match=r"would count each session \(session_id\) as a person"):
+            NextEvent("markov", min_users=3).fit(data)
+    model = NextEvent("markov", min_users=3).fit(frame, columns={"sequence": "user_id", "value": "item_id"})
+    assert model.predict([["p0"]]).values == [["p1"]]
+    public = NextEvent("markov").fit(frame)
+    found = public.forget(frame.filter(pl.col("user_id") == "x"))
+    assert ("vocabulary.json", "values", 1) in found.removed and public.predict([["p0"]]).values == [["p1"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Unpack
@@ -17,7 +17,7 @@ from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
 from ensue.data.table import ReadOptions, names_of, read_object, read_objects, sample_objects
-from ensue.errors import DataError
+from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
 
 TOLD = 0.95
@@ -52,25 +52,45 @@ def telling_columns(
     return []
 
 
-def passed_over_users(
-    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
-) -> tuple[str, str] | None:
-    """Return the columns of the sequence and of a user that is not read, where a log has sessions of users.
+def require_people(path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]) -> None:
+    """Refuse to count sessions as people where the log names users that are not read.
 
     Args:
         path: a log of events, of several files the first.
         columns: roles to names; a sequence that is stated is what is meant.
         opening: as of :func:`telling_columns`.
+
+    Raises:
+        SettingError: naming the columns and what to state.
     """
     options = ReadOptions(columns=columns or {}, **opening)
+    names: list[str] = []
     with suppress(DataError), answering(path):
         content = options.open(files_of(Path(path))[0])
-        if "sequence" not in options.columns and (frame := _whole(content)) is not None:
-            roles = find_columns(content.path, frame.columns, options.columns, content.trained)[0]
-            users = [name for name in user_columns(frame.columns) if name not in roles.values()]
-            if users and is_person(roles):
-                return roles["sequence"], users[0]
-    return None
+        if (frame := _whole(content)) is not None:
+            names = frame.columns
+    require_people_in(path, names, options.columns)
+
+
+def require_people_in(path: str | Path, names: Sequence[str], columns: Mapping[str, str]) -> None:
+    """Refuse the same by the names of a table's columns.
+
+    Raises:
+        SettingError: naming the columns and what to state.
+    """
+    users = user_columns(names)
+    if not users or "sequence" in columns:
+        return
+    with suppress(DataError):  # the reader says what is wrong with them
+        roles = find_columns(Path(path), names, columns)[0]
+        others = [name for name in users if name not in roles.values()]
+        if others and is_person(roles):
+            sessions = roles["sequence"]
+            raise SettingError(
+                f"{path}: --min-users would count each session ({sessions}) as a person, though {others[0]} names "
+                f"users; give --columns sequence={others[0]},value=…,time=… to count users, or sequence={sessions},… "
+                "to count sessions"
+            )
 
 
 def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:

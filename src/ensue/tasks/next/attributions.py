@@ -72,7 +72,8 @@ class Scored:
 
     def shares_of(self, scores: Tensor) -> Tensor:
         """(histories, k) probabilities of some scores of each history."""
-        return (scores - self.totals[:, None]).exp().nan_to_num_()
+        # A score and its total are rounded apart: no probability is above 1.
+        return (scores - self.totals[:, None]).clamp_(max=0).exp_().nan_to_num_()
 
     def influence(self, history: int) -> Tensor:
         """A history's weights over its latest events."""

@@ -106,7 +106,7 @@ def _mutate_once(folder: Path, chance: random.Random) -> str:
         return _mutate_tensors(chance.choice(tables), chance)
     if kind == "json" and texts:
         return _mutate_json(chance.choice(texts), chance)
-    if kind == "settings" and (folder / "settings.json").exists():
+    if kind == "settings" and (folder / "settings.json").is_file():
         return _mutate_json(folder / "settings.json", chance)
     return _mutate_file(chance.choice(files), chance) if kind == "file" else _mutate_bytes(chance.choice(files), chance)
 

@@ -149,6 +149,13 @@ def test_grows_and_says_the_same() -> None:
         assert np.array_equal(mine.toarray(), theirs.toarray()[:, : len(vocabulary)])
 
 
+def test_a_window_longer_than_any_cascade_takes_no_memory() -> None:
+    model, vocabulary = memory()
+    batch = Windows(Histories.of(cascades(3, 5), vocabulary), None).batch(np.arange(3))
+    wide, longest = (CoParticipation(model.past, window=window).score(batch) for window in (2**31 - 1, 99))
+    assert np.array_equal(wide.near.toarray(), longest.near.toarray()) and torch.equal(wide.shares, longest.shares)
+
+
 def test_what_is_counted_later_is_heard() -> None:
     model, vocabulary = memory()
     batch = Windows(Histories.of(ASKED, vocabulary), 6).batch(np.arange(len(ASKED)))

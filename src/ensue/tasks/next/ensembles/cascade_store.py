@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids, Index, keys_of
 from ensue.metrics import Floats
+from ensue.nn.device import memory_for
 from ensue.nn.validation import require_ids, require_offsets, require_table
 from ensue.vocabulary import FIRST, Vocabulary
 
@@ -78,14 +79,19 @@ class CascadeStore(nn.Module):
         return grown
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
-        """What ``make`` computes from the cascades, kept until there are others."""
+        """Return what ``make`` computes from the cascades, kept until there are others.
+
+        Raises:
+            SettingError: it does not fit into memory.
+        """
         state = [self.num_ids]
         for tensor in (self.starts, self.values, self.times):
             state += [tensor.data_ptr(), len(tensor), tensor._version]
         if state != self._state:
             self._derived, self._state = {}, state
         if name not in self._derived:
-            self._derived[name] = make()
+            with memory_for("what is computed from past cascades"):
+                self._derived[name] = make()
         return cast(T, self._derived[name])
 
     def histories(self) -> Histories:

@@ -169,11 +169,12 @@ class CoParticipation:
     def _beside(self) -> SparseRows:
         """(events, ids) what stands at most ``window`` away in the same cascade; an event itself weighs nothing."""
         values, starts = self.past.values.numpy(), self.past.starts.numpy()
+        window = min(self.window, int(np.diff(starts).max(initial=0)))  # no cascade is longer
         places = np.arange(len(values))
         begins, ends = (np.repeat(bound, np.diff(starts)) for bound in (starts[:-1], starts[1:]))
-        first = np.maximum(begins, places - self.window)
-        lengths = np.minimum(ends, places + self.window + 1) - first
-        near = np.arange(1.0, self.window + 1) ** -STEEP
+        first = np.maximum(begins, places - window)
+        lengths = np.minimum(ends, places + window + 1) - first
+        near = np.arange(1.0, window + 1) ** -STEEP
         by_gap = np.concatenate([BACK * near[::-1], [0.0], near]).astype(np.float32)
         stops = offsets_of(lengths)
         columns, weights = np.empty(stops[-1], np.int32), np.empty(stops[-1], np.float32)
@@ -181,5 +182,5 @@ class CoParticipation:
             place = ranges(first[low:high], lengths[low:high])
             columns[stops[low] : stops[high]] = values[place]
             gap = place - np.repeat(places[low:high], lengths[low:high])
-            weights[stops[low] : stops[high]] = by_gap[gap + self.window]
+            weights[stops[low] : stops[high]] = by_gap[gap + window]
         return sparse_between(stops, columns, weights, self.past.num_ids)

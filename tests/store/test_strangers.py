@@ -222,3 +222,22 @@ def test_a_file_without_tensors_is_of_no_model(folder: Path) -> None:
     (folder / "counting.safetensors").write_bytes(whole)
     (folder / "x.safetensors").write_bytes(save({"a": torch.zeros(0, 3)}))
     assert read_tensors(resum(folder), "x.safetensors")["a"].shape == (0, 3)
+
+
+# --- code ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_code_is_run_only_where_it_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder names a file beside it, and one inside it, in every way that the command line would take."""
+    monkeypatch.chdir(tmp_path)
+    code = "class Evil:\n    SETTINGS = SCHEDULE = None\nopen('ran', 'w')\n"
+    (tmp_path / "evil.py").write_text(code)
+    (folder / "evil.py").write_text(code)
+    path = folder / "settings.json"
+    saved = json.loads(path.read_text())
+    for model in ("evil.py:Evil", "./evil.py:Evil", f"{tmp_path}/evil.py:Evil", f"{folder}/evil.py:Evil", "Evil"):
+        path.write_text(json.dumps({**saved, "model": model}))
+        assert refusal(load, resum(folder)).startswith(f"{folder}: model {model!r} is not known for task next")
+    assert not (tmp_path / "ran").exists()

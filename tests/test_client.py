@@ -159,6 +159,20 @@ def test_the_token_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "authorization" not in none.http.headers
 
 
+def test_updates_and_events_show_their_own_token(place: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(place / "clicks", tmp_path / "clicks"))
+    with running({"clicks": folder}, token="asks", update_token="writes") as service:
+        for writes, error in (("asks", "updates and events need the update token"), ("writes", "takes no events")):
+            client = Client("http://testserver", token="asks", update_token=writes)
+            headers = dict(client.http.headers)
+            client.close()
+            client.http = Straight(service)
+            service.client.headers.update({"authorization": headers["authorization"]})
+            assert len(client.predict("clicks", [History(("v1",))], k=1)) == 1
+            with pytest.raises(SettingError, match=error):
+                client.events([{"session": "s", "item": "i", "time": 1}])
+
+
 class Scripted:
     """A connection that answers as it was told, and remembers what it was sent."""
 

@@ -107,12 +107,13 @@ def test_a_folder_alone_makes_no_code_run(fitted: tuple[str, str, Path, Path], e
 def test_it_is_served_and_learns_there(fitted: tuple[str, str, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     task, reference, folder, _ = fitted
     own.add_named(reference)
-    with running({"mine": folder}) as service:
+    with running({"mine": folder}, update_token="writes") as service:
         found = service.post("/v1/models/mine/predict", {"records": [RECORDS[task]]})
         assert found.status_code == 200 and found.json()["answers"][0]["choices"]
         (listed,) = service.client.get("/v1/models").json()
         assert listed["model"] == reference.rpartition(":")[2]
-        found = service.post("/v1/models/mine/update", {"records": NEW[task], "test": False})
+        body = {"records": NEW[task], "test": False}
+        found = service.post("/v1/models/mine/update", body, headers={"x-api-key": "writes"})
         assert found.status_code == 200 and found.json()["version"] == 2, "the learning process knows the file too"
 
 

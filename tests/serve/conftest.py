@@ -162,6 +162,7 @@ def running(
     story: bytes | None = None,
     edges: Mapping[str, Edges] | None = None,
     token: str = "",
+    update_token: str = "",
     hosts: tuple[str, ...] = (),
     files: Files | None = None,
     raise_errors: bool = True,
@@ -180,6 +181,7 @@ def running(
         story=story,
         edges=edges or {},
         token=token,
+        update_token=update_token,
         hosts=hosts,
     )
     with TestClient(make_app(service), raise_server_exceptions=raise_errors) as client:

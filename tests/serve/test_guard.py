@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from ensue.data.histories import Histories
+from ensue.errors import SettingError
+from ensue.predictor import make
+from ensue.serve.events import open_queue
 from ensue.serve.guard import HEADERS, is_local
-from tests.serve.conftest import Running, running
+from ensue.serve.server import run
+from tests.serve.conftest import Running, running, sessions
 
 TOKEN = "a long secret that nobody knows"
 ASK = {"records": [{"values": ["v1"]}]}
@@ -101,3 +106,59 @@ def test_two_hosts(closed: Running) -> None:
     twice = [("authorization", f"Bearer {TOKEN}"), ("host", "testserver"), ("host", "evil.example")]
     found = closed.client.get("/v1/models", headers=twice)
     assert (found.status_code, found.json()["error"]) == (400, "the request names several Hosts")
+
+
+@pytest.fixture(scope="module")
+def divided(fitted: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service with a token that asks and another one that writes."""
+    queue = open_queue(str(tmp_path_factory.mktemp("queue") / "q.db"))
+    with running({"counted": fitted / "counted"}, token=TOKEN, update_token="it writes", queue=queue) as found:
+        yield found
+
+
+EVENT = {"session": "s", "item": "v1", "time": 1_700_000_000}
+LEARN = {"records": [{"values": ["v1", "v2"]}]}
+UPDATE = "/v1/models/counted/update"
+
+
+def test_the_token_that_asks_does_not_write(divided: Running) -> None:
+    asks, writes = {"x-api-key": TOKEN}, {"authorization": "Bearer it writes"}
+    for headers, status in ((asks, 200), (writes, 200), ({}, 401), ({"x-api-key": "guess"}, 401)):
+        assert divided.post("/v1/models/counted/predict", ASK, headers=headers).status_code == status
+    for path, body in (("/v1/events", EVENT), (UPDATE, LEARN), (UPDATE, {})):
+        found = divided.post(path, body, headers=asks)
+        assert (found.status_code, found.json()["error"]) == (403, "updates and events need the update token")
+        assert divided.post(path, body).status_code == 401
+    assert divided.post("/v1/events", EVENT, headers=writes).json() == {"accepted": 1, "passed_over": 0}
+    assert divided.post(UPDATE, {"records": []}, headers=writes).status_code == 422, "nothing to learn"
+    text = str(divided.lines()) + divided.client.get("/metrics", headers=asks).text
+    text += divided.client.get("/openapi.json", headers=asks).text
+    assert TOKEN not in text and "it writes" not in text
+
+
+@pytest.mark.parametrize("body", [{"test": False}, {"max_drop": 0.06}, {"max_drop": 0.999}])
+def test_only_the_update_token_leaves_out_the_test(fitted: Path, body: dict[str, object]) -> None:
+    for tokens in ({}, {"token": TOKEN}):
+        with running({"counted": fitted / "counted"}, **tokens) as service:  # type: ignore[arg-type]
+            found = service.post(UPDATE, {**LEARN, **body}, headers={"x-api-key": TOKEN})
+            assert (found.status_code, "need the update token" in found.json()["error"]) == (403, True)
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_what_cannot_be_tested_is_learned_only_without_a_test(tmp_path: Path) -> None:
+    made = make("next", "markov", settings={"replay": 0}, device="cpu")
+    for _ in made.fit(Histories.of(sessions())):
+        pass
+    made.save(tmp_path / "counted", "card")
+    headers = {"x-api-key": "it writes"}
+    with running({"counted": tmp_path / "counted"}, update_token="it writes") as service:
+        found = service.post(UPDATE, LEARN, headers=headers)
+        assert (found.status_code, "it cannot be tested" in found.json()["error"]) == (409, True)
+        assert service.post(UPDATE, {**LEARN, "test": False}, headers=headers).json()["version"] == 2
+
+
+def test_tokens_are_two(fitted: Path) -> None:
+    with pytest.raises(SettingError, match=r"^ENSUE_UPDATE_TOKEN is the same as ENSUE_TOKEN"):
+        run({"counted": fitted / "counted"}, token=TOKEN, update_token=TOKEN, port=0)
+    with pytest.raises(SettingError, match=r"^ENSUE_UPDATE_TOKEN must be plain ASCII"):
+        run({"counted": fitted / "counted"}, update_token=" spaced", port=0)

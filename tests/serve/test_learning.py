@@ -52,9 +52,9 @@ def test_an_update_under_a_key_is_learned_once(folder: Path) -> None:
 
 @pytest.mark.usefixtures("at_hand")
 def test_a_folder_keeps_digests_of_its_latest_keys(folder: Path) -> None:
-    with running({"clicks": folder}) as service:
+    with running({"clicks": folder}, update_token="writes") as service:
         for number in range(KEYS + 2):
-            headers = {"idempotency-key": f"a private key {number}"}
+            headers = {"idempotency-key": f"a private key {number}", "x-api-key": "writes"}
             assert service.post(PATH, {**BODY, "test": False}, headers=headers).status_code == 200
     text = (folder / "settings.json").read_text() + (folder / "CARD.md").read_text()
     assert "private" not in text

@@ -182,13 +182,14 @@ def test_a_stream_keeps_its_position_over_an_update(folder: Path) -> None:
 def test_a_tested_update_may_be_refused(folder: Path) -> None:
     """What the newest tenth says against the candidate stands in the answer, and the folder stays."""
     new = [json.loads(record.to_json()) for record in sessions(40, seed=3)]
-    with running({"clicks": folder}) as service:
-        found = service.post("/v1/models/clicks/update", {"records": new, "max_drop": 0.9})
+    with running({"clicks": folder}, update_token="writes") as service:
+        headers = {"x-api-key": "writes"}
+        found = service.post("/v1/models/clicks/update", {"records": new, "max_drop": 0.9}, headers=headers)
         assert found.status_code == 200, found.text
         assert found.json()["accepted"] is True
         assert found.json()["slices"][0]["name"] == "newest"
         odd = [{"values": ["v1", "v0", "v9", "v8"], "times": [1, 2, 3, 4]}] * 60
-        found = service.post("/v1/models/clicks/update", {"records": odd + new[:10], "max_drop": 0.0})
+        found = service.post("/v1/models/clicks/update", {"records": odd + new[:10], "max_drop": 0.0}, headers=headers)
         assert found.status_code in (200, 409), found.text
         if found.status_code == 409:
             assert found.json()["error"].startswith("refused: MRR on the")
@@ -205,12 +206,13 @@ def test_400_rotated_labels_are_refused_by_default(tmp_path: Path) -> None:
     rotated = {"yes": "no", "no": "yes"}
     records = [{"texts": list(text.texts), "label": rotated[str(text.label)]} for text in labelled(400, 1)]
     body: dict[str, Any] = {"records": records}
-    with running({"mood": copy}) as service:
-        found = service.post("/v1/models/mood/update", body)
+    headers = {"x-api-key": "writes"}
+    with running({"mood": copy}, update_token="writes") as service:
+        found = service.post("/v1/models/mood/update", body, headers=headers)
         assert found.status_code == 409, found.text
         assert found.json()["error"].startswith("refused: accuracy on the remembered slice changed by -")
         assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
-        found = service.post("/v1/models/mood/update", {**body, "test": False})
+        found = service.post("/v1/models/mood/update", {**body, "test": False}, headers=headers)
         assert (found.status_code, found.json()["version"]) == (200, 2)
 
 

@@ -29,7 +29,7 @@ from tests.serve.test_server import start
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no system that tells of processes")
 ASK = {"records": [{"values": ["v1", "v2"]}], "k": 2}
-LEARN = {"records": [{"values": ["v1", "v2", "brand new"]}] * 2, "test": False}
+LEARN = {"records": [{"values": ["v1", "v2", "brand new"]}] * 2}
 
 
 class Served(NamedTuple):

@@ -13,7 +13,7 @@ from ensue.errors import SettingError
 from ensue.registry import task_of
 from ensue.settings import changed, parse
 
-TOKEN = "ENSUE_TOKEN"
+TOKEN, UPDATE_TOKEN = "ENSUE_TOKEN", "ENSUE_UPDATE_TOKEN"
 
 
 def serve(
@@ -48,7 +48,8 @@ def serve(
 ) -> None:
     """Answer over HTTP: predict, explain, update, events, and a page that shows what answers leaned on.
 
-    A folder that is replaced while it is served is taken up at once. ENSUE_TOKEN holds what clients must show.
+    A folder that is replaced while it is served is taken up at once. ENSUE_TOKEN holds what clients must show, and
+    ENSUE_UPDATE_TOKEN what they must show to update and to send events.
     """
     models = named(folders)
     for folder in models.values():
@@ -68,6 +69,7 @@ def serve(
         edges=_edges(edges or []),
         queue=queue,
         token=os.environ.get(TOKEN, ""),
+        update_token=os.environ.get(UPDATE_TOKEN, ""),
         settings=settings,
     )
 

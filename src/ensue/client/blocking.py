@@ -18,6 +18,8 @@ class Client(Requests):
     Args:
         address: such as ``http://127.0.0.1:8000``.
         token: what the service wants to be shown; else what ENSUE_TOKEN holds.
+        update_token: what it wants to be shown for updates and events; else what ENSUE_UPDATE_TOKEN holds, and where
+            that is empty, the other one is shown.
         seconds: to wait for an answer; updates wait for ten minutes.
         retries: how often it is asked again where nobody took the connection, or the service was busy.
 

@@ -52,6 +52,8 @@ class Request(Generic[Kind]):
     body: object = None
     seconds: float | None = None
     key: str | None = None
+    writes: bool = False
+    """Whether it needs the token that updates."""
     again: bool = True
     """Whether it may be sent twice."""
 
@@ -59,15 +61,23 @@ class Request(Generic[Kind]):
 class Requests:
     """What both clients share; the arguments are those of :class:`ensue.client.Client`."""
 
-    def __init__(self, address: str, *, token: str | None = None, seconds: float = 30.0, retries: int = 2) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        update_token: str | None = None,
+        seconds: float = 30.0,
+        retries: int = 2,
+    ) -> None:
         try:
             import httpx2
         except ImportError as error:
             raise SettingError("the client needs httpx2; install it with: pip install 'ensue[client]'") from error
         if not address.startswith(("http://", "https://")):
             raise SettingError(f"{address!r} is no address; write http://HOST:PORT")
-        own = os.environ.get("ENSUE_TOKEN", "") if token is None else token
-        headers = {"authorization": f"Bearer {own}"} if own else {}
+        headers = _authorization("ENSUE_TOKEN", token)
+        self._update_headers = _authorization("ENSUE_UPDATE_TOKEN", update_token)
         self.address, self.retries = address.rstrip("/"), retries
         self.failed, self.unheard = (httpx2.HTTPError, httpx2.InvalidURL), httpx2.ConnectError
         self.http: Any = self.opened(httpx2, base_url=self.address, headers=headers, timeout=seconds)
@@ -130,21 +140,36 @@ class Requests:
         body |= {} if test else {"test": False}
         path, again = f"/v1/models/{model}/update", key is not None
         return Request(
-            method="POST", path=path, body=body, read=lambda found: found, seconds=600.0, key=key, again=again
+            method="POST",
+            path=path,
+            body=body,
+            read=lambda found: found,
+            seconds=600.0,
+            key=key,
+            writes=True,
+            again=again,
         )
 
     def events_request(self, events: Sequence[Mapping[str, object]]) -> Request[int]:
         """See :meth:`ensue.client.Client.events`."""
         body = {"events": list(events)}
         return Request(
-            method="POST", path="/v1/events", body=body, read=lambda told: int(told["accepted"]), again=False
+            method="POST",
+            path="/v1/events",
+            body=body,
+            read=lambda told: int(told["accepted"]),
+            writes=True,
+            again=False,
         )
 
     def sent(self, request: Request[Any]) -> dict[str, object]:
         """What the library of connections is told."""
         more: dict[str, object] = {} if request.body is None else {"json": request.body}
+        headers = dict(self._update_headers) if request.writes else {}
         if request.key is not None:
-            more["headers"] = {"idempotency-key": request.key}
+            headers["idempotency-key"] = request.key
+        if headers:
+            more["headers"] = headers
         if request.seconds is not None:
             more["timeout"] = request.seconds
         return more
@@ -184,6 +209,12 @@ class Requests:
         parts = [str(problem[part]) for part in ("error", "hint") if part in problem]
         text = "; ".join(parts) or f"status {answer.status_code}"
         raise _ERRORS.get(answer.status_code, EnsueError)(text)
+
+
+def _authorization(variable: str, token: str | None) -> dict[str, str]:
+    """Return the header that shows a token, or the one of the environment; none where it is empty."""
+    own = os.environ.get(variable, "") if token is None else token
+    return {"authorization": f"Bearer {own}"} if own else {}
 
 
 def _plain(records: Sequence[Record | Article]) -> list[object]:

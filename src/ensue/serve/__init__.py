@@ -21,6 +21,7 @@ def serve(
     edges: Mapping[str, Path] | None = None,
     queue: str | None = None,
     token: str = "",
+    update_token: str = "",
     settings: ServeSettings | None = None,
 ) -> None:
     """Serve model folders until a signal says stop; what is in flight then is finished.
@@ -34,6 +35,8 @@ def serve(
         edges: name of a model of histories to a file of true edges, ``from to`` a line, which its pictures show.
         queue: where ``/v1/events`` puts what comes: ``sqlite:queue.db`` or ``redis://host:port/0?stream=NAME``.
         token: what a client must show; needed unless ``host`` is of this machine alone.
+        update_token: what a client must show to update and to send events; unless given, whoever may ask may do so,
+            but may not leave out the test of an update.
         settings: limits and times.
 
     Raises:
@@ -57,5 +60,6 @@ def serve(
         edges=edges or {},
         queue=queue,
         token=token,
+        update_token=update_token,
         settings=settings,
     )

@@ -21,7 +21,7 @@ from ensue.serve.bodies import BodyType, Update
 from ensue.serve.decoding import read_apart, read_body, read_json, read_key
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
-from ensue.serve.guard import COUNTED, Guard
+from ensue.serve.guard import COUNTED, Guard, require_tested, require_update
 from ensue.serve.lengths import require_short_history
 from ensue.serve.logs import Log
 from ensue.serve.metrics import CONTENT_TYPE, Metrics
@@ -29,7 +29,7 @@ from ensue.serve.models import Model, Models
 from ensue.serve.problems import Problem, busy, problem_of
 from ensue.serve.proof import described
 from ensue.serve.replies import Drawing, Learned, Queued, Served, Status
-from ensue.serve.schemas import KEY, Requests, document, replies, responses
+from ensue.serve.schemas import KEY, UPDATES, Requests, document, replies, responses
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import Drawn, Kind
 from ensue.serve.workers import Link
@@ -53,6 +53,7 @@ class Service:
         story: JSON for the page, or nothing.
         edges: of models of histories, the true edges between values where they are known.
         token: what a client must show; empty where none is needed.
+        update_token: what a client must show to update and to send events; empty where whoever may ask may.
         hosts: names the service goes by; any where empty.
         link: to who looks after this process, where it is one of several.
         lock: a file that is locked while one of them learns.
@@ -68,6 +69,7 @@ class Service:
     story: bytes | None = None
     edges: Mapping[str, Edges] = field(default_factory=dict)
     token: str = ""
+    update_token: str = ""
     hosts: tuple[str, ...] = ()
     stopping: bool = False
     learning: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -148,7 +150,14 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(Problem, lambda request, error: error.response())
     app.add_exception_handler(EnsueError, lambda request, error: problem_of(error).response())
     app.add_exception_handler(HTTPException, _foreign)
-    app.add_middleware(Guard, token=service.token, hosts=service.hosts, log=service.log, metrics=service.metrics)
+    app.add_middleware(
+        Guard,
+        token=service.token,
+        update_token=service.update_token,
+        hosts=service.hosts,
+        log=service.log,
+        metrics=service.metrics,
+    )
     return app
 
 
@@ -220,10 +229,11 @@ def _add_update(app: FastAPI, service: Service, requests: Requests) -> None:
         summary="Learn records on top of the model; what stood is kept, and the new version takes over",
         tags=["models"],
         response_model=Learned,
-        openapi_extra={**requests.described("update"), "parameters": [KEY]},
+        openapi_extra={**requests.described("update"), "parameters": [KEY], "security": UPDATES},
         responses=responses(*OFTEN, 403, 409),
     )
     async def update(name: str, request: Request) -> Response:
+        require_update(request.scope)
         model = service.models.named(name)
         return await _update(service, model, request, requests.bodies[model.task].update)
 
@@ -288,6 +298,7 @@ async def _update(service: Service, model: Model, request: Request, kind: type[U
     body = await read_apart(sent, settings, partial(bodies.read, kind))
     if body.empty:
         raise DataError('field "records" is empty; there is nothing to learn')
+    require_tested(request.scope, test=body.test, max_drop=body.max_drop)
     request.scope[COUNTED] = len(body.records)
     async with service.alone():
         report = await learning.learn_apart(
@@ -312,10 +323,11 @@ def _add_events(app: FastAPI, service: Service, requests: Requests) -> None:
         summary="Put events into the queue that `ensue stream` learns from",
         tags=["events"],
         status_code=202,
-        openapi_extra=requests.described("events"),
-        responses=responses(*OFTEN),
+        openapi_extra={**requests.described("events"), "security": UPDATES},
+        responses=responses(*OFTEN, 403),
     )
     async def events(request: Request) -> Queued:
+        require_update(request.scope)
         if service.queue is None:
             raise Problem(
                 404, "this service takes no events", "start it with --queue sqlite:queue.db or a Redis address"

@@ -126,9 +126,10 @@ class Update(Body):
         MAX_DROP,
         ge=0,
         lt=1,
-        description="refuse the update if the figure it is tested by falls by more than this share",
+        description="refuse the update if the metric it is tested by falls by more than this share; above "
+        f"{MAX_DROP:g} it needs the update token",
     )
-    test: bool = Field(True, description="whether it is tested at all before it takes over")
+    test: bool = Field(True, description="whether it is tested before it takes over; false needs the update token")
 
     @property
     def empty(self) -> bool:

@@ -1,4 +1,4 @@
-"""What every request passes: host, origin, token; and what every answer carries: headers that keep a page to itself.
+"""What every request passes: host, origin, tokens; and what every answer carries: headers that keep a page to itself.
 
 A request is logged and counted by its route, whatever became of it, and an error that nobody foresaw is answered in one
 line that tells nothing.
@@ -11,17 +11,21 @@ import hmac
 import time
 from collections.abc import Collection
 from ipaddress import ip_address
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ensue.refresh import MAX_DROP
 from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
 from ensue.serve.problems import Problem
 
 FREE = ("/", "/docs", "/healthz", "/readyz", "/favicon.ico")
 """What needs no token: probes, and the pages, which hold nothing until they are given one."""
+RIGHTS = "ensue.rights"
+"""Where a route finds the :class:`Rights` of a request."""
 COUNTED = "ensue.records"
 """Where a route puts the number of records it was asked about."""
 HEADERS = {
@@ -47,20 +51,35 @@ def is_local(host: str) -> bool:
         return False
 
 
+class Rights(NamedTuple):
+    """What a request may do beside asking.
+
+    Attributes:
+        update: write: learn an update, or put events into the queue.
+        untested: learn an update whose test is left out or loosened.
+    """
+
+    update: bool
+    untested: bool
+
+
 class Guard:
     """The outermost layer.
 
     Args:
         app: what it guards.
         token: what a client must show; empty where none is needed.
+        update_token: what a client must show to write; empty where whoever may ask may write.
         hosts: names the service goes by; any where empty.
         log: one line a request.
         metrics: counts requests.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], log: Log, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, token: str, update_token: str, hosts: Collection[str], log: Log, metrics: Metrics
+    ) -> None:
         self._app, self._log, self._metrics = app, log, metrics
-        self._token, self._hosts = token.encode(), frozenset(hosts)
+        self._token, self._update_token, self._hosts = token.encode(), update_token.encode(), frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -111,11 +130,12 @@ class Guard:
         if origin is not None and (place := _place(origin)) != host and _name(place) not in self._named:
             raise Problem(403, "requests from other origins are refused", "call the service from a page of its own")
         path = scope["path"]
-        if not self._token or path in FREE or path.startswith("/page/"):
-            return
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        shown = credentials.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        if not hmac.compare_digest(shown.encode(), self._token):
+        shown = (credentials.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")).encode()
+        asks = hmac.compare_digest(shown, self._token)
+        writes = bool(self._update_token) & hmac.compare_digest(shown, self._update_token)
+        scope[RIGHTS] = Rights(update=writes or not self._update_token, untested=writes)
+        if not (asks or writes or not self._token or path in FREE or path.startswith("/page/")):
             wrong = "the token is wrong" if shown else "a token is needed"
             raise Problem(401, wrong, "send Authorization: Bearer TOKEN", {"www-authenticate": 'Bearer realm="ensue"'})
 
@@ -123,6 +143,30 @@ class Guard:
     def _named(self) -> Collection[str]:
         """Names other than those that any page on this machine goes by."""
         return self._hosts - set(LOCAL)
+
+
+def require_update(scope: Scope) -> None:
+    """Refuse a request that may ask only, where it would write.
+
+    Raises:
+        Problem: 403.
+    """
+    if not scope[RIGHTS].update:
+        raise Problem(403, "updates and events need the update token", "send it as Authorization: Bearer TOKEN")
+
+
+def require_tested(scope: Scope, *, test: bool, max_drop: float) -> None:
+    """Refuse an update that is not tested as by default, unless the request shows the update token.
+
+    Raises:
+        Problem: 403.
+    """
+    if not scope[RIGHTS].untested and not (test and max_drop <= MAX_DROP):
+        raise Problem(
+            403,
+            f'"test": false and a "max_drop" above {MAX_DROP:g} need the update token',
+            "start the service with ENSUE_UPDATE_TOKEN and send that token, or let the update be tested",
+        )
 
 
 def route_of(scope: Scope) -> str:

@@ -38,7 +38,7 @@ from ensue.registry import task_of
 from ensue.serve.bodies import Limits, limited, read
 from ensue.serve.decoding import decode
 from ensue.serve.problems import Problem, late
-from ensue.serve.proof import ask, end_with_parent
+from ensue.serve.proof import ask, end_with_parent, environment
 from ensue.serve.settings import UNLIMITED
 from ensue.serve.tasks import service_of
 
@@ -86,9 +86,8 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
         Problem: the body cannot be learned, the folder cannot be written, or it took too long.
     """
     head = {"folder": str(update.folder), "keep": update.keep, "key": update.key, "bytes": len(update.body)}
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ensue.serve.learning"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
+        *(sys.executable, "-m", "ensue.serve.learning"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment()
     )
     assert process.stdin is not None and process.stdout is not None
     try:
@@ -151,6 +150,11 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
         return cast(Data, service.data_of(predictor, body))
 
     def before(candidate: AnyPredictor, refreshed: Refreshed) -> None:
+        if body.test and not refreshed.slices:
+            raise ModelFolderError(
+                f"{update.folder}: remembers no example and the update is too small, so it cannot be tested; send more "
+                'records, or "test": false with the update token'
+            )
         ask(candidate, update.folder)
         if update.key:
             former = [*(candidate.metadata.answered or ()), {**marks, "answer": refreshed.to_dict()}]

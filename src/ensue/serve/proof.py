@@ -56,13 +56,12 @@ def prove_apart(folder: Path, seconds: float, wait: Callable[[], bool] = _pause)
         ModelFolderError: it does not answer, ends the process, or takes too long.
         InterruptedError: the trial was ended.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = subprocess.Popen(
         [sys.executable, "-m", "ensue.serve.proof"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=environment,
+        env=environment(),
     )
     assert process.stdin is not None and process.stdout is not None
     ends, going = time.monotonic() + seconds, True
@@ -93,6 +92,12 @@ def prove_apart(folder: Path, seconds: float, wait: Callable[[], bool] = _pause)
         raise ModelFolderError(f"{folder}: ends the process that asks it ({ended}); {REMEDY}") from None
     if report["error"]:
         raise ModelFolderError(report["error"])
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that a model may run in: one thread, and none of the service's tokens."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("ENSUE_TOKEN", "ENSUE_UPDATE_TOKEN")}
+    return {**kept, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def read(folder: Path) -> AnyPredictor:

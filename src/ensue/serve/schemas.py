@@ -36,10 +36,12 @@ KEY: Mapping[str, object] = {
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
     "example": "7f3b9c6e-5d1f-4a0e-9f1d-1f6f0c1b2a3d",
 }
+UPDATES = [{"update token": list[str]()}]
+"""The ``security`` of routes that write: where the service has no update token, the token that asks does."""
 REFUSED = {
     400: "not JSON",
     401: "no token, or a wrong one",
-    403: "this service does not learn over HTTP",
+    403: "this service does not learn over HTTP, or the token may ask only",
     404: "not served",
     408: "the body came too slowly",
     409: "another process learns into the folder, or the update was refused",
@@ -118,6 +120,9 @@ def document(app: FastAPI, requests: Requests, names: Iterable[str]) -> dict[str
     for parameter in (own for operation in operations for own in operation.get("parameters", ())):
         if parameter["in"] == "path":
             parameter["schema"] = {"type": "string", "enum": list(names)}
-    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    components["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "ENSUE_TOKEN of the service"},
+        "update token": {"type": "http", "scheme": "bearer", "description": "ENSUE_UPDATE_TOKEN of the service"},
+    }
     whole["security"] = [{"token": []}]
     return whole

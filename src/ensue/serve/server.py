@@ -55,6 +55,7 @@ def run(
     edges: Mapping[str, Path] = MappingProxyType({}),
     queue: str | None = None,
     token: str = "",
+    update_token: str = "",
     settings: ServeSettings | None = None,
     log: Log | None = None,
 ) -> None:
@@ -64,8 +65,11 @@ def run(
         raise SettingError(
             f"{host} can be reached from other machines: set ENSUE_TOKEN to a secret, or listen on 127.0.0.1"
         )
-    if not token.isascii() or token != token.strip():
-        raise SettingError("ENSUE_TOKEN must be plain ASCII without spaces around it")
+    for name, secret in (("ENSUE_TOKEN", token), ("ENSUE_UPDATE_TOKEN", update_token)):
+        if not secret.isascii() or secret != secret.strip():
+            raise SettingError(f"{name} must be plain ASCII without spaces around it")
+    if token and token == update_token:
+        raise SettingError("ENSUE_UPDATE_TOKEN is the same as ENSUE_TOKEN; give updates a secret of their own")
     if workers < 1 or (workers > 1 and sys.platform == "win32"):
         raise SettingError(f"--workers {workers}: give at least 1, and 1 on a system that cannot divide processes")
     shown = None if story is None else _read_story(story)
@@ -90,6 +94,7 @@ def run(
             story=shown,
             edges=known,
             token=token,
+            update_token=update_token,
             hosts=names,
             lock=None if places is None else places.folder / "learning.lock",
         )

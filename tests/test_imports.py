@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "ensue"
 FLOORS = [
     "errors",
     "version",
+    "forks",
     "settings",
     "schedule",
     "lines",

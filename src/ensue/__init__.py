@@ -20,6 +20,7 @@ The names below are the public ones; each is imported when it is first asked for
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ensue import forks  # noqa: F401 - what it does when this process is forked
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.version import __version__
 

@@ -9,6 +9,8 @@ from html.parser import HTMLParser
 
 import polars as pl
 
+from ensue.forks import require_polars
+
 _BLOCKS = """address article aside blockquote br dd div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hr li
 main nav ol p pre section table td th tr ul"""
 _INLINE = """a abbr audio b big body button cite code del em embed font form head html i iframe img input ins kbd
@@ -46,6 +48,7 @@ def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
     """
     if len(texts) <= _FEW and not any("<" in text or "&" in text for text in texts.drop_nulls()):
         return texts, 0
+    require_polars()
     tagged = texts.str.contains(_TAG).fill_null(False)
     coded = texts.str.contains(_ENTITY).fill_null(False)
     places = (tagged | coded).arg_true()

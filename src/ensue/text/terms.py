@@ -18,6 +18,7 @@ import polars as pl
 
 from ensue.data.histories import Index, scrambled
 from ensue.data.scripts import CHARACTER, UNSPACED
+from ensue.forks import require_polars
 
 Keys = npt.NDArray[np.uint64]
 SHORTEST, LONGEST = 3, 5
@@ -133,6 +134,7 @@ def _in_order(texts: pl.Series, stop: Collection[str], cut: int | None) -> tuple
 
 def _words(texts: pl.Series) -> pl.Series:
     """(texts,) the words of each."""
+    require_polars()
     lower = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase()
     return texts.rename("text").to_frame().select(lower.str.extract_all(_WORDS)).to_series()
 
@@ -155,6 +157,7 @@ def character_terms(texts: pl.Series) -> tuple[Index, Keys, Index]:
     """The runs of 3 to 5 characters of a column of texts; see :func:`word_terms`."""
     if (plain := _plain(texts)) is not None:
         return _counted_runs([f" {_PLAIN_SPACES.sub('  ', text.strip(_SPACE))} " for text in plain])
+    require_polars()
     spaced = pl.col("text").cast(pl.String).fill_null("").str.to_lowercase().str.strip_chars()
     marked = pl.concat_str(pl.lit(" "), spaced.str.replace_all(r"\s+", "  "), pl.lit(" "))
     return _counted_runs(texts.rename("text").to_frame().select(marked).to_series())

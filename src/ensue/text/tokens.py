@@ -28,6 +28,7 @@ import torch
 from ensue.data.histories import Ids, Index, offsets_of, ranges
 from ensue.data.scripts import CHARACTER, UNSPACED
 from ensue.errors import DataError, SettingError
+from ensue.forks import require_polars
 from ensue.lines import decode_json
 from ensue.nn.validation import require_ids, require_offsets, require_table
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
@@ -301,6 +302,7 @@ def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Serie
     if _is_few(column):
         whole, apart = _few_by_rule(column, sentences=sentences)
         return pl.Series("text", whole, dtype=pl.String), pl.Series("tokenised", apart, dtype=pl.Boolean)
+    require_polars()
     text = pl.col("text").cast(pl.String).fill_null("")
     shown = text if sentences else text.str.replace_all(BREAK, " ", literal=True)
     unspaced = text.str.contains(f"[{UNSPACED}]")

@@ -16,6 +16,7 @@ import polars as pl
 
 from ensue.data.sequences.sessions import GAP, check_gap
 from ensue.errors import SettingError
+from ensue.forks import require_polars
 from ensue.lines import plural
 
 Normalisation = Literal["plain", "paper"]
@@ -100,6 +101,7 @@ def normalise(texts: pl.Series, normalisation: Normalisation = "plain") -> pl.Se
         texts: (texts,) any texts.
         normalisation: see :class:`QueryRules`.
     """
+    require_polars()
     frame = texts.cast(pl.String).to_frame("text")
     return frame.select(normalised(pl.col("text"), normalisation)).to_series().rename(texts.name)
 

@@ -24,6 +24,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from ensue.data.histories import Ids, Index, ranges
 from ensue.data.queries.rows import distinct_texts
 from ensue.errors import DataError, SettingError
+from ensue.forks import require_polars
 from ensue.lines import decode_json
 from ensue.vocabulary import PADDING, UNKNOWN
 
@@ -104,6 +105,7 @@ class QueryTokenizer:
         Returns:
             (tokens,) flat ids, and (texts + 1,) offsets.
         """
+        require_polars()
         words = texts.cast(pl.String).str.split(" ")
         # No token reaches over a space, so each distinct word is taken apart once; an empty text has no word at all.
         num_words = np.where(texts.to_numpy() == "", 0, words.list.len().to_numpy()).astype(np.int64)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress, count, filterfalse, islice
 from operator import not_
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -168,6 +170,12 @@ class KeptLists:
         self._once: dict[Key, None] = {}
         self._values = 0
         self._change = threading.Lock()
+        _LISTS.add(self)
+
+    def forget(self) -> None:
+        """Forget all of them, in a forked process: another thread may have been changing them."""
+        self._lists, self._once, self._values = {}, {}, 0
+        self._change = threading.Lock()
 
     def of_each(self, given: Sequence[Given], vocabulary: Vocabulary) -> list[Permitted | None]:
         """As :meth:`Permitted.of_each`. Sizes and hashes of 64 bits, which no client can foresee, stand for lists."""
@@ -197,6 +205,18 @@ class KeptLists:
         self._lists[key] = one
         while len(self._lists) > 1 and (len(self._lists) > KEPT or self._values > KEPT_VALUES):
             self._values -= len(self._lists.pop(next(iter(self._lists))))
+
+
+_LISTS = WeakSet[KeptLists]()
+
+
+def _forget_all() -> None:
+    for lists in _LISTS:
+        lists.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def _key(exclude: Collection[str], allow: Collection[str] | None, num_ids: int) -> Key | None:

@@ -58,14 +58,15 @@ def test_every_service_is_locked_up_and_its_options_exist(compose: Any) -> None:
     assert ("./deploy/nginx.conf:/etc/ensue/nginx.conf:ro") in services["proxy"]["volumes"]
 
 
-def test_what_the_page_says_of_one_machine_is_so(folder: Path, tmp_path: Path) -> None:
+def test_what_the_page_says_of_one_machine_is_so(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENSUE_UPDATE_TOKEN", "it writes")
     (run,) = commands("ensue serve")
     (curl,) = commands("curl")
     folder.rename(tmp_path / "next")
     with served(*[word.replace("models/next", f"next={tmp_path / 'next'}") for word in run[2:]]) as service:
         assert len(service.workers) == 2
         path = curl[curl.index("POST") + 1].partition("8000")[2]
-        status, report = service.post(path, json.loads(curl[-1]))
+        status, report = service.post(path, json.loads(curl[-1]), "it writes")
         assert (status, report["version"]) == (200, 2)
 
 

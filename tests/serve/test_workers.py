@@ -43,9 +43,10 @@ class Served(NamedTuple):
         with urlopen(self.address + path, timeout=30) as answer:
             return str(answer.read().decode())
 
-    def post(self, path: str, body: object) -> tuple[int, Any]:
+    def post(self, path: str, body: object, token: str = "") -> tuple[int, Any]:
         """Over a connection of its own."""
-        request = Request(self.address + path, json.dumps(body).encode(), {"content-type": "application/json"})
+        headers = {"content-type": "application/json", "x-api-key": token}
+        request = Request(self.address + path, json.dumps(body).encode(), headers)
         try:
             with urlopen(request, timeout=60) as answer:
                 return answer.status, json.loads(answer.read())

@@ -238,13 +238,25 @@ def test_models_of_other_tasks_are_loaded_by_each_worker(fitted: Path, folder: P
         assert service.post("/v1/models/mood/predict", {"records": [{"texts": ["a good film"]}]})[0] == 200
 
 
-def test_workers_end_with_the_process_that_looks_after_them(fitted: Path) -> None:
-    process, _ = start(fitted / "counted", "--workers", 2)
+def test_workers_end_with_the_process_that_looks_after_them_and_nothing_stays(folder: Path, tmp_path: Path) -> None:
+    """Neither of it, nor of services that were killed before it began."""
+    temporary = tmp_path / "temporary"
+    (temporary / "ensue-serve-left").mkdir(parents=True)
+    (tmp_path / ".clicks.0a1b.tmp").mkdir()
+    code = f"import tempfile; tempfile.tempdir = {str(temporary)!r}\n{PLAIN}"
+    process, _ = start(folder, "--workers", 2, code=code)
+    (own,) = temporary.iterdir()
+    assert own.name != "ensue-serve-left" and own.stat().st_mode & 0o777 == 0o700
+    other, _ = start(folder, "--workers", 2, code=code)
+    assert own.exists(), "its processes live"
+    other.terminate()
+    assert other.wait(60) == 0 and [*temporary.iterdir()] == [own]
     workers = Served(process, "", []).workers
     assert len(workers) == 2
     process.kill()
     process.wait(30)
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers), 30)
+    assert [*temporary.iterdir()] == [] and {path.name for path in tmp_path.iterdir()} == {"clicks", "temporary"}
 
 
 def test_what_cannot_begin_is_said(fitted: Path, tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import logging
+import os
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -35,11 +38,13 @@ from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 from ensue.serve.workers import Link, Supervisor
-from ensue.store.swap import sweep
+from ensue.store.swap import locked, sweep
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 TURN = 0.0005
 """Seconds for which a thread may hold the interpreter while others wait for it."""
+PRIVATE = "ensue-serve-"
+"""How the names of temporary folders begin."""
 DEEP = 64
 MANY = 10**7
 """How deep a story may be, and how many parts it may have: it is the owner's own file."""
@@ -82,7 +87,7 @@ def run(
     with _listen(host, port) as listening, _taking_turns(), ExitStack() as stack:
         places = None
         if workers > 1:
-            places = Places(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ensue-serve-"))))
+            places = Places(stack.enter_context(_private_folder()))
         metrics = Metrics(places)
 
         service = Service(
@@ -119,6 +124,8 @@ def run(
 
             def work(held: Sequence[Held], link: Link) -> None:
                 answer(Models(held, own, metrics, lines, own=False), lambda: None, link)
+                if link.orphaned:  # whoever would remove it was killed
+                    shutil.rmtree(places.folder, ignore_errors=True)
 
             app = make_app(service)  # each worker would make its own, of 30 MB
             uvicorn.Config(app, lifespan="on", log_config=None).load()
@@ -195,6 +202,23 @@ def _serve(
 
 def _signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Handler]:
     return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    """Hold a temporary folder that is locked while a process of the service lives; remove those of killed services."""
+    for left in Path(tempfile.gettempdir()).glob(f"{PRIVATE}*"):
+        with suppress(OSError), locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if left.stat().st_uid == os.getuid():
+                shutil.rmtree(left, ignore_errors=True)
+    with ExitStack() as stack:
+        while True:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PRIVATE, ignore_cleanup_errors=True)))
+            with suppress(OSError):  # removed by another service that has just begun
+                stack.enter_context(locked(folder, fcntl.LOCK_EX))
+            if folder.exists():
+                break
+        yield folder
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -69,6 +69,8 @@ class Link:
     def __init__(self, end: socket.socket, refusals: Path) -> None:
         self._end, self._taken, self._refusals = end, asyncio.Event(), refusals
         self._heard = time.monotonic()
+        self.orphaned = False
+        """Whether the first process has ended."""
 
     @property
     def refused(self) -> dict[str, str]:
@@ -105,6 +107,7 @@ class Link:
             with suppress(OSError):
                 self._end.send(HERE)
         if not data:  # nobody looks after this process any more
+            self.orphaned = True
             asyncio.get_running_loop().remove_reader(self._end)
             self._taken.set()
             os.kill(os.getpid(), signal.SIGTERM)

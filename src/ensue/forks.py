@@ -45,10 +45,10 @@ def _before() -> None:
 def _in_child() -> None:
     global _polars_is_lost
     _polars_is_lost = _polars_is_lost or _polars_runs
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "set_num_threads"):  # not in the middle of its import
-        torch.set_num_threads(1)
+    set_num_threads = getattr(sys.modules.get("torch"), "set_num_threads", None)
+    if set_num_threads is not None:  # torch is imported, and not in the middle of that
+        set_num_threads(1)
 
 
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(before=_before, after_in_child=_in_child)

@@ -128,7 +128,7 @@ class RandomSet:
 
     def unknown_candidates(self, before: Sequence[str], shown: list[float]) -> dict[str, float]:
         """Under ``rank`` the scores of what a sequence holds and the training data lacks."""
-        shares = self.predictor.repeat_shares
+        shares = self.predictor.repeat_shares()
         if self.unknown != "rank" or shares is None:
             return {}
         latest = {value: len(before) - place for place, value in enumerate(before)}
@@ -238,7 +238,9 @@ def test_metrics_are_those_of_the_answers_of_predict(model: str, *, repeats: boo
                 if rule != "drop" or record.values[place] in predictor.vocabulary
             ]
             prefixes = [History(record.values[:place], record.times[:place]) for place in places]
-            answers = predictor.predict(prefixes, num_values + 2, evidence=False, rank_unknown=rule == "rank")
+            answers = predictor.predict(
+                prefixes, num_values + 2, evidence=False, exclude_seen=not repeats, rank_unknown=rule == "rank"
+            )
             ranks.append([])
             for place, answer in zip(places, answers, strict=True):
                 scores = {choice.value: choice.score for choice in answer.choices}

@@ -36,6 +36,17 @@ def require_records(records: object, kind: type[R]) -> Sequence[R]:
     return cast("Sequence[R]", rows)
 
 
+def optional_bool(value: object, name: str) -> bool | None:
+    """Return a truth value, or ``None`` for a default.
+
+    Raises:
+        SettingError: it is neither, such as a text, every one of which but the empty one would count as true.
+    """
+    if value is not None and not isinstance(value, bool):
+        raise SettingError(f"{name} is {value!r}; give True, False or None (the default of the model)")
+    return value
+
+
 def require_data(data: object, kind: type, reader: str) -> None:
     """Refuse data of another type than a task learns and scores.
 

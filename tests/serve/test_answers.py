@@ -75,7 +75,7 @@ def test_lists_of_a_request_hold_for_its_records_alone(all_tasks: Running) -> No
         return one
 
     every = values()
-    assert len(every) == 12
+    assert len(every) == 10  # of 12 values those that the history lacks, for hardly any comes again
     assert values(exclude=["v3", "v5", "never seen"]) == every - {"v3", "v5"}
     assert values(allow=["v3", "v5", "never seen"]) == {"v3", "v5"}
     assert values(allow=["v3", "v5"], exclude=["v3"]) == {"v5"}

@@ -44,7 +44,7 @@ def one_by_one(predictor: NextPredictor, histories: Histories, known: Index) -> 
                 ranked = {}
                 for value in range(FIRST, OLD):
                     row.ids[-1] = value
-                    ranked[value] = predictor.ranks(row, context=held, hide=not predictor.metadata.repeats)[0][0]
+                    ranked[value] = predictor.ranks(row, context=held, exclusion=predictor.metadata.ruled_out)[0][0]
                 found.append(float(ranked[ids[at]]))
             else:
                 totals = predictor.counting["popularity"].totals.tolist()

@@ -42,6 +42,7 @@ def predict(
     prefix: str,
     exclude: Path | None,
     allow: Path | None,
+    exclude_seen: bool | None,
     rank_unknown: bool,
     steps: int | None,
     reading: Reading,
@@ -57,6 +58,7 @@ def predict(
     more: dict[str, Any] = {"prefix": prefix} if prefix else {}
     more |= {"exclude": _values(exclude)} if exclude else {}
     more |= {"allow": _values(allow)} if allow else {}
+    more |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
     more |= {"rank_unknown": True} if rank_unknown else {}
     more["evidence"] = evidence and (output is None or as_json or command.WRITES_EVIDENCE)
     records, found = _named(asked.records, source), []

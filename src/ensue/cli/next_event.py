@@ -23,7 +23,7 @@ from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.check import LeftOut, leaks_between, left_out_by, require_targets
 from ensue.tasks.next.check import check as look
-from ensue.tasks.next.metadata import IDLE
+from ensue.tasks.next.metadata import IDLE, exclusion_sentence
 
 if TYPE_CHECKING:
     from ensue.evaluation import Result
@@ -105,6 +105,8 @@ def told(predictor: NextPredictor) -> list[str]:
     scores = ", ".join(f"{name} {value:.4f}" for name, value in (metadata.validation_mrr or {}).items())
     chosen = [f"best is {metadata.chosen}; validation MRR: {scores}"] if metadata.chosen else []
     left_out = [metadata.ended] if metadata.ended == IDLE else []
+    shares = metadata.repeat_share, metadata.immediate_repeat_share
+    chosen += [exclusion_sentence(metadata.exclusion, *shares)]
     if predictor.keeps_histories:
         return [*shared, *chosen, *left_out]
     alone = f", so {predictor.model_name} answers by its network alone" if predictor.model_name in BEST else ""

@@ -48,6 +48,15 @@ def predict(
     allow: Annotated[
         Path | None, typer.Option(callback=present, help="of next: a file of the only values that are answers")
     ] = None,
+    exclude_seen: Annotated[
+        bool | None,
+        typer.Option(
+            "--exclude-seen/--include-seen",
+            help="of next: items of a history are no answers to it, or may be; unless given as the model was fitted: "
+            "excluded where items hardly ever repeat",
+            show_default=False,
+        ),
+    ] = None,
     rank_unknown: Annotated[
         bool,
         typer.Option(
@@ -66,13 +75,31 @@ def predict(
     reading = Reading(**options)
     if output is not None and steps is not None:
         raise SettingError("-o and --steps: a forecast has no row a sequence; give --json and > instead of -o")
-    if steps is not None and (exclude or allow or rank_unknown):
-        raise SettingError("--steps: rolls forward over all values; leave out --exclude, --allow and --rank-unknown")
+    if steps is not None and (exclude or allow or rank_unknown or exclude_seen is not None):
+        raise SettingError(
+            "--steps: rolls forward over all values; leave out --exclude, --allow, --rank-unknown, --exclude-seen and "
+            "--include-seen"
+        )
+    if exclude_seen and rank_unknown:
+        raise SettingError("--rank-unknown: ranks items that a history holds, which --exclude-seen leaves out")
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.answering import predict as answer  # polars
 
     answer(
-        chosen, folder, source, k, output, evidence, prefix, exclude, allow, rank_unknown, steps, reading, as_json=json
+        chosen,
+        folder,
+        source,
+        k,
+        output,
+        evidence,
+        prefix,
+        exclude,
+        allow,
+        exclude_seen,
+        rank_unknown,
+        steps,
+        reading,
+        as_json=json,
     )
 
 

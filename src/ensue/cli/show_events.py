@@ -6,6 +6,7 @@ from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show
 from ensue.lines import plural
 from ensue.tasks.next.check import Findings
+from ensue.tasks.next.metadata import default_exclusion, exclusion_sentence
 
 
 def findings(found: Findings) -> None:
@@ -26,6 +27,8 @@ def findings(found: Findings) -> None:
             f"{100 * found.answers_beside:.1f} % of the prefixes have their answer in the one beside them: a batch in "
             "order gives them away to a model that reads it, and `ensue compare` refuses such a model"
         )
+    shares = found.repeat_share, found.immediate_repeat_share
+    show.line(exclusion_sentence(default_exclusion(*shares), *shares))
     show.spoiling(found.warnings)
 
 

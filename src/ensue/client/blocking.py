@@ -65,6 +65,8 @@ class Client(Requests):
         prefix: str = "",
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        exclude_seen: bool | None = None,
+        rank_unknown: bool = False,
     ) -> list[Answer]: ...
     @overload
     def predict(
@@ -84,6 +86,8 @@ class Client(Requests):
         prefix: str = "",
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        exclude_seen: bool | None = None,
+        rank_unknown: bool = False,
     ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
         """The ``k`` likeliest answers to each record, best first, as the model's ``predict`` gives them.
 
@@ -95,12 +99,18 @@ class Client(Requests):
             prefix: of suggestions: what stands in the search box already.
             exclude: of next: values that are no answer.
             allow: of next: the only values that are, ``None`` for all.
+            exclude_seen: of next: whether values of a history are no answers to it, ``None`` as the model was fitted.
+            rank_unknown: of next: whether values of a history that the model lacks may be answers.
 
         Raises:
             DataError: a record is not what it should be.
             EnsueError: the service is away, or refuses.
         """
-        return self._run(self.predict_request(model, records, k, evidence, prefix, exclude, allow))
+        return self._run(
+            self.predict_request(
+                model, records, k, evidence, prefix, exclude, allow, exclude_seen, rank_unknown=rank_unknown
+            )
+        )
 
     @overload
     def explain(

@@ -99,12 +99,17 @@ class Requests:
         prefix: str,
         exclude: Collection[str],
         allow: Collection[str] | None,
+        exclude_seen: bool | None,
+        *,
+        rank_unknown: bool,
     ) -> Request[list[Answer | TextAnswer | LinkAnswer]]:
         """See :meth:`ensue.client.Client.predict`."""
         body: dict[str, object] = {"records": _plain(records), "k": k, "evidence": evidence}
         body |= {"prefix": prefix} if prefix else {}
         body |= {"exclude": sorted(id_list(exclude, "exclude"))} if exclude else {}
         body |= {} if allow is None else {"allow": sorted(id_list(allow, "allow"))}
+        body |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
+        body |= {"rank_unknown": True} if rank_unknown else {}
 
         def read(found: Any) -> list[Answer | TextAnswer | LinkAnswer]:
             pairs = zip(records, found["answers"], strict=True)

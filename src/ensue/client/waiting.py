@@ -52,6 +52,8 @@ class AsyncClient(Requests):
         prefix: str = "",
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        exclude_seen: bool | None = None,
+        rank_unknown: bool = False,
     ) -> list[Answer]: ...
     @overload
     async def predict(
@@ -71,9 +73,15 @@ class AsyncClient(Requests):
         prefix: str = "",
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        exclude_seen: bool | None = None,
+        rank_unknown: bool = False,
     ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
         """See :meth:`Client.predict`."""
-        return await self._run(self.predict_request(model, records, k, evidence, prefix, exclude, allow))
+        return await self._run(
+            self.predict_request(
+                model, records, k, evidence, prefix, exclude, allow, exclude_seen, rank_unknown=rank_unknown
+            )
+        )
 
     @overload
     async def explain(

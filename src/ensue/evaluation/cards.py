@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 
 from ensue.evaluation.evaluator import evaluator_of
 from ensue.evaluation.result import Card, TaskResult
@@ -37,7 +36,7 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
     ]
     if result is None:
         return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
-    card = [f"- {name}: {value}" for name, value in asdict(result.protocol).items()]
+    card = [f"- {name}: {value}" for name, value in result.card.items()]
     card += [f"- leaks: {'; '.join(result.leaks)}"] if result.leaks else []
     return "\n".join([*lines, table(result, result.shown), "", result.verdict, "", *card, "", WEIGHTS, ""])
 

@@ -25,13 +25,16 @@ Unknown events are those that the training data lacks. One rule holds for every 
 ``rank``: unknown events that a sequence holds already are candidates for its later targets, by the share of such events
 that came again in the training data (:mod:`ensue.tasks.next.own_unknown`); other unknown targets are misses.
 
+Metrics rank what the protocol ranks, as papers do, also where ``predict`` leaves out items of a sequence by default
+(:class:`ensue.tasks.next.metadata.Exclusion`). The card then says so, with the metrics of the lists that are served.
+
 Under all three a known target that follows no known event is ranked by popularity, which is what ``predict`` answers.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -53,6 +56,7 @@ from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import BEST, COUNTING
 from ensue.tasks.next.check import fingerprints
+from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import LATEST
 from ensue.vocabulary import FIRST, UNKNOWN
@@ -97,6 +101,7 @@ class Card:
         unknown: the rule for events that the training data lacks, one of ``UNKNOWN_RULES``.
         candidates: what each target is ranked among.
         repeats: whether events of the sequence are ruled out.
+        served: where ``predict`` rules out others by default: which, and the metrics of its lists.
         averaging: over what the mean is taken.
         published: which papers use this protocol.
         ties: how equal scores count.
@@ -113,6 +118,7 @@ class Card:
     repeats: str
     averaging: str
     published: str
+    served: str = ""
     ties: str = "count against the target"
     interval: str = f"95 %, {RESAMPLES} resamples of whole sequences"
     leaked: str = ""
@@ -211,7 +217,8 @@ def compare(
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
     duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found)
     examples = Examples(partial(_asked, data, lines[0].runs[0].event), partial(found_of, lines, _ranks))
-    card = replace(with_seeds(card, lines), ties=f"{card.ties}{tie_rule(rankings)}")
+    served = _served(entries, rank, at, applied) if not rankings else ""
+    card = replace(with_seeds(card, lines), ties=f"{card.ties}{tie_rule(rankings)}", served=served)
     return Result(card, rows, duels, tuple(found), examples=examples)
 
 
@@ -323,14 +330,20 @@ def score(
 
 
 def _rank_targets(
-    predictor: NextPredictor, data: Histories, is_scored: Mask, protocol: str, unknown: str, counting: str | None = None
+    predictor: NextPredictor,
+    data: Histories,
+    is_scored: Mask,
+    protocol: str,
+    unknown: str,
+    counting: str | None = None,
+    exclusion: Exclusion | None = None,
 ) -> Scored:
-    """Rank the events that are scored; one that cannot be ranked is a miss."""
+    """Rank the events that are scored, without what the protocol or ``exclusion`` rules out; the others are misses."""
     coded = data.encode(predictor.vocabulary, number_unknown=True)
     begun = time.perf_counter()
     rank, _, event = predictor.ranks(
         coded,
-        hide=_hides(predictor, protocol),
+        exclusion=_exclusion(predictor, protocol) if exclusion is None else exclusion,
         sampled=min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0,
         counting=counting,
         context=np.maximum(data.lengths - 1, 0) if protocol == "last" else None,
@@ -452,8 +465,37 @@ def _ranks(run: Scored) -> dict[str, pl.Series]:
     return {"rank": ranked(run.rank)}
 
 
-def _hides(predictor: NextPredictor, protocol: str) -> bool:
-    return protocol in ("full", "last") and not predictor.metadata.repeats
+def _exclusion(predictor: NextPredictor, protocol: str) -> Exclusion:
+    """What a protocol rules out."""
+    return predictor.metadata.ruled_out if protocol in ("full", "last") else Exclusion.NONE
+
+
+def _served(
+    entries: Sequence[Sequence[NextPredictor]], rank: Callable[..., Scored], at: Sequence[int], protocol: str
+) -> str:
+    """Say which items ``predict`` leaves out though the metrics do not, and how its lists of one model score."""
+    predictors = [seeds[0] for seeds in entries]
+    default = [predictor.metadata.exclusion for predictor in predictors]
+    left_out = {Exclusion.SEEN: "what the sequence already holds", Exclusion.LAST: "the item just viewed"}
+    differs = [
+        f"{predictor.model_name} leaves out {left_out[exclusion]}"
+        for predictor, exclusion in zip(predictors, default, strict=True)
+        if exclusion in left_out and exclusion is not _exclusion(predictor, protocol)
+    ]
+    if not differs or protocol == "sampled":
+        return ""
+    sentence = f"by default predict of {', '.join(dict.fromkeys(differs))}; the metrics here do not"
+    if len(entries) > 1:
+        return f"{sentence}, and evaluate of one model says how its lists score"
+    averages = []
+    for predictor, exclusion in zip(entries[0], [seed.metadata.exclusion for seed in entries[0]], strict=True):
+        run = rank(predictor, exclusion=exclusion)
+        sums, counts = metrics.per_sequence(metrics.values(run.rank, at), run.sequence, int(run.sequence.max()) + 1)
+        sums, counts = sums[counts > 0], counts[counts > 0, None]
+        averages.append((sums / counts).mean(0) if protocol == "macro" else sums.sum(0) / counts.sum())
+    scores = dict(zip(metrics.names(at), np.mean(averages, 0), strict=True))
+    shown = {"MRR": scores["mrr"], **{f"HR@{k}": scores[f"hit@{k}"] for k in at}}
+    return f"{sentence}. As served: {', '.join(f'{name} {100 * score:.2f}' for name, score in shown.items())}"
 
 
 def _resample(
@@ -506,7 +548,7 @@ def _card(
     copies = f"{plural(int(leaked.sum()), 'sequence')} ({100 * leaked.mean():.1f} %)"
     if not predictor.keeps_histories:
         copies = "not known: with replay=0 the model keeps no fingerprints"
-    hide = _hides(predictor, applied)
+    excluded = _exclusion(predictor, applied)
     values = len(predictor.vocabulary) - FIRST
     training = "the training data" if same_vocabulary else f"the training data of {predictor.model_name}"
     every = applied != "last" and np.array_equal(is_target, _targets(data, applied))
@@ -517,7 +559,7 @@ def _card(
         unknown,
         chance(min(SAMPLED, values - 1)) if applied == "sampled" else f"all {plural(values, 'value')}",
         "what the sequence already holds is ruled out"
-        if hide
+        if excluded is Exclusion.SEEN
         else "what the sequence already holds stays in the ranking",
         "micro: over targets" if applied != "macro" else "macro: over a sequence's targets, then over sequences",
         PUBLISHED[applied],

@@ -103,8 +103,8 @@ class TaskResult(Generic[CARD]):
 
     @property
     def card(self) -> dict[str, str]:
-        """What the figures mean, by name."""
-        return asdict(self.protocol)
+        """What the figures mean, by name; without lines that say nothing of this table."""
+        return {name: line for name, line in asdict(self.protocol).items() if line != ""}
 
     def verdicts(self, measure: str = "") -> tuple[Verdict, ...]:
         """Every pair of rows on the same resampled data, corrected after Holm over all pairs.
@@ -144,7 +144,7 @@ class TaskResult(Generic[CARD]):
         """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
         return {
             "task": self.task,
-            "protocol": asdict(self.protocol),
+            "protocol": self.card,
             "rows": [row.to_dict() for row in self.rows],
             **self.outcome(),
             "verdict": self.verdict,

@@ -265,11 +265,11 @@ def _add_gorse(app: FastAPI, service: Service, requests: Requests) -> None:
         history = await read_json(request, settings, settings.body_bytes, read)
         require_short_history(history, "feedback", settings)
         request.scope[COUNTED] = 1
-        k = n + offset + len(set(history.values))
-        asked = model.service.questions(model.service.bodies.predict.model_construct(records=[history]))
+        body = model.service.bodies.predict.model_construct(records=[history], exclude_seen=True)
+        k, asked = n + offset, model.service.questions(body)
         (line,) = await model.ask(Kind("predict", k, evidence=False), asked)
         service.metrics.records.labels(model.name, "predict").inc()
-        return Response(gorse.recommended(line, history, n, offset), media_type=JSON)
+        return Response(gorse.recommended(line, n, offset), media_type=JSON)
 
 
 async def _read(service: Service, request: Request, body: type[BodyType]) -> BodyType:

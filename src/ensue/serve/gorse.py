@@ -88,9 +88,8 @@ def read_feedback(elements: object, limit: int) -> History:
     return History.from_fields({"values": [row.item for row in rows], "times": sorted(seconds)}, "feedback")
 
 
-def recommended(line: str, seen: History, n: int, offset: int) -> bytes:
-    """An answer's line of JSON as Gorse's list."""
-    held = set(seen.values)
-    choices = [choice for choice in json.loads(line)["choices"] if choice["value"] not in held]
-    items = [{"Id": choice["value"], "Score": choice["score"]} for choice in choices[offset : offset + n]]
+def recommended(line: str, n: int, offset: int) -> bytes:
+    """Return an answer's line of JSON, to a question that excludes what was seen, as Gorse's list."""
+    choices = json.loads(line)["choices"][offset : offset + n]
+    items = [{"Id": choice["value"], "Score": choice["score"]} for choice in choices]
     return json.dumps(items, ensure_ascii=False).encode()

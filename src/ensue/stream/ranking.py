@@ -37,8 +37,8 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
     """
     times = histories.times if histories.timed and predictor.metadata.timed else np.empty(0)
     coded = Histories(table[histories.ids], histories.offsets, predictor.vocabulary, times)
-    hide = not predictor.metadata.repeats
-    found, _, events = predictor.ranks(coded, hide=hide, context=context, approximate=True)
+    exclusion = predictor.metadata.ruled_out
+    found, _, events = predictor.ranks(coded, exclusion=exclusion, context=context, approximate=True)
     ranks = np.full(len(coded.ids), MISS)
     ranks[events] = found
     return ranks[targets(histories, context)]

@@ -159,8 +159,10 @@ class NextContract(Contract):
     def test_answers_may_repeat_where_the_data_does(self) -> None:
         again = [History(("a", "b", "a", "b")), History(("b", "a", "b", "a")), History(("a", "a", "b"))]
         made = self.fitted(again, **({"epochs": 1} if self.options else {}))
-        (answer,) = made.predict([History(("a", "b"))], 9)
-        assert {choice.value for choice in answer.choices} == {"a", "b"}
+        question = [History(("a", "b"))]
+        for exclude_seen, values in ((None, {"a"}), (False, {"a", "b"}), (True, set())):
+            (answer,) = made.predict(question, 9, exclude_seen=exclude_seen)
+            assert {choice.value for choice in answer.choices} == values
 
     def test_an_unknown_value_is_counted_and_harmless(self, predictor: NextPredictor) -> None:
         plain = History(("a3", "a4", "a5"), (0.0, HOUR, 2 * HOUR), "x")
@@ -235,7 +237,9 @@ class NextContract(Contract):
         question = [History(("a1", "a2"), (0.0, HOUR))]
         assert "a1" not in {choice.value for choice in own.predict(question, 99)[0].choices}
         own.update(Histories.of([History(("a1", "a2", "a1"), (0.0, HOUR, 2 * HOUR))]))
-        assert "a1" in {choice.value for choice in own.predict(question, 99)[0].choices}
+        assert own.metadata.repeats
+        assert "a1" not in {choice.value for choice in own.predict(question, 99)[0].choices}  # as decided by the fit
+        assert "a1" in {choice.value for choice in own.predict(question, 99, exclude_seen=False)[0].choices}
 
     def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
         made = self.fitted(self.data(30, 0), **self.short, **({"epochs": 1} if self.options else {}))

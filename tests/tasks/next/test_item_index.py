@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from ensue.tasks.next import indexing, item_index, nearest, permitted, train
 from ensue.tasks.next.batch import Product
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import ItemIndex, make_index
+from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.permitted import Given, Permitted
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import resum
@@ -93,6 +95,18 @@ def close(found: list[Answer], wanted: list[Answer], near: float = 2e-3) -> None
                 assert [heed.score_drop for heed in choice.heeded] == pytest.approx(drops, abs=1e-4)
 
 
+def test_what_is_left_of_a_long_history_is_found() -> None:
+    """More items are excluded than the index looks for, and all that is not excluded is an answer."""
+    predictor = fitted("core")
+    assert predictor.index is not None and predictor.index.facts.candidates < ITEMS
+    for num_left in (40, 3):
+        seen, left = predictor.vocabulary.values[num_left:], set(predictor.vocabulary.values[:num_left])
+        for evidence in (True, False):
+            (answer,) = predictor.predict([History(tuple(seen))], 5, exclude_seen=True, evidence=evidence)
+            values = {choice.value for choice in answer.choices}
+            assert values <= left and len(values) == min(5, num_left)
+
+
 ASKED = [
     *sessions(6, 5),
     History(()),
@@ -111,13 +125,16 @@ def test_with_all_candidates_answers_are_those_of_the_whole_catalogue(
     for k, evidence in ((5, True), (30, False)):
         close(predictor.predict(ASKED, k, evidence=evidence), exact(predictor, ASKED, k, evidence=evidence))
     close([predictor.predict([one], 5)[0] for one in ASKED], exact(predictor, ASKED, 5))
+    for exclude_seen, rank_unknown in product((True, False), (True, False)):
+        answers = predictor.predict(ASKED, 5, exclude_seen=exclude_seen, rank_unknown=rank_unknown)
+        close(answers, exact(predictor, ASKED, 5, exclude_seen=exclude_seen, rank_unknown=rank_unknown))
     unknown = [History(("x", "v1", "v2"), (0.0, 1.0, 2.0)), History(("v1", "x", "v3", "x"), (0.0, 1.0, 2.0, 3.0))]
     data = Histories.of([*sessions(30, 8, repeats=predictor.metadata.repeats), *unknown])
     data = data.encode(predictor.vocabulary, number_unknown=True)
-    hide = not predictor.metadata.repeats
-    for rank_unknown in (False, True):
+    for rank_unknown, exclusion in product((False, True), (predictor.metadata.ruled_out, *Exclusion)):
         found, wanted = (
-            predictor.ranks(data, hide=hide, approximate=near, rank_unknown=rank_unknown) for near in (True, False)
+            predictor.ranks(data, exclusion=exclusion, approximate=near, rank_unknown=rank_unknown)
+            for near in (True, False)
         )
         order, other = (np.argsort(one[2]) for one in (found, wanted))
         assert np.array_equal(found[2][order], wanted[2][other])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ensue.tasks.next.metadata import Metadata
+from ensue.tasks.next.metadata import Exclusion, Metadata
 from ensue.tasks.next.predictor import NextPredictor
 
 
@@ -17,10 +17,13 @@ def test_what_is_set_is_written_in_the_order_it_came() -> None:
 
 
 def test_fields_come_back_as_they_were() -> None:
-    fields = {"version": 3, "sequences": 2, "repeats": False, "events": 4, "of a newer ensue": [1]}
+    fields = {"version": 3, "sequences": 2, "repeats": False, "events": 4, "exclusion": "last", "of a newer ensue": [1]}
     metadata = Metadata.from_dict(fields)
     assert list(metadata.to_dict().items()) == list(fields.items())
     assert (metadata.version, metadata.sequences, metadata.timed) == (3, 2, False)
+    assert metadata.exclusion is Exclusion.LAST
+    with pytest.raises(ValueError, match="'most' is not a valid Exclusion"):
+        Metadata.from_dict({**fields, "exclusion": "most"})
     with pytest.raises(ValueError, match="facts are missing"):
         Metadata.from_dict({"sequences": 2})
 

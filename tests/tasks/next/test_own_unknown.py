@@ -15,6 +15,7 @@ from ensue.records import History
 from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.infer import score_histories
+from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.own_unknown import FARTHEST, MOST, Candidates, of_records, of_targets
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import Vocabulary
@@ -48,8 +49,9 @@ def predictor(request: pytest.FixtureRequest) -> NextPredictor:
 
 
 def repeats_of(predictor: NextPredictor) -> RepeatShares:
-    assert predictor.repeat_shares is not None
-    return predictor.repeat_shares
+    shares = predictor.repeat_shares()
+    assert shares is not None
+    return shares
 
 
 def share(predictor: NextPredictor, away: int) -> float:
@@ -205,7 +207,7 @@ def test_an_evaluation_finds_what_comes_again_where_that_is_asked_for(predictor:
 def test_nothing_is_added_where_nothing_repeats() -> None:
     walks = [History(tuple(f"a{(start + step) % 9}" for step in range(4))) for start in range(40)]
     predictor = fitted(walks)
-    assert predictor.repeat_shares is None
+    assert predictor.repeat_shares() is None
     (answer,) = predictor.predict([History(("new", "a1"))], 99, rank_unknown=True)
     assert "new" not in {choice.value for choice in answer.choices}
     scored = score(predictor, Histories.of([History(("new", "a1", "new"))]), "macro", unknown="rank")
@@ -226,5 +228,5 @@ def test_scores_of_known_values_are_not_touched() -> None:
     rank, *_ = predictor.ranks(coded, rank_unknown=True)
     assert np.array_equal(rank, predictor.ranks(data)[0]) and metrics.reciprocal_rank(rank).mean() > 0.2
     encoded = encode_records([History(("a1", "new"))], predictor.vocabulary)
-    scored = score_histories(predictor, encoded.histories)
+    scored = score_histories(predictor, Exclusion.NONE, encoded.histories)
     assert scored.scores.shape[1] == len(predictor.vocabulary)

@@ -47,14 +47,28 @@ class PredictNext(Predict):
 
     exclude: Ids = Field([], description="values that are no answer, such as what is sold out")
     allow: Ids | None = Field(None, description="the only values that are answers; all of them unless given")
+    exclude_seen: bool | None = Field(
+        None, description="whether values of a history are no answers to it; as the model was fitted unless given"
+    )
+    rank_unknown: bool = Field(
+        False, description="whether values of a history that the model lacks may be answers, where seen ones may"
+    )
+
+
+class Rules(NamedTuple):
+    """What a request says of values that a history holds; histories of one rule are answered together."""
+
+    exclude_seen: bool | None = None
+    rank_unknown: bool = False
 
 
 class Asked(NamedTuple):
-    """A history, and the lists of its request."""
+    """A history, and the lists and rules of its request."""
 
     record: History
     exclude: Sequence[str] = ()
     allow: Sequence[str] | None = None
+    rules: Rules = Rules()
 
 
 class NextService(PlainService[NextPredictor, Asked]):
@@ -84,22 +98,38 @@ class NextService(PlainService[NextPredictor, Asked]):
     def questions(self, body: Predict | Explain | Figure) -> Sequence[Asked]:
         """Histories with the lists of their request."""
         records = [body.record] if isinstance(body, Figure) else body.records
-        exclude, allow = (body.exclude, body.allow) if isinstance(body, PredictNext) else ([], None)
-        return [Asked(cast(History, record), exclude, allow) for record in records]
+        if not isinstance(body, PredictNext):
+            return [Asked(cast(History, record)) for record in records]
+        rules = Rules(body.exclude_seen, body.rank_unknown)
+        return [Asked(cast(History, record), body.exclude, body.allow, rules) for record in records]
 
     def texts_of(self, question: Asked) -> Sequence[str]:
         """Its values."""
         return question.record.values
 
     def answer(self, predictor: NextPredictor, kind: Kind, questions: Sequence[Asked]) -> list[str]:
-        """All together, each by the lists of its request."""
-        records = [question.record for question in questions]
+        """Those of one rule together, each by the lists of its request."""
         if kind.verb == "explain":
-            return [found.to_json() for found in predictor.explain(records, kind.k)]
-        asked = [(question.exclude, question.allow) for question in questions]
-        lists = predictor.lists.of_each(asked, predictor.vocabulary)
-        found = predict_each(predictor, records, lists, kind.k, evidence=kind.evidence)
-        return [answer.to_json() for answer in found]
+            explanations = predictor.explain([question.record for question in questions], kind.k)
+            return [explanation.to_json() for explanation in explanations]
+        lines = [""] * len(questions)
+        for rules in dict.fromkeys(question.rules for question in questions):
+            rows = [row for row, question in enumerate(questions) if question.rules == rules]
+            lists = predictor.lists.of_each(
+                [(questions[row].exclude, questions[row].allow) for row in rows], predictor.vocabulary
+            )
+            answers = predict_each(
+                predictor,
+                [questions[row].record for row in rows],
+                lists,
+                kind.k,
+                evidence=kind.evidence,
+                exclude_seen=rules.exclude_seen,
+                rank_unknown=rules.rank_unknown,
+            )
+            for row, answer in zip(rows, answers, strict=True):
+                lines[row] = answer.to_json()
+        return lines
 
     def draw(self, predictor: NextPredictor, drawn: Drawn, question: Asked) -> tuple[go.Figure, str]:
         """The weights between the events where there are any, else how much the answer attended to each."""

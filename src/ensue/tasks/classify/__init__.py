@@ -18,6 +18,8 @@ TASK = Task(
     foreign=(
         "unknown",
         "rank_unknown",
+        "exclude_seen",
+        "events",
         "time_unit",
         "day_first",
         "sort",

@@ -19,6 +19,8 @@ TASK = Task(
         "metric",
         "unknown",
         "rank_unknown",
+        "exclude_seen",
+        "events",
         "time_unit",
         "day_first",
         "sort",

@@ -46,6 +46,10 @@ class Findings:
     """Sequences of one event: nothing follows anything."""
     answers_beside: float
     """Share of the targets whose answer ends the prefix beside them, where prefixes are batched in order."""
+    repeat_share: float
+    """Share of the events, the first of each sequence left out, whose sequence holds their item already."""
+    immediate_repeat_share: float
+    """Share of the same events that repeat the item just before them."""
     rows: tuple[History, ...]
     """The first sequences, their first events."""
     warnings: tuple[str, ...] = field(default=())
@@ -94,6 +98,7 @@ def check(
         told: what else was found in the file, such as columns that tell the next value.
     """
     splits = dict(others or {})
+    repeat_share, immediate_repeat_share = repeat_shares(histories)
     lengths = histories.lengths
     warnings = [
         *understood.warnings,
@@ -101,7 +106,6 @@ def check(
         *_single(lengths),
         *_programs(histories, understood),
         *_duplicates(histories),
-        *_repeats(histories),
         *_ties(histories),
         *_clock(histories, understood),
         *_order(histories, understood),
@@ -120,6 +124,8 @@ def check(
         longest=int(lengths.max()),
         single=int((lengths == 1).sum()),
         answers_beside=answers_beside(histories),
+        repeat_share=repeat_share,
+        immediate_repeat_share=immediate_repeat_share,
         rows=tuple(_shorten(histories.record(index)) for index in range(min(_ROWS, len(histories)))),
         warnings=tuple(warnings),
     )
@@ -257,12 +263,19 @@ def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
             yield f"{name}: {hardly}"
 
 
-def _repeats(histories: Histories) -> Iterator[str]:
-    owners = histories.sequence_index()
-    pairs = np.sort(owners << 32 | histories.ids)
-    again = np.unique(pairs[1:][pairs[1:] == pairs[:-1]] >> 32)
-    if len(again):
-        yield f"{_part(len(again), len(histories), 'sequence', 'holds', 'hold')} a value more than once"
+def repeat_shares(histories: Histories) -> tuple[float, float]:
+    """Return the share of events whose history holds their item already, and of those that repeat the one before.
+
+    The first event of each history can repeat nothing and is left out; without any other event both shares are 0.
+
+    Args:
+        histories: in ids of any vocabulary.
+    """
+    num_targets = int(np.maximum(histories.lengths - 1, 0).sum())
+    pairs = histories.sequence_index() << 32 | histories.ids
+    num_repeats = len(pairs) - len(np.unique(pairs))
+    num_immediate = _following(histories, histories.ids[1:] == histories.ids[:-1])
+    return num_repeats / max(num_targets, 1), num_immediate / max(num_targets, 1)
 
 
 def _ties(histories: Histories) -> Iterator[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from ensue.data.histories import Histories, Index, ranges, scrambled
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.check import fingerprints
+from ensue.tasks.next.metadata import Exclusion
 from ensue.training.plans import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 
@@ -93,17 +94,23 @@ class Windows:
         )
 
 
-def hide_seen(scores: Tensor, histories: Histories, positions: Index) -> Tensor:
+def hide_seen(scores: Tensor, histories: Histories, positions: Index, exclusion: Exclusion = Exclusion.SEEN) -> Tensor:
     """Rule out, in place, what each history already holds up to the target step.
 
     Args:
         scores: (targets, ids).
         histories: the encoded histories.
         positions: (targets,) where in ``histories.ids`` each target step stands.
+        exclusion: which events of the history are ruled out.
 
     Returns:
-        ``scores``, seen ids at -inf.
+        ``scores``, ids that are ruled out at -inf.
     """
+    if exclusion is Exclusion.NONE:
+        return scores
+    if exclusion is Exclusion.LAST:
+        scores[torch.arange(len(positions)), torch.from_numpy(histories.ids[positions]).long()] = -torch.inf
+        return scores
     # A history at places 5 to 8, asked at 7: its row has the columns ids[5], ids[6], ids[7].
     starts = histories.offsets[np.searchsorted(histories.offsets, positions, side="right") - 1]
     lengths = positions - starts + 1

@@ -20,7 +20,7 @@ def explain(state: NextState, records: Sequence[History], k: int) -> list[Explan
 def _explanation(state: NextState, record: History, answer: Answer) -> Explanation:
     """The weights inside one record, over the latest known events that can matter."""
     histories = encode_records([record], state.vocabulary).histories
-    scored = score_histories(state, histories)
+    scored = score_histories(state, state.metadata.exclusion, histories)
     influence, inside = scored.influence(0), histories.record(0)
     size = len(influence)
     return Explanation(

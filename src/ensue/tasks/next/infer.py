@@ -16,10 +16,11 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.nn.topk import log_totals
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next.attributions import TESTED, Lists, Scored, ScoredBatch, answers
+from ensue.tasks.next.attributions import TESTED, Lists, Scored, ScoredBatch, ScoreFunction, answers
 from ensue.tasks.next.batch import Output, Product
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.item_index import ItemIndex
+from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model, Multiplies
 from ensue.tasks.next.nearest import nearest
 from ensue.tasks.next.permitted import Permitted
@@ -46,11 +47,14 @@ def predict(
     evidence: bool,
     exclude: Collection[str] = (),
     allow: Collection[str] | None = None,
+    exclude_seen: bool | None = None,
     rank_unknown: bool = False,
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
     lists = state.lists.of_each([(exclude, allow)] * len(records), state.vocabulary)
-    return predict_each(state, records, lists, k, evidence=evidence, rank_unknown=rank_unknown)
+    return predict_each(
+        state, records, lists, k, evidence=evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown
+    )
 
 
 def predict_each(
@@ -60,14 +64,18 @@ def predict_each(
     k: int,
     *,
     evidence: bool,
+    exclude_seen: bool | None = None,
     rank_unknown: bool = False,
 ) -> list[Answer]:
     """As :func:`predict`, each record by a list of its own."""
     require_k(k)
+    exclusion = state.exclusion(exclude_seen)
     scored = len(state.vocabulary) if state.index is None else SOME * state.index.facts.candidates
     size = max(1, CELLS // max(scored, LEAST) // (1 + TESTED * evidence))
-    score = partial(score_histories, state) if state.index is None else partial(score_nearest, state, state.index, k)
-    repeats = state.repeat_shares if rank_unknown else None
+    score: ScoreFunction = partial(score_histories, state, exclusion)
+    if state.index is not None:
+        score = partial(score_nearest, state, exclusion, state.index, k)
+    repeats = state.repeat_shares(exclusion) if rank_unknown else None
     found: list[Answer] = []
     for low in range(0, len(records), size):
         chunk, chunk_lists = records[low : low + size], lists[low : low + size]
@@ -97,15 +105,19 @@ def _without_placeholders(scores: Tensor) -> Tensor:
 
 
 def score_histories(
-    state: NextState, histories: Histories, lists: Lists | None = None, module: Model | None = None
+    state: NextState,
+    exclusion: Exclusion,
+    histories: Histories,
+    lists: Lists | None = None,
+    module: Model | None = None,
 ) -> ScoredBatch:
     """Score the whole catalogue after each history, plain popularity after one without events.
 
-    Where the data never repeats, what a history holds is at -inf. A
-    :data:`ensue.tasks.next.attributions.ScoreFunction`.
+    With a state and an exclusion it is a :data:`ensue.tasks.next.attributions.ScoreFunction`.
 
     Args:
         state: of the predictor.
+        exclusion: which items of a history are at -inf.
         histories: in its vocabulary.
         lists: not looked at, for all is scored anyway.
         module: a baseline in place of the model.
@@ -121,27 +133,29 @@ def score_histories(
         table = popular.repeat(len(histories), 1)
         if len(filled):
             table[filled] = some
-    if not state.metadata.repeats:
-        table[filled] = hide_seen(table[filled], histories, histories.offsets[1:][filled] - 1)
+    if exclusion is not Exclusion.NONE and len(filled):
+        table[filled] = hide_seen(table[filled], histories, histories.offsets[1:][filled] - 1, exclusion)
     totals = log_totals(table)
     return ScoredBatch(totals=totals, weights=weights, rows=rows.tolist(), lengths=lengths.tolist(), scores=table)
 
 
-def score_nearest(state: NextState, index: ItemIndex, k: int, histories: Histories, lists: Lists | None) -> Scored:
+def score_nearest(
+    state: NextState, exclusion: Exclusion, index: ItemIndex, k: int, histories: Histories, lists: Lists | None
+) -> Scored:
     """As :func:`score_histories`, by an index: the largest scores for ``k`` choices, and others when they are asked."""
     filled = np.flatnonzero(histories.lengths)
     if not len(filled):
-        return score_histories(state, histories)
+        return score_histories(state, exclusion, histories)
     rows, lengths = torch.full((len(histories),), -1), np.zeros(len(histories), np.int64)
     windows = Windows(histories.select(filled), state.network.reach, last_only=True)
     rows[filled], lengths[filled] = torch.arange(len(filled)), windows.stops - windows.starts
-    hidden = torch.zeros(len(histories), 0, dtype=torch.int64) if state.metadata.repeats else padded(histories)
+    hidden = excluded_ids(histories, exclusion)
     product = multiplied(state, windows, np.arange(len(filled)))
     sides = Sides(product=product, rows=rows, counts=state.counting["popularity"].totals, seen=hidden)
     brief = [lists is None or bool(one and one.few is not None) for one in lists or [None] * len(lengths)]
     wanted = torch.tensor(brief) if any(brief) else None
     share = min([1.0, *(one.share for one in lists or () if one and one.few is None)])
-    asked = max(k, min(math.ceil(k / share), MOST))
+    asked = max(k, min(math.ceil(k / share), MOST)) + hidden.shape[1]  # what is hidden may be what is found first
     return nearest(index, sides, asked, product.weights, lengths.tolist(), wanted)
 
 
@@ -153,8 +167,15 @@ def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
         return network.product(windows.batch(index))
 
 
-def padded(histories: Histories) -> Tensor:
-    """Return (histories, events) ids, with padding at the end."""
-    found = np.zeros((len(histories), int(histories.lengths.max(initial=0))), np.int64)
-    found[histories.sequence_index(), ranges(np.zeros_like(histories.lengths), histories.lengths)] = histories.ids
-    return torch.from_numpy(found)
+def excluded_ids(histories: Histories, exclusion: Exclusion) -> Tensor:
+    """Return (histories, ids) what is no answer to each history, with padding at the end."""
+    if exclusion is Exclusion.NONE:
+        return torch.zeros(len(histories), 0, dtype=torch.int64)
+    if exclusion is Exclusion.LAST:
+        filled = histories.lengths > 0
+        last_ids = np.zeros((len(histories), 1), np.int64)
+        last_ids[filled, 0] = histories.ids[histories.offsets[1:][filled] - 1]
+        return torch.from_numpy(last_ids)
+    seen_ids = np.zeros((len(histories), int(histories.lengths.max(initial=0))), np.int64)
+    seen_ids[histories.sequence_index(), ranges(np.zeros_like(histories.lengths), histories.lengths)] = histories.ids
+    return torch.from_numpy(seen_ids)

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Self
 
 from ensue.tasks.metadata import Count
 from ensue.tasks.metadata import Metadata as SharedMetadata
 
 IDLE = "the network was left out: held-out data could not tell that it adds anything to what is counted"
 """What is said of a blend that only counts."""
+MIN_REPEAT_SHARE, MIN_IMMEDIATE_REPEAT_SHARE = 0.05, 0.2
+"""Shares from which repeats, and immediate repeats, may be recommended."""
+
+
+class Exclusion(StrEnum):
+    """Items of a history that are no answer to it."""
+
+    NONE = "none"
+    LAST = "last"
+    """The latest event alone: the item just viewed."""
+    SEEN = "seen"
+    """All of them."""
 
 
 class Metadata(SharedMetadata):
     """What a model of task ``next`` learned."""
 
-    REQUIRED = frozenset({"sequences", "events", "repeats"})
+    REQUIRED = frozenset({"sequences", "events", "repeats", "exclusion"})
 
     sequences: Count = 0
     """Histories."""
@@ -24,6 +38,12 @@ class Metadata(SharedMetadata):
     """Distinct values."""
     repeats: bool = False
     """Whether any history holds a value twice; where none does, what a history holds is no answer."""
+    repeat_share: float = 0.0
+    """Share of the events of the training data, the first of each history left out, whose history holds their item."""
+    immediate_repeat_share: float = 0.0
+    """Share of the same events that repeat the item just before them."""
+    exclusion: Exclusion = Exclusion.NONE
+    """What ``predict`` leaves out by default, as the two shares suggest (:func:`default_exclusion`)."""
     timed: bool = False
     """Whether events have times."""
     validation_mrr: dict[str, float] | None = None
@@ -42,3 +62,50 @@ class Metadata(SharedMetadata):
     """Ids whose values were removed with a person: no answers, and without a value in the vocabulary."""
     index: dict[str, Any] | None = None
     """Of a large catalogue: what was measured when its index was made."""
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Back from :meth:`to_dict`.
+
+        Raises:
+            ValueError: something that every folder holds is missing, or no such exclusion exists.
+        """
+        metadata = super().from_dict(fields)
+        metadata.exclusion = Exclusion(metadata.exclusion)
+        return metadata
+
+    @property
+    def ruled_out(self) -> Exclusion:
+        """What metrics rule out: all that a history holds where the training data never repeats an item."""
+        return Exclusion.NONE if self.repeats else Exclusion.SEEN
+
+
+def exclusion_sentence(exclusion: Exclusion, repeat_share: float, immediate_repeat_share: float) -> str:
+    """Say what ``predict`` leaves out, and the shares of repeats in the training data behind that.
+
+    Args:
+        exclusion: what is left out.
+        repeat_share: see :class:`Metadata`.
+        immediate_repeat_share: see there.
+    """
+    repeats = f"{100 * repeat_share:.1f} % of the events repeat an item of their sequence"
+    if repeat_share:
+        repeats += f", {100 * immediate_repeat_share:.1f} % the item just before"
+    consequence = {
+        Exclusion.SEEN: "predict leaves out items of the sequence, unless --include-seen is given",
+        Exclusion.LAST: "predict leaves out the item just viewed; --exclude-seen leaves out all items of the sequence",
+        Exclusion.NONE: "predict may answer with items of the sequence; --exclude-seen leaves them out",
+    }
+    return f"{repeats}: {consequence[exclusion]}"
+
+
+def default_exclusion(repeat_share: float, immediate_repeat_share: float) -> Exclusion:
+    """Return what ``predict`` leaves out unless it is told: items of a history, where they hardly ever come again.
+
+    Args:
+        repeat_share: see :class:`Metadata`.
+        immediate_repeat_share: see there.
+    """
+    if repeat_share < MIN_REPEAT_SHARE:
+        return Exclusion.SEEN
+    return Exclusion.LAST if immediate_repeat_share < MIN_IMMEDIATE_REPEAT_SHARE else Exclusion.NONE

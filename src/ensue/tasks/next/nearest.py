@@ -242,8 +242,9 @@ def rest_of(index: ItemIndex, sides: Sides, ids: Tensor) -> tuple[Tensor, Tensor
         ids: (histories, candidates).
     """
     tail = sides.tail(index.sample, index.sampled(sides.product))
-    hide_(tail, index.sample, torch.cat([ids, sides.seen], dim=1))
-    others = sides.num_ids - FIRST - (ids >= FIRST).sum(1)
+    scored = _joined([ids, sides.seen]) if sides.seen.shape[1] else ids  # what was seen is no part of the rest either
+    hide_(tail, index.sample, scored)
+    others = sides.num_ids - FIRST - (scored >= FIRST).sum(1)
     return tail, others / (tail > -torch.inf).sum(1).clamp(min=1)
 
 

@@ -43,7 +43,7 @@ class Candidates(NamedTuple):
     value: Index
     """Which value: its id in the data, or its place in the record."""
     odds: Floats
-    """The logarithm of its probability over that of all that the model knows."""
+    """The logarithm of its probability over that of all that the model knows; -inf where it is ruled out."""
 
     @classmethod
     def of(cls, target: Index, value: Index, distance: Index, known: Mask, repeats: RepeatShares) -> Candidates:
@@ -59,7 +59,8 @@ class Candidates(NamedTuple):
         left = 1 - np.minimum(own, MOST)
         again = np.minimum(np.bincount(which, any_value * known, len(targets)), left)
         others = again + (1 - repeats.novelty()) * (left - again)
-        return cls(target[~known], value[~known], np.log(np.maximum(share, 1e-12) / others[which])[~known])
+        odds = np.where(lone > 0, np.log(np.maximum(share, 1e-12) / others[which]), -np.inf)
+        return cls(target[~known], value[~known], odds[~known])
 
     def of_targets(self, targets: Index) -> tuple[Index, Index]:
         """Row and entry of each candidate of some targets."""

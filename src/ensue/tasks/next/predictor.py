@@ -10,7 +10,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from ensue.answers import Answer, Explanation, Forecast
-from ensue.arguments import id_list, require_records
+from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.records import History
@@ -18,6 +18,7 @@ from ensue.tasks.next import explain, forecast, forget, grow, indexing, infer, r
 from ensue.tasks.next.batch import Output
 from ensue.tasks.next.check import shared_part
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 from ensue.tasks.saved import Contents, SavedPredictor
@@ -125,13 +126,13 @@ class NextPredictor(SavedPredictor, NextState):
         evidence: bool = True,
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        exclude_seen: bool | None = None,
         rank_unknown: bool = False,
     ) -> list[Answer]:
         """Return the ``k`` likeliest next values of each record, with the earlier events they leaned on.
 
         Values that the training data lacks are left out of a history and counted in ``Answer.known``; they are no
         choices unless ``rank_unknown`` is set. A history without a known value is answered with plain popularity.
-        Where the training data never repeats a value in a history, values of the history are no choices.
 
         Args:
             records: any number.
@@ -139,9 +140,13 @@ class NextPredictor(SavedPredictor, NextState):
             evidence: whether to fill ``Choice.heeded`` (a few more passes).
             exclude: values that are no answer, such as what is sold out; probabilities stay those of all values.
             allow: the only values that are answers, ``None`` for all.
+            exclude_seen: whether values of a record are no answers to it; probabilities are then those of all other
+                values. ``None`` is the default of the model, ``metadata.exclusion``: all of
+                them are left out where the training data hardly ever repeats a value, else the latest known one,
+                unless values often repeat at once (:func:`ensue.tasks.next.metadata.default_exclusion`).
             rank_unknown: rank values of a record that the training data lacks too, by how often such values come
                 again (:mod:`ensue.tasks.next.own_unknown`): what ``evaluate`` scores with ``unknown="rank"``. Nothing
-                changes where the training data never repeats a value in a history.
+                changes where the training data never repeats a value in a history, or ``exclude_seen`` holds.
 
         Raises:
             SettingError: not trained, or ``k`` below 1.
@@ -153,6 +158,7 @@ class NextPredictor(SavedPredictor, NextState):
             evidence=evidence,
             exclude=id_list(exclude, "exclude"),
             allow=None if allow is None else id_list(allow, "allow"),
+            exclude_seen=optional_bool(exclude_seen, "exclude_seen"),
             rank_unknown=rank_unknown,
         )
 
@@ -193,7 +199,7 @@ class NextPredictor(SavedPredictor, NextState):
         self,
         data: Histories,
         *,
-        hide: bool = False,
+        exclusion: Exclusion = Exclusion.NONE,
         sampled: int = 0,
         counting: str | None = None,
         context: Index | None = None,
@@ -209,7 +215,7 @@ class NextPredictor(SavedPredictor, NextState):
         Args:
             data: in the ids of this predictor's vocabulary. UNKNOWN, and ids from ``len(vocabulary)`` on
                 (``Histories.encode(number_unknown=True)``), are events that the training data lacks.
-            hide: whether to rule out what a history already holds.
+            exclusion: which events of a history are ruled out.
             sampled: rank against this many sampled candidates instead of all; the same ones for every model.
             counting: one of ``COUNTING`` instead of the model.
             context: (histories,) how many leading events of each are no targets.
@@ -220,7 +226,7 @@ class NextPredictor(SavedPredictor, NextState):
         return ranking.target_ranks(
             self,
             data,
-            hide=hide,
+            exclusion=exclusion,
             sampled=sampled,
             counting=counting,
             context=context,

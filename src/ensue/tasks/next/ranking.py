@@ -24,8 +24,9 @@ from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.topk import log_totals
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
-from ensue.tasks.next.infer import CELLS, LEAST, SOME, multiplied, padded, score_histories, scores
+from ensue.tasks.next.infer import CELLS, LEAST, SOME, excluded_ids, multiplied, score_histories, scores
 from ensue.tasks.next.item_index import ItemIndex
+from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.nearest import nearest, rest_of
 from ensue.tasks.next.own_unknown import Candidates, of_targets
@@ -41,7 +42,7 @@ def target_ranks(
     state: NextState,
     data: Histories,
     *,
-    hide: bool = False,
+    exclusion: Exclusion = Exclusion.NONE,
     sampled: int = 0,
     counting: str | None = None,
     context: Index | None = None,
@@ -51,7 +52,7 @@ def target_ranks(
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.ranks`."""
     module: Model = state.counting[counting] if counting else state.network
     in_vocabulary = (data.ids != UNKNOWN) & (data.ids < len(state.vocabulary))
-    repeats = state.repeat_shares if rank_unknown and not in_vocabulary.all() else None
+    repeats = state.repeat_shares(exclusion) if rank_unknown and not in_vocabulary.all() else None
     ranker = _Ranker(
         state=state,
         module=module,
@@ -61,7 +62,7 @@ def target_ranks(
         num_known_before=np.concatenate([[0], np.cumsum(in_vocabulary)]),
         first_scored=data.offsets[:-1] + (1 if context is None else np.maximum(context, 1)),
         own=None if repeats is None else of_targets(data, repeats),
-        hide=hide,
+        exclusion=exclusion,
         sampled=sampled,
         index=state.index if approximate and not (counting or sampled) else None,
     )
@@ -84,7 +85,7 @@ class _Ranker:
         num_known_before: (events + 1,) how many known events come before each event of ``data``.
         first_scored: (histories,) the first event of each that may be a target.
         own: unknown events of the histories that are candidates, ``None`` where none are.
-        hide: whether events of the history are ruled out.
+        exclusion: which events of the history are ruled out.
         sampled: how many candidates are drawn; 0 for all.
         index: of a large catalogue, ``None`` for exact ranks.
     """
@@ -97,7 +98,7 @@ class _Ranker:
     num_known_before: Index
     first_scored: Index
     own: Candidates | None
-    hide: bool
+    exclusion: Exclusion
     sampled: int
     index: ItemIndex | None
 
@@ -115,7 +116,7 @@ class _Ranker:
                 yield events, ranks + self._num_own_ahead(events, totals, target_scores)
                 continue
             output, targets = scores(self.state, windows, group, self.module)
-            shown = hide_seen(output.scores, self.known, positions) if self.hide else output.scores
+            shown = hide_seen(output.scores, self.known, positions, self.exclusion)
             yield events, self._exact(shown, targets, events, positions)
 
     def after_unknown(self) -> Iterator[Chunk]:
@@ -142,16 +143,17 @@ class _Ranker:
         for low in range(0, len(events), size):
             chunk = slice(low, low + size)
             past = self._known_before(events[chunk])
-            scored = score_histories(self.state, past, module=self.module)
+            scored = score_histories(self.state, self.exclusion, past, module=self.module)
             own_scores = scored.totals.double() + odds[chunk]
             shown = torch.cat([scored.scores, own_scores.float()[:, None]], dim=1)
             column = torch.full((len(past),), scored.scores.shape[1])
             if self.sampled:
                 negatives = draw_negatives(column, events[chunk], len(self.state.vocabulary), self.sampled)
-                yield events[chunk], metrics.sampled_ranks(shown, column, negatives)
+                ranks = metrics.sampled_ranks(shown, column, negatives).double()
             else:
                 others = self.own.ahead(events[chunk], scored.totals, own_scores) - 1
-                yield events[chunk], metrics.ranks(shown, column) + others
+                ranks = (metrics.ranks(shown, column) + others).double()
+            yield events[chunk], ranks.masked_fill(own_scores == -torch.inf, metrics.MISS)
 
     def _exact(self, shown: Tensor, targets: Tensor, events: Index, positions: Index) -> Tensor:
         """(targets,) ranks by scores of the whole catalogue.
@@ -182,13 +184,10 @@ class _Ranker:
         """
         product, targets = multiplied(self.state, windows, group), windows.batch(group).targets
         positions = windows.positions(group)
-        seen = torch.zeros(len(targets), 0, dtype=torch.int64)
-        if self.hide:
-            starts = self.known.offsets[np.searchsorted(self.known.offsets, positions, side="right") - 1]
-            lengths = positions - starts + 1
-            seen = padded(
-                Histories(self.known.ids[ranges(starts, lengths)], offsets_of(lengths), self.known.vocabulary)
-            )
+        starts = self.known.offsets[np.searchsorted(self.known.offsets, positions, side="right") - 1]
+        lengths = positions - starts + 1
+        past = Histories(self.known.ids[ranges(starts, lengths)], offsets_of(lengths), self.known.vocabulary)
+        seen = excluded_ids(past, self.exclusion)
         counts = self.state.counting["popularity"].totals
         sides = Sides(product=product, rows=torch.arange(len(targets)), counts=counts, seen=seen)
         found = nearest(index, sides, 1, product.weights, [0] * len(targets))

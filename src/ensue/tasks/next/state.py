@@ -19,7 +19,7 @@ from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS, SHARED
 from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.metadata import Metadata
+from ensue.tasks.next.metadata import Exclusion, Metadata
 from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.reservoir import Reservoir
@@ -122,11 +122,18 @@ class NextState:
         """Those of them that were counted: a folder of before lacks the later ones."""
         return tuple(name for name in self.baselines if name in self.counting)
 
-    @property
-    def repeat_shares(self) -> RepeatShares | None:
-        """How often values come again, by distance; ``None`` where none does, and in folders of before."""
+    def repeat_shares(self, exclusion: Exclusion = Exclusion.NONE) -> RepeatShares | None:
+        """Return how often values come again, by distance; ``None`` where none does, or none may be an answer."""
         own = self.counting.get("own-items")
-        return own.repeats if isinstance(own, OwnItems) and self.metadata.repeats else None
+        if not isinstance(own, OwnItems) or not self.metadata.repeats or exclusion is Exclusion.SEEN:
+            return None
+        return own.repeats.without_latest() if exclusion is Exclusion.LAST else own.repeats
+
+    def exclusion(self, exclude_seen: bool | None) -> Exclusion:
+        """Return which items of a history are no answer to it; ``None`` is the default of the model."""
+        if exclude_seen is None:
+            return self.metadata.exclusion
+        return Exclusion.SEEN if exclude_seen else Exclusion.NONE
 
     def select_model(self, name: str) -> None:
         """Take the name and the settings of one of those that may be chosen from."""

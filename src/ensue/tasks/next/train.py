@@ -20,10 +20,10 @@ from ensue.metrics import Floats
 from ensue.tasks.held_examples import keep, of_history
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
-from ensue.tasks.next.check import left_out, require_targets, shared_part
-from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
+from ensue.tasks.next.check import left_out, repeat_shares, require_targets, shared_part
+from ensue.tasks.next.dataset import Windows, distinct, history_hashes
 from ensue.tasks.next.indexing import index_items, indexes
-from ensue.tasks.next.metadata import IDLE, Metadata
+from ensue.tasks.next.metadata import IDLE, Metadata, default_exclusion
 from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.reservoir import joined
@@ -165,7 +165,10 @@ def learn_values(state: NextState, data: Histories) -> None:
         state.training_hashes = history_hashes(data)
     state.metadata = metadata = Metadata()
     metadata.sequences, metadata.events, metadata.values = len(data), len(data.ids), len(state.vocabulary) - FIRST
-    metadata.repeats, metadata.timed = repeats(data), data.timed
+    metadata.timed = data.timed
+    metadata.repeat_share, metadata.immediate_repeat_share = repeat_shares(data)
+    metadata.repeats = metadata.repeat_share > 0
+    metadata.exclusion = default_exclusion(metadata.repeat_share, metadata.immediate_repeat_share)
     _count(state, "popularity", data)
     state.length_delay = LengthDelayModel()
     state.length_delay.count(data)
@@ -207,7 +210,7 @@ def _gains(state: NextState, sample: Histories, counting: str | None = None) -> 
     """(targets,) reciprocal ranks in order of the targets, by a counting row if named; only the first rank has them."""
     if rank_and_size()[0]:
         return np.empty(0)
-    rank, _, place = target_ranks(state, sample, hide=not state.metadata.repeats, counting=counting)
+    rank, _, place = target_ranks(state, sample, exclusion=state.metadata.ruled_out, counting=counting)
     return metrics.reciprocal_rank(rank[np.argsort(place)])
 
 
@@ -372,8 +375,8 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
 
     def mean(part: Histories, *, approximate: bool) -> float:
         own = part.select(np.arange(rank, len(part), world)) if world > 1 else part
-        hide = not state.metadata.repeats
-        found, *_ = target_ranks(state, own, hide=hide, counting=counting, approximate=approximate)
+        exclusion = state.metadata.ruled_out
+        found, *_ = target_ranks(state, own, exclusion=exclusion, counting=counting, approximate=approximate)
         return mean_over_ranks(metrics.reciprocal_rank(found))
 
     if counting is not None or state.index is None:

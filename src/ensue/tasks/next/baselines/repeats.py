@@ -9,6 +9,7 @@ So is, by Good's estimate, how many of the values that a history did not hold ar
 
 from __future__ import annotations
 
+from copy import copy
 from typing import ClassVar
 
 import numpy as np
@@ -68,6 +69,8 @@ class RepeatShares(nn.Module):
         self.lone_offered: Tensor
         self.held: Tensor
         """How many pairs of a history and a value there are, and how many of a value that no other history held."""
+        self.skips_latest = False
+        """Whether the latest value never comes again, whatever was counted."""
 
     def validate(self, name: str) -> None:
         """See :class:`ensue.nn.validation.Validated`: no more steps repeat a value than could have."""
@@ -102,7 +105,14 @@ class RepeatShares(nn.Module):
         table = self._smoothed(self.again, self.offered, float(self.again.sum() / self.offered.sum().clamp(min=1)))
         if lone:
             table = self._smoothed(self.lone_again, self.lone_offered, table)
-        return table[torch.from_numpy(sizes(distance.numpy()))]
+        shares = table[torch.from_numpy(sizes(distance.numpy()))]
+        return shares.masked_fill(distance == 1, 0.0) if self.skips_latest else shares
+
+    def without_latest(self) -> RepeatShares:
+        """Return the same shares, but for the latest value: it is no answer."""
+        shares = copy(self)
+        shares.skips_latest = True
+        return shares
 
     def novelty(self) -> float:
         """The share of values new to all among those that their history did not hold (Good 1953): values held once."""

@@ -35,7 +35,7 @@ def test_a_log_that_was_concatenated_is_told(ensue: Ensue, tmp_path: Path) -> No
     rows = clicks(400)
     assert not any("concatenated" in line for line in warnings(ensue, write(tmp_path / "one.csv", rows)))
     twice = write(tmp_path / "twice.csv", rows + rows)
-    same = "repeat an earlier one of the same sequence, value and time"
+    same = f"repeat an earlier one of the same sequence, value and time, such as '{rows[0].split(',')[1]}' in 's0'"
     sentence = f"400 of 800 (50.0 %) events {same}: {TWICE}; {ADVICE}"
     assert sentence in warnings(ensue, twice)
     thrice = write(tmp_path / "thrice.csv", rows * 3)
@@ -68,10 +68,12 @@ def test_a_log_without_times_that_was_concatenated_is_told(ensue: Ensue, tmp_pat
 def test_kinds_of_events_in_one_column_are_told(ensue: Ensue, tmp_path: Path) -> None:
     rows = [f"{row},{('view', 'view', 'cart')[at % 3]},shop" for at, row in enumerate(clicks(300))]
     found = warnings(ensue, write(tmp_path / "log.csv", rows, "session,item,time,event_type,category"))
-    kinds = (
-        "column 'event_type' holds kinds of events, 'view' 200, 'cart' 100: all are read alike, each follows any other"
+    types = (
+        "column 'event_type' holds 2 event types, 'view' 200, 'cart' 100: all are read alike, as if each were the same"
     )
-    assert [line for line in found if "kinds" in line] == [f"{kinds}; give a file of the kind that is to be predicted"]
+    assert [line for line in found if "event types" in line] == [
+        f"{types}; choose those that are to be predicted, such as --events view"
+    ]
 
 
 def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> None:
@@ -79,6 +81,19 @@ def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> Non
     found = warnings(ensue, write(tmp_path / "log.csv", clicks(400) + program))
     sentence = "sequences has 200 events and more within 10 minutes, 'bot' 250 in all: rather programs than people"
     assert f"1 of 101 (1.0 %) {sentence}; leave them out" in found
+    burst = [f"burst,i{at % 60},{1_700_500_000 + at}" for at in range(300)]  # 300 events in 5 minutes
+    found = warnings(ensue, write(tmp_path / "burst.csv", clicks(400) + burst))
+    assert any("'burst' 300 in all: rather programs than people" in line for line in found)
+    draw, time, crawler, reader = random.Random(2), 1_700_600_000, list[str](), list[str]()
+    for at in range(400):
+        crawler.append(f"crawler,i{at % 60},{1_700_600_000 + 30 * at + (at > 200) * 3_000 + at % 2}")
+        reader.append(f"reader,i{draw.randrange(60)},{time}")
+        time += draw.randrange(3, 90)
+    found = warnings(ensue, write(tmp_path / "crawler.csv", clicks(400) + crawler + reader))
+    assert [line for line in found if "programs" in line] == [
+        "1 of 102 (1.0 %) sequences has 100 events and more at steady intervals, 'crawler' every 31 s: rather programs "
+        "than people; leave them out"
+    ]
     header = "cascade,user,time"  # of which many people take part
     assert not any(
         "programs" in line for line in warnings(ensue, write(tmp_path / "c.csv", clicks(400) + program, header))

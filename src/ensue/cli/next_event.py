@@ -42,13 +42,14 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSche
     data, report = _read(path, reading)
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
-    return data, reading.schema_for(report.columns, report.day_first)
+    return data, reading.schema_for(report.columns, report.day_first, report.events)
 
 
 def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories, SequencesReport]:
     histories, understood = read_log(
         path,
         columns=reading.roles,
+        events=reading.event_types,
         time_unit=reading.time_unit,
         sort=reading.may_sort,
         gap=reading.gap,
@@ -80,7 +81,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     histories, understood = _read(path, reading, warn=False)  # they are among the findings
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
-    told = telling_columns(path, columns=reading.roles, **reading.opening)
+    told = telling_columns(path, columns=reading.roles, events=reading.event_types, **reading.opening)
     found = look(histories, understood, {str(other): read(other, reading) for other in others}, told)
     shared = left_out_by(histories, reading.min_users)
     if json:

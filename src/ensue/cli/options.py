@@ -137,10 +137,17 @@ class Reading:
     columns: Annotated[
         str,
         _option(
-            help="roles to column names: sequence=…,value=…,time=…; of "
+            help="roles to column names, or numbers from 1 where a file has no header: "
+            "sequence=…,value=…,time=…,event=…; of "
             "texts text=…,second=…,label=…,group=…,part=…; of query logs "
             "query=…,user=…,session=…,turn=…,time=…,part=…; of posts and articles "
             "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
+        ),
+    ] = ""
+    events: Annotated[
+        str,
+        _option(
+            help="of logs with an event type a row: the types that are read, such as view,purchase; all unless stated"
         ),
     ] = ""
     time_unit: Annotated[
@@ -238,12 +245,13 @@ class Reading:
         """
         return replace(self, schema=schema_of(folder))
 
-    def schema_for(self, columns: Mapping[str, str], day_first: bool | None = None) -> DataSchema:
+    def schema_for(self, columns: Mapping[str, str], day_first: bool | None = None, events: str = "") -> DataSchema:
         """Return what a model keeps of how its training data was read.
 
         Args:
             columns: role -> column, as they were read.
             day_first: the order of day and month in its dates, where there is one.
+            events: the event types that were read, where they were chosen.
         """
         sessions = self.roles is not None and "sequence" in self.roles
         return DataSchema(
@@ -256,7 +264,13 @@ class Reading:
             gap=0.0 if self.gap is None and sessions else self.gap,
             rules=self.rules,
             missing=self.missing,
+            events=events,
         )
+
+    @property
+    def event_types(self) -> tuple[str, ...]:
+        """The event types that are read, none for all."""
+        return tuple(filter(None, map(str.strip, self.events.split(","))))
 
     @property
     def roles(self) -> dict[str, str] | None:
@@ -295,8 +309,8 @@ class Reading:
 
 
 TABLES = (
-    "columns", "time_unit", "day_first", "sort", "gap", "encoding", "sheet", "max_unpacked", "missing", "phrases",
-    "rules", "part",
+    "columns", "events", "time_unit", "day_first", "sort", "gap", "encoding", "sheet", "max_unpacked", "missing",
+    "phrases", "rules", "part",
 )  # fmt: skip
 """The options of a verb that reads logs, texts or queries."""
 

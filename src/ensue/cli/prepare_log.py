@@ -59,7 +59,12 @@ def run(data: Sequence[Path], output: Path, reading: Reading, *, share: str, mer
     """
     if share and merge:
         raise SettingError("--merge: puts all shares together; leave --share out")
-    options = ReadOptions(columns=reading.roles or {}, time_unit=reading.time_unit, **reading.opening)
+    options = ReadOptions(
+        columns=reading.roles or {},
+        events=",".join(reading.event_types),
+        time_unit=reading.time_unit,
+        **reading.opening,
+    )
     how: Opening = {"sort": reading.may_sort, "gap": reading.gap, "progress": _Shown()}
     try:
         with signals_heard():

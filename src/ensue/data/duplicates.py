@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Histories, ranges, scrambled
-from ensue.lines import part_of
+from ensue.lines import part_of, quoted
 
 MIN_SHARE = 0.01
 """Share of the events that must be exact duplicates before anything is said: some clicks are noted twice in any log."""
@@ -37,9 +37,9 @@ def duplicates(histories: Histories) -> str:
         copies = int(np.median(counts))
         if copies > 1 and float((counts % copies == 0).mean()) >= SAME:
             times = "twice" if copies == 2 else f"{copies} times"
-            return f"{_part(num_duplicates, num_events)}: the log looks concatenated {times}; {_ADVICE}"
+            return f"{_part(num_duplicates, histories)}: the log looks concatenated {times}; {_ADVICE}"
         if num_duplicates >= MIN_SHARE * num_events:
-            return f"{_part(num_duplicates, num_events)}; {_ADVICE}"
+            return f"{_part(num_duplicates, histories)}; {_ADVICE}"
     if _halves_are_equal(histories):
         verb = "is", "are"
         half = part_of(num_events // 2, num_events, "event", *verb, percent=True)
@@ -71,6 +71,12 @@ def _halves_are_equal(histories: Histories) -> bool:
     return bool((histories.ids[first] == histories.ids[first + np.repeat(halves, halves)]).all())
 
 
-def _part(num_duplicates: int, num_events: int) -> str:
-    part = part_of(num_duplicates, num_events, "event", "repeats", "repeat", percent=True)
-    return f"{part} an earlier one of the same sequence, value and time"
+def _part(num_duplicates: int, histories: Histories) -> str:
+    part = part_of(num_duplicates, len(histories.ids), "event", "repeats", "repeat", percent=True)
+    # The events of a sequence are in order of time, and of one time in that of the file: copies may be apart.
+    _, first, counts = np.unique(_event_keys(histories), return_index=True, return_counts=True)
+    event = int(first[counts > 1].min())
+    owner = int(np.searchsorted(histories.offsets, event, side="right")) - 1
+    name = histories.record(owner).id or str(owner + 1)
+    value = histories.vocabulary.value(int(histories.ids[event]))
+    return f"{part} an earlier one of the same sequence, value and time, such as {quoted(value)} in {quoted(name)}"

@@ -31,6 +31,8 @@ class DataSchema:
     """Minutes of pause that end a session, as stated; 0 where a stated column tells the sessions."""
     rules: str = ""
     """As stated: the rules for query logs."""
+    events: str = ""
+    """As stated: the event types that are read, such as view,purchase, where a log has a column of them."""
     missing: str = ""
     """As stated: what becomes of rows whose id is missing."""
 

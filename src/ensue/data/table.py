@@ -42,6 +42,8 @@ class ReadOptions:
 
     columns: Mapping[str, str] = field(default_factory=dict)
     """Role -> column, where the names do not speak for themselves."""
+    events: str = ""
+    """Of a log the event types that are read, such as view,purchase; all of them unless stated."""
     time_unit: str | None = None
     """One of ``UNITS``; found out unless stated."""
     encoding: str = ""
@@ -57,6 +59,11 @@ class ReadOptions:
             raise SettingError(f"missing: {self.missing!r} is not known; choose from {DROP}, {KEEP}")
         if self.time_unit not in (None, *UNITS):
             raise SettingError(f"time_unit: {self.time_unit!r} is not known; the units are {', '.join(UNITS)}")
+
+    @property
+    def event_types(self) -> tuple[str, ...]:
+        """The event types that are read: as stated, or as of the training data; none for all."""
+        return tuple(filter(None, map(str.strip, (self.events or self.schema.events).split(","))))
 
     @property
     def missing_ids(self) -> str:

@@ -14,6 +14,8 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import listed, quoted
 
 ROLES = ("sequence", "value", "time")
+EVENT = "event"
+"""The role of the column that says of which type an event is; looked for where types are chosen."""
 WITHIN = "within"
 """The role of Diginetica's ``timeframe``, milliseconds within a session whose ``time`` is only a day. Never stated."""
 _SESSIONS = ("session", "sessionid", "sequence", "sequenceid")
@@ -38,6 +40,8 @@ _ASKED: Mapping[frozenset[str], str] = {frozenset(("sessionid", "actiontype", "r
 _ACTIONS = ("action", "actiontype", "actionname", "activity", "activitytype", "interaction", "interactiontype")
 _KINDS = (
     "event",
+    "kind",
+    "eventcategory",
     "eventtype",
     "eventname",
     "type",
@@ -52,7 +56,11 @@ _TYPED = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
 
 
 def find_columns(
-    path: Path, names: Sequence[str], stated: Mapping[str, str], trained: DataSchema = NO_SCHEMA
+    path: Path,
+    names: Sequence[str],
+    stated: Mapping[str, str],
+    trained: DataSchema = NO_SCHEMA,
+    events: str = "",
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Find the column of each role, and write a note wherever two columns would have fitted.
 
@@ -64,14 +72,17 @@ def find_columns(
         names: its columns.
         stated: role -> column.
         trained: how the training data was read; its columns come before those found by name.
+        events: the event types that are read, as stated; every table needs a column of them then.
 
     Raises:
         DataError: a column that is missing, no column for the sequence or the value, or several that may be meant.
         SettingError: a role that does not exist, or one column in two roles.
     """
     for role, name in stated.items():
-        if role not in ROLES:
-            raise SettingError(f"columns: role {role!r} is not known; the roles are {', '.join(ROLES)}")
+        if role == EVENT and not (events or trained.events):
+            raise SettingError(f"columns: {EVENT}={name} needs --events, the event types that are read")
+        if role not in (*ROLES, EVENT):
+            raise SettingError(f"columns: role {role!r} is not known; the roles are {', '.join((*ROLES, EVENT))}")
         if name not in names:
             raise DataError(f"{path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}")
     if len(set(stated.values())) < len(stated):
@@ -104,6 +115,15 @@ def find_columns(
                 + ",".join(f"{name}={_asked(name, names, columns)}" for name in ROLES)
                 + trained_on(trained)
             )
+    if events or trained.events:
+        fill(EVENT, _KINDS)
+    else:
+        columns.pop(EVENT, None)  # the training data was chosen from by a program of another kind
+    if events and EVENT not in columns:
+        raise DataError(
+            f"{path}: --events {events}: no column is known to hold event types; the columns are "
+            f"{listed(names)}; name it with --columns {EVENT}=…"
+        )
     if "time" not in stated and (within := _within(names, columns)):
         day, offset = within
         roles = {"sequence": columns["sequence"], "value": columns["value"], "time": day, WITHIN: offset}
@@ -113,7 +133,10 @@ def find_columns(
         f"time is {quoted(columns['time'])}; {quoted(name)} would fit too, choose with --columns" for name in others
     )
     notes = renamed(columns, trained)
-    return {role: columns[role] for role in ROLES if role in columns}, (*notes, *(() if "time" in stated else doubt))
+    return {role: columns[role] for role in (*ROLES, EVENT) if role in columns}, (
+        *notes,
+        *(() if "time" in stated else doubt),
+    )
 
 
 def is_user_log(columns: Mapping[str, str]) -> bool:

@@ -18,10 +18,19 @@ from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of
 from ensue.data.posts.exports import FIELDS, read_cascades
 from ensue.data.report import Clocked, ReadReport
-from ensue.data.sequences.columns import WHOLE_USERS, is_user_log
+from ensue.data.sequences.columns import EVENT, WHOLE_USERS, is_user_log
 from ensue.data.sequences.events import Events, with_ids
 from ensue.data.sequences.formats import READERS, list_events, read_lists_of_parquet
-from ensue.data.sequences.rows import EXPORT, Rows, holds_lists, id_columns, layout_of, lists_of, read_rows
+from ensue.data.sequences.rows import (
+    EXPORT,
+    Rows,
+    holds_lists,
+    id_columns,
+    layout_of,
+    lists_of,
+    read_rows,
+    require_event_types,
+)
 from ensue.data.sequences.sessions import GAP, cut, drop_prefixes, read_lists
 from ensue.data.sequences.sources import Source, rows_together
 from ensue.data.table import ReadOptions
@@ -37,6 +46,9 @@ UNORDERED = ("diginetica", "retailrocket", "deephawkes", *WHOLE_USERS)
 @dataclass(frozen=True, kw_only=True)
 class SequencesReport(ReadReport, Clocked):
     """What the reader understood of a file of sequences."""
+
+    events: str = ""
+    """The event types that were read, where they were chosen."""
 
     @property
     def details(self) -> str:
@@ -86,6 +98,7 @@ def _understood(
         (*notes, *events.notes, *order_notes, *cut_notes),
         events.warnings,
         byte_order_mark=byte_order_mark,
+        events=",".join(options.event_types) if EVENT in events.columns else "",
     )
 
 
@@ -98,6 +111,7 @@ def report_of(
     warnings: tuple[str, ...] = (),
     *,
     byte_order_mark: bool = False,
+    events: str = "",
 ) -> SequencesReport:
     """What is said of a log whose times were understood so; ``None`` of one without."""
     return SequencesReport(
@@ -111,6 +125,7 @@ def report_of(
         notes=notes,
         byte_order_mark=byte_order_mark,
         warnings=(*warnings, *(clock.warnings if clock else ())),
+        events=events,
     )
 
 
@@ -177,8 +192,14 @@ def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
     """
     layout = layout_of(content, options)
     is_export = layout is not None and layout.startswith(EXPORT)
+    if options.events and (is_export or holds_lists(content, options, layout)):
+        raise SettingError(
+            f"{content.path}: the layout {layout or 'recbole lists'} has no column of event types; leave --events out"
+        )
     if is_export or not holds_lists(content, options, layout):
         rows = _read_export(content, options, layout) if is_export else read_rows(content, options, layout)
+        if not is_export:
+            require_event_types(content.path, rows.event_types, options)
         filled = rows.table.filled(content.path, "event")
         return rows.layout, group(replace(rows, table=filled).with_ids(id_columns(options)))
     layout, events = _read_lists(content, options, layout)

@@ -280,7 +280,7 @@ def _merge(
         *sorted_note(num_sorted, before),
         *cut_notes(before, writer.histories, gap, alike.layout, users=users),
     )
-    report = report_of(shown, alike.layout, alike.columns, clock, notes, batches.ids.warnings)
+    report = report_of(shown, alike.layout, alike.columns, clock, notes, batches.ids.warnings, events=options.events)
     return report, writer.finish(batches.codes.every().gather(np.concatenate(order)), report, read)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Unpack
 
-from ensue.arguments import require_path
+from ensue.arguments import id_list, require_path
 from ensue.data.histories import Histories
 from ensue.data.packed import DROP, KEEP, Opening, packing
 from ensue.data.sequences.dataset import SequencesReport, read_file, read_together
@@ -29,6 +29,7 @@ def read(
     path: str | Path,
     *,
     columns: Mapping[str, str] | None = None,
+    events: Collection[str] = (),
     time_unit: str | None = None,
     sort: bool = True,
     gap: float | None = None,
@@ -41,6 +42,8 @@ def read(
             one event a row, which are read as one log in the order of their names; or what ``ensue prepare`` wrote,
             whose columns are mapped.
         columns: ``sequence``, ``value`` and ``time`` to column names, where the names do not speak for themselves.
+        events: the event types that are read, such as ``("view", "purchase")``, of a table with a column of them
+            (``event``, ``action``, ``type`` and the like, or ``columns={"event": …}``); all unless given.
         time_unit: ``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` (Excel's, since 1899-12-30) or ``iso``; found out
             unless stated.
         sort: whether to put the events of a sequence in order of time, or to refuse those that are not; ties keep the
@@ -64,7 +67,8 @@ def read(
         >>> len(histories), histories.vocabulary.values[0]
         (836, 'bridge-closes')
     """
-    options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
+    types = ",".join(id_list(events, "events"))
+    options = ReadOptions(columns=columns or {}, events=types, time_unit=time_unit, **opening)
     check_gap(gap)
     place = require_path(path)
     if is_prepared(place):
@@ -119,6 +123,7 @@ def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | No
     """
     stated = {
         "--columns": bool(options.columns),
+        "--events": bool(options.events),
         "--time-unit": options.time_unit is not None,
         "--day-first": options.day_first is not None,
         "--no-sort": not sort,

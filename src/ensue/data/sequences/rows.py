@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import polars as pl
 
@@ -18,6 +19,7 @@ from ensue.data.posts.exports import FIELDS as EXPORT_FIELDS
 from ensue.data.posts.exports import export_of
 from ensue.data.roles import Found
 from ensue.data.sequences.columns import (
+    EVENT,
     WHOLE_USERS,
     WITHIN,
     find_columns,
@@ -53,6 +55,8 @@ class Rows:
     layout: str
     table: Table
     """Columns ``sequence``, ``value`` and maybe ``time`` and ``within``."""
+    event_types: Mapping[str, int] = field(default_factory=dict)
+    """Event type -> rows that have it, where types are chosen: of all rows, those that are left out among them."""
 
     @property
     def unordered(self) -> bool:
@@ -67,7 +71,7 @@ class Rows:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the layout has to say beside the table's own notes."""
-        if self.layout != "retailrocket":
+        if self.layout != "retailrocket" or EVENT in self.columns:
             return ()
         return ("rows of every kind of event are kept, views, carts and transactions",)
 
@@ -89,6 +93,17 @@ class Rows:
         table = ids.normalise(table)
         return replace(self, table=replace(table, notes=(*table.notes, *ids.notes), warnings=ids.warnings))
 
+    def chosen(self, events: Sequence[str]) -> Rows:
+        """Return the rows whose event type is one of some; all where the table has no column of them."""
+        if EVENT not in self.table.frame.columns:
+            return self
+        types = self.table.frame[EVENT].cast(pl.String).str.strip_chars()
+        counts = {name: count for name, count in types.value_counts(sort=True).iter_rows() if name is not None}
+        table = self.table.select(types.is_in([*events]).fill_null(value=False))
+        note = f"only events of type {', '.join(events)} are read ({quoted(self.columns[EVENT])})"
+        frame, notes = table.frame.drop(EVENT), (*table.notes, note)
+        return replace(self, table=replace(table, frame=frame, notes=notes), event_types=counts)
+
     def require_filled(self) -> None:
         """Refuse an event without a sequence or a value.
 
@@ -107,6 +122,23 @@ class Rows:
                     f"{place}: column {name} is empty; every event needs a {role}: leave such rows out with --missing "
                     "drop"
                 )
+
+
+def require_event_types(path: Path, types: Mapping[str, int], options: ReadOptions) -> None:
+    """Refuse stated event types that no row of a log has.
+
+    Args:
+        path: of the log.
+        types: event type -> rows.
+        options: how the log is read.
+
+    Raises:
+        DataError: with the types that there are.
+    """
+    for name in options.event_types if options.events else ():
+        if name not in types:
+            present = ", ".join(f"{quoted(kind, 40)} {count:,}" for kind, count in islice(types.items(), 10))
+            raise DataError(f"{path}: --events {name}: no row has this event type; there are {present or 'none'}")
 
 
 def id_columns(options: ReadOptions) -> IdColumns:
@@ -161,7 +193,7 @@ def find_roles(content: Content, options: ReadOptions, layout: str | None) -> Fo
         names: Sequence[str] = list(content.schema())
     else:
         names = names_of(sample_objects(content)) if layout == "jsonl events" else _delimited(content).names
-    return find_columns(content.path, names, options.columns, content.trained)
+    return find_columns(content.path, names, options.columns, content.trained, options.events)
 
 
 def read_rows(content: Content, options: ReadOptions, layout: str | None) -> Rows:
@@ -175,12 +207,14 @@ def read_rows(content: Content, options: ReadOptions, layout: str | None) -> Row
     Raises:
         DataError: the first row that does not fit.
     """
-    find = partial(find_columns, content.path, stated=options.columns, trained=content.trained)
+    find = partial(find_columns, content.path, stated=options.columns, trained=content.trained, events=options.events)
     if layout == "parquet":
-        return Rows(content.layout, read_parquet(content, find))
-    if layout == "jsonl events":
-        return Rows(layout, read_json(content, find, refused=(list, dict, bool)))
-    return _read_delimited(content, options, find)
+        rows = Rows(content.layout, read_parquet(content, find))
+    elif layout == "jsonl events":
+        rows = Rows(layout, read_json(content, find, refused=(list, dict, bool)))
+    else:
+        rows = _read_delimited(content, options, find)
+    return rows.chosen(options.event_types)
 
 
 def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], Found]) -> Rows:

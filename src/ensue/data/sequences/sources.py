@@ -5,6 +5,7 @@ The files of a folder are read as if they stood one below the other, in the orde
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -14,7 +15,15 @@ import numpy as np
 import polars as pl
 
 from ensue.data.packed import SUFFIXES, ending, is_pattern
-from ensue.data.sequences.rows import Rows, find_roles, holds_lists, id_columns, layout_of, read_rows
+from ensue.data.sequences.rows import (
+    Rows,
+    find_roles,
+    holds_lists,
+    id_columns,
+    layout_of,
+    read_rows,
+    require_event_types,
+)
 from ensue.data.table import ReadOptions, Table, skipped
 from ensue.errors import DataError
 from ensue.lines import listed, plural
@@ -129,14 +138,17 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
     """
     parts, notes, ids = list[Rows](), dict[str, None](), id_columns(options)
     empty = rowless = 0
+    types = Counter[str]()
     for source in sources:
         content = options.open(source.path)
         rows = read_rows(content, options, source.layout)
+        types += Counter(rows.event_types)
         table, without = rows.table.without_empty()
         empty += without
         rowless += not len(table.frame)
         notes |= dict.fromkeys((*content.notes, *table.notes))
         parts += [replace(rows, table=ids.plain(table))] if len(table.frame) else []
+    require_event_types(path, types, options)
     if not parts:
         raise DataError(f"{path}: none of {plural(len(sources), 'file')} holds an event")
     kinds = [time_kind(rows) for rows in parts]

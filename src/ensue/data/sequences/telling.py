@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Unpack
@@ -12,7 +12,7 @@ import polars as pl
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content, answering
 from ensue.data.packed import Opening
-from ensue.data.sequences.columns import find_columns, is_person, kind_columns, user_columns
+from ensue.data.sequences.columns import EVENT, find_columns, is_person, kind_columns, user_columns
 from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
@@ -32,23 +32,29 @@ _ADVICE = "it is not read, and must not become a value or a feature"
 
 
 def telling_columns(
-    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    events: Collection[str] = (),
+    **opening: Unpack[Opening],
 ) -> list[str]:
     """Return a line for each column that tells the next row's value, and for each that holds kinds of events.
 
     Args:
         path: a table of events, of several files the first; of other layouts there is no column to speak of.
         columns: roles to names, as the reader of sequences has them.
+        events: the event types that are read, where they are chosen: nothing is said about them then.
         opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``.
 
     """
-    options = ReadOptions(columns=columns or {}, **opening)
+    roles_stated = {role: name for role, name in (columns or {}).items() if role != EVENT}
+    options = ReadOptions(columns=roles_stated, **opening)
     # The reader says what is wrong with a file; a column that it never looks at may hold anything.
     with suppress(DataError), answering(path):
         content = options.open(files_of(Path(path))[0])
         if (frame := _whole(content)) is not None:
             roles = find_columns(content.path, frame.columns, options.columns, content.trained)[0]
-            return [*_kinds(frame, roles), *_told(frame, roles)]
+            return [*([] if events else _kinds(frame, roles)), *_told(frame, roles)]
     return []
 
 
@@ -102,8 +108,8 @@ def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
             continue
         shown = ", ".join(f"{quoted(kind, 40)} {count:,}" for kind, count in kinds.iter_rows())
         lines.append(
-            f"column {quoted(name)} holds kinds of events, {shown}: all are read alike, each follows any other; "
-            "give a file of the kind that is to be predicted"
+            f"column {quoted(name)} holds {len(kinds)} event types, {shown}: all are read alike, as if each were the "
+            f"same; choose those that are to be predicted, such as --events {kinds[name][0]}"
         )
     return lines
 

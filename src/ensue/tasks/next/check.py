@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.duplicates import duplicates
-from ensue.data.histories import Histories, Index, scrambled
+from ensue.data.histories import Histories, Index, Times, scrambled
 from ensue.data.leaks import answers_beside, before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.sequences.columns import is_person
 from ensue.data.sequences.dataset import UNORDERED, SequencesReport
@@ -24,6 +24,8 @@ from ensue.tasks.next.settings import SharedSettings
 _FEW_VALUES = 50
 _FAST_EVENTS, _FAST_SECONDS = 200, 600
 """Events within seconds that no person makes."""
+_STEADY_EVENTS, _STEADY_SPREAD, _STEADY_SHARE, _MAX_STEADY_SHARE = 100, 0.1, 0.9, 0.1
+"""Events of a program that asks steadily: how many pauses are how close to the median; share of sequences at most."""
 _ROWS, _EVENTS = 3, 6
 COUNTED = "sequences, those of one user as one"
 """Who counts as a person where a value has to be shared."""
@@ -105,6 +107,7 @@ def check(
         *filter(None, [duplicates(histories)]),
         *_single(lengths),
         *_programs(histories, understood),
+        *_crawlers(histories, understood),
         *_duplicates(histories),
         *_ties(histories),
         *_clock(histories, understood),
@@ -207,6 +210,37 @@ def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str
             f"{_part(len(programs), len(histories), 'sequence', 'has', 'have')} {_FAST_EVENTS} events and more within "
             f"{_FAST_SECONDS // 60} minutes{example}: rather programs than people; leave them out"
         )
+
+
+def _crawlers(histories: Histories, understood: SequencesReport) -> Iterator[str]:
+    """Warn of sequences of one person whose events come at the same interval, as a program asks for pages.
+
+    Where most long sequences do, the times are those of a clock that ticks, such as row numbers, and nothing is said.
+    """
+    if not histories.timed or not understood.absolute or not is_person(understood.columns):
+        return
+    long = np.flatnonzero(histories.lengths >= _STEADY_EVENTS)
+    intervals = {
+        row: interval
+        for row in long.tolist()
+        if (interval := _interval(histories.times[histories.offsets[row] : histories.offsets[row + 1]]))
+    }
+    if intervals and len(intervals) <= len(histories) * _MAX_STEADY_SHARE:
+        row, interval = next(iter(intervals.items()))
+        name = histories.record(row).id
+        example = f", {quoted(name)} every {interval:g} s" if name else ""
+        yield (
+            f"{_part(len(intervals), len(histories), 'sequence', 'has', 'have')} {_STEADY_EVENTS} events and more at "
+            f"steady intervals{example}: rather programs than people; leave them out"
+        )
+
+
+def _interval(times: Times) -> float:
+    """Return the seconds between most events, 0 where they differ or nobody could tell them from a person's."""
+    pauses = np.diff(times)
+    usual = float(np.median(pauses))
+    steady = np.abs(pauses - usual) <= _STEADY_SPREAD * usual
+    return usual if 0 < usual <= _FAST_SECONDS and steady.mean() >= _STEADY_SHARE else 0.0
 
 
 def _duplicates(histories: Histories) -> Iterator[str]:

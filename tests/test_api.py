@@ -74,6 +74,12 @@ def test_next_event_answers_lists_of_ids() -> None:
     assert len(predictions[:1]) == 1 and predictions[1].choices[0].value == "c"
 
 
+def test_seen_ids_are_left_out_unless_asked_for() -> None:
+    model = NextEvent("markov").fit([["a", "b"], ["a", "b"], ["b", "c"]])
+    for exclude_seen, expected in ((None, {"c"}), (True, {"c"}), (False, {"a", "b", "c"})):
+        assert set(model.predict([["a", "b"]], exclude_seen=exclude_seen).values[0]) == expected
+
+
 def test_times_and_excluded_ids_are_taken() -> None:
     model = NextEvent("markov").fit([(ids, [float(i) for i in range(len(ids))]) for ids in SESSIONS])
     assert model.predict([(["a"], [0.0])], k=1, exclude=["b"]).values != [["b"]]

@@ -309,6 +309,7 @@ class NextEvent(Estimator[NextPredictor]):
         *,
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        exclude_seen: bool | None = None,
         rank_unknown: bool = False,
         explain: bool = False,
         **reading: Unpack[Reading],
@@ -320,6 +321,8 @@ class NextEvent(Estimator[NextPredictor]):
             k: ids per history, fewer if there are fewer.
             exclude: ids that are no answer, such as what is sold out.
             allow: the only ids that are answers. [default: all]
+            exclude_seen: whether ids of a history are no answers to it. [default: as the training data suggests, see
+                ``exclusion`` of the model card]
             rank_unknown: also rank ids of a history that the training data lacks.
             explain: fill the attributions of each choice (a few more passes).
             reading: as of :meth:`fit`; like the training data unless stated.
@@ -329,7 +332,15 @@ class NextEvent(Estimator[NextPredictor]):
         """
         records = list(self._read(queries, self._schema, reading)[0].records())
         return Predictions(
-            self._fitted.predict(records, k, evidence=explain, exclude=exclude, allow=allow, rank_unknown=rank_unknown)
+            self._fitted.predict(
+                records,
+                k,
+                evidence=explain,
+                exclude=exclude,
+                allow=allow,
+                exclude_seen=exclude_seen,
+                rank_unknown=rank_unknown,
+            )
         )
 
     def explain(self, queries: object, k: int = 3, **reading: Unpack[Reading]) -> list[Explanation]:

@@ -98,3 +98,25 @@ def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> Non
     assert not any(
         "programs" in line for line in warnings(ensue, write(tmp_path / "c.csv", clicks(400) + program, header))
     )
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "header", "rows"),
+    [
+        ("classify", "coded.csv", "text,label", [f"text number {at},{('yes', 'no')[at % 2]}" for at in range(40)]),
+        ("suggest", "log.csv", "user,query,time", [f"u{at // 4},query {at % 9},{1.7e9 + at:.0f}" for at in range(40)]),
+        ("link", "posts.csv", "id,text", [f"p{at},the harbour ferry number {at}" for at in range(40)]),
+    ],
+)
+def test_a_file_of_texts_that_was_concatenated_is_told(
+    ensue: Ensue, tmp_path: Path, task: str, name: str, header: str, rows: list[str]
+) -> None:
+    articles = tmp_path / "articles.csv"
+    articles.write_text("id,title,text\n" + "".join(f"a{at},title {at},a ferry of the town {at}\n" for at in range(9)))
+    options = ("--articles", articles) if task == "link" else ()
+    sentence = "40 of 80 (50.0 %) rows are there again in the same order: the file looks concatenated twice"
+    for copies, told in ((1, False), (2, True)):
+        path = write(tmp_path / name, rows * copies, header)
+        ran = ensue("check", path, *options)
+        assert ran.code == 0, ran.err
+        assert (f"warning: {sentence}; keep its first half" in ran.out + ran.err) is told

@@ -1,9 +1,10 @@
-"""Events and sequences that are in a log more than once, and logs that were concatenated with themselves."""
+"""Events and sequences that are in a log more than once, and files that were concatenated with themselves."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ensue.data.histories import Histories, ranges, scrambled
 from ensue.lines import part_of, quoted
@@ -16,6 +17,8 @@ MAX_EVENTS = 10_000_000
 """Events that are compared: it takes two seconds and 16 bytes of memory an event."""
 MIN_ROWS = 4
 """Events or sequences of which a pattern can be told."""
+MIN_DISTINCT = 10
+"""Different rows that a file of texts has at least before anything is said."""
 _ADVICE = "keep one copy, for a CSV or JSON Lines file by `awk '!seen[$0]++' FILE > NEW`"
 
 
@@ -47,6 +50,21 @@ def duplicates(histories: Histories) -> str:
             f"{half} there again in the same order: the log looks concatenated twice; keep the first half of the file"
         )
     return ""
+
+
+def doubled_rows(rows: pl.DataFrame) -> tuple[str, ...]:
+    """Return a warning where the second half of some rows is the first half again, nothing otherwise.
+
+    Args:
+        rows: of a file of texts, queries or posts, in its order.
+    """
+    half = len(rows) // 2
+    if half < MIN_ROWS or len(rows) % 2 or not rows[:half].equals(rows[half:]):
+        return ()
+    if rows[:half].n_unique() < max(MIN_DISTINCT, half / 2):  # a few texts that come again and again
+        return ()
+    part = part_of(half, len(rows), "row", "is", "are", percent=True)
+    return (f"{part} there again in the same order: the file looks concatenated twice; keep its first half",)
 
 
 def _event_keys(histories: Histories) -> npt.NDArray[np.uint64]:

@@ -83,6 +83,11 @@ PUBLISHED: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 }
 
 
+def test_dates_of_mind_begin_with_the_month_whatever_the_days(tmp_path: Path) -> None:
+    rows = "1\tU8\t11/12/2019 9:05:58 AM\tN5\tN2-1\n2\tU8\t11/9/2019 9:05:58 AM\tN5\tN3-1 N4-0\n"
+    assert next(read(write(tmp_path, rows))[0].records()).values == ("N5", "N3", "N2")
+
+
 def write(folder: Path, text: str) -> Path:
     path = folder / "log.txt"
     path.write_text(text, encoding="utf-8")

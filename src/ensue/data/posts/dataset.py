@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_records
+from ensue.data.duplicates import doubled_rows
 from ensue.data.files import Content, answering
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.data.ids import IdColumns
@@ -402,7 +403,7 @@ def _report(path: str | Path, content: Content, rows: Table, why: pl.Series, not
         dropped=dropped,
         notes=tuple(notes),
         byte_order_mark=content.byte_order_mark,
-        warnings=rows.warnings,
+        warnings=(*rows.warnings, *doubled_rows(rows.frame)),
     )
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import TIME_NAMES, is_number, plain_time_name
+from ensue.data.duplicates import doubled_rows
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
@@ -160,6 +161,7 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], mi
             raise DataError(f"{content.path}: no line has an object under _source; give ubi_queries as JSON Lines")
         names = _names(content)
     table = read_table(content, partial(_find, content, stated=stated)).filled(content.path, "text")
+    doubled = doubled_rows(table.frame)
     ids = IdColumns({"user": "user", "session": "session"}, rows="row", missing=missing, drops=missing == DROP)
     table, notes = in_turn(content, of_users(ids.normalise(table)))
     columns = {role: table.frame[role].rename(name) for role, name in table.columns.items()}
@@ -176,7 +178,7 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], mi
         parts=columns.get("part"),
         columns=table.columns,
         notes=(*notes, *ids.notes),
-        warnings=ids.warnings,
+        warnings=(*ids.warnings, *doubled),
     )
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import read_clock
+from ensue.data.clock import TimeOptions, read_clock
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.sequences.cascades import CASCADES, is_cyan, recognise_cascades
@@ -171,7 +171,7 @@ def read_mind(content: Content) -> Events:
     """
     delimited = Delimited(content, content.separator, quoted=False, strict=False, given=content.header)
     frame = delimited.read(("user_id", "time", "history", "impressions")).with_row_index("row")
-    seconds = read_clock(frame["time"], content.published, delimited.where).seconds
+    seconds = read_clock(frame["time"], content.published, delimited.where, TimeOptions(day_first=False)).seconds
     clicks = pl.col("impressions").str.extract_all(r"\S+-1\b").list.eval(pl.element().str.strip_suffix("-1"))
     history = pl.col("history").fill_null("").str.extract_all(r"\S+")
     rows = frame.select("row", "user_id", clicks=clicks, history=history).with_columns(time=seconds)

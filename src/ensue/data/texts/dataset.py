@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_records
+from ensue.data.duplicates import doubled_rows
 from ensue.data.files import Content, answering
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
@@ -155,7 +156,9 @@ def read_texts(
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
         content = open_texts(path, options)
-        rows = _of_part(read_rows(content, options.columns, phrases, every=unlabelled), content, part)
+        rows = read_rows(content, options.columns, phrases, every=unlabelled)
+        doubled = doubled_rows(rows.frame)
+        rows = _of_part(rows, content, part)
         numbers = IdColumns(
             {"id": "id", "group": "group"},
             rows="row",
@@ -179,7 +182,7 @@ def read_texts(
         columns=rows.columns,
         notes=content.notes + rows.notes + notes + numbers.notes,
         byte_order_mark=content.byte_order_mark,
-        warnings=(*numbers.warnings, *warnings),
+        warnings=(*numbers.warnings, *doubled, *warnings),
     )
     originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
     return Texts(texts, labels, ids, groups, originals), report

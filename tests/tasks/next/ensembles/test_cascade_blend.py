@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
 from ensue.records import History
 from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.dataset import Windows
@@ -141,21 +141,28 @@ def test_few_candidates_are_all_rivals() -> None:
     torch.testing.assert_close(scores.logsumexp(1) - scores[:, 0], whole)
 
 
-def drawn(num: int, right: str | None, seed: int = 0) -> tuple[Tensor, Tensor]:
+def drawn(num: int, right: str | None, seed: int = 0, each: int = 1) -> tuple[Tensor, Tensor, Index]:
     """Candidates of targets, first of each row, that a part (or none) is right about; all others are at random."""
     features = torch.randn(len(PARTS), num, 40, generator=torch.Generator().manual_seed(seed))
     if right in FLOORS:
         features[: len(KNOWN)] *= 9.0
     if right is not None:
         features[PARTS.index(right), :, 0] += 3.0
-    return features, torch.zeros(num, 40)
+    return features, torch.zeros(num, 40), np.arange(num) // each
 
 
 def test_where_little_is_held_out_and_a_floor_is_best_it_is_that_floor() -> None:
     learned = _learned(*drawn(30, "markov"))
     assert torch.equal(learned.weights, torch.eye(len(PARTS))[PARTS.index("markov")])
-    asked, _ = drawn(5, "markov", seed=1)
+    asked, *_ = drawn(5, "markov", seed=1)
     assert torch.equal(learned(asked), asked[PARTS.index("markov")])
+
+
+def test_targets_of_one_cascade_are_no_evidence_of_their_own() -> None:
+    """The same gains, of cascades with a target each and of one cascade with all of them."""
+    single, together = (_learned(*drawn(30, "markov", each=each)) for each in (1, 30))
+    floor = torch.eye(len(PARTS))[PARTS.index("markov")]
+    assert torch.equal(single.weights, floor) and not torch.equal(together.weights, floor)
 
 
 @pytest.mark.parametrize("right", ["network", "alike"])

@@ -47,7 +47,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, Index
+from ensue.significance import standard_error
 from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.batch import Batch, Output
@@ -275,6 +276,7 @@ class CascadeBlend(nn.Module):
         num_targets, num_ids, filled = min(windows.targets, TRIED), self.memory.num_ids, 0
         width = 1 + min(CANDIDATES, num_ids) + CANDIDATES
         features, added = torch.empty(len(PARTS), num_targets, width), torch.empty(num_targets, width)
+        cascades, owners = np.empty(num_targets, np.int64), valid.sequence_index()
         generator = torch.Generator().manual_seed(0)
         order = np.random.default_rng(0).permutation(len(windows))
         for low in range(0, len(order), AT_ONCE):
@@ -287,15 +289,17 @@ class CascadeBlend(nn.Module):
                 hide_seen(ruled_out, hidden, windows.positions(index))
             for targets, _, part in self._parts(batch):
                 known = self._features(part, network[targets])
-                some, closed, places, first = _on_lists(known, ruled_out[targets], batch.targets[targets])
+                some, closed, places, first, listed = _on_lists(known, ruled_out[targets], batch.targets[targets])
                 found = _candidates(some, closed, places, generator, first)
                 size = min(num_targets - filled, len(found[1]))
                 features[:, filled : filled + size], added[filled : filled + size] = found[0][:, :size], found[1][:size]
+                positions = windows.positions(index)[targets][listed.numpy()]
+                cascades[filled : filled + size] = owners[positions][:size]
                 filled += size
             if filled == num_targets:
                 break
         if filled:  # of very many users no target may be on its list
-            self.mixture = _learned(features[:, :filled], added[:filled])
+            self.mixture = _learned(features[:, :filled], added[:filled], cascades[:filled])
             self.mixed.fill_(1.0)
 
 
@@ -306,22 +310,26 @@ def _above_all_others(found: Tensor, network: Tensor, users: Tensor, listed: Ten
     return scores.scatter(1, users.expand(found.shape), torch.where(listed, found, scores[:, users]))
 
 
-def _on_lists(known: Known, ruled_out: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-    """What :func:`_candidates` takes: where users are listed, of the targets on their own lists, by place on them."""
+def _on_lists(known: Known, ruled_out: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
+    """What :func:`_candidates` takes: where users are listed, of the targets on their own lists, by place on them.
+
+    Last comes a mask (targets,) of these targets.
+    """
     if known.users is None:
-        return known.features, ruled_out, targets, FIRST
+        return known.features, ruled_out, targets, FIRST, torch.ones_like(targets, dtype=torch.bool)
     place = torch.searchsorted(known.users, targets).clamp(max=len(known.users) - 1)
     there = (known.users[place] == targets) & known.listed.gather(1, place[:, None])[:, 0]
     closed = ruled_out[:, known.users].masked_fill(~known.listed, -torch.inf)
-    return known.features[:, there], closed[there], place[there], 0
+    return known.features[:, there], closed[there], place[there], 0, there
 
 
-def _learned(features: Tensor, added: Tensor) -> Mixture:
+def _learned(features: Tensor, added: Tensor, cascades: Index) -> Mixture:
     """The mixture that held-out targets ask for, or the best floor; see the module.
 
     Args:
         features: (parts, targets, 1 + candidates), and
         added: (targets, 1 + candidates) as :func:`_candidates` has them.
+        cascades: (targets,) the number of the cascade of each; gains within one depend on each other.
     """
     floors, begin = features[len(KNOWN) :], torch.tensor(START) / 2
     scores = floors + added
@@ -337,7 +345,8 @@ def _learned(features: Tensor, added: Tensor) -> Mixture:
         gains = torch.cat(found, 1)
         gains = gains[1:] - gains[0]
         best = int(gains.mean(1).argmax())
-        if gains[best].mean() > ERRORS * gains[best].std() / gains.shape[1] ** 0.5:
+        error = standard_error(gains[best].double().numpy(), cascades[: gains.shape[1]])
+        if float(gains[best].mean()) > ERRORS * error:
             return Mixture(torch.eye(len(PARTS))[len(KNOWN) + best])
     mixture = Mixture(begin)
     mixture.learn(features, added)

@@ -47,8 +47,7 @@ def telling_columns(
         opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``.
 
     """
-    roles_stated = {role: name for role, name in (columns or {}).items() if role != EVENT}
-    options = ReadOptions(columns=roles_stated, **opening)
+    options = ReadOptions(columns=_without_event(columns), **opening)
     # The reader says what is wrong with a file; a column that it never looks at may hold anything.
     with suppress(DataError), answering(path):
         content = options.open(files_of(Path(path))[0])
@@ -69,7 +68,7 @@ def require_people(path: str | Path, *, columns: Mapping[str, str] | None = None
     Raises:
         SettingError: naming the columns and what to state.
     """
-    options = ReadOptions(columns=columns or {}, **opening)
+    options = ReadOptions(columns=_without_event(columns), **opening)
     names: list[str] = []
     with suppress(DataError), answering(path):
         content = options.open(files_of(Path(path))[0])
@@ -97,6 +96,11 @@ def require_people_in(path: str | Path, names: Sequence[str], columns: Mapping[s
                 f"users; give --columns sequence={others[0]},value=…,time=… to count users, or sequence={sessions},… "
                 "to count sessions"
             )
+
+
+def _without_event(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the stated roles but for the event type, which only chooses rows."""
+    return {role: name for role, name in (columns or {}).items() if role != EVENT}
 
 
 def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:

@@ -331,17 +331,11 @@ class NextEvent(Estimator[NextPredictor]):
             SettingError: not fitted, or ``k`` below 1.
         """
         records = list(self._read(queries, self._schema, reading)[0].records())
-        return Predictions(
-            self._fitted.predict(
-                records,
-                k,
-                evidence=explain,
-                exclude=exclude,
-                allow=allow,
-                exclude_seen=exclude_seen,
-                rank_unknown=rank_unknown,
-            )
-        )
+        answers = self._fitted.predict(
+            records, k, evidence=explain, exclude=exclude, allow=allow, exclude_seen=exclude_seen,
+            rank_unknown=rank_unknown,
+        )  # fmt: skip
+        return Predictions(answers)
 
     def explain(self, queries: object, k: int = 3, **reading: Unpack[Reading]) -> list[Explanation]:
         """Return, for each history, the weights between its events and the score drops of a deletion test."""

@@ -86,21 +86,9 @@ def predict(
     from ensue.cli.answering import predict as answer  # polars
 
     answer(
-        chosen,
-        folder,
-        source,
-        k,
-        output,
-        evidence,
-        prefix,
-        exclude,
-        allow,
-        exclude_seen,
-        rank_unknown,
-        steps,
-        reading,
+        chosen, folder, source, k, output, evidence, prefix, exclude, allow, exclude_seen, rank_unknown, steps, reading,
         as_json=json,
-    )
+    )  # fmt: skip
 
 
 @reads(*TABLES)

@@ -56,11 +56,7 @@ _TYPED = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
 
 
 def find_columns(
-    path: Path,
-    names: Sequence[str],
-    stated: Mapping[str, str],
-    trained: DataSchema = NO_SCHEMA,
-    events: str = "",
+    path: Path, names: Sequence[str], stated: Mapping[str, str], trained: DataSchema = NO_SCHEMA, events: str = ""
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Find the column of each role, and write a note wherever two columns would have fitted.
 

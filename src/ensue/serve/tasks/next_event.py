@@ -118,15 +118,8 @@ class NextService(PlainService[NextPredictor, Asked]):
             lists = predictor.lists.of_each(
                 [(questions[row].exclude, questions[row].allow) for row in rows], predictor.vocabulary
             )
-            answers = predict_each(
-                predictor,
-                [questions[row].record for row in rows],
-                lists,
-                kind.k,
-                evidence=kind.evidence,
-                exclude_seen=rules.exclude_seen,
-                rank_unknown=rules.rank_unknown,
-            )
+            records = [questions[row].record for row in rows]
+            answers = predict_each(predictor, records, lists, kind.k, evidence=kind.evidence, **rules._asdict())
             for row, answer in zip(rows, answers, strict=True):
                 lines[row] = answer.to_json()
         return lines

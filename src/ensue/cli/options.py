@@ -146,9 +146,7 @@ class Reading:
     ] = ""
     events: Annotated[
         str,
-        _option(
-            help="of logs with an event type a row: the types that are read, such as view,purchase; all unless stated"
-        ),
+        _option(help="of logs with an event type a row: the types that are read, such as view,purchase"),
     ] = ""
     time_unit: Annotated[
         str | None,

@@ -52,9 +52,8 @@ def predict(
         bool | None,
         typer.Option(
             "--exclude-seen/--include-seen",
-            help="of next: items of a history are no answers to it, or may be; unless given as the model was fitted: "
-            "excluded where items hardly ever repeat",
             show_default=False,
+            help="of next: items of a history are no answers to it, or may be; unless given as `fit` found out",
         ),
     ] = None,
     rank_unknown: Annotated[

@@ -330,20 +330,15 @@ def score(
 
 
 def _rank_targets(
-    predictor: NextPredictor,
-    data: Histories,
-    is_scored: Mask,
-    protocol: str,
-    unknown: str,
-    counting: str | None = None,
-    exclusion: Exclusion | None = None,
-) -> Scored:
+    predictor: NextPredictor, data: Histories, is_scored: Mask, protocol: str, unknown: str,
+    counting: str | None = None, exclusion: Exclusion | None = None,
+) -> Scored:  # fmt: skip
     """Rank the events that are scored, without what the protocol or ``exclusion`` rules out; the others are misses."""
     coded = data.encode(predictor.vocabulary, number_unknown=True)
     begun = time.perf_counter()
     rank, _, event = predictor.ranks(
         coded,
-        exclusion=_exclusion(predictor, protocol) if exclusion is None else exclusion,
+        exclusion=exclusion or _exclusion(predictor, protocol),
         sampled=min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0,
         counting=counting,
         context=np.maximum(data.lengths - 1, 0) if protocol == "last" else None,

@@ -32,12 +32,9 @@ _ADVICE = "it is not read, and must not become a value or a feature"
 
 
 def telling_columns(
-    path: str | Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    events: Collection[str] = (),
+    path: str | Path, *, columns: Mapping[str, str] | None = None, events: Collection[str] = (),
     **opening: Unpack[Opening],
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Return a line for each column that tells the next row's value, and for each that holds kinds of events.
 
     Args:

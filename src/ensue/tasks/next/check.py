@@ -220,11 +220,9 @@ def _crawlers(histories: Histories, understood: SequencesReport) -> Iterator[str
     if not histories.timed or not understood.absolute or not is_person(understood.columns):
         return
     long = np.flatnonzero(histories.lengths >= _STEADY_EVENTS)
-    intervals = {
-        row: interval
-        for row in long.tolist()
-        if (interval := _interval(histories.times[histories.offsets[row] : histories.offsets[row + 1]]))
-    }
+    starts = histories.offsets
+    found = ((row, _interval(histories.times[starts[row] : starts[row + 1]])) for row in long.tolist())
+    intervals = {row: interval for row, interval in found if interval}
     if intervals and len(intervals) <= len(histories) * _MAX_STEADY_SHARE:
         row, interval = next(iter(intervals.items()))
         name = histories.record(row).id

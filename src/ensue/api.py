@@ -27,6 +27,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, Unpack
@@ -321,8 +322,7 @@ class NextEvent(Estimator[NextPredictor]):
             k: ids per history, fewer if there are fewer.
             exclude: ids that are no answer, such as what is sold out.
             allow: the only ids that are answers. [default: all]
-            exclude_seen: whether ids of a history are no answers to it. [default: as the training data suggests, see
-                ``exclusion`` of the model card]
+            exclude_seen: whether ids of a history are no answers. [default: ``exclusion`` of the model card]
             rank_unknown: also rank ids of a history that the training data lacks.
             explain: fill the attributions of each choice (a few more passes).
             reading: as of :meth:`fit`; like the training data unless stated.
@@ -331,11 +331,8 @@ class NextEvent(Estimator[NextPredictor]):
             SettingError: not fitted, or ``k`` below 1.
         """
         records = list(self._read(queries, self._schema, reading)[0].records())
-        answers = self._fitted.predict(
-            records, k, evidence=explain, exclude=exclude, allow=allow, exclude_seen=exclude_seen,
-            rank_unknown=rank_unknown,
-        )  # fmt: skip
-        return Predictions(answers)
+        predict = partial(self._fitted.predict, exclude_seen=exclude_seen, rank_unknown=rank_unknown)
+        return Predictions(predict(records, k, evidence=explain, exclude=exclude, allow=allow))
 
     def explain(self, queries: object, k: int = 3, **reading: Unpack[Reading]) -> list[Explanation]:
         """Return, for each history, the weights between its events and the score drops of a deletion test."""

@@ -22,7 +22,7 @@ def test_fields_come_back_as_they_were() -> None:
     assert list(metadata.to_dict().items()) == list(fields.items())
     assert (metadata.version, metadata.sequences, metadata.timed) == (3, 2, False)
     assert metadata.exclusion is Exclusion.LAST
-    with pytest.raises(ValueError, match="'most' is not a valid Exclusion"):
+    with pytest.raises(ValueError, match=r"exclusion in settings.json: Input should be 'none', 'last' or 'seen'"):
         Metadata.from_dict({**fields, "exclusion": "most"})
     with pytest.raises(ValueError, match="facts are missing"):
         Metadata.from_dict({"sequences": 2})

@@ -64,7 +64,7 @@ class Metadata(SharedMetadata):
     """Of a large catalogue: what was measured when its index was made."""
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+    def from_dict(cls, fields: Mapping[str, object]) -> Self:
         """Back from :meth:`to_dict`.
 
         Raises:

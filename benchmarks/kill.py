@@ -6,10 +6,10 @@ be left beside the folder or in the one of temporary files. The log holds late a
 events, and new values. Commits follow closely, so that many kills hit one. With ``--models 2`` two models read one
 source of Redis or Kafka, with a reader in their group that is none of ours, and either model is killed.
 
-Beside that (``kill_folders.py``): updates that are killed, alone and in the service, ``ensue update`` against the
-service's own, a full disk during a stream (a mount of its own: root), and a clock that is set back.
+Beside that (``kill_folders.py``): trainings and updates that are killed, alone and in the service, ``ensue update``
+against the service's own, a full disk during a stream (a mount of its own: root), and a clock that is set back.
 
-    python benchmarks/kill.py [--kills 50] [--cases stream,update,serve,both,disk,clock]
+    python benchmarks/kill.py [--kills 50] [--cases stream,fit,update,serve,both,disk,clock]
                               [--sources jsonl,folder,sqlite,redis,keys,kafka]
                               [--consumers 1|2] [--models 1|2] [--json FILE]
 """

@@ -1,8 +1,8 @@
 """What else must lose and double nothing; run by ``kill.py``.
 
-Updates that are killed, alone and in the service; a full disk while a stream learns; an update against the service's
-own; a clock that is set back. A case returns a row: what was done, and how often something was ``wrong`` (0, or the
-folder is not what it must be).
+Trainings that are killed or asked to end; updates that are killed, alone and in the service; a full disk while a stream
+learns; an update against the service's own; a clock that is set back. A case returns a row: what was done, and how
+often something was ``wrong`` (0, or the folder is not what it must be).
 """
 
 from __future__ import annotations
@@ -124,6 +124,75 @@ def update(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     assert ended(forked(lambda: learn(folder))) == 0
     wrong += contents(folder) != after or left(folder) != []
     return {"case": "update", "kills": hit, "kills_within_a_write": halves, "took_place": updated, "wrong": wrong}
+
+
+SMALL = ("--model=sansr", "--set=dim=8", "--set=epochs=6", "--set=negatives=16", "--device=cpu")
+ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def fit_killed(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
+    """Kill ``ensue fit --replace`` at a random moment, and ask it to end as often; then let the next one resume.
+
+    The old model stands and answers until the new one does; the next run removes what was left, and ends with the bytes
+    of a run that nobody touched. What is asked to end says so in a line and leaves a checkpoint at most.
+    """
+    data, temporary = place / "log.jsonl", place / "tmp"
+    data.write_text("".join(f"{record.to_json()}\n" for record in records()))
+    temporary.mkdir()
+    model, wrong = made(place), list[str]()
+    before = contents(model)
+
+    def begin(folder: Path, *more: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "ensue", "fit", "next", str(data), f"-o{folder}", "--replace", *SMALL, *more]
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    whole = copied(model, "whole")
+    begun = time.perf_counter()
+    begin(whole).communicate()
+    lasts, after = time.perf_counter() - begun, contents(whole)
+    hit, halves, took_place, resumed = dict.fromkeys((signal.SIGKILL, *ASKED), 0), 0, 0, 0
+    folder = copied(model, "killed")
+    while sum(hit.values()) < 2 * kills:
+        number = signal.SIGKILL if hit[signal.SIGKILL] * 2 <= sum(hit.values()) else draw.choice(ASKED)
+        earlier = left(folder)  # of a run that was killed, before the next one removes it
+        child = begin(folder, *(["--resume"] if resumed else []))
+        if draw.random() < 0.3:
+            wait_for_writing(folder, child.pid)
+            time.sleep(0.005 * draw.random())
+        else:
+            time.sleep(lasts * (0.2 + 0.8 * draw.random()))
+        child.send_signal(number)
+        said = child.communicate()[1]
+        if child.returncode == 0:  # it had ended, or was about to
+            wrong += ["ended otherwise than whole"] * (contents(folder) != after)
+            folder, resumed = copied(model, "killed"), 0
+            continue
+        hit[number] += 1
+        names = [name for name in left(folder) if name not in earlier]
+        halves += any(name.endswith(".tmp") for name in names)
+        if number in ASKED and child.returncode != -number:  # else it had hardly begun
+            last = said.splitlines()[-1:]
+            wrong += [f"{number}: {child.returncode}, {last}"] * (child.returncode != 128 + number)
+            wrong += [f"{number}: said {last}"] * ("Traceback" in said or "stopped" not in "".join(last))
+            wrong += [f"{number}: left {name}" for name in names if not name.startswith(".m.checkpoint")]
+            wrong += [f"{number}: left {name}" for name in names if name.endswith(".tmp")]
+            wrong += [f"{number}: left {path}" for path in temporary.iterdir()]
+        found = contents(folder)
+        wrong += ["half a folder"] * (found not in (before, after))
+        load(folder).predict(records()[:1])
+        took_place += found == after
+        resumed += 1
+        if found == after or resumed == 3:
+            if found == before:
+                said = begin(folder, "--resume").communicate()[1]
+                wrong += [f"resumed otherwise: {said[-200:]}"] * (contents(folder) != after)
+                wrong += [f"left {name}" for name in left(folder)]
+                wrong += [f"left {path}" for path in temporary.iterdir()]
+            folder, resumed = copied(model, "killed"), 0
+    row = {"case": "fit", "kills": hit[signal.SIGKILL], "signals": sum(hit[number] for number in ASKED)}
+    row |= {"kills_within_a_write": halves, "took_place": took_place, "wrong": len(wrong)}
+    return row | ({"what": wrong} if wrong else {})
 
 
 def wait_for_writing(folder: Path, child: int) -> None:
@@ -335,6 +404,7 @@ def clock(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
 
 
 CASES: dict[str, Callable[[int, Path, random.Random], dict[str, Any]]] = {
+    "fit": fit_killed,
     "update": update,
     "serve": serve,
     "both": both,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -25,16 +26,22 @@ class _State:
 
 
 @contextmanager
-def signals_heard() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP raise :class:`Interruption`; within :func:`whole_steps` they wait to be asked for.
+def signals_heard(hear: Callable[[int, FrameType | None], None] | None = None) -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP raise :class:`Interruption`; within :func:`whole_steps` they wait to be asked for.
 
     Whoever is impatient sends a second one. A signal that this process was started to ignore stays ignored (``nohup``).
+
+    Args:
+        hear: another handler.
     """
+    if threading.current_thread() is not threading.main_thread():  # who alone may set handlers
+        yield
+        return
     earlier = {number: signal.getsignal(number) for number in NUMBERS}
     try:
         for number, handler in earlier.items():
             if handler is not signal.SIG_IGN:
-                signal.signal(number, _hear)
+                signal.signal(number, hear or _hear)
         yield
     finally:
         for number, handler in earlier.items():

@@ -104,6 +104,11 @@ def printable(text: str) -> str:
     return CONTROLS.sub(lambda found: repr(found[0])[1:-1], plain)
 
 
+def printable_line(text: str) -> str:
+    """Return a text as a terminal may show it in one line; the name of a file may hold a newline, too."""
+    return printable(text).replace("\n", "\\n")
+
+
 def without_credentials(text: str) -> str:
     """Return a text with the users, passwords and tokens of its addresses replaced by ``***``.
 
@@ -116,8 +121,8 @@ def without_credentials(text: str) -> str:
 
 
 def printable_message(text: str) -> str:
-    """Return a message as a terminal may show it, without users and passwords of addresses."""
-    return printable(without_credentials(text))
+    """Return a message as a terminal may show it in one line, without users and passwords of addresses."""
+    return printable_line(without_credentials(text))
 
 
 def plural(count: int, one: str, many: str = "") -> str:

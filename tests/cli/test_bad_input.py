@@ -496,4 +496,62 @@ def test_a_pipe_that_does_not_end_is_refused(ensue: Ensue, tmp_path: Path, monke
         ran = ensue("check", fifo)
         written.result(30)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{fifo}: does not end within 1e-06 GB, half of the room in " in ran.err
+    assert f"{fifo}: does not end within 1e-06 GB, the memory at hand or half of the room in " in ran.err
+
+
+# --- odd files -------------------------------------------------------------------------------------------------------
+
+WRITERLESS = "is a pipe that nobody writes into; start its writer first, or give a file"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "PIPE"],
+        ["check", "LOG", "--other", "PIPE"],
+        ["fit", "next", "PIPE", "-o", "NEW"],
+        ["fit", "next", "LOG", "-o", "NEW", "--valid", "PIPE"],
+        ["predict", "MODEL", "PIPE"],
+        ["predict", "MODEL", "LOG", "--exclude", "PIPE"],
+        ["evaluate", "MODEL", "PIPE"],
+        ["explain", "MODEL", "PIPE"],
+        ["update", "MODEL", "PIPE"],
+        ["prepare", "PIPE", "-o", "NEW"],
+        ["score", "PIPE", "LOG"],
+        ["link", "LOG", "PIPE"],
+        ["check", "LOG", "--qrels", "PIPE"],
+    ],
+    ids=" ".join,
+)
+def test_a_pipe_without_a_writer_holds_nobody_up(
+    ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr("ensue.data.file_bytes.PIPE_WAIT", 0.05)
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    places = {"PIPE": pipe, "LOG": logs.test, "MODEL": own, "NEW": tmp_path / "new"}
+    ran = ensue(*(places.get(word, word) for word in words))
+    assert (ran.code, ran.lines[-1]) == (2, f"ensue: {pipe}: {WRITERLESS}")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"new\nline\x1b[31m.csv", r"new\nline\x1b[31m.csv"),
+        (b"no\xffname.csv", r"no\udcffname.csv"),
+        ("\u202ereversed.csv".encode(), r"\u202ereversed.csv"),
+    ],
+    ids=["newline", "bytes", "reversed"],
+)
+def test_names_of_files_are_shown_in_one_line(
+    ensue: Ensue, logs: Logs, tmp_path: Path, name: bytes, shown: str
+) -> None:
+    path = tmp_path / os.fsdecode(name)
+    path.write_text("a,b\n1\n")
+    ran = ensue("check", path)
+    assert ran.code == 2 and len(ran.lines) == 1
+    assert ran.lines[0].startswith(f"ensue: {tmp_path}/{shown}: no column is known as the sequence")
+    path.write_text(logs.test.read_text())
+    ran = ensue("check", path)
+    assert ran.code == 0 and ran.lines[0].startswith(f"{tmp_path}/{shown}: jsonl histories")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ensue.store import versions
 from ensue.store.lock import only_writer
 from ensue.training.report import Report
 from tests.cli.conftest import SMALL, Ensue, Logs
+from tests.processes import Started
 
 COUNTED = ("--model", "popularity")
 
@@ -121,3 +123,66 @@ def test_held_out_records_stay_in_the_folder_unless_nobody_is_to_be_kept(
         assert ran.code == 0 and "examples" not in json.loads(ran.out)["facts"]
         facts.append(json.loads((tmp_path / name / "settings.json").read_text())["facts"])
     assert 1 <= len(facts[0]["examples"]["held_out"]) <= 6 and "examples" not in facts[1]
+
+
+# --- signals ---------------------------------------------------------------------------------------------------------
+
+PIPED = (  # the program sends itself a signal once it has begun to read the pipe
+    "import os, signal\n"
+    "from ensue import cli\n"
+    "from ensue.cli import options\n"
+    "signal.signal(int(os.environ['SIGNAL']), signal.SIG_DFL)\n"
+    "options.disk_usage = lambda place: os.kill(os.getpid(), int(os.environ['SIGNAL']))\n"
+    "cli.main()\n"
+)
+SAVING = (  # a signal while the folder is written
+    "import os, signal\n"
+    "from ensue import cli\n"
+    "from ensue.store import folder\n"
+    "own = folder.put_in_place\n"
+    "def put(new, place):\n"
+    "    if 'versions' not in place.parent.name:\n"  # a second signal would be of somebody impatient
+    "        os.kill(os.getpid(), int(os.environ['SIGNAL']))\n"
+    "    own(new, place)\n"
+    "signal.signal(int(os.environ['SIGNAL']), signal.SIG_DFL)\n"
+    "folder.put_in_place = put\n"
+    "cli.main()\n"
+)
+CHECKING = (  # a signal while the place is looked at
+    "import os, signal\n"
+    "from ensue import cli\n"
+    "from ensue.store import folder\n"
+    "signal.signal(int(os.environ['SIGNAL']), signal.SIG_DFL)\n"
+    "folder.locked = lambda path, how: os.kill(os.getpid(), int(os.environ['SIGNAL']))\n"
+    "cli.main()\n"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("code", [PIPED, CHECKING], ids=["reads a pipe", "looks at the place"])
+def test_a_fit_that_a_signal_ends_leaves_nothing(tmp_path: Path, logs: Logs, code: str, number: signal.Signals) -> None:
+    (tmp_path / "tmp").mkdir()
+    data = tmp_path / "log.jsonl"
+    os.mkfifo(data)
+
+    def write() -> None:
+        with suppress(BrokenPipeError):  # the reader ends in the midst of it
+            data.write_bytes(logs.train.read_bytes())
+
+    threading.Thread(target=write, daemon=True).start()
+    environment = {"SIGNAL": str(int(number)), "TMPDIR": str(tmp_path / "tmp")}
+    stopped = Started("fit", "next", data, "-o", tmp_path / "m", *COUNTED, code=code, environment=environment)
+    out, err = stopped.communicate(60)
+    assert (stopped.returncode, out, err) == (128 + number, "", f"ensue: stopped ({number.name})\n")
+    assert [path.name for path in tmp_path.rglob("*")] == ["tmp", "log.jsonl"]
+
+
+def test_a_signal_while_the_folder_is_written_waits_for_it(logs: Logs, own: Path) -> None:
+    """What stands in the end is the new model, the old one is kept, and nothing else lies beside them."""
+    environment = {"SIGNAL": str(int(signal.SIGTERM))}
+    command = ("fit", "next", logs.train, "-o", own, "--replace", *COUNTED)
+    saved = Started(*command, code=SAVING, environment=environment)
+    _, err = saved.communicate(60)
+    assert saved.returncode == 0, err
+    assert (load(own).model_name, versions.kept(own)) == ("popularity", [1])
+    assert [path.name for path in own.parent.glob(f".{own.name}.*")] == []

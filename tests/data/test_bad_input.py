@@ -202,10 +202,10 @@ def test_missing_folder_and_forbidden(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     path = write(tmp_path, CLICKS)
 
-    def forbid(self: Path, *_: object) -> None:
-        raise PermissionError(13, os.strerror(13), str(self))
+    def forbid(name: object, *_: object) -> int:
+        raise PermissionError(13, os.strerror(13), str(name))
 
-    monkeypatch.setattr(Path, "open", forbid)
+    monkeypatch.setattr(os, "open", forbid)
     assert refusal(path) == ": may not be read; change its permissions"
 
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import subprocess
 import threading
 import zipfile
 from datetime import date, datetime
@@ -68,8 +69,12 @@ def test_a_pipe_is_read_and_one_without_end_is_refused(tmp_path: Path, monkeypat
         histories, _ = read(tmp_path / "pipe")
         writer.join()
         assert records(histories) == [History(("a", "b"), (5.0, 6.0), "1")]
-    monkeypatch.setattr("ensue.data.files.memory_at_hand", lambda: 2**20)
-    assert refusal(Path("/dev/zero")).startswith(": does not end within 0.000524 GB, half of the memory at hand")
+    monkeypatch.setattr("ensue.data.file_bytes.memory_at_hand", lambda: 2**20)
+    with subprocess.Popen(["yes", "1,a,5"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout is not None
+        path = Path(f"/dev/fd/{endless.stdout.fileno()}")
+        assert refusal(path).startswith(": does not end within 0.000524 GB, half of the memory at hand")
+        endless.kill()
 
 
 def test_a_document_of_json_may_stand_in_one_long_line(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ensue.store.access import access_of, ensure_file, sibling_access
 from ensue.store.folder import clone_folder, described, write_chunks, write_file, write_folder
 from ensue.store.lock import only_writer
 
-SUMMARY = {"task": "next", "model": "markov", "settings": {}, "facts": {"version": 1}}
+SUMMARY = {"task": "next", "model": "markov", "settings": {}, "schedule": None, "seed": 0, "facts": {"version": 1}}
 
 
 def modes(folder: Path) -> dict[str, str]:

@@ -6,12 +6,25 @@ A mistake a user can mend is one line on stderr and exit code 2; nothing is half
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import nullcontext, suppress
 from copy import copy
+from types import FrameType
 from typing import cast
+
+from ensue.data.temporary import TEMPORARY
+from ensue.interruption import signals_heard
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # longer slows a busy machine, shorter an idle one
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a process that forks after encoding would be warned
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End the program by a signal: what is half written and what is temporary goes, as it would after an error."""
+    with suppress(OSError, RuntimeError):  # the terminal has gone, or something is being written just now
+        sys.stderr.write(f"ensue: stopped ({signal.Signals(number).name})\n")
+    sys.exit(128 + number)
 
 
 def main() -> None:
@@ -27,8 +40,11 @@ def main() -> None:
     alone.registered_commands = [
         verb for verb in app.registered_commands if verb.callback and verb.callback.__name__ in sys.argv[1:2]
     ] or app.registered_commands
+    # The service ends its workers by signals, and answers what has been asked before it ends itself.
+    ends = nullcontext() if sys.argv[1:2] == ["serve"] else signals_heard(_stop)
     try:
-        code = alone(prog_name="ensue", standalone_mode=False)
+        with ends, TEMPORARY:
+            code = alone(prog_name="ensue", standalone_mode=False)
     except EnsueError as error:
         sys.stderr.write(f"ensue: {printable_message(str(error))}\n")
         sys.exit(2)

@@ -22,6 +22,7 @@ from ensue.cli.options import Reading
 from ensue.cli.writing import is_listed
 from ensue.data.edges import read_edges
 from ensue.data.ids import whole_numbers
+from ensue.data.file_bytes import read_input
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor, Forecasts, load
@@ -83,11 +84,11 @@ def _values(path: Path) -> list[str]:
     """The lines of a file.
 
     Raises:
-        DataError: it is no text, or empty.
+        DataError: it cannot be read, is no text, or empty.
     """
     try:
-        found = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
+        found = [line.strip() for line in read_input(path).decode("utf-8-sig").splitlines()]
+    except UnicodeDecodeError as error:
         raise DataError(f"{path}: cannot be read as lines of UTF-8 ({error}); write a value a line") from error
     values = [value for value in found if value]
     if not values:

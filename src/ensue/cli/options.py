@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from shutil import disk_usage, rmtree
+from shutil import disk_usage
 from stat import S_ISFIFO
-from tempfile import mkdtemp
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from ensue.data.packed import Opening, is_pattern
+from ensue.data.file_bytes import open_input
+from ensue.data.packed import Opening, is_pattern, memory_at_hand
 from ensue.data.schema import NO_SCHEMA, DataSchema
+from ensue.data.temporary import TEMPORARY, temporary_folder
 from ensue.errors import DataError, SettingError
 from ensue.registry import require_task
 from ensue.settings import parse
@@ -32,15 +32,15 @@ def present(path: Path | None) -> Path | None:
         The path; of a pipe, which can be read but once, that of a temporary file with all that came out of it.
 
     Raises:
-        DataError: there is no such file or folder, or a pipe gives more than half of the room for temporary files.
+        DataError: there is no such file or folder, or a pipe without a writer or an end.
     """
     try:
         if path is not None and S_ISFIFO(path.stat().st_mode):
             return _drained(path)
-    except FileNotFoundError as error:
-        if path is not None and is_pattern(path):
-            return path
-        raise DataError(f"{path}: no such file; check the name") from error
+    except FileNotFoundError:
+        if path is not None and not is_pattern(path):
+            open_input(path)  # says why it is not there
+        return path
     except (OSError, ValueError):  # the reader says what is wrong
         return path
     return path
@@ -48,15 +48,17 @@ def present(path: Path | None) -> Path | None:
 
 def _drained(pipe: Path) -> Path:
     """What comes out of a pipe, in a file that goes when the program ends."""
-    folder = Path(mkdtemp(prefix="ensue-"))
-    atexit.register(rmtree, folder, ignore_errors=True)
-    most = disk_usage(folder).free // 2
-    with pipe.open("rb") as stream, (folder / pipe.name).open("wb") as file:
-        while part := stream.read(min(_STEP, most + 1 - file.tell())):
-            file.write(part)
-    if (folder / pipe.name).stat().st_size > most:
+    with open_input(pipe) as stream:
+        folder = TEMPORARY.enter_context(temporary_folder())
+        limit = min(disk_usage(folder).free // 2, memory_at_hand())
+        with (folder / pipe.name).open("wb") as file:
+            while step := stream.read(min(_STEP, limit + 1 - file.tell())):
+                file.write(step)
+            size = file.tell()
+    if size > limit:
         raise DataError(
-            f"{pipe}: does not end within {most / 1e9:.3g} GB, half of the room in {folder.parent}; give a file"
+            f"{pipe}: does not end within {limit / 1e9:.3g} GB, the memory at hand or half of the room in "
+            f"{folder.parent}; give a file"
         )
     return folder / pipe.name
 

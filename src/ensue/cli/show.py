@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ensue.answers import Choice
 from ensue.data.report import ReadReport
-from ensue.lines import CONTROLS, plural, printable, printable_message
+from ensue.lines import CONTROLS, plural, printable, printable_line, printable_message
 from ensue.training.report import Report
 
 out = Console(soft_wrap=True, emoji=False)
@@ -47,7 +47,7 @@ def line(text: str) -> None:
 
 def warning(what: str, text: str) -> None:
     """One line on stdout that begins in yellow."""
-    out.print(Text.assemble((what, "yellow"), f" {printable(text)}"))
+    out.print(Text.assemble((what, "yellow"), f" {printable_line(text)}"))
 
 
 def spoiling(warnings: Sequence[str]) -> None:
@@ -65,7 +65,7 @@ def remark(text: str) -> None:
 
 def one_line(found: str) -> str:
     """An id on one line, whatever it holds."""
-    return printable(found).replace("\n", "\\n").replace("\t", "\\t")
+    return printable_line(found).replace("\t", "\\t")
 
 
 def read_report(report: ReadReport, *, warn: bool = True) -> None:

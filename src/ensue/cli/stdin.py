@@ -26,7 +26,7 @@ def lines() -> Iterator[tuple[int, str]]:
                 continue
             whole, count = mend_halves(line.encode())
             halves += count
-            yield number, bytes(whole).decode()
+            yield number, whole[:].decode()
     except UnicodeDecodeError as error:
         raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
     for note in mended(halves):

@@ -17,7 +17,7 @@ from ensue.cli.command import command_of
 from ensue.cli.options import Reading
 from ensue.errors import ModelFolderError
 from ensue.evaluation import describe
-from ensue.interruption import Interruption, signals_heard
+from ensue.interruption import Interruption, signals_heard, whole_steps
 from ensue.predictor import AnyPredictor
 from ensue.store import versions
 from ensue.store.folder import require_writable
@@ -62,7 +62,8 @@ def train(
                 shown(report)
         if rank == 0:
             predictor.metadata.reading = schema.to_dict()
-            _save(predictor, output)
+            with whole_steps():  # a signal waits until the folder is written, and then asks for nothing more
+                _save(predictor, output)
             _finish(predictor, output, checkpoint, command.told(predictor), as_json=as_json)
 
 

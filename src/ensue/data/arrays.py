@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import mmap
 import re
 
+from ensue.data.file_bytes import FileBytes
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
 
@@ -14,7 +14,7 @@ _BETWEEN = re.compile(r"\s*,\s*(?=\{)|\s*\](?=\s*\Z)")
 _HEAD = 2**10
 
 
-def json_lines_of(path: object, text: bytes | mmap.mmap) -> tuple[bytes, str] | None:
+def json_lines_of(path: object, text: bytes | FileBytes) -> tuple[bytes, str] | None:
     """The objects of an array a line each, and a note; ``None`` of anything else.
 
     Args:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import mmap
 import re
 from pathlib import Path
 
+from ensue.data.file_bytes import FileBytes, contains
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 
@@ -26,8 +26,8 @@ _ESCAPES = re.compile(rb"\\\\|" + _HIGH + _LOW + rb"|(\\u[dD][89a-fA-F]" + _HEX 
 
 
 def decode(
-    path: Path, data: bytes | mmap.mmap, encoding: str, usual: str = ""
-) -> tuple[bytes | mmap.mmap, tuple[str, ...]]:
+    path: Path, data: bytes | FileBytes, encoding: str, usual: str = ""
+) -> tuple[bytes | FileBytes, tuple[str, ...]]:
     """A text as UTF-8; what is UTF-8 already stays as it is, and is looked at where it is read.
 
     Args:
@@ -67,7 +67,7 @@ def decode(
     return data, notes
 
 
-def _is_utf8(data: bytes | mmap.mmap) -> bool:
+def _is_utf8(data: bytes | FileBytes) -> bool:
     """Whether bytes are UTF-8 text; UTF-16 of plain letters is UTF-8 too, but for the zero bytes in it."""
     if data.find(b"\0") >= 0:
         return False
@@ -80,9 +80,9 @@ def _is_utf8(data: bytes | mmap.mmap) -> bool:
     return True
 
 
-def mend_halves(data: bytes | mmap.mmap) -> tuple[bytes | mmap.mmap, int]:
+def mend_halves(data: bytes | FileBytes) -> tuple[bytes | FileBytes, int]:
     """JSON with U+FFFD for every half of a character that lacks its other half, and how many there were."""
-    if _LONE.search(data) is None:
+    if not contains(data, _LONE):
         return data, 0
     count = 0
 

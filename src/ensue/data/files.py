@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-import mmap
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +22,12 @@ import polars as pl
 
 from ensue.data.arrays import json_lines_of
 from ensue.data.encodings import MARKS, decode, mend_halves, mended
+from ensue.data.file_bytes import FileBytes, is_regular, open_input, read_stream
 from ensue.data.packed import Opening, allowed, ending, memory_at_hand, packing, unpack
 from ensue.data.parquet import require_small
 from ensue.data.preamble import num_preamble_lines
 from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.data.sheets import is_sheet, read_sheet
+from ensue.data.sheets import BINARY, is_sheet, read_sheet
 from ensue.errors import DataError
 from ensue.lines import one_line, plural
 
@@ -41,19 +41,14 @@ _BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parqu
 _ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
 _STATED = re.compile(rb'(?:\xef\xbb\xbf)?"?(sep=[,;|\t])"?[ \t]*\r?\n')
 _ARCHIVE, _ARCHIVE_BYTES = re.compile(rb"\s*window\.YTD\.[\w.]+\s*=\s*(?=[\[{])"), 200
-_REASONS: Mapping[type[Exception], str] = {
-    FileNotFoundError: "no such file; check the name",
-    IsADirectoryError: "is a folder; name a file in it",
-    PermissionError: "may not be read; change its permissions",
-}
 
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes of a file, unpacked, as UTF-8 or Parquet; a plain file stays mapped on disk."""
+    """The bytes of a file, unpacked, as UTF-8 or Parquet; in memory, unless it is read in pieces."""
 
     path: Path
-    data: bytes | mmap.mmap
+    data: bytes | FileBytes
     notes: tuple[str, ...] = ()
     """What was done to the bytes, for the reader's report."""
     byte_order_mark: bool = False
@@ -75,10 +70,10 @@ class Content:
 
     @property
     def source(self) -> Path | bytes:
-        """What polars reads from; a name that it would take for a pattern of names is not shown to it."""
+        """What polars reads from: bytes; of Parquet that is read in pieces the path, unless it looks like a pattern."""
         if isinstance(self.data, bytes):
             return self.data
-        return self.data[:] if set(str(self.path)) & set("*?[~") else self.path
+        return self.path if self.parquet and not set(str(self.path)) & set("*?[~") else self.data.whole()
 
     @property
     def parquet(self) -> bool:
@@ -175,8 +170,7 @@ class Content:
         Raises:
             DataError: at the first line that is not UTF-8.
         """
-        stream = self.path.open("rb") if isinstance(self.data, mmap.mmap) else io.BytesIO(self.data)
-        with stream:
+        with io.BytesIO(self.data) if isinstance(self.data, bytes) else self.data.stream() as stream:
             for number, line in enumerate(stream, self.first_line):
                 try:
                     yield number, line.decode("utf-8-sig" if number == self.first_line else "utf-8")
@@ -257,22 +251,23 @@ def fits(row: Sequence[str], width: int) -> bool:
     return len(row) >= width and not any(field.strip() for field in row[width:])
 
 
-def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
+def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]) -> Content:
     """Open a file, plain, gzip, xz, Zstandard or Excel whatever its name says.
 
     Args:
         path: the file.
+        in_pieces: leave the bytes of a plain file on the disk, for :func:`ensue.data.sequences.pieces.pieces`.
         opening: how its bytes are meant, where they do not say so themselves.
 
     Raises:
         DataError: a missing, empty, truncated or binary file, one that unpacks to too much, or a line over 8 MiB.
         SettingError: an unknown encoding.
     """
-    data, trained = _bytes(path), opening.get("schema", NO_SCHEMA)
+    data, trained = _bytes(path, in_pieces=in_pieces), opening.get("schema", NO_SCHEMA)
     limit, advice = allowed(len(data), opening.get("max_unpacked"))
     kind = packing(data[:6])
     if kind is not None:
-        data = unpack(path, data, kind, limit, advice)
+        data = unpack(path, io.BytesIO(data) if isinstance(data, bytes) else data.stream(), kind, limit, advice)
         if packing(data[:6]) is not None:
             raise DataError(f"{path}: is packed twice; unpack it once")
     if is_sheet(path, data):
@@ -310,6 +305,18 @@ def open_file(path: Path, **opening: Unpack[Opening]) -> Content:
     return content
 
 
+def _bytes(path: Path, *, in_pieces: bool) -> bytes | FileBytes:
+    with open_input(path) as file:
+        data = FileBytes(path, file)
+        if not is_regular(file) or not len(data):  # files of /proc say that they are empty
+            return read_stream(path, file)
+        head = data[:_HEAD]
+        document = _begins(head) == b"[" or _ARCHIVE.match(head[:_ARCHIVE_BYTES])
+        if not (document or b"\0" in head or packing(head[:6]) or head[:4] in (*BINARY, b"PAR1")):
+            _require_short_lines(path, data, (b"\n", b"\r"))  # before the file takes its size in memory
+        return data if in_pieces else data.whole()
+
+
 @contextmanager
 def answering(path: str | Path) -> Iterator[None]:
     """Whatever a library cannot make of the file is the file's error, and ours.
@@ -336,42 +343,58 @@ def _first_line(error: BaseException) -> str:
     return one_line((str(error).splitlines() or [type(error).__name__])[0])
 
 
-def _begins(data: bytes | mmap.mmap) -> bytes:
+def _begins(data: bytes | FileBytes) -> bytes:
     """The first byte that is no mark and no space."""
     return data[:_HEAD].lstrip(MARKS[0] + b" \t\r\n")[:1]
 
 
-def _first_lines(text: bytes | mmap.mmap) -> list[str]:
+def _first_lines(text: bytes | FileBytes) -> list[str]:
     """The first lines that are whole."""
     head = text[:_HEAD].decode("utf-8-sig", errors="replace")
     lines = head.split("\n")
     return lines if len(text) <= _HEAD else lines[:-1]
 
 
-def _bytes(path: Path) -> bytes | mmap.mmap:
-    try:
-        with path.open("rb") as stream:
-            regular = path.is_file() and path.stat().st_size > 0
-            if regular:
-                return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            most = memory_at_hand() // 2  # a pipe or a device may never end
-            data = stream.read(most + 1)
-    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
-        reason = _REASONS.get(type(error)) or getattr(error, "strerror", None) or str(error)
-        raise DataError(f"{path}: {reason}") from error
-    if len(data) > most:
-        raise DataError(f"{path}: does not end within {most / 1e9:.3g} GB, half of the memory at hand; give a file")
-    return data
+def _require_short_lines(path: Path, data: bytes | FileBytes, ends: Sequence[bytes]) -> None:
+    """Refuse a line that is longer than a record can be.
+
+    Args:
+        path: the file, for messages.
+        data: its bytes.
+        ends: what may end a line.
+
+    Raises:
+        DataError: naming the line.
+    """
+    for low in range(0, len(data) - LONGEST_LINE, _STEP):
+        if all(data.find(end, low, low + LONGEST_LINE) < 0 for end in ends):
+            line = num_lines(data, low) + 1
+            raise DataError(f"{path}:{line}: a line is longer than 8 MiB; put one event or one sequence on a line")
+
+
+def num_lines(data: bytes | FileBytes, stop: int) -> int:
+    """Return how many lines end before a place."""
+    return sum(data[low : min(low + _STEP, stop)].count(b"\n") for low in range(0, stop, _STEP))
+
+
+def require_no_zeros(path: Path, data: bytes, first_line: int) -> None:
+    """Refuse text with zero bytes, as a crash of its writer or half a file of UTF-16 leave them.
+
+    Raises:
+        DataError: naming the line.
+    """
+    if (at := data.find(b"\0")) >= 0:
+        line = first_line + num_lines(data, at)
+        raise DataError(f"{path}:{line}: holds a zero byte, which no text does; cut out what is damaged")
 
 
 def _check_text(content: Content) -> None:
     path, data = content.path, content.data
     if b"\0" in data[:_HEAD]:
         raise DataError(f"{path}: {_BINARY}")
-    document = _begins(data) == b"["  # may stand in one line, whatever its length
-    for low in range(0, 0 if document else len(data) - LONGEST_LINE, _STEP):
-        if data.find(b"\n", low, low + LONGEST_LINE) < 0:
-            line = data[:low].count(b"\n") + 1
-            raise DataError(f"{path}:{line}: a line is longer than 8 MiB; put one event or one sequence on a line")
+    if isinstance(data, bytes):  # what is read in pieces is looked at piece by piece
+        require_no_zeros(path, data, content.first_line)
+    if _begins(data) != b"[":  # a document may stand in one line, whatever its length
+        _require_short_lines(path, data, (b"\n",))
     if not content.head(1):
         raise DataError(f"{path}: is empty")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
-import mmap
 import os
 import sys
 import zlib
@@ -69,12 +68,12 @@ def packing(data: bytes) -> str | None:
     return next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), None)
 
 
-def unpack(path: Path, data: bytes | mmap.mmap, kind: str, limit: int, advice: str) -> bytes:
+def unpack(path: Path, packed: BinaryIO, kind: str, limit: int, advice: str) -> bytes:
     """The bytes inside a packed file.
 
     Args:
-        path: the file.
-        data: its bytes, mapped from there or read.
+        path: the file, for messages.
+        packed: its bytes.
         kind: what :func:`packing` says.
         limit: bytes, at most.
         advice: what an error adds where there are more.
@@ -84,8 +83,7 @@ def unpack(path: Path, data: bytes | mmap.mmap, kind: str, limit: int, advice: s
     """
     whole = io.BytesIO()
     try:
-        source = io.BytesIO(data) if isinstance(data, bytes) else path.open("rb")
-        with source as packed, _opened(packed, kind) as stream:
+        with packed, _opened(packed, kind) as stream:
             while step := stream.read(_STEP):
                 whole.write(step)
                 if whole.tell() > limit:

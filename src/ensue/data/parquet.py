@@ -5,11 +5,11 @@ A file may lie: what its footer announces is compared with what its pages do, fo
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from ensue.data.file_bytes import FileBytes
 from ensue.errors import DataError
 
 # Fields of the format's structs, which are Thrift's compact protocol.
@@ -23,7 +23,7 @@ _HEAD = 1 << 16
 """Bytes that the head of a page may take, statistics included."""
 
 
-def require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str) -> None:
+def require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str) -> None:
     """Refuse a file that unpacks to too much, or announces what it does not hold.
 
     What has no readable footer, or a page without a readable head, is left to polars to refuse.
@@ -56,7 +56,7 @@ def require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str) 
         raise DataError(f"{path}: is damaged (it announces {announced:,} rows and holds {held:,}); write it anew")
 
 
-def _pages(path: Path, data: bytes | mmap.mmap, columns: Iterator[dict[int, int]], end: int) -> int:
+def _pages(path: Path, data: bytes | FileBytes, columns: Iterator[dict[int, int]], end: int) -> int:
     """Bytes that the pages of all columns say they unpack to."""
     total = 0
     for column in columns:

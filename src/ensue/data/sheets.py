@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import mmap
 import re
 import zipfile
 import zlib
@@ -13,12 +12,14 @@ from typing import IO
 
 import polars as pl
 
+from ensue.data.file_bytes import FileBytes
 from ensue.data.packed import memory_at_hand
 from ensue.errors import DataError
 from ensue.ids import MAX_EXACT
 from ensue.lines import listed, one_line, quoted
 
-_ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+BINARY = _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+"""How workbooks of today, and of before 2007, begin."""
 _SAVE = "save it as .xlsx or as CSV"
 _CELL = re.compile(rb"""\sr\s*=\s*["']\$?([A-Za-z]{0,3})\$?(\d{1,10})["']""")
 _CELL_OF_NUMBER = re.compile(
@@ -34,7 +35,7 @@ _TOP = 50
 _BYTES_A_CELL = 64
 
 
-def is_sheet(path: Path, data: bytes | mmap.mmap) -> bool:
+def is_sheet(path: Path, data: bytes | FileBytes) -> bool:
     """Whether these are the bytes of an Excel workbook.
 
     Raises:
@@ -45,7 +46,7 @@ def is_sheet(path: Path, data: bytes | mmap.mmap) -> bool:
     if data[:4] != _ZIP:
         return False
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(io.BytesIO(data[:])) as archive:
             names = set(archive.namelist())
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
         raise DataError(f"{path}: is a damaged archive; fetch it again") from error
@@ -55,7 +56,7 @@ def is_sheet(path: Path, data: bytes | mmap.mmap) -> bool:
 
 
 def read_sheet(
-    path: Path, data: bytes | mmap.mmap, name: str, limit: int, advice: str, *, usual: str = ""
+    path: Path, data: bytes | FileBytes, name: str, limit: int, advice: str, *, usual: str = ""
 ) -> tuple[bytes, int, tuple[str, ...]]:
     """The cells of one sheet.
 
@@ -139,7 +140,7 @@ def _rounded(column: pl.Series) -> pl.Series:
     return column.scatter(long.arg_true(), pl.Series(texts, dtype=pl.String))
 
 
-def _require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str) -> set[int]:
+def _require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str) -> set[int]:
     """Refuse what unpacks to too much, or spans more cells than fit into memory.
 
     Returns:
@@ -147,7 +148,7 @@ def _require_small(path: Path, data: bytes | mmap.mmap, limit: int, advice: str)
     """
     total, cells, rounded = 0, memory_at_hand() // _BYTES_A_CELL, set[int]()
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(io.BytesIO(data[:])) as archive:
             for part in archive.infolist():
                 with archive.open(part) as stream:
                     total, spanned, columns = _measure(stream, total, limit)

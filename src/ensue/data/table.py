@@ -21,6 +21,7 @@ from ensue.data.clock import UNITS, TimeOptions
 from ensue.data.delimited import Delimited, Types
 from ensue.data.files import Content, open_file
 from ensue.data.headerless import with_columns
+from ensue.data.file_bytes import contains
 from ensue.data.packed import DROP, KEEP, REPORT
 from ensue.data.roles import Found
 from ensue.data.schema import NO_SCHEMA, DataSchema
@@ -80,10 +81,11 @@ class ReadOptions:
             usual_day_first=self.schema.day_first,
         )
 
-    def open(self, path: str | Path) -> Content:
-        """Open a file; the columns of a table without a header get names."""
+    def open(self, path: str | Path, *, in_pieces: bool = False) -> Content:
+        """Open a file, see :func:`~ensue.data.files.open_file`; the columns of a table without a header get names."""
         content = open_file(
             require_path(path),
+            in_pieces=in_pieces,
             encoding=self.encoding,
             sheet=self.sheet,
             max_unpacked=self.max_unpacked,
@@ -224,7 +226,7 @@ def _with_rounded(content: Content, frame: pl.DataFrame) -> pl.DataFrame:
     The reader of JSON writes all the digits of such a float, as if they were known: ids that were rounded to it would
     look like others.
     """
-    if _ROUNDED.search(content.data) is None:
+    if not contains(content.data, _ROUNDED):
         return frame
     lines = content.column_of_lines()
     lines = lines.filter(lines.str.contains(r"\S"))

@@ -82,7 +82,7 @@ def decode(body: bytes, depth: int, parts: int) -> object:
     if sum(map(body.count, (b",", b"[", b"{"))) > parts:
         raise Problem(413, f"the body has more than {parts:,} values, lists and objects", "send it in parts")
     try:
-        text = bytes(mend_halves(body)[0]).decode("utf-8")
+        text = mend_halves(body)[0][:].decode("utf-8")
         decoded = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None

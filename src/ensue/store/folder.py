@@ -368,6 +368,8 @@ def _new_sibling(folder: Path, access: Access | None = None) -> Iterator[Path]:
             place.parent.mkdir(parents=True, exist_ok=True)
             while True:
                 new = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+                # From before it is there: a signal may come at any moment.
+                stack.callback(shutil.rmtree, new, ignore_errors=True)
                 create_folder(new, access)
                 with suppress(OSError):  # a file system without locks, or swept before it was locked
                     stack.enter_context(locked(new, fcntl.LOCK_EX))
@@ -377,10 +379,7 @@ def _new_sibling(folder: Path, access: Access | None = None) -> Iterator[Path]:
             raise ModelFolderError(
                 f"{folder}: cannot be written here ({error.strerror}); name another place"
             ) from error
-        try:
-            yield new
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
+        yield new
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

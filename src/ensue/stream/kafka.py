@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
 from ensue.lines import without_credentials
 from ensue.stream.blocks import MOST_BYTES, Behind, Block, Position, split_address
@@ -197,8 +198,8 @@ def _properties(path: str | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_input(Path(path)).decode().splitlines()
+    except (DataError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: cannot be read; it should hold key=value lines") from error
     properties = {}
     for number, line in enumerate(lines, 1):

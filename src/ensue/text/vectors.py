@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.files import LONGEST_LINE
+from ensue.data.file_bytes import require_regular
 from ensue.data.packed import allowed
 from ensue.errors import DataError
 from ensue.lines import quoted
@@ -58,6 +59,7 @@ def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
         DataError: naming the file, the line and what is wrong; or no word at all is found.
     """
     path = Path(path)
+    require_regular(path)
     places: Places = {}
     for place, word in enumerate(words):
         places.setdefault(word.encode(), []).append(place)
@@ -69,8 +71,6 @@ def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
         else:
             with _unpacked(path, magic) as stream:
                 vectors = _read_lines(path, stream, places, len(words))
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file; check the name") from error
     except _DAMAGED as error:
         raise DataError(f"{path}: cannot be read ({error}); fetch or pack the file again") from error
     if not vectors.known.any():

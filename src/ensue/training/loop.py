@@ -13,10 +13,9 @@ import glob
 import json
 import math
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -26,6 +25,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Adam
 
+from ensue.data.temporary import temporary_folder
 from ensue.errors import SettingError
 from ensue.interruption import Interruption, end_asked, whole_steps
 from ensue.nn.device import in_order, memory_for
@@ -218,15 +218,15 @@ class _Run:
         self.first_loss: float | None = None
         self.fingerprint = ""
         self.saved = time.monotonic()
-        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        self.temporary = ExitStack()
+        self.folder: Path | None = None
         self.sums: GradientSums | None = None
 
     def __enter__(self) -> _Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.folder is not None:
-            self.folder.cleanup()
+        self.temporary.close()
         if self.sums is not None:
             self.sums.close()
 
@@ -348,8 +348,8 @@ class _Run:
         """Where the weights of the best epoch wait; an older checkpoint may need those of another one."""
         if self.checkpoint is not None:
             return self.checkpoint.with_name(f"{self.checkpoint.name}.best-{epoch}")
-        self.folder = self.folder or tempfile.TemporaryDirectory(prefix="ensue-")
-        return Path(self.folder.name) / "best"
+        self.folder = self.folder or self.temporary.enter_context(temporary_folder())
+        return self.folder / "best"
 
     def start(self, fingerprint: str, *, resume: bool) -> None:
         """Start from the beginning, or go on from the checkpoint that the first rank has."""

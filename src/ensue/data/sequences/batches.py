@@ -187,7 +187,7 @@ class Batches:
         """The events of each piece, and where the next begins; notes are taken on the way."""
         for number, source in [*enumerate(self.sources)][cursor.source : self.until]:
             with answering(source.path):
-                content = self.options.open(source.path)
+                content = self.options.open(source.path, in_pieces=True)
                 begin = cursor if number == cursor.source else Cursor(number)
                 for part, then in pieces(content, source.layout, begin):
                     rows = read_rows(part, self.options, source.layout)

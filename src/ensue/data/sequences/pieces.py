@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ensue.data.files import Content
+from ensue.data.files import Content, require_no_zeros
+from ensue.data.file_bytes import FileBytes
 
 ROWS = 2**21
 """Rows of Parquet in a piece."""
@@ -41,13 +41,18 @@ def pieces(content: Content, layout: str | None, cursor: Cursor) -> Iterator[tup
         return
     header = _header(content) if layout is None and not content.header else b""
     if not cursor.at and (len(content.data) <= BYTES or header.count(b'"') % 2):  # a header over several lines
-        yield content, replace(cursor, at=len(content.data))
+        data = content.data.whole() if isinstance(content.data, FileBytes) else content.data
+        require_no_zeros(content.path, data, content.first_line)
+        yield replace(content, data=data), replace(cursor, at=len(content.data))
         return
     quotes = layout != "jsonl events"
     low, lines = cursor.at, cursor.lines
     while low < len(content.data):
         chunk = _whole_records(content, low, quotes)
+        if not chunk:  # of a file that grows, half a line is left
+            break
         line = content.first_line + lines
+        require_no_zeros(content.path, chunk, line)
         first = low == 0  # the header stands there itself
         data = chunk if first else header + chunk
         low, lines = low + len(chunk), lines + chunk.count(b"\n")
@@ -63,9 +68,10 @@ def _whole_records(content: Content, low: int, quotes: bool) -> bytes:
     """
     step = BYTES
     while True:
-        chunk = _read(content, low, low + step)
+        chunk = content.data[low : low + step]
         if low + len(chunk) >= len(content.data):
-            return chunk
+            growing = isinstance(content.data, FileBytes) and content.data.has_grown()
+            return chunk[: chunk.rfind(b"\n") + 1] if growing else chunk
         end = chunk.rfind(b"\n") + 1
         odd = quotes and chunk.count(b'"', 0, end) % 2
         while odd and end:
@@ -86,12 +92,3 @@ def _header(content: Content) -> bytes:
         if line.strip():
             return line
         at = end
-
-
-def _read(content: Content, low: int, high: int) -> bytes:
-    """Bytes of a text; those of a plain file are read, for pages that are mapped would count as memory."""
-    if not isinstance(content.data, mmap.mmap):
-        return content.data[low:high]
-    with content.path.open("rb") as file:
-        file.seek(low)
-        return file.read(high - low)

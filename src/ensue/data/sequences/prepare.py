@@ -304,7 +304,7 @@ def _place(shown: Path, histories: Histories, event: int) -> str:
 def keeps_sequences(path: Path, options: ReadOptions) -> bool:
     """Whether a file has a whole sequence in a row."""
     with answering(path):
-        content = options.open(path)
+        content = options.open(path, in_pieces=True)
         return holds_lists(content, options, layout_of(content, options))
 
 
@@ -327,7 +327,7 @@ def _plan(sources: Sequence[Source], options: ReadOptions, sort: bool, gap: floa
 
 def _guess(source: Source, options: ReadOptions) -> int:
     """About how many rows a file of text has, by its first lines."""
-    content = options.open(source.path)
+    content = options.open(source.path, in_pieces=True)
     head = content.data[:_PROBE]
     return len(content.data) * head.count(b"\n") // len(head) + 1
 

@@ -25,6 +25,7 @@ import polars as pl
 
 from ensue.data.files import answering
 from ensue.data.histories import Histories
+from ensue.data.file_bytes import open_input, read_input
 from ensue.data.sequences.dataset import SequencesReport
 from ensue.errors import DataError
 from ensue.version import __version__
@@ -156,8 +157,8 @@ def read_prepared(path: Path) -> tuple[Histories, SequencesReport]:
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = json.loads(read_input(path / MANIFEST))
+    except (DataError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: {MANIFEST} cannot be read ({error}); prepare the log anew") from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
         raise DataError(f"{path}: {MANIFEST} is not what `ensue prepare` writes; prepare the log anew")
@@ -184,7 +185,7 @@ def flush(path: Path) -> None:
 
 def _sum(path: Path) -> int:
     found = 0
-    with path.open("rb") as file:
+    with open_input(path) as file:
         while step := file.read(_STEP):
             found = zlib.crc32(step, found)
     return found

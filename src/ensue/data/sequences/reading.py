@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 from typing import Unpack
 
 from ensue.arguments import id_list, require_path
@@ -17,6 +17,7 @@ from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
 from ensue.data.sequences.sources import Source, files_of, is_several, packed, sources_of
 from ensue.data.table import ReadOptions
+from ensue.data.temporary import temporary_folder
 from ensue.errors import SettingError
 
 LARGE_ROWS, LARGE_BYTES = 20_000_000, 10**9
@@ -107,9 +108,9 @@ def _through_a_folder(
     path: Path, options: ReadOptions, sort: bool, gap: float | None
 ) -> tuple[Histories, SequencesReport]:
     """A large log by way of a temporary folder, which goes once it is mapped: its pages live while they are used."""
-    with TemporaryDirectory(prefix="ensue-") as folder:
-        prepare([path], Path(folder) / "log", options, sort=sort, gap=gap)
-        histories, report = read_prepared(Path(folder) / "log")
+    with temporary_folder() as folder:
+        prepare([path], folder / "log", options, sort=sort, gap=gap)
+        histories, report = read_prepared(folder / "log")
     why = f"more than {LARGE_ROWS:,} rows of Parquet, or {LARGE_BYTES / 1e9:g} GB of text"
     note = f"a large log ({why}) was prepared in {gettempdir()} first; `ensue prepare` does that once for all commands"
     return histories, replace(report, path=str(path), notes=(*report.notes, note))

@@ -110,7 +110,7 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
 def _source(path: Path, options: ReadOptions) -> Source:
     if path.is_file() and not path.stat().st_size:
         raise DataError(f"{path}: is empty; fetch it again, or take it out of the folder")
-    content = options.open(path)
+    content = options.open(path, in_pieces=True)
     layout = layout_of(content, options)
     if holds_lists(content, options, layout):
         raise DataError(

@@ -17,6 +17,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from ensue.data.file_bytes import require_regular
 from ensue.errors import SettingError
 from ensue.text.tokens import Tokenizer
 from ensue.text.vectors import read_vectors
@@ -53,7 +54,8 @@ def start_vectors(path: str, words: Sequence[str], dim: int | None) -> tuple[Ten
 
 
 def _file_words(path: Path) -> Iterator[str]:
-    """The words of a file in their order; none where it cannot be read: ``read_vectors`` says what is wrong with it."""
+    """The words of a file in their order; none where it is damaged: ``read_vectors`` says what is wrong with it."""
+    require_regular(path)
     try:
         with path.open("rb") as stream:
             magic = stream.read(6)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
+from ensue.data.file_bytes import require_regular
 from ensue.data.posts import Articles
 from ensue.errors import DataError
 from ensue.store.access import ensure_file, sibling_access
@@ -60,6 +61,8 @@ class Labels:
             self._lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise self._unwritable(error) from error
+        if path.exists():
+            require_regular(path)
         with self._locked():
             if path.exists() and (whole := self._bytes()) and not whole.endswith(b"\n"):
                 os.truncate(path, whole.rfind(b"\n") + 1)  # a line that a kill cut short has no end

@@ -1,0 +1,248 @@
+"""Files of others, opened and read so that none of them can end or stop this process.
+
+A file is read, never mapped: what another program cuts short while it is mapped, as a rotation of logs does, ends a
+process by SIGBUS. Devices and sockets are refused, and a pipe is waited for only while somebody may write into it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from ensue.data.packed import memory_at_hand
+from ensue.errors import DataError
+
+PIPE_WAIT = 5.0
+"""Seconds in which somebody must open the other end of a named pipe."""
+_STEP = 2**20
+_OVERLAP = 2**8
+_REASONS: Mapping[type[Exception], str] = {
+    FileNotFoundError: "no such file; check the name",
+    IsADirectoryError: "is a folder; name a file in it",
+    PermissionError: "may not be read; change its permissions",
+}
+_KINDS = (
+    (stat.S_ISDIR, _REASONS[IsADirectoryError]),
+    (stat.S_ISSOCK, "is a socket; give a file"),
+    (stat.S_ISCHR, "is a device or a terminal; give a file, or pipe the data in"),
+    (stat.S_ISBLK, "is a disk; give a file on it"),
+)
+
+
+def open_input(path: Path) -> io.FileIO:
+    """Open a file or a pipe that a user named.
+
+    Raises:
+        DataError: it is missing, a folder, a socket or a device, may not be read, or is a pipe without a writer.
+    """
+    try:
+        mode = path.stat().st_mode
+        for is_kind, reason in _KINDS:
+            if is_kind(mode):
+                raise DataError(f"{path}: {reason}")
+        descriptor = _open_pipe(path) if stat.S_ISFIFO(mode) else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return io.FileIO(descriptor, "rb")
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        raise DataError(f"{path}: {_reason(path, error)}") from error
+
+
+def read_input(path: Path) -> bytes:
+    """Return all bytes of a small file, such as a list of values.
+
+    Raises:
+        DataError: see :func:`open_input` and :meth:`FileBytes.whole`.
+    """
+    with open_input(path) as file:
+        return FileBytes(path, file).whole() if is_regular(file) else read_stream(path, file)
+
+
+def require_regular(path: Path) -> None:
+    """Refuse what is no regular file where one is read several times.
+
+    Raises:
+        DataError: see :func:`open_input`; or it is a pipe.
+    """
+    with open_input(path) as file:
+        if not is_regular(file):
+            raise DataError(f"{path}: is a pipe, and is read more than once; give a file")
+
+
+def read_stream(path: Path, file: io.RawIOBase) -> bytes:
+    """Return what comes out of a pipe.
+
+    Raises:
+        DataError: it gives more than half of the memory at hand, or cannot be read.
+    """
+    limit, whole = memory_at_hand() // 2, io.BytesIO()
+    try:
+        while step := file.read(_STEP):
+            whole.write(step)
+            if whole.tell() > limit:
+                raise DataError(
+                    f"{path}: does not end within {limit / 1e9:.3g} GB, half of the memory at hand; give a file"
+                )
+    except OSError as error:
+        raise DataError(f"{path}: {_reason(path, error)}") from error
+    return whole.getvalue()
+
+
+class FileBytes(io.RawIOBase):
+    """The bytes of a regular file as they were when it was opened, each read when it is asked for.
+
+    Args:
+        path: the file, for messages.
+        file: open; whoever renames or replaces the file changes nothing here.
+    """
+
+    def __init__(self, path: Path, file: io.FileIO) -> None:
+        super().__init__()
+        self.path = path
+        self._file = io.FileIO(os.dup(file.fileno()), "rb")
+        status = os.fstat(self._file.fileno())
+        self._size, self._changed, self._at = status.st_size, status.st_mtime_ns, 0
+
+    def __len__(self) -> int:
+        """Number of bytes."""
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        """Return some bytes.
+
+        Raises:
+            DataError: the file has been cut short, or cannot be read.
+        """
+        start, stop, _ = part.indices(self._size)
+        data = b""
+        while len(data) < stop - start:  # Linux gives 2 GB at a time, at most
+            try:
+                step = os.pread(self._file.fileno(), stop - start - len(data), start + len(data))
+            except OSError as error:
+                raise DataError(f"{self.path}: {_reason(self.path, error)}") from error
+            if not step:
+                raise self._shortened()
+            data = data + step if data else step
+        return data
+
+    def find(self, wanted: bytes, start: int = 0, stop: int | None = None) -> int:
+        """Return the place of the first occurrence between two places, or -1; as ``bytes.find``."""
+        stop = self._size if stop is None else min(stop, self._size)
+        step = 2**12  # the next newline is near, mostly
+        while start < stop:
+            end = min(start + step, stop)
+            place = self[start:end].find(wanted)
+            if place >= 0:
+                return start + place
+            start = end if end == stop else end - len(wanted) + 1
+            step = min(4 * step, _STEP)
+        return -1
+
+    def whole(self) -> bytes:
+        """Return all bytes; those of a file that grows meanwhile up to the end of its last whole line.
+
+        Raises:
+            DataError: the file is written anew or cut short meanwhile, or is larger than the memory at hand.
+        """
+        limit = memory_at_hand()
+        if self._size > limit:
+            raise DataError(
+                f"{self.path}: has {self._size / 1e9:.3g} GB, and {limit / 1e9:.3g} GB of memory are left; write only "
+                "the columns that are needed, or read it in parts"
+            )
+        data = self[:]
+        return data[: data.rfind(b"\n") + 1] if self.has_grown() else data
+
+    def has_grown(self) -> bool:
+        """Return whether somebody has appended to the file since it was opened, so that its last line may be half one.
+
+        Raises:
+            DataError: it has been cut short or written anew.
+        """
+        status = os.fstat(self._file.fileno())
+        if status.st_size < self._size:
+            raise self._shortened()
+        if status.st_size == self._size and status.st_mtime_ns != self._changed:
+            raise DataError(f"{self.path}: was written to while it was read; wait until that is done, and try again")
+        return status.st_size > self._size
+
+    def readable(self) -> bool:
+        """Return that it can be read as a stream."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Read on as a stream."""
+        step = self[self._at : self._at + len(buffer)]
+        buffer[: len(step)] = step
+        self._at += len(step)
+        return len(step)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+    def stream(self) -> io.BufferedReader:
+        """Return a new stream over all bytes."""
+        raw = FileBytes(self.path, self._file)
+        raw._size = self._size
+        return io.BufferedReader(raw, _STEP)
+
+    def _shortened(self) -> DataError:
+        return DataError(
+            f"{self.path}: was cut short while it was read (is it a log that is being rotated?); try again, or read a "
+            "copy"
+        )
+
+
+def contains(data: bytes | FileBytes, pattern: re.Pattern[bytes]) -> bool:
+    """Return whether a pattern that matches few bytes occurs; in a file it may also match what a step cut off."""
+    if isinstance(data, bytes):
+        return pattern.search(data) is not None
+    steps = (data[max(low - _OVERLAP, 0) : low + _STEP] for low in range(0, len(data), _STEP))
+    return any(pattern.search(step) for step in steps)
+
+
+def is_regular(file: io.FileIO) -> bool:
+    """Return whether an open file is one on a disk."""
+    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+
+
+def _reason(path: Path, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError) and path.is_symlink():
+        return f"is a link to {path.readlink()}, which is not there; check the name"
+    return _REASONS.get(type(error)) or getattr(error, "strerror", None) or str(error)
+
+
+def _open_pipe(path: Path) -> int:
+    """Open a pipe for reading once somebody has opened it for writing.
+
+    Raises:
+        DataError: nobody does within ``PIPE_WAIT`` seconds.
+        OSError: it cannot be opened.
+    """
+    opened: list[int | OSError] = []
+
+    def wait() -> None:
+        try:
+            opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            opened.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    thread.join(PIPE_WAIT)
+    nobody = not opened
+    if nobody:  # be the writer for a moment, so that the thread ends
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        thread.join()
+    (descriptor,) = opened
+    if isinstance(descriptor, OSError):
+        raise descriptor
+    if nobody:
+        os.close(descriptor)
+        raise DataError(f"{path}: is a pipe that nobody writes into; start its writer first, or give a file")
+    return descriptor

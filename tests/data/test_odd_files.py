@@ -97,6 +97,14 @@ def test_zero_bytes_behind_the_head_are_found(tmp_path: Path, bad: bytes) -> Non
         assert refusal(READERS[name], path) == message, name
 
 
+def test_parquet_whose_lists_have_no_name(tmp_path: Path) -> None:
+    """The column without a name is not taken for the labels, which are missing."""
+    frame = pl.DataFrame({"": [[0.5]], "text": ["a fine film"]})
+    frame.write_parquet(tmp_path / "texts.parquet")
+    texts, _ = read_texts(tmp_path / "texts.parquet", unlabelled=True)
+    assert texts.labels is None and [*texts.texts[0]] == ["a fine film"]
+
+
 def test_a_long_line_is_refused_before_it_takes_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.csv"
     path.write_text(HEADER + "x" * (files.LONGEST_LINE + 2**21))

@@ -21,8 +21,8 @@ from ensue.cli.command import command_of
 from ensue.cli.options import Reading
 from ensue.cli.writing import is_listed
 from ensue.data.edges import read_edges
-from ensue.data.ids import whole_numbers
 from ensue.data.file_bytes import read_input
+from ensue.data.ids import whole_numbers
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor, Forecasts, load

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeGuard, TypeVar
 
 import narwhals as nw
 import polars as pl
 from narwhals.exceptions import NarwhalsError
 
+from ensue.data.temporary import temporary_folder
 from ensue.errors import DataError, EnsueError
 
 Read = TypeVar("Read")
@@ -70,8 +70,8 @@ def read_frame(frame: pl.DataFrame, read: Callable[[Path], Read]) -> Read:
 
 @contextmanager
 def _written(frame: pl.DataFrame) -> Iterator[Path]:
-    with TemporaryDirectory(prefix="ensue-") as folder:
-        path = Path(folder) / "frame.parquet"
+    with temporary_folder() as folder:
+        path = folder / "frame.parquet"
         texts = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
         try:
             frame.with_columns(pl.col(texts).cast(pl.String)).write_parquet(path, compression="uncompressed")

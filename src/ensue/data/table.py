@@ -19,9 +19,9 @@ import polars as pl
 from ensue.arguments import require_path
 from ensue.data.clock import UNITS, TimeOptions
 from ensue.data.delimited import Delimited, Types
+from ensue.data.file_bytes import contains
 from ensue.data.files import Content, open_file
 from ensue.data.headerless import with_columns
-from ensue.data.file_bytes import contains
 from ensue.data.packed import DROP, KEEP, REPORT
 from ensue.data.roles import Found
 from ensue.data.schema import NO_SCHEMA, DataSchema

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ensue.data.files import Content, require_no_zeros
 from ensue.data.file_bytes import FileBytes
+from ensue.data.files import Content, require_no_zeros
 
 ROWS = 2**21
 """Rows of Parquet in a piece."""

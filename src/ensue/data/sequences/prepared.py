@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.data.file_bytes import open_input, read_input
 from ensue.data.files import answering
 from ensue.data.histories import Histories
-from ensue.data.file_bytes import open_input, read_input
 from ensue.data.sequences.dataset import SequencesReport
 from ensue.errors import DataError
 from ensue.version import __version__

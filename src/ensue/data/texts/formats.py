@@ -147,7 +147,7 @@ def _parquet(content: Content, find: Callable[[Sequence[str]], Found], *, strict
     """
     schema = content.schema()
     columns, notes = find(list(schema))
-    kind = schema.get(columns.get("label", ""))
+    kind = schema[columns["label"]] if "label" in columns else None  # a column may have no name at all
     if not isinstance(kind, pl.List | pl.Array) or kind.inner.is_nested():
         return read_table(content, find)
     name, others = columns["label"], {role: column for role, column in columns.items() if role != "label"}

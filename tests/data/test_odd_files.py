@@ -251,3 +251,8 @@ def test_temporary_folders_of_killed_processes_go_and_those_of_others_stay(
             assert own.stat().st_mode & 0o777 == 0o700
         assert list(tmp_path.iterdir()) == [held]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_without_end_is_cut_in_a_message(tmp_path: Path) -> None:
+    path = write(tmp_path, f"user,query,time{'x' * 10_000}\nu,a,1\n")
+    assert len(refusal(read, path)) < 400

@@ -11,7 +11,7 @@ from ensue.data.clock import TIME_NAMES, plain_time_name
 from ensue.data.roles import renamed, trained_on
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
-from ensue.lines import listed, quoted
+from ensue.lines import listed, one_line, quoted
 
 ROLES = ("sequence", "value", "time")
 EVENT = "event"
@@ -166,7 +166,7 @@ def _asked(role: str, names: Sequence[str], columns: Mapping[str, str]) -> str:
     published = next((plain[word] for known, word in _ASKED.items() if known <= plain.keys()), "…")
     column = columns.get(role, published if role == "value" else "…")
     # Without an item, a user may be what a sequence is made of.
-    return "…" if role == "sequence" and _plain(column) in _USERS else column
+    return "…" if role == "sequence" and _plain(column) in _USERS else one_line(column, 60)
 
 
 def _require_one_meaning(path: Path, names: Sequence[str], columns: Mapping[str, str]) -> None:

@@ -56,10 +56,12 @@ class Family:
     Attributes:
         save: trains a small model and writes its folder.
         exercise: uses a loaded predictor in every documented way; raises ``AssertionError`` at an answer that is none.
+        load: makes what is used of the mutated folder.
     """
 
     save: Callable[[Path], None]
     exercise: Callable[[Any, Path], None]
+    load: Callable[[Path], Any] = load
 
 
 class Outcome(NamedTuple):
@@ -311,7 +313,7 @@ def outcome(family: Family, base: Path, seed: int) -> tuple[str, str, str]:
     with _mutated(base, seed) as (folder, mutation):
         kind = "refused"
         try:
-            predictor = load(folder)
+            predictor = family.load(folder)
             kind = "refused later"
             family.exercise(predictor, folder.parent)
         except EnsueError as error:

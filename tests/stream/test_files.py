@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ensue.errors import DataError
+from ensue.errors import DataError, ModelFolderError
 from ensue.stream.events import LONGEST
 from ensue.stream.files import JSONLines
 
@@ -177,3 +177,22 @@ def test_waiting_ends_with_the_first_full_block_or_the_time(tmp_path: Path) -> N
     assert (block.lines, block.at_end) == ([b"3"], True)
     assert source.behind() == (0, "bytes")
     source.close()
+
+
+@pytest.mark.parametrize("name", ["../outside.jsonl", "..", ".", "a.jsonl\0", "b.jsonl"])
+def test_a_position_names_no_file_outside_its_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text("one\n")
+    (tmp_path / "outside.jsonl").write_text("secret\n")
+    with pytest.raises(DataError, match="cannot be read"):
+        lines_of(folder, {"file": name, "offset": 0, "digest": "", "done": {}})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("file", 1), ("offset", -1), ("offset", 2**70), ("digest", None), ("done", {"a": "b"})]
+)
+def test_a_position_of_other_types_is_refused(tmp_path: Path, field: str, value: object) -> None:
+    (tmp_path / "a.jsonl").write_text("one\n")
+    with pytest.raises(ModelFolderError, match=rf"stream\.json, position: damaged \({field}.*: Input should be"):
+        lines_of(tmp_path / "a.jsonl", {"file": "a.jsonl", "offset": 0, "digest": "", "done": {}, field: value})

@@ -116,7 +116,7 @@ def test_sessions_of_partitions_are_kept_under_their_names() -> None:
     tensors = sessions.tensors()
     assert {"names", "ids", "a@b@names", "a@b@ids"} <= set(tensors)
     again = PartitionSessions(60.0)
-    again.restore(tensors, sessions.waiting())
+    again.restore(tensors, chunk, sessions.waiting())
     assert (len(again), again.settled, again.clock) == (3, 5.0, 50.0)
 
 

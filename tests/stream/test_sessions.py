@@ -188,7 +188,7 @@ def test_a_restart_between_two_batches_changes_nothing(stop: int) -> None:
     first = OpenSessions(GAP)
     taken(rows[:stop], 7, first)
     second = OpenSessions(GAP)
-    second.restore(first.tensors())
+    second.restore(first.tensors(), Chunk(VALUES))
     assert taken(rows[stop:], 7, second) == expected[1]
     one, other = whole.tensors(), second.tensors()
     assert all(bool((one[name] == other[name]).all()) for name in one)
@@ -210,8 +210,8 @@ def test_a_chunk_survives_a_restart_between_two_events() -> None:
         text = f"v{value}" if value < 8 else f"new {value}"
         whole.add(name, text, time, mark, "", chunk)
         if number == 150:
-            again.restore(whole.tensors())
             restored.restore(chunk.tensors(), list(chunk.new_values))
+            again.restore(whole.tensors(), restored)
             restored.num_late, restored.num_repeated, restored.num_opened = (
                 chunk.num_late,
                 chunk.num_repeated,

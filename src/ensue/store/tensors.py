@@ -157,21 +157,27 @@ def _checked(folder: Path, name: str, file: _Tensors) -> dict[str, Tensor]:
     tensors = {}
     for key in file.keys():  # noqa: SIM118
         try:
-            tensor = tensors[key] = file.get_tensor(key)
-            fits = tensor.dtype in DTYPES and max(tensor.shape, default=0) <= MAX_SIZE
+            tensors[key] = file.get_tensor(key)
         except (SafetensorError, RuntimeError) as error:
             raise ModelFolderError(
                 f"{folder}/{name}: damaged ({one_line(str(error))}); fit the model again or copy it anew"
             ) from error
-        if not fits:
-            raise ModelFolderError(
-                f"{folder}/{name}: {one_line(key, 80)} is {tensor.dtype} of shape {tuple(tensor.shape)}, which is "
-                "never saved; the folder is damaged"
-            )
-        if tensor.is_floating_point() and tensor.numel():
-            least, most = tensor.aminmax()  # both are NaN where one number is
-            if not (least.isfinite() and most.isfinite()):
-                raise ModelFolderError(
-                    f"{folder}/{name}: {one_line(key, 80)} holds NaN or infinity; fit the model again"
-                )
+        require_saved(folder / name, key, tensors[key])
     return tensors
+
+
+def require_saved(path: Path, key: str, tensor: Tensor) -> None:
+    """Check that a tensor of a file is one that is ever saved.
+
+    Raises:
+        ModelFolderError: it has a type or a size that is never saved, or a number that is not finite.
+    """
+    if tensor.dtype not in DTYPES or max(tensor.shape, default=0) > MAX_SIZE:
+        raise ModelFolderError(
+            f"{path}: {one_line(key, 80)} is {tensor.dtype} of shape {tuple(tensor.shape)}, which is never saved; the "
+            "folder is damaged"
+        )
+    if tensor.is_floating_point() and tensor.numel():
+        least, most = tensor.aminmax()  # both are NaN where one number is
+        if not (least.isfinite() and most.isfinite()):
+            raise ModelFolderError(f"{path}: {one_line(key, 80)} holds NaN or infinity; fit the model again")

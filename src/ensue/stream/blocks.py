@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from ensue.errors import SettingError
-from ensue.lines import without_credentials
+from pydantic import TypeAdapter, ValidationError
+
+from ensue.errors import ModelFolderError, SettingError
+from ensue.lines import one_line, without_credentials
 
 MOST_BYTES = 2**23
 """A block ends after so many bytes of lines, however few they are."""
 Position = Mapping[str, object]
 """Where a source stands, as JSON; each source has fields of its own."""
+Kind = TypeVar("Kind")
 POLL = 0.05
 """Seconds between two looks at a source that has nothing new."""
 
@@ -79,6 +83,37 @@ class Source(Protocol):
     def close(self) -> None:
         """Let go of files and connections."""
         ...
+
+
+def read_json(place: str, kind: type[Kind], data: bytes) -> Kind:
+    """Return what a commit holds as JSON, whoever wrote it.
+
+    Args:
+        place: where it stands, for messages.
+        kind: what it must be.
+        data: JSON.
+
+    Raises:
+        ModelFolderError: it is something else.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(data, strict=True)
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = one_line(".".join(map(str, detail["loc"])), 80)
+        raise ModelFolderError(
+            f"{place}: damaged ({f'{field}: ' if field else ''}{one_line(detail['msg'], 200)}); fit the model again or "
+            "copy it anew"
+        ) from error
+
+
+def position_of(kind: type[Kind], position: Position) -> Kind:
+    """Return a committed position as a source has it.
+
+    Raises:
+        ModelFolderError: it is none of this source.
+    """
+    return read_json("stream.json, position", kind, json.dumps(position).encode())
 
 
 def split_address(address: str, example: str) -> tuple[SplitResult, dict[str, str]]:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from ensue import metrics
 from ensue.data.histories import Times
+from ensue.data.time_summary import MILLISECONDS
 from ensue.metrics import Floats
+from ensue.tasks.metadata import Count
 
 AT = 20
 HOUR = 3600.0
 ROWS = 20_000
 """Hours that are kept: more than two years; beyond that the earliest are dropped."""
+Sums: TypeAlias = tuple[Count, Count, Annotated[float, Field(ge=0, le=2**62)]]
+"""Targets answered, hits, and the sum of reciprocal ranks."""
 
 
 class HourState(TypedDict):
     """An hour as a commit holds it."""
 
-    hour: int
-    events: int
-    targets: int
-    sums: dict[str, list[float]]
+    hour: Annotated[int, Field(ge=-int(MILLISECONDS / HOUR), le=int(MILLISECONDS / HOUR))]
+    events: Count
+    targets: Count
+    sums: dict[str, Sums]
 
 
 class HourFigures(TypedDict):
@@ -38,12 +44,12 @@ class HourFigures(TypedDict):
 
 @dataclass
 class Hour:
-    """One hour: what came, and by name the sums behind the figures (targets answered, hits, reciprocal ranks)."""
+    """One hour: what came, and by name the sums behind the figures."""
 
     hour: int
     events: int = 0
     targets: int = 0
-    sums: dict[str, list[float]] = field(default_factory=dict)
+    sums: dict[str, Sums] = field(default_factory=dict)
 
     def figures(self) -> dict[str, dict[str, float]]:
         """HR@20 and MRR@20 of everyone who answered."""
@@ -53,9 +59,10 @@ class Hour:
             if answered
         }
 
-    def add(self, name: str, sums: Sequence[float]) -> None:
+    def add(self, name: str, sums: Sums) -> None:
         """Add to somebody's sums."""
-        self.sums[name] = [old + new for old, new in zip(self.sums.get(name, [0, 0, 0.0]), sums, strict=True)]
+        (answered, hits, reciprocals), old = sums, self.sums.get(name, (0, 0, 0.0))
+        self.sums[name] = old[0] + answered, old[1] + hits, old[2] + reciprocals
 
     def to_dict(self) -> HourFigures:
         """As shown."""
@@ -85,7 +92,7 @@ class Board:
             measures = np.ones_like(rank), metrics.hit(rank, AT), metrics.reciprocal_rank(rank, AT)
             columns = [_tally(targets, measure) for measure in measures]
             for (hour, answered), (_, hits), (_, reciprocals) in zip(*columns, strict=True):
-                self._row(hour).add(name, [int(answered), int(hits), reciprocals])
+                self._row(hour).add(name, (int(answered), int(hits), reciprocals))
 
     def rows(self) -> list[Hour]:
         """The hours in order."""

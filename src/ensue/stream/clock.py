@@ -18,10 +18,12 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from statistics import median_low
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from ensue.data.clock import format_time
-from ensue.data.time_summary import SINCE_1970
+from ensue.data.time_summary import MILLISECONDS, SINCE_1970
 
 DAY = 86400.0
 FAR = 30 * DAY
@@ -35,9 +37,9 @@ MIN_IN_A_ROW = 3
 class Event(NamedTuple):
     """An event that is not a repeat: the digest of its session, its value, its seconds, and where it stands."""
 
-    session: int
+    session: Annotated[int, Field(ge=-(2**63), lt=2**63)]
     value: str
-    time: float
+    time: Annotated[float, Field(ge=-MILLISECONDS, le=MILLISECONDS)]
     place: str
 
 

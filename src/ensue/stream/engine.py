@@ -92,7 +92,8 @@ class Stream(StreamState):
         self._journal = Journal(folder)
         begins = anew or commit is None
         entries = [] if begins else self._journal.read()
-        rejected = entries[-1].state["rejects"] if entries else commit["rejects"] if commit else 0
+        latest = saved.journal_commit(folder, entries[-1]) if entries else commit
+        rejected = latest["rejects"] if latest else 0
         super().__init__(folder, source, settings, predictor, reader, begins=begins, rejected=rejected)
         self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
         if commit is not None and not begins:

@@ -20,10 +20,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import polars as pl
+from typing_extensions import TypedDict
 
 from ensue.data.clock import UNITS, WORDS, in_seconds, named_unit
 from ensue.data.dates import has_year_last, parse_dates
@@ -128,7 +128,15 @@ class Reader:
         return ReaderState(columns=self.columns, unit=self.unit)
 
     def restore(self, state: ReaderState) -> None:
-        """Go on with what was understood before; what is stated now comes first."""
+        """Go on with what was understood before; what is stated now comes first.
+
+        Raises:
+            ValueError: a role or a unit is not known.
+        """
+        columns, unit = state["columns"], state["unit"]
+        units, roles = (UNITS, {"sequence", "value", "time"}) if columns else (("", *UNITS), set[str]())
+        if columns.keys() != roles or unit not in units:
+            raise ValueError("the reader's columns or unit are not known")
         self.columns = {} if self.stated else dict(state["columns"])
         self.unit = self.stated_unit or state["unit"]
 

@@ -7,15 +7,18 @@ for it. In a folder a file is over once one with a later name exists; what its l
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
 from pathlib import Path
-from typing import TypedDict, cast
+
+from typing_extensions import TypedDict
 
 from ensue.errors import DataError
-from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position
+from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position, position_of
 from ensue.stream.events import LONGEST
+from ensue.tasks.metadata import Count
 
 CHUNK = 2**18
 TAIL = 1024
@@ -27,9 +30,9 @@ class FilePosition(TypedDict):
     """The file that is read, bytes of it that were given out, a digest of the latest, and lengths of earlier files."""
 
     file: str
-    offset: int
+    offset: Count
     digest: str
-    done: dict[str, int]
+    done: dict[str, Count]
 
 
 class JSONLines:
@@ -58,9 +61,9 @@ class JSONLines:
         if position is None:
             self._at, self._offset, self._digest, self._done = "" if self.is_folder else self.name, 0, "", {}
         else:
-            place = cast(FilePosition, position)
+            place = position_of(FilePosition, position)
             self._at, self._offset = place["file"], place["offset"]
-            self._digest, self._done = place["digest"], dict(place["done"])
+            self._digest, self._done = place["digest"], place["done"]
         if self._at:
             self._verify()
 
@@ -129,6 +132,8 @@ class JSONLines:
             "with --anew"
         )
         try:
+            if self.is_folder and self._at not in dict(self._sizes()):  # a position names no file elsewhere
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             status = self._here.stat()
             if status.st_ino != self._inode:
                 self.close()

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -24,11 +25,12 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from ensue.errors import ModelFolderError
+from ensue.nn.validation import require_ids, require_number, require_table
 from ensue.store import checksums
 from ensue.store.access import ensure_file, sibling_access
 from ensue.store.checksums import opened
 from ensue.store.folder import damage
-from ensue.store.tensors import tensor_bytes
+from ensue.store.tensors import require_saved, tensor_bytes
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
 from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
@@ -68,7 +70,7 @@ class Journal:
         with opened(self.path.parent, self.path.name) as file:
             if file.read(SUM) == self._base():
                 whole = SUM
-                while entry := self._next(file.read):
+                while entry := self._next(file):
                     found.append(entry)
                     whole = file.tell()
         if not found:
@@ -111,18 +113,21 @@ class Journal:
         """What tells the folder that stands from any other."""
         return _sum((self.folder / checksums.FILE).read_bytes())
 
-    def _next(self, read: Any) -> Entry | None:
+    def _next(self, file: BinaryIO) -> Entry | None:
         """The next commit; ``None`` at the end, and where it is not whole."""
-        size = int.from_bytes(read(8), "little")
-        data = read(size) if size else b""
-        if not data or read(SUM) != _sum(data):
+        size = int.from_bytes(file.read(8), "little")
+        data = file.read(size) if size <= os.fstat(file.fileno()).st_size else b""
+        if not data or file.read(SUM) != _sum(data):
             return None
         with damage(self.path):
             try:
                 header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-                return Entry(json.loads(header["__metadata__"]["state"]), load(data))
+                entry = Entry(json.loads(header["__metadata__"]["state"]), load(data))
             except SafetensorError as error:
                 raise ValueError(str(error)) from error
+            for key, tensor in entry.tensors.items():
+                require_saved(self.path, key, tensor)
+            return entry
 
 
 def _sum(data: bytes) -> bytes:
@@ -186,17 +191,28 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
         moments = optimizer.state[parameter]
         if f"whole.{name}.step" in tensors:
             moments["step"] = tensors[f"whole.{name}.step"].clone()
+            require_table(f"{name}.step", moments["step"], torch.float32, ())
+            require_number(f"{name}.step", moments["step"], math.inf)
         for field in ("", *(f".{field}" for field in FIELDS[1:])):
             whole, rows = tensors.get(f"whole.{name}{field}"), tensors.get(f"rows.{name}{field}")
             if whole is None and rows is None:
                 continue
             place = parameter.data if not field else moments.setdefault(field[1:], torch.zeros_like(parameter))
             if whole is not None:
+                require_table(f"whole.{name}{field}", whole, place.dtype, place.shape)
                 place.copy_(whole)
             elif rows is not None:
-                place.index_copy_(0, tensors[f"ids.{name}"].to(place.device), rows.to(place.device))
+                ids = tensors[f"ids.{name}"]
+                require_table(f"ids.{name}", ids, torch.int64, [None])
+                require_ids(f"ids.{name}", ids, len(place))
+                require_table(f"rows.{name}{field}", rows, place.dtype, (len(ids), *place.shape[1:]))
+                place.index_copy_(0, ids.to(place.device), rows.to(place.device))
         if not moments:
             del optimizer.state[parameter]
+            continue
+        if moments.keys() != set(FIELDS):
+            raise ValueError(f"{name} lacks moments of the optimiser")
+        require_number(f"{name}.exp_avg_sq", moments["exp_avg_sq"], math.inf)
 
 
 def large_by_rows(module: nn.Module, least: int) -> bool:

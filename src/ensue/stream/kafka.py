@@ -13,18 +13,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
 from ensue.lines import without_credentials
-from ensue.stream.blocks import MOST_BYTES, Behind, Block, Position, split_address
+from ensue.stream.blocks import MOST_BYTES, Behind, Block, Position, position_of, split_address
 from ensue.stream.events import LONGEST
+from ensue.tasks.metadata import Count
 
 EXAMPLE = "kafka://127.0.0.1:9092/clicks?group=ensue"
 PATIENCE = 30.0
 """Seconds to wait for the brokers at the start."""
 OPTIONS = {"group", "partitions", "config"}
+
+
+class KafkaPosition(TypedDict):
+    """The offset of the next message of each partition, by its number."""
+
+    partitions: dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Count]
 
 
 class KafkaTopic:
@@ -77,7 +87,7 @@ class KafkaTopic:
     def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
         kafka = self._kafka
-        stored = {} if position is None else cast(dict[str, int], position["partitions"])
+        stored = {} if position is None else position_of(KafkaPosition, position)["partitions"]
         self._at = {int(number): offset for number, offset in stored.items()}
         there = self._partitions()
         chosen = self._asked or there

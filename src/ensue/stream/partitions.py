@@ -16,9 +16,10 @@ from typing import cast
 
 import numpy as np
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from ensue.errors import DataError
-from ensue.stream.blocks import POLL, Behind, Block, Position, Source
+from ensue.stream.blocks import POLL, Behind, Block, Position, Source, position_of
 from ensue.stream.clock import Event
 from ensue.stream.sessions import Chunk, OpenSessions
 
@@ -32,6 +33,12 @@ def partition_of(sequence: str, partitions: int) -> int:
         (True, True)
     """
     return int.from_bytes(hashlib.blake2b(sequence.encode(), digest_size=8).digest(), "little") % partitions
+
+
+class PartitionsPosition(TypedDict):
+    """Where each partition stands, by name."""
+
+    partitions: dict[str, Position]
 
 
 class Partitions:
@@ -50,7 +57,7 @@ class Partitions:
 
     def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
-        self._positions = {} if position is None else dict(cast(Mapping[str, Position], position["partitions"]))
+        self._positions = {} if position is None else position_of(PartitionsPosition, position)["partitions"]
         if unknown := set(self._positions) - set(self.sources):
             raise DataError(f"{self.name}: partition {min(unknown)} was read before and is missing; name it too")
         for name, source in self.sources.items():
@@ -144,11 +151,11 @@ class PartitionSessions:
             for name, tensor in part.tensors().items()
         }
 
-    def restore(self, tensors: Mapping[str, Tensor], waiting: Mapping[str, Sequence[Event]]) -> None:
-        """Put back what :meth:`tensors` and :meth:`waiting` gave."""
+    def restore(self, tensors: Mapping[str, Tensor], chunk: Chunk, waiting: Mapping[str, Sequence[Event]]) -> None:
+        """Put back what :meth:`tensors` and :meth:`waiting` gave; see :meth:`OpenSessions.restore`."""
         columns: dict[str, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
             partition, _, name = key.rpartition("@")
             columns.setdefault(partition, {})[name] = tensor
         for partition, own in columns.items():
-            self.of(partition).restore(own, waiting.get(partition, ()))
+            self.of(partition).restore(own, chunk, waiting.get(partition, ()))

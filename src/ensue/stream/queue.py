@@ -13,10 +13,13 @@ import time
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from ensue.errors import DataError
-from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position
+from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position, position_of
+from ensue.tasks.metadata import Count
 
 PATIENCE = 30.0
 """Seconds to wait for another process that holds the file."""
@@ -54,7 +57,7 @@ class SQLiteQueue:
 class QueuePosition(TypedDict):
     """The latest line that was given out, and a digest of it."""
 
-    position: int
+    position: Count
     digest: str
 
 
@@ -78,7 +81,7 @@ class SQLiteSource:
                 f"{self.path}: no such queue; a writer makes it with "
                 f"ensue.stream.SQLiteQueue({str(self.path)!r}).put(lines)"
             )
-        place = QueuePosition(position=0, digest="") if position is None else cast(QueuePosition, position)
+        place = QueuePosition(position=0, digest="") if position is None else position_of(QueuePosition, position)
         self._at, self._digest = place["position"], place["digest"]
         self._database = sqlite3.connect(self.path, timeout=PATIENCE)
         standing = self._rows("SELECT CAST(line AS BLOB) FROM events WHERE position = ?", self._at)

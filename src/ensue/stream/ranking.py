@@ -16,7 +16,8 @@ from torch import Tensor
 
 from ensue.data.histories import Histories, Ids, Index, Times
 from ensue.metrics import MISS, Floats
-from ensue.stream.sessions import targets
+from ensue.nn.validation import require_ids, require_table
+from ensue.stream.sessions import require_times, targets
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
@@ -159,8 +160,15 @@ class RecentPopularity:
         ids, times = (np.array(column[self._begin :]) for column in (self._ids, self._times))
         return {"ids": torch.from_numpy(ids), "times": torch.from_numpy(times)}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
+    def restore(self, tensors: Mapping[str, Tensor], num_ids: int) -> None:
+        """Put back what :meth:`tensors` gave.
+
+        Raises:
+            ValueError: the columns do not fit together, or hold an id that is none.
+        """
+        require_table(f"{self.name}: ids", tensors["ids"], torch.int32, [None])
+        require_ids(f"{self.name}: ids", tensors["ids"], num_ids, FIRST)
+        require_times(f"{self.name}: times", tensors["times"], len(tensors["ids"]))
         self._ids, self._times = array("i"), array("d")
         self._begin, self._counts, self._at_least = 0, {}, [0]
         for value, seconds in zip(tensors["ids"].tolist(), tensors["times"].tolist(), strict=True):

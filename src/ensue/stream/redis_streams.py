@@ -20,14 +20,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlunsplit
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, without_credentials
-from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position, Source, split_address
+from ensue.stream.blocks import MOST_BYTES, POLL, Behind, Block, Position, Source, position_of, split_address
 from ensue.stream.events import LONGEST
 from ensue.stream.partitions import Partitions
+from ensue.tasks.metadata import Count
 
 Answer = TypeVar("Answer")
 Entry = tuple[bytes, dict[bytes, bytes]]
@@ -112,8 +116,8 @@ def connect(address: str) -> tuple[Any, ModuleType]:
 class RedisPosition(TypedDict):
     """The latest entry that was read, and how many were ever added up to it, where that is known."""
 
-    entry: str
-    added: int | None
+    entry: Annotated[str, Field(pattern=r"^[0-9]{1,20}(-[0-9]{1,20})?$")]
+    added: Count | None
 
 
 class RedisServer:
@@ -187,7 +191,7 @@ class RedisStream:
 
     def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
-        place = cast(RedisPosition, position or RedisPosition(entry=ZERO, added=None))
+        place = position_of(RedisPosition, position or RedisPosition(entry=ZERO, added=None))
         self._at, self._num_added = place["entry"], place["added"]
 
     def read(self, limit: int, wait: float) -> Block:

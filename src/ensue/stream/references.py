@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import reduce
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.store.folder import write_folder
 from ensue.stream.ranking import FixedModel
+from ensue.stream.sessions import timed_histories
 from ensue.tasks.next import save
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import joined
@@ -125,7 +126,7 @@ class Nightly:
     def restore(self, state: NightState, tensors: Mapping[str, Tensor]) -> None:
         """Put back what :meth:`state` and :meth:`tensors` gave."""
         self.day, self.fitted = state["day"], state["fitted"]
-        self._kept = [histories_of(tensors, self.vocabulary)]
+        self._kept = [timed_histories("nightly", tensors, self.vocabulary, len(self.vocabulary))]
         if self.fitted is not None:
             fitted = NextPredictor.load(_sibling(self.folder, f"nightly.{self.fitted}"))
             self.model = FixedModel(fitted, self.vocabulary)
@@ -138,12 +139,6 @@ def history_tensors(histories: Histories) -> dict[str, Tensor]:
         "times": torch.from_numpy(np.require(histories.times, requirements="W")),
         "offsets": torch.from_numpy(np.require(histories.offsets, requirements="W")),
     }
-
-
-def histories_of(tensors: Mapping[str, Tensor], vocabulary: Vocabulary) -> Histories:
-    """Back from :func:`history_tensors`."""
-    ids, offsets, times = (tensors[name].numpy() for name in ("ids", "offsets", "times"))
-    return Histories(ids, offsets, vocabulary, times)
 
 
 def _sibling(folder: Path, name: str) -> Path:

@@ -9,31 +9,36 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple, TypedDict, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from ensue.data.histories import Histories, Ids, Times
 from ensue.errors import ModelFolderError, SettingError
-from ensue.lines import plural
+from ensue.lines import one_line, plural
+from ensue.nn.validation import require_ids, require_table, require_totals
 from ensue.store import checksums
 from ensue.store.checksums import opened
 from ensue.store.folder import damage, read_file, read_settings, write_folder
 from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
-from ensue.stream.blocks import Position
+from ensue.stream.blocks import Position, read_json
 from ensue.stream.board import Board, HourState
 from ensue.stream.clock import Event
 from ensue.stream.events import ReaderState
 from ensue.stream.journal import Entry, apply_changes
 from ensue.stream.partitions import PartitionSessions
-from ensue.stream.references import NightState, histories_of, history_tensors
-from ensue.stream.sessions import Chunk
+from ensue.stream.references import NightState, history_tensors
+from ensue.stream.sessions import Chunk, require_times, timed_histories
 from ensue.stream.state import StreamState
 from ensue.stream.status import Counts
+from ensue.tasks.metadata import Count
 from ensue.tasks.next import save, update
 from ensue.tasks.next.metadata import Metadata
+from ensue.tasks.next.reservoir import histories_of
+from ensue.vocabulary import FIRST
 
 STATE, TENSORS = "stream.json", "stream.safetensors"
 VERSION = 1
@@ -43,10 +48,10 @@ CARD = "\n## Learned from a stream\n"
 class Commit(TypedDict):
     """``stream.json``."""
 
-    version: int
+    version: Count
     source: str
     position: Position | None
-    counts: dict[str, int]
+    counts: dict[str, Count]
     reader: ReaderState
     new_values: list[str]
     """Values that came first in the chunk that is not complete."""
@@ -58,9 +63,18 @@ class Commit(TypedDict):
     hours: list[HourState]
     told: int
     """The latest hour that was reported."""
-    rejects: int
+    rejects: Count
     """Bytes of the file of rejected lines."""
     nightly: NightState | None
+
+
+class JournalCommit(Commit):
+    """What an entry of the journal says."""
+
+    values: list[str]
+    """New since the commit before."""
+    counted: Count
+    metadata: dict[str, object]
 
 
 class Seen(NamedTuple):
@@ -80,7 +94,7 @@ def read_state(folder: Path) -> Commit | None:
     if not (folder / STATE).exists():
         return None
     with damage(folder):
-        commit: Commit = json.loads(read_file(folder, STATE))
+        commit = read_json(f"{folder}/{STATE}", Commit, read_file(folder, STATE))
         if commit["version"] > VERSION:
             raise ValueError(f"{STATE} is of a newer ensue")
         return commit
@@ -189,14 +203,14 @@ def restore(stream: StreamState, folder: Path, commit: Commit) -> None:
     """
     if commit["source"] != stream.source.name:
         raise SettingError(
-            f"{stream.folder} learns from {commit['source']}, not from {stream.source.name}; name that one, or begin "
-            "with this one by --anew"
+            f"{stream.folder} learns from {one_line(commit['source'])}, not from {stream.source.name}; name that one, "
+            "or begin with this one by --anew"
         )
-    tensors = read_tensors(folder, TENSORS)
+    tensors, num_ids = read_tensors(folder, TENSORS), len(stream.predictor.vocabulary)
     with damage(folder):
         _restore_small(stream, commit, tensors)
         for one in stream.popular:
-            one.restore(_part(tensors, one.name))
+            one.restore(_part(tensors, one.name), num_ids)
         if stream.nightly is not None and commit["nightly"]:
             stream.nightly.restore(commit["nightly"], _part(tensors, "nightly"))
 
@@ -229,6 +243,15 @@ def entry_of(
     return Entry(told, {**tensors, **columns, **changes})
 
 
+def journal_commit(folder: Path, entry: Entry) -> JournalCommit:
+    """Return what an entry of the journal beside a folder says.
+
+    Raises:
+        ModelFolderError: the journal is damaged.
+    """
+    return read_json(f"{folder}, journal", JournalCommit, json.dumps(entry.state).encode())
+
+
 def replay(stream: StreamState, entry: Entry) -> None:
     """Put a stream that stands at one commit where the next of its journal stood.
 
@@ -237,13 +260,20 @@ def replay(stream: StreamState, entry: Entry) -> None:
     """
     predictor, tensors = stream.predictor, entry.tensors
     with damage(stream.folder):
-        predictor.add_values(entry.state["values"])
+        state = journal_commit(stream.folder, entry)
+        predictor.add_values(state["values"])
         apply_changes(predictor, tensors)
-        for number in range(entry.state["counted"]):
-            part = histories_of(_part(tensors, f"counted {number}"), predictor.vocabulary)
+        for number in range(state["counted"]):
+            part = histories_of("counted", _part(tensors, f"counted {number}"), predictor.vocabulary)
             predictor.reservoir.add(part)
             update.count(predictor, part)
-        predictor.metadata = Metadata.from_dict(entry.state["metadata"])
+        predictor.metadata = Metadata.from_dict(state["metadata"])
+        num_events = len(tensors["seen.ids"])
+        require_table("seen.ids", tensors["seen.ids"], torch.int32, [None])
+        require_ids("seen.ids", tensors["seen.ids"], len(predictor.vocabulary), FIRST)
+        require_times("seen.times", tensors["seen.times"], num_events)
+        require_times("seen.clocks", tensors["seen.clocks"], num_events)
+        require_totals("seen.lengths", tensors["seen.lengths"], len(tensors["seen.lengths"]))
         begin = 0
         for length in tensors["seen.lengths"].tolist():
             chunk = slice(begin, begin + length)
@@ -254,7 +284,7 @@ def replay(stream: StreamState, entry: Entry) -> None:
             begin += length
         stream.sessions = PartitionSessions(stream.sessions.gap)
         stream.board = Board()
-        _restore_small(stream, cast(Commit, entry.state), tensors)
+        _restore_small(stream, state, tensors)
 
 
 def _restore_small(stream: StreamState, commit: Commit, tensors: Mapping[str, Tensor]) -> None:
@@ -262,11 +292,11 @@ def _restore_small(stream: StreamState, commit: Commit, tensors: Mapping[str, Te
     stream.counts = Counts(**commit["counts"])
     stream.reader.restore(commit["reader"])
     stream.board.restore(commit["hours"])
-    waiting = {partition: [Event(*event) for event in events] for partition, events in commit["waiting"].items()}
-    stream.sessions.restore(_part(tensors, "sessions"), waiting)
-    stream.chunk, stream.period = Chunk(stream.predictor.vocabulary), commit["period"]
+    vocabulary = stream.predictor.vocabulary
+    stream.chunk, stream.period = Chunk(vocabulary), commit["period"]
     stream.chunk.restore(_part(tensors, "chunk"), commit["new_values"])
-    stream.ended = histories_of(_part(tensors, "ended"), stream.predictor.vocabulary)
+    stream.sessions.restore(_part(tensors, "sessions"), stream.chunk, commit["waiting"])
+    stream.ended = timed_histories("ended", _part(tensors, "ended"), vocabulary, len(vocabulary))
 
 
 def _resumed_from(folder: Path, lines: int) -> Path:

@@ -29,9 +29,11 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges
+from ensue.data.time_summary import MILLISECONDS
+from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_table, require_totals
 from ensue.stream.clock import Event, Rejection, StreamClock
 from ensue.tasks.next import reservoir
-from ensue.vocabulary import Vocabulary
+from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 50
 """Events a session that are held."""
@@ -86,7 +88,7 @@ class SessionColumns:
         return {name: torch.tensor(column, dtype=_dtype(name)) for name, column in vars(self).items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
+        """Put back what :meth:`tensors` gave; :meth:`Chunk.restore` has checked it."""
         for name in vars(self):
             setattr(self, name, tensors[name].tolist())
 
@@ -123,6 +125,11 @@ class Chunk:
     num_repeated: int = 0
     num_opened: int = 0
 
+    @property
+    def num_ids(self) -> int:
+        """Ids of the vocabulary and of the new values."""
+        return len(self.vocabulary) + len(self.new_values)
+
     def __len__(self) -> int:
         """Number of events that count."""
         return len(self.ids)
@@ -131,7 +138,7 @@ class Chunk:
         """Return the id of a value; a new one gets the next."""
         if value in self.vocabulary:
             return self.vocabulary.id(value)
-        return self.new_values.setdefault(value, len(self.vocabulary) + len(self.new_values))
+        return self.new_values.setdefault(value, self.num_ids)
 
     def tensors(self) -> dict[str, Tensor]:
         """The columns of a chunk that is not complete, for :meth:`restore`; new values are texts and not among them."""
@@ -141,12 +148,26 @@ class Chunk:
         return columns | own
 
     def restore(self, tensors: Mapping[str, Tensor], new_values: Sequence[str]) -> None:
-        """Put back what :meth:`tensors` gave, and the new values."""
-        for part, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
-            columns.restore({name: tensors[f"{part}.{name}"] for name in vars(columns)})
-        self.ids, self.times, self.clocks = (tensors[name].tolist() for name in ("ids", "times", "clocks"))
+        """Put back what :meth:`tensors` gave, and the new values.
+
+        Raises:
+            ValueError: the columns do not fit together, or hold an id that is none.
+        """
         for value in new_values:
             self.id(value)
+        require_table("chunk: ids", tensors["ids"], torch.int32, [None])
+        require_ids("chunk: ids", tensors["ids"], self.num_ids, FIRST)
+        for name in ("times", "clocks"):
+            require_times(f"chunk: {name}", tensors[name], len(tensors["ids"]))
+        self.ids, self.times, self.clocks = (tensors[name].tolist() for name in ("ids", "times", "clocks"))
+        for part, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
+            own = {name: tensors[f"{part}.{name}"] for name in vars(columns)}
+            context, lengths = own["context"], own["lengths"]
+            require_totals(f"{part}: context", context, len(lengths))
+            fresh = lengths - context
+            require_ids(f"{part}: context", fresh, MAX_COUNT)
+            _require_sessions(part, {**own, "fresh": fresh if columns is self.scored else 0 * fresh}, self)
+            columns.restore(own)
 
 
 class _Session:
@@ -291,8 +312,21 @@ class OpenSessions:
         }
         return {name: torch.tensor(column, dtype=_dtype(name)) for name, column in columns.items()}
 
-    def restore(self, tensors: Mapping[str, Tensor], waiting: Sequence[Event] = ()) -> None:
-        """Put back what :meth:`tensors` gave, and the events that wait."""
+    def restore(self, tensors: Mapping[str, Tensor], chunk: Chunk, waiting: Sequence[Event] = ()) -> None:
+        """Put back what :meth:`tensors` gave, and the events that wait.
+
+        Args:
+            tensors: the columns.
+            chunk: the fresh events are among its own.
+            waiting: events that wait for others.
+
+        Raises:
+            ValueError: the columns do not fit together, or hold an id that is none.
+        """
+        _require_sessions("sessions", tensors, chunk)
+        for column in ("touched", "recent"):
+            require_table(f"sessions: {column}", tensors[column], torch.int64, [None])
+        require_times("sessions: latest", tensors["latest"])
         names, lengths, fresh = (tensors[column].tolist() for column in ("names", "lengths", "fresh"))
         ids, times, arrivals = (tensors[column].tolist() for column in ("ids", "times", "arrivals"))
         stops, fresh_stops = accumulate(lengths), accumulate(fresh)
@@ -301,8 +335,46 @@ class OpenSessions:
             for name, length, stop, num, end in zip(names, lengths, stops, fresh, fresh_stops, strict=True)
         )
         self._touched = dict.fromkeys(tensors["touched"].tolist())
+        fresh_names = {name for name, session in self._open.items() if session.arrivals}
+        if len(self._open) < len(names) or not fresh_names <= self._touched.keys() <= self._open.keys():
+            raise ValueError("sessions: names and touched do not fit together")
         self._recent = OrderedDict.fromkeys(tensors["recent"].tolist())
         self.times.restore(tensors["latest"].tolist(), waiting)
+
+
+def require_times(name: str, times: Tensor, length: int | None = None) -> None:
+    """Check seconds: (length,) float64, and none that no event can have.
+
+    Raises:
+        ValueError: they are something else.
+    """
+    require_table(name, times, torch.float64, [length])
+    require_number(name, times, MILLISECONDS, -MILLISECONDS)
+
+
+def timed_histories(name: str, tensors: Mapping[str, Tensor], vocabulary: Vocabulary, num_ids: int) -> Histories:
+    """Return histories of the columns of a commit, whoever wrote it: each holds an event, each event has a time.
+
+    Raises:
+        ValueError: the columns do not fit together, or hold an id that is none.
+    """
+    histories = reservoir.histories_of(name, tensors, vocabulary, num_ids)
+    require_times(f"{name}: times", tensors["times"], len(tensors["ids"]))
+    require_ids(f"{name}: lengths", torch.from_numpy(histories.lengths), MAX_COUNT, 1)
+    return histories
+
+
+def _require_sessions(name: str, tensors: Mapping[str, Tensor], chunk: Chunk) -> None:
+    """Check the columns of sessions: of each, the latest ``fresh`` events are those of the chunk at ``arrivals``."""
+    names, lengths, fresh, arrivals = (tensors[column] for column in ("names", "lengths", "fresh", "arrivals"))
+    require_table(f"{name}: names", names, torch.int64, [None])
+    for column, table in (("lengths", lengths), ("fresh", fresh)):
+        require_totals(f"{name}: {column}", table, len(names))
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    timed_histories(name, {**tensors, "offsets": offsets}, chunk.vocabulary, chunk.num_ids)
+    require_ids(f"{name}: fresh", lengths - fresh, MAX_COUNT)
+    require_table(f"{name}: arrivals", arrivals, torch.int64, [int(fresh.sum())])
+    require_ids(f"{name}: arrivals", arrivals, len(chunk))
 
 
 def _dtype(column: str) -> torch.dtype:

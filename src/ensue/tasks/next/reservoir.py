@@ -110,20 +110,23 @@ class Reservoir:
         return np.sort(np.random.default_rng([self.seed, seed]).permutation(len(self))[:num])
 
 
-def histories_of(file: str, tensors: Mapping[str, Tensor], vocabulary: Vocabulary) -> Histories:
+def histories_of(
+    file: str, tensors: Mapping[str, Tensor], vocabulary: Vocabulary, num_ids: int | None = None
+) -> Histories:
     """Return histories of the columns of a file, whoever wrote it.
 
     Args:
         file: its name, for messages.
         tensors: ``ids`` (events,) int32, ``offsets`` (histories + 1,) int64 and ``times`` (events,) float64, or none.
         vocabulary: the values behind the ids.
+        num_ids: how many ids there are; those of the vocabulary unless given.
 
     Raises:
         ValueError: the columns do not fit together, an id is none of the vocabulary, or times fall in a history.
     """
     ids, offsets, times = (tensors[name] for name in ("ids", "offsets", "times"))
     require_table(f"{file}: ids", ids, torch.int32, (None,))
-    require_ids(f"{file}: ids", ids, len(vocabulary), FIRST)
+    require_ids(f"{file}: ids", ids, len(vocabulary) if num_ids is None else num_ids, FIRST)
     require_offsets(f"{file}: offsets", offsets, len(ids))
     require_table(f"{file}: times", times, torch.float64, (len(ids) if len(times) else 0,))
     histories = Histories(ids.numpy(), offsets.numpy(), vocabulary, times.numpy())

@@ -65,6 +65,7 @@ def test_help_lists_the_verbs(ensue: Ensue) -> None:
         "models",
         "settings",
         "update",
+        "forget",
         "stream",
         "link",
         "serve",

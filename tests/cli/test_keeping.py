@@ -29,7 +29,7 @@ def test_an_update_shows_old_beside_new(ensue: Ensue, own: Path, logs: Logs) -> 
 def test_the_json_has_its_shape(ensue: Ensue, own: Path, logs: Logs) -> None:
     ran = ensue("update", own, logs.test, "--json", *LENIENT)
     found = json.loads(ran.out)
-    assert list(found) == ["folder", "accepted", "version", "slices", "held", "max_drop", "loss", "verdict"]
+    assert list(found) == ["folder", "accepted", "version", "slices", "held", "max_drop", "loss", "verdict", "warning"]
     assert (found["accepted"], found["version"]) == (True, 2)
     for part in found["slices"]:
         assert list(part) == [

@@ -7,11 +7,17 @@ raise ``ValueError`` with the table's name, which :func:`ensue.store.folder.dama
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+LARGEST_UNSAVED = 2**24
+"""Numbers of a tensor that a network may make although its file has no tensor as large, such as a mask."""
+_FACTORIES = frozenset(("empty", "zeros", "ones", "full", "arange", "rand", "randn", "eye", "linspace", "tril", "triu"))
 
 
 def require_table(name: str, table: Tensor, dtype: torch.dtype, shape: Sequence[int | None]) -> None:
@@ -151,11 +157,47 @@ class Validated(Protocol):
         ...
 
 
+class Bounded(TorchFunctionMode):
+    """Refuse to make tensors that are much larger than those of a file, before anything is allocated.
+
+    Sizes in the settings of a folder may say anything; a network is made of them before shapes can be compared.
+    (The meta device would allocate nothing either, but takes a second to import.)
+
+    Args:
+        tensors: of the file.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.largest = max([LARGEST_UNSAVED, *(tensor.numel() for tensor in tensors.values())])
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Check the sizes that a factory of tensors is called with.
+
+        Raises:
+            ValueError: the tensor would be too large.
+        """
+        named = kwargs or {}
+        if getattr(func, "__name__", "") in _FACTORIES:
+            sizes = [*args, named.get("size", 1)]
+            flat = [size for part in sizes for size in (part if isinstance(part, Sequence) else [part])]
+            numbers = math.prod(max(size, 1) for size in flat if isinstance(size, int))
+            if numbers > self.largest:
+                raise ValueError(f"a tensor of {numbers:.3g} numbers does not fit the tables of the folder")
+        return func(*args, **named)
+
+
 def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Check that tensors have the names, types and shapes of a module's own.
 
     Args:
-        module: as its settings make it; it may be on the meta device, where nothing is allocated.
+        module: as its settings make it, within :class:`Bounded`.
         tensors: by name, as in its ``state_dict``.
 
     Raises:

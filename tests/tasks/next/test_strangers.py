@@ -143,7 +143,7 @@ def little_memory() -> Iterator[None]:
 @pytest.mark.usefixtures("little_memory")
 def test_sizes_in_settings_are_compared_before_anything_is_allocated(core: Path, setting: str) -> None:
     edit_settings(core, lambda settings: settings["settings"].update({setting: 10**9}))
-    with pytest.raises(ModelFolderError, match=r"damaged \(.* of shape .*1000000000"):
+    with pytest.raises(ModelFolderError, match=r"damaged \(a tensor of .* does not fit the tables of the folder\)"):
         load(core)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.nn.validation import require_shapes, require_table
+from ensue.nn.device import Undrawn
+from ensue.nn.validation import Bounded, require_shapes, require_table
 from ensue.store.folder import MAX_JSON_BYTES, described, read_file
 from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.classify import remembered
@@ -90,7 +91,7 @@ def fill(state: ClassifyState, path: Path, saved: Mapping[str, Any]) -> None:
     table, rows = tensors["table.weight"], num_words if state.encoder is None else 0
     require_table("table.weight", table, torch.float32, [rows, None])
     if state.model_name in {*CATALOGUE}:  # what a model of one's own needs to be made is not for a folder to say
-        with torch.device("meta"):
+        with Undrawn(), Bounded(tensors):
             require_shapes(module_of(state.untrained(rows, table.shape[1])), tensors)
     state.model = state.new_network(rows, table.shape[1])
     state.module.load_state_dict(tensors)

@@ -19,7 +19,8 @@ from torch import Tensor
 from ensue.data.posts import Articles
 from ensue.data.stored import read_stored
 from ensue.errors import DataError
-from ensue.nn.validation import require_shapes, require_table
+from ensue.nn.device import Undrawn
+from ensue.nn.validation import Bounded, require_shapes, require_table
 from ensue.store.folder import MAX_JSON_BYTES, described, read_file, read_json
 from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.link import remembered
@@ -115,7 +116,7 @@ def _fill_network(state: LinkState, path: Path) -> None:
     dim = tensors["table.weight"].shape[1] - state.network_settings.beside
     if dim < 0:
         raise ValueError("the vectors of words are too short for the settings")
-    with torch.device("meta"):
+    with Undrawn(), Bounded(tensors):
         require_shapes(state.empty_network(num_words, dim), tensors)
     state.model = state.new_network(num_words, dim)
     state.network.load_state_dict(tensors)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories
 from ensue.nn.approximate import has_faiss
 from ensue.nn.device import Undrawn
-from ensue.nn.validation import assign_tensors, require_shapes, require_table
+from ensue.nn.validation import Bounded, assign_tensors, require_shapes, require_table
 from ensue.store.folder import described, read_file
 from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
 from ensue.tasks.next import item_index, reservoir
@@ -70,7 +70,7 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     _fill_baselines(state, read_tensors(path, "counting.safetensors"))
     tensors = read_tensors(path, "model.safetensors")
     if state.model_name in MODELS:  # what a model of one's own needs to be made is not for a folder to say
-        with torch.device("meta"):
+        with Undrawn(), Bounded(tensors):
             require_shapes(MODELS[state.model_name].make(state.settings, len(state.vocabulary)), tensors)
     if state.schedule is None:
         state.model = state.counting[state.model_name] = state.new_baseline(state.model_name)

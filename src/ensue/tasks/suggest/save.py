@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.nn.validation import require_shapes, require_table
+from ensue.nn.device import Undrawn
+from ensue.nn.validation import Bounded, require_shapes, require_table
 from ensue.store.folder import MAX_JSON_BYTES, described, read_file
 from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.tasks.state import module_of, require_trained, summary_of
@@ -70,7 +71,7 @@ def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
         return
     tensors = read_tensors(path, "model.safetensors")
     if state.model_name in {*CATALOGUE}:  # what a model of one's own needs to be made is not for a folder to say
-        with torch.device("meta"):
+        with Undrawn(), Bounded(tensors):
             require_shapes(module_of(state.untrained()), tensors)
     state.model = state.new_network()
     state.module.load_state_dict(tensors)

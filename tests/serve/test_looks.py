@@ -155,7 +155,10 @@ def test_the_document(counted: Running) -> None:
     assert all(body["examples"] and body["schema"] for body in bodies.values())
     assert set(found["components"]["schemas"]["History"]["properties"]) == {"values", "times", "id"}
     assert "LinkExplanation" in found["components"]["schemas"]
-    assert found["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
+    assert found["components"]["securitySchemes"] == {
+        name: {"type": "http", "scheme": "bearer", "description": f"{variable} of the service"}
+        for name, variable in (("token", "ENSUE_TOKEN"), ("update token", "ENSUE_UPDATE_TOKEN"))
+    }
     text = json.dumps(found)
     for reference in {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}:
         assert reference in found["components"]["schemas"]

@@ -283,7 +283,7 @@ def test_no_user_survives(tmp_path: Path) -> None:
     assert not any("Jane" in text or "sess-" in text or "secret" in text.lower() for text in held)
     # No number stands for a user either: apart from ids, times and counts there is nothing as long as the rows.
     kept = {field.name for field in dataclasses.fields(queries)}
-    assert kept == {"histories", "users", "words", "word_users", "parts", "novel"}
+    assert kept == {"histories", "users", "words", "word_users", "parts", "novel", "people"}
     assert not len(queries.histories.names)
 
 

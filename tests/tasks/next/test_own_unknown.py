@@ -118,7 +118,9 @@ def test_novelty_is_counted_as_good_did() -> None:
 def test_the_answer_holds_it_with_the_share_of_its_distance(predictor: NextPredictor) -> None:
     record = History(("a1", "new", "a3"), (0.0, HOUR, 2 * HOUR))
     plain = History(("a1", "a3"), (0.0, 2 * HOUR))
-    (answer,), (without,) = (predictor.predict([one], 99, rank_unknown=True) for one in (record, plain))
+    (answer,), (without,) = (
+        predictor.predict([one], 99, rank_unknown=True, exclude_seen=False) for one in (record, plain)
+    )
     assert "new" not in {choice.value for choice in predictor.predict([record], 99)[0].choices}
     assert (answer.known, answer.given) == (2, 3)
     found = {choice.value: choice for choice in answer.choices}
@@ -132,7 +134,7 @@ def test_the_answer_holds_it_with_the_share_of_its_distance(predictor: NextPredi
         mass, abs=1e-5
     )
     # What it held before too drops but in part: the one at 0 would stand two before the next.
-    (twice,) = predictor.predict([History(("new", "a1", "new"))], 99, rank_unknown=True)
+    (twice,) = predictor.predict([History(("new", "a1", "new"))], 99, rank_unknown=True, exclude_seen=False)
     (heed,) = next(choice for choice in twice.choices if choice.value == "new").heeded
     assert heed.position == 2
     assert heed.score_drop == pytest.approx(share(predictor, 1) - share(predictor, 2), abs=1e-5)
@@ -147,7 +149,7 @@ def test_score_drops_are_removals(predictor: NextPredictor, *, rank_unknown: boo
         History(("x", "y", "x")),
         History(("x", *("a1", "a2") * 50, "a3")),  # x comes into reach once one of them is gone
     ]
-    assert score_drops_are_removals(predictor, records, rank_unknown=rank_unknown) >= 12
+    assert score_drops_are_removals(predictor, records, rank_unknown=rank_unknown, exclude_seen=False) >= 12
 
 
 def test_batches_and_evidence_change_no_answer(predictor: NextPredictor) -> None:
@@ -158,13 +160,13 @@ def test_batches_and_evidence_change_no_answer(predictor: NextPredictor) -> None
         History(()),
         History(("a1", "y")),
     ]
-    together = predictor.predict(records, 99, rank_unknown=True)
+    together = predictor.predict(records, 99, rank_unknown=True, exclude_seen=False)
     for record, answer in zip(records, together, strict=True):
-        (alone,) = predictor.predict([record], 99, rank_unknown=True)
+        (alone,) = predictor.predict([record], 99, rank_unknown=True, exclude_seen=False)
         assert {one.value: one.score for one in alone.choices} == pytest.approx(
             {one.value: one.score for one in answer.choices}, abs=1e-6
         )
-    brief = predictor.predict(records, 99, evidence=False, rank_unknown=True)
+    brief = predictor.predict(records, 99, evidence=False, rank_unknown=True, exclude_seen=False)
     assert [[one.value for one in answer.choices] for answer in brief] == [
         [one.value for one in answer.choices] for answer in together
     ]
@@ -178,12 +180,14 @@ def test_ranks_are_those_of_the_answers(predictor: NextPredictor, *, rank_unknow
     records = [History(values), History(("x", "x", "a3", "x")), History(("a1", "a2", "a2"))]
     data = Histories.of(records)
     coded = data.encode(predictor.vocabulary, number_unknown=True)
-    rank, sequence, event = predictor.ranks(coded, rank_unknown=rank_unknown)
+    rank, sequence, event = predictor.ranks(coded, rank_unknown=rank_unknown, exclude_seen=False)
     expected, seen = {}, set()
     for number, record in enumerate(records):
         for place in range(1, len(record.values)):
             past, target = record.values[:place], record.values[place]
-            (answer,) = predictor.predict([History(past)], 99, evidence=False, rank_unknown=rank_unknown)
+            (answer,) = predictor.predict(
+                [History(past)], 99, evidence=False, rank_unknown=rank_unknown, exclude_seen=False
+            )
             scores = {choice.value: choice.score for choice in answer.choices}
             if target in scores:
                 expected[number, place] = sum(score >= scores[target] * (1 - 1e-6) for score in scores.values())
@@ -208,7 +212,7 @@ def test_nothing_is_added_where_nothing_repeats() -> None:
     walks = [History(tuple(f"a{(start + step) % 9}" for step in range(4))) for start in range(40)]
     predictor = fitted(walks)
     assert predictor.repeat_shares() is None
-    (answer,) = predictor.predict([History(("new", "a1"))], 99, rank_unknown=True)
+    (answer,) = predictor.predict([History(("new", "a1"))], 99, rank_unknown=True, exclude_seen=False)
     assert "new" not in {choice.value for choice in answer.choices}
     scored = score(predictor, Histories.of([History(("new", "a1", "new"))]), "macro", unknown="rank")
     assert np.isfinite(scored.rank).tolist() == [True, False]
@@ -217,7 +221,7 @@ def test_nothing_is_added_where_nothing_repeats() -> None:
 def test_a_folder_of_before_answers_as_before() -> None:
     predictor = fitted(again(60, 0))
     del predictor.counting["own-items"]
-    (answer,) = predictor.predict([History(("a1", "new"))], 99, rank_unknown=True)
+    (answer,) = predictor.predict([History(("a1", "new"))], 99, rank_unknown=True, exclude_seen=False)
     assert "new" not in {choice.value for choice in answer.choices}
 
 
@@ -225,7 +229,7 @@ def test_scores_of_known_values_are_not_touched() -> None:
     predictor = fitted(again(60, 0))
     data = Histories.of(again(20, 1), predictor.vocabulary)
     coded = data.encode(predictor.vocabulary, drop_unknown=True, number_unknown=True)
-    rank, *_ = predictor.ranks(coded, rank_unknown=True)
+    rank, *_ = predictor.ranks(coded, rank_unknown=True, exclude_seen=False)
     assert np.array_equal(rank, predictor.ranks(data)[0]) and metrics.reciprocal_rank(rank).mean() > 0.2
     encoded = encode_records([History(("a1", "new"))], predictor.vocabulary)
     scored = score_histories(predictor, Exclusion.NONE, encoded.histories)

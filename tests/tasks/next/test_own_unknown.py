@@ -180,7 +180,7 @@ def test_ranks_are_those_of_the_answers(predictor: NextPredictor, *, rank_unknow
     records = [History(values), History(("x", "x", "a3", "x")), History(("a1", "a2", "a2"))]
     data = Histories.of(records)
     coded = data.encode(predictor.vocabulary, number_unknown=True)
-    rank, sequence, event = predictor.ranks(coded, rank_unknown=rank_unknown, exclude_seen=False)
+    rank, sequence, event = predictor.ranks(coded, rank_unknown=rank_unknown)
     expected, seen = {}, set()
     for number, record in enumerate(records):
         for place in range(1, len(record.values)):
@@ -229,7 +229,7 @@ def test_scores_of_known_values_are_not_touched() -> None:
     predictor = fitted(again(60, 0))
     data = Histories.of(again(20, 1), predictor.vocabulary)
     coded = data.encode(predictor.vocabulary, drop_unknown=True, number_unknown=True)
-    rank, *_ = predictor.ranks(coded, rank_unknown=True, exclude_seen=False)
+    rank, *_ = predictor.ranks(coded, rank_unknown=True)
     assert np.array_equal(rank, predictor.ranks(data)[0]) and metrics.reciprocal_rank(rank).mean() > 0.2
     encoded = encode_records([History(("a1", "new"))], predictor.vocabulary)
     scored = score_histories(predictor, Exclusion.NONE, encoded.histories)

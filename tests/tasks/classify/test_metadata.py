@@ -13,6 +13,9 @@ FIELDS = {
     "architecture": "flat",
     "strength": {},
     "temperature": {"a": 2.0},
+    "calibration_error": {},
+    "validation_accuracy": {},
+    "notes": [],
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ensue.tasks.suggest.metadata import Metadata
 
-FIELDS = {"queries": 9, "sessions": 3, "tokens": 5, "normalisation": "plain"}
+FIELDS = {"queries": 9, "sessions": 3, "distinct": 4, "tokens": 5, "normalisation": "plain", "notes": []}
 
 
 def test_what_was_set_comes_back_in_its_order() -> None:

@@ -16,7 +16,10 @@ Scale = Annotated[float, Field(ge=1e-12, le=1e12)]
 class Metadata(SharedMetadata):
     """What a classifier learned, and how it did on held-out texts."""
 
-    REQUIRED = frozenset({"texts", "labels", "paired", "architecture", "temperature", "strength"})
+    REQUIRED = frozenset({
+        "texts", "labels", "paired", "architecture", "temperature", "strength", "calibration_error",
+        "validation_accuracy", "notes",
+    })  # fmt: skip
 
     texts: Count
     """Learned so far."""

@@ -19,7 +19,7 @@ Share = Annotated[float, Field(ge=0, le=1.001)]
 class Metadata(SharedMetadata):
     """What a suggester learned, and how it did on held-out sessions."""
 
-    REQUIRED = frozenset({"sessions", "queries", "tokens", "normalisation"})
+    REQUIRED = frozenset({"sessions", "queries", "distinct", "tokens", "normalisation", "notes"})
     KEYS: ClassVar[Mapping[str, str]] = {"validation_mrr": "validation_mrr@10"}
 
     sessions: Count

@@ -13,11 +13,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_event_counts_once_whatever_is_killed() -> None:
-    asked = ["--kills", "5", "--cases", "stream", "--sources", "jsonl", "--events", "400"]
-    command = [sys.executable, "benchmarks/kill.py", *asked]
+def run_kills(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run ``benchmarks/kill.py``, which has to end with exit code 0."""
+    command = [sys.executable, "benchmarks/kill.py", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_every_event_counts_once_whatever_is_killed() -> None:
+    asked = ["--kills", "5", "--cases", "stream", "--sources", "jsonl", "--events", "400"]
+    done = run_kills(*asked)
     found = json.loads(done.stdout)
     assert (found["kills"], found["rounds_that_differ"], found["folders_that_do_not_load"]) == (5, 0, 0)
     assert found["counts"]["events"] >= 350
@@ -28,9 +34,7 @@ def test_two_consumers_of_partitions_lose_and_double_nothing() -> None:
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed: nothing about Redis is tested here")
     asked = ["--kills", "4", "--cases", "stream", "--sources", "keys", "--events", "400", "--consumers", "2"]
-    command = [sys.executable, "benchmarks/kill.py", *asked]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_kills(*asked)
     found = json.loads(done.stdout)
     assert (found["kills"], found["rounds_that_differ"]) == (4, 0)
 
@@ -40,17 +44,13 @@ def test_two_models_of_one_stream_each_learn_every_event_whatever_is_killed() ->
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed: nothing about Redis is tested here")
     asked = ["--kills", "4", "--cases", "stream", "--sources", "keys", "--events", "400", "--models", "2"]
-    command = [sys.executable, "benchmarks/kill.py", *asked]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_kills(*asked)
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["kills"], found["rounds_that_differ"], found["left"]) == (4, 0, [])
 
 
 def test_an_update_that_is_killed_and_a_clock_that_goes_back_lose_and_double_nothing() -> None:
-    command = [sys.executable, "benchmarks/kill.py", "--kills", "4", "--cases", "update,clock"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_kills("--kills", "4", "--cases", "update,clock")
     update, clock = (json.loads(line) for line in done.stdout.splitlines())
     assert (update["kills"], update["wrong"]) == (4, 0)
     assert (clock["rounds"], clock["wrong"]) == (1, 0)

@@ -1,4 +1,4 @@
-"""From nothing to an answer: what each way of ``docs/first_answer.md`` takes, in an empty environment.
+"""From nothing to an answer: what each way of ``docs/first_answers.md`` takes, in an empty environment.
 
 Run: ``python benchmarks/first_answer.py [--rounds N] [--json FILE]``. The wheel is built and installed as a stranger
 would; then the commands of the page run as they stand there, in the folder of small files, each a fresh process, the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ensue.version import __version__
 
 project = "ensue"
@@ -10,7 +12,7 @@ copyright = "The ensue authors, Apache-2.0"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "generated/tables", "generated/studies"]
+exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
@@ -49,15 +51,24 @@ html_theme_options = {
 }
 SINGLE = (
     "index",
-    "start",
-    "first_answer",
+    "quickstart",
+    "first_answers",
     "evaluation",
     "formats",
     "security",
     "extend",
     "architecture",
-    "own",
-    "why_we_wrote_it",
+    "custom_code",
+    "compiled_kernels",
     "glossary",
 )
 html_sidebars = {page: [] for page in SINGLE}
+
+
+def setup(app: Any) -> None:
+    """Let links to the pages of studies, which are outside this folder, lead to the copies that are built."""
+
+    def relink(_: object, __: str, source: list[str]) -> None:
+        source[0] = source[0].replace("../../studies/results/", "../generated/studies/")
+
+    app.connect("source-read", relink)

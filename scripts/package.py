@@ -2,7 +2,7 @@
 
 ``scripts/package [PYTHON ...]``; without names, that of ``.venv`` and the newest other one on the path that starts.
 First the wheel alone, with no extra: every module that needs no more is imported, a log is checked, learned, scored and
-asked, and the commands of ``docs/first_answer.md`` run.
+asked, and the commands of ``docs/first_answers.md`` run.
 Then with ``serve``, ``redis`` and ``client``: every module is imported, the service is asked, and of the first Python
 the demonstration runs, page and all. Everything lies outside the checkout and goes when it is over.
 """

@@ -19,7 +19,9 @@ from ensue.tasks.next.ensembles import cascade_blend, shortlist
 from ensue.tasks.next.models import softmax
 
 PLACE = Path(__file__).parents[1] / "docs" / "operate"
-STREAMS, LARGE, CLUSTER = ((PLACE / name).read_text() for name in ("streams.md", "large_logs.md", "cluster.md"))
+STREAMS, LARGE, CLUSTER = (
+    (PLACE / name).read_text() for name in ("partitioned_streams.md", "large_logs.md", "cluster.md")
+)
 
 
 def test_every_verb_and_option_exists() -> None:

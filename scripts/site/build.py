@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from ensue.studies.latex import to_latex  # noqa: E402
 from ensue.tasks import TASKS  # noqa: E402
-from scripts.site import api, commands, drawings, first_answer, house, own, papers, settings, tables  # noqa: E402
+from scripts.site import api, commands, papers, settings  # noqa: E402
 
 DOCS = ROOT / "docs"
 MADE = DOCS / "generated"
@@ -36,23 +36,13 @@ def generate() -> None:
         **{f"settings_{task}.md": settings.page_of(task) for task in TASKS},
         "commands.md": commands.page(),
         "api.md": api.page(),
-        "house.svg": house.draw(),
-        **{f"tables/{name}.md": make() + "\n" for name, make in tables.SECTIONS.items()},
-        "tables/own.md": own.table() + "\n",
-        "tables/first_answer.md": first_answer.table() + "\n",
-        **{f"tables/lead_{name}.md": make() + "\n" for name, make in papers.LEADS.items()},
-        **{f"drawings/{name}.svg": make() for name, make in drawings.DRAWINGS.items()},
     }
     for name in papers.LEADS:
-        study = ROOT / "studies" / "results" / f"{name}.md"
-        text = (
-            study.read_text(encoding="utf-8") if study.is_file() else "# The whole study\n\nIt has not been run yet.\n"
-        )
-        link = ""
-        if study.is_file():
-            pages[f"studies/{name}.tex"] = to_latex(text)
-            link = f"For LaTeX: {{download}}`{name}.tex </generated/studies/{name}.tex>`.\n\n"
-        pages[f"studies/{name}.md"] = re.sub(r"^# .*\n+", f"# All tables\n\n{link}", text, count=1)
+        text = (ROOT / "studies" / "results" / f"{name}.md").read_text(encoding="utf-8")
+        pages[f"studies/{name}.tex"] = to_latex(text)
+        title, _, rest = text.partition("\n")
+        latex = f"For LaTeX: {{download}}`{name}.tex </generated/studies/{name}.tex>`."
+        pages[f"studies/{name}.md"] = f"---\norphan: true\n---\n\n{title}\n\n{latex}\n{rest}"
     for name, text in pages.items():
         path = MADE / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

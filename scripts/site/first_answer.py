@@ -1,4 +1,4 @@
-"""The ways of the page ``docs/first_answer.md``: their commands, and the table of what each took."""
+"""The ways of the page ``docs/first_answers.md``: their commands, and the table of what each took."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from scripts.site.blocks import FENCE, commands
 from scripts.site.tables import ROOT, load, source
 
-PAGE = ROOT / "docs" / "first_answer.md"
+PAGE = ROOT / "docs" / "first_answers.md"
 MOST = 5
 """Commands of a way, the install among them."""
 

@@ -16,7 +16,7 @@ from ensue.tasks.next.train import EVALUATION_SAMPLE
 from scripts.site.blocks import ROOT, pages
 from scripts.site.tables import load
 
-REVIEW = (ROOT / "docs" / "guides" / "review.md").read_text(encoding="utf-8")
+REVIEW = (ROOT / "docs" / "guides" / "screen_posts.md").read_text(encoding="utf-8")
 ROWS = {
     "suggested cut": "suggested",
     "one fixed score for all stories": "fixed score",
@@ -206,14 +206,14 @@ def _speed() -> Iterator[str]:
 
 PROSE = {
     "docs/operate/large_logs.md": _large_logs,
-    "docs/operate/streams.md": _streams,
+    "docs/operate/partitioned_streams.md": _streams,
     "docs/operate/service.md": _service,
     "docs/results/mtn.md": _mtn,
     "docs/results/ast.md": _ast,
-    "docs/results/anywhere.md": _anywhere,
+    "docs/results/best_vs_baselines.md": _anywhere,
     "docs/results/sansr.md": _sansr,
     "docs/results/centrality.md": _centrality,
-    "docs/results/newcomers.md": _newcomers,
+    "docs/results/new_users.md": _newcomers,
     "docs/results/speed.md": _speed,
 }
 

@@ -8,4 +8,4 @@ from tests.docs.pages import check_page
 def test_the_guide_shows_what_is_printed() -> None:
     for extra in ("fastapi", "uvicorn", "httpx"):
         pytest.importorskip(extra, reason=f"{extra} is not installed")
-    check_page("docs/guides/ask_over_http.md")
+    check_page("docs/guides/http_api.md")

@@ -4,4 +4,4 @@ from tests.docs.pages import check_page
 
 
 def test_the_guide_shows_what_is_printed() -> None:
-    check_page("docs/guides/what_is_clicked_next.md")
+    check_page("docs/guides/recommend_items.md")

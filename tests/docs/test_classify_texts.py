@@ -4,4 +4,4 @@ from tests.docs.pages import check_page
 
 
 def test_the_guide_shows_what_is_printed() -> None:
-    check_page("docs/guides/who_passes_it_on.md")
+    check_page("docs/guides/classify_texts.md")

@@ -138,7 +138,7 @@ def main() -> None:
     data, rows = read_corpus(args.data)[0], list[dict[str, Any]]()
     vectors = {"vectors": str(args.vectors)} if args.vectors else {}
     for model in args.models.split(","):
-        settings = {**SMALL, "epochs": args.epochs, "most_epochs": args.epochs, **vectors}
+        settings = {**SMALL, "epochs": args.epochs, "max_epochs": args.epochs, **vectors}
         for row in curve(LinkPredictor(model, settings=settings, seed=args.seed, device="cpu"), data):
             rows.append({"model": model, **row})
             print(json.dumps(rows[-1]), flush=True)

@@ -112,7 +112,7 @@ def measured(items: int, dim: int, negatives: int, events: int, size: int, world
     before, peak = resident(), 0
     torch.manual_seed(0)
     schedule = Schedule(epochs=1, batch_size=size, weight_decay=0.0)
-    model = SANSR(SANSRSettings(dim=dim, negatives=negatives, length=LENGTH), items + FIRST)
+    model = SANSR(SANSRSettings(dim=dim, negatives=negatives, max_length=LENGTH), items + FIRST)
     model.sampler.count(torch.from_numpy(np.bincount(data.ids, minlength=items + FIRST)).float())
     windows, spent, marks = Windows(data, LENGTH - 1), [], [0]
     begun = time.process_time()
@@ -133,7 +133,7 @@ def measured(items: int, dim: int, negatives: int, events: int, size: int, world
 def rehearse() -> None:
     """Steps of a small model, so that what is imported and kept once counts for no size."""
     data, schedule = made_up(4_000, 3_000), Schedule(epochs=1, weight_decay=0.0)
-    model = SANSR(SANSRSettings(dim=32, negatives=512, length=LENGTH), 3_000 + FIRST)
+    model = SANSR(SANSRSettings(dim=32, negatives=512, max_length=LENGTH), 3_000 + FIRST)
     for _ in train(model, Windows(data, LENGTH - 1), None, schedule, optimizer=make_optimizer(model, schedule), seed=0):
         pass
 
@@ -189,7 +189,7 @@ def calibrated() -> dict[str, float]:
 
 def network(dim: int, negatives: int, num_ids: int) -> SANSR:
     """The model that all is about."""
-    return SANSR(SANSRSettings(dim=dim, negatives=negatives, length=LENGTH), num_ids)
+    return SANSR(SANSRSettings(dim=dim, negatives=negatives, max_length=LENGTH), num_ids)
 
 
 def held(items: int, dim: int, negatives: int) -> int:

@@ -20,7 +20,7 @@ class GatedMean(nn.Module):
     """Texts: the mean of their words, each behind a gate."""
 
     SETTINGS = TextSettings(architecture="flat", dim=64, hidden=32, dropout=0.2)
-    SCHEDULE = Schedule(epochs=10, batch_size=32, learning_rate=5e-3, watch="accuracy", refit=False, replay=0)
+    SCHEDULE = Schedule(epochs=10, batch_size=32, learning_rate=5e-3, monitor="accuracy", refit=False, replay=0)
 
     def __init__(self, settings: TextSettings, shape: Shape) -> None:
         super().__init__()

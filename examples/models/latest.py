@@ -32,7 +32,7 @@ class Latest(nn.Module):
     """Sessions: the latest events, weighed by their age."""
 
     SETTINGS = LatestSettings()
-    SCHEDULE = Schedule(epochs=10, batch_size=128, learning_rate=5e-3, weight_decay=0.0, watch="mrr", patience=3)
+    SCHEDULE = Schedule(epochs=10, batch_size=128, learning_rate=5e-3, weight_decay=0.0, monitor="mrr", patience=3)
 
     def __init__(self, settings: LatestSettings, num_ids: int) -> None:
         super().__init__()

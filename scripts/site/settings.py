@@ -16,8 +16,8 @@ from ensue.tasks import TASKS
 
 UNITS: dict[str, str] = {
     **dict.fromkeys(("batch_size",), "histories, texts or posts"),
-    **dict.fromkeys(("epochs", "most_epochs", "check_every"), "epochs"),
-    **dict.fromkeys(("decay_steps", "warm_up", "least_steps"), "steps"),
+    **dict.fromkeys(("epochs", "max_epochs", "check_every"), "epochs"),
+    **dict.fromkeys(("decay_steps", "warm_up", "min_steps"), "steps"),
     **dict.fromkeys(("max_hours",), "hours"),
     **dict.fromkeys(("intervals",), "intervals"),
     **dict.fromkeys(
@@ -26,10 +26,10 @@ UNITS: dict[str, str] = {
     ),
     **dict.fromkeys(("dropout", "dropout_items", "dropout_session", "dropout_state"), "share, 0 to 1"),
     **dict.fromkeys(("smoothing", "beta2", "decay_rate"), "share, 0 to 1"),
-    **dict.fromkeys(("length", "window"), "events, or queries"),
+    **dict.fromkeys(("max_length", "window"), "events, or queries"),
     **dict.fromkeys(("sample", "neighbours"), "past histories"),
     **dict.fromkeys(("heads",), "heads"),
-    **dict.fromkeys(("blocks", "cycles"), "layers"),
+    **dict.fromkeys(("num_layers", "cycles"), "layers"),
     **dict.fromkeys(("depth",), "layers, as text"),
     **dict.fromkeys(("patience",), "checks"),
     **dict.fromkeys(("smallest_batch", "largest_batch"), "histories, texts or posts"),
@@ -53,7 +53,7 @@ UNITS: dict[str, str] = {
     **dict.fromkeys(("encoder",), "name or path"),
     **dict.fromkeys(
         ("architecture", "cell", "decay", "first", "learned", "loss", "method", "metric", "pooling", "precision",
-         "pretrain", "projection", "reads", "tokens", "watch"),
+         "pretrain", "projection", "reads", "tokens", "monitor"),
         "one of the names in the meaning",
     ),
 }  # fmt: skip

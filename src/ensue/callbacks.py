@@ -86,4 +86,4 @@ def scalars(report: Report) -> dict[str, float]:
     """Return what is plotted of a report by name: of one that closes an epoch its loss and its monitored metric."""
     if report.note or report.valid is None:
         return {}
-    return {f"{report.stage}/loss": report.loss, f"{report.stage}/validation_{report.watch}": report.valid}
+    return {f"{report.stage}/loss": report.loss, f"{report.stage}/validation_{report.monitor}": report.valid}

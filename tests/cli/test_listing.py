@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_model(ensue: Ensue) -> None:
     found = {row["name"]: row["default"] for row in json.loads(ran.out)}
     assert found.keys() == {field.name for kind in (HiDANSettings, Schedule, SharedSettings) for field in fields(kind)}
     assert (found["user_attention"], HiDANSettings().user_attention) == (False, True)
-    assert (found["batch_size"], found["watch"]) == (16, "mrr")  # its own schedule, not the common one
+    assert (found["batch_size"], found["monitor"]) == (16, "mrr")  # its own schedule, not the common one
 
 
 def test_best_lists_what_it_chooses_from(ensue: Ensue) -> None:

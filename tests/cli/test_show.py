@@ -114,11 +114,11 @@ def test_a_row_at_chance_says_so_beside_it_and_below(monkeypatch: pytest.MonkeyP
     assert sum("chance!" in line for line in lines) == 1
 
 
-@pytest.mark.parametrize(("watch", "name"), [("loss", "loss"), ("accuracy", "accuracy"), ("mrr", "MRR")])
-def test_a_training_names_the_figure_it_watches(monkeypatch: pytest.MonkeyPatch, watch: str, name: str) -> None:
+@pytest.mark.parametrize(("monitor", "name"), [("loss", "loss"), ("accuracy", "accuracy"), ("mrr", "MRR")])
+def test_a_training_names_the_figure_it_watches(monkeypatch: pytest.MonkeyPatch, monitor: str, name: str) -> None:
     text = io.StringIO()
     monkeypatch.setattr(show, "remarks", Console(file=text, soft_wrap=True, emoji=False))
-    show.training([Report("fit", 1, 9, 5, 5, 0.5, 2.0, 0.0045, 0.0045, stopped=True, watch=watch)])
+    show.training([Report("fit", 1, 9, 5, 5, 0.5, 2.0, 0.0045, 0.0045, stopped=True, monitor=monitor)])
     assert text.getvalue() == f"fit: 1 epoch, 2 s, loss 0.5000, best validation {name} 0.0045\n"
 
 

@@ -31,7 +31,7 @@ def asked(lengths: list[int], time: int, seed: int = 0) -> Batch:
 
 def network(dim: int, heads: int, length: int) -> CORE:
     torch.manual_seed(dim)
-    model = CORE(CORESettings(dim=dim, heads=heads, length=length), NUM_IDS).eval()
+    model = CORE(CORESettings(dim=dim, heads=heads, max_length=length), NUM_IDS).eval()
     with torch.no_grad():
         for part in model.parameters():
             part.add_(0.2 / dim**0.5 * torch.randn(part.shape))

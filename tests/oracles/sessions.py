@@ -50,12 +50,12 @@ def mean(vectors: Sequence[Tensor]) -> Tensor:
 
 def bprmf_scores(settings: BPRMFSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
     table = weights["items.weight"]
-    return products(mean([table[id] for id in ids[-settings.length :]]), table)
+    return products(mean([table[id] for id in ids[-settings.max_length :]]), table)
 
 
 def fpmc_scores(settings: FPMCSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
     to_user, to_item = weights["items.weight"].chunk(2, dim=1)
-    user = mean([to_user[id] for id in ids[-settings.length :]])
+    user = mean([to_user[id] for id in ids[-settings.max_length :]])
     return products(user, to_user) + products(weights["latest.weight"][ids[-1]], to_item)
 
 
@@ -117,7 +117,7 @@ def bpr_max_loss(target: float, others: Sequence[float], regularisation: float) 
 def narm_scores(settings: NARMSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
     states = gru_states(weights, ids)
     local = torch.zeros_like(states[0])
-    for state in states[-settings.length :]:
+    for state in states[-settings.max_length :]:
         alpha = weights["vector"] @ torch.sigmoid(weights["query.weight"] @ states[-1] + weights["key.weight"] @ state)
         local = local + alpha * state
     both = torch.cat([states[-1], local])
@@ -126,7 +126,7 @@ def narm_scores(settings: NARMSettings, weights: Weights, ids: Sequence[int]) ->
 
 def stamp_scores(settings: STAMPSettings, weights: Weights, ids: Sequence[int]) -> Tensor:
     table = weights["items.weight"]
-    items = [table[id] for id in ids[-settings.length :]]
+    items = [table[id] for id in ids[-settings.max_length :]]
     external, latest, summed = mean(items), items[-1], torch.zeros_like(items[0])
     for item in items:
         inside = weights["event.weight"] @ item + weights["latest.weight"] @ latest + weights["mean.weight"] @ external

@@ -17,7 +17,7 @@ from ensue.tasks.suggest.catalogue import MODELS as SUGGEST
 # What each paper prints, and where it is silent, its authors' program.
 HIDAN = {"dim": 64, "table_dim": 32, "window": 30, "max_hours": 120.0, "intervals": 40, "dropout": 0.2, "loss": "ce"}
 HIDAN_TRAINED = {"learning_rate": 1e-3, "batch_size": 32, "weight_decay": 5e-5, "epochs": 200, "check_every": 5}
-SANSR = {"dim": 128, "heads": 2, "blocks": 1, "residual": True, "loss": "bpr_softmax"}
+SANSR = {"dim": 128, "heads": 2, "num_layers": 1, "residual": True, "loss": "bpr_softmax"}
 MTN = {"depth": "3+2+3", "dim": 512, "embedding": 300, "wide": 1024, "heads": 8, "dropout": 0.1, "reads": "last"}
 CENTRALITY = {"hidden": 300, "score_dim": 50, "dropout": 0.6, "method": "power", "residual": False}
 CENTRALITY_TRAINED = {"learning_rate": 3e-4, "decay_rate": 0.95, "decay_steps": 500, "weight_decay": 1e-6}
@@ -27,7 +27,7 @@ AST = {"encoder": "ast", "bag": 0, "pretrain": "none", "loss": "triplet", "resid
 @pytest.mark.parametrize(
     ("row", "settings", "schedule"),
     [
-        (NEXT["hidan-paper"], HIDAN, {**HIDAN_TRAINED, "watch": "loss", "patience": 5, "refit": False}),
+        (NEXT["hidan-paper"], HIDAN, {**HIDAN_TRAINED, "monitor": "loss", "patience": 5, "refit": False}),
         (NEXT["sansr-paper"], SANSR, {"learning_rate": 1e-3, "decay": False, "warm_up": None}),
         (SUGGEST["mtn-paper"], MTN, {"warm_up": 4000, "beta2": 0.98, "epochs": 5}),
         (CLASSIFY["centrality-paper"], CENTRALITY, {**CENTRALITY_TRAINED, "batch_size": 128, "smallest_batch": 16}),

@@ -362,7 +362,7 @@ def test_a_better_loss_starts_the_waiting_anew() -> None:
 
 def test_watching_mrr_more_is_better() -> None:
     figures = iter([0.1, 0.3, 0.2, 0.3])  # best in epoch 2; 0.2 and an equal 0.3 wait
-    model, schedule = Scripted([]), plain(watch="mrr")
+    model, schedule = Scripted([]), plain(monitor="mrr")
     reports = train(model, Single(), lambda: next(figures), schedule, optimizer=make_optimizer(model, schedule), seed=0)
     seen, epochs = collect(reports, [])
     assert (epochs, seen[-1].epoch, seen[-1].best) == (2, 4, 0.3)
@@ -377,9 +377,9 @@ def test_watching_mrr_more_is_better() -> None:
     ],
 )
 def test_patience_is_longer_while_hardly_anything_is_learned(figures: list[float], best: int, last: int) -> None:
-    model, schedule, left = Scripted([]), plain(watch="mrr", epochs=15), iter(figures)
+    model, schedule, left = Scripted([]), plain(monitor="mrr", epochs=15), iter(figures)
     optimizer = make_optimizer(model, schedule)
-    reports = train(model, Single(), lambda: next(left), schedule, optimizer=optimizer, seed=0, hardly=0.15)
+    reports = train(model, Single(), lambda: next(left), schedule, optimizer=optimizer, seed=0, min_useful_metric=0.15)
     seen, epochs = collect(reports, [])
     assert (epochs, seen[-1].epoch, [report.epoch for report in seen if report.stopped]) == (best, last, [last])
 
@@ -387,7 +387,7 @@ def test_patience_is_longer_while_hardly_anything_is_learned(figures: list[float
 def test_a_loss_is_hardly_learned_while_it_is_not_below() -> None:
     model, schedule, left = Scripted([]), plain(), iter([3.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0])
     optimizer = make_optimizer(model, schedule)
-    reports = train(model, Single(), lambda: next(left), schedule, optimizer=optimizer, seed=0, hardly=2.0)
+    reports = train(model, Single(), lambda: next(left), schedule, optimizer=optimizer, seed=0, min_useful_metric=2.0)
     seen, epochs = collect(reports, [])
     assert (epochs, seen[-1].epoch) == (5, 7)
 

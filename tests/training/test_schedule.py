@@ -52,11 +52,11 @@ def test_a_schedule_without_least_steps_fits_every_log() -> None:
 
 
 def test_more_epochs_leave_a_patience_that_was_set() -> None:
-    assert Schedule(epochs=8, least_steps=400, most_epochs=32, patience=3).fitted(100, 320).patience == 3
+    assert Schedule(epochs=8, min_steps=400, max_epochs=32, patience=3).fitted(100, 320).patience == 3
 
 
 def test_a_batch_below_the_least_stays() -> None:
-    assert Schedule(batch_size=24, least_steps=400).fitted(100, 100).batch_size == 24
+    assert Schedule(batch_size=24, min_steps=400).fitted(100, 100).batch_size == 24
 
 
 def test_the_step_size_rises_in_a_tenth_of_the_steps_at_most() -> None:
@@ -77,12 +77,12 @@ def test_what_a_person_sets_is_not_fitted_to_the_log() -> None:
     assert by_hand is not None and (by_hand.fitted(100, 320).epochs, by_hand.fitted(100, 320).batch_size) == (3, 16)
     by_hand = NextPredictor("core", settings={"learning_rate": 1e-4}).schedule
     assert by_hand is not None and by_hand.fitted(10**6, 10**7) == by_hand
-    both = NextPredictor("core", settings={"batch_size": 128, "least_steps": 10}).schedule
+    both = NextPredictor("core", settings={"batch_size": 128, "min_steps": 10}).schedule
     assert both is not None and both.fitted(640, 2048).batch_size == 64
 
 
 def test_a_task_that_does_not_fit_its_schedules_says_so() -> None:
-    only = Schedule(watch="mrr", refit=False, replay=0)
+    only = Schedule(monitor="mrr", refit=False, replay=0)
     require_fixed(only, "link", "mrr")
-    with pytest.raises(SettingError, match="least_steps is 9; task link knows only 0"):
-        require_fixed(Schedule(watch="mrr", refit=False, replay=0, least_steps=9), "link", "mrr")
+    with pytest.raises(SettingError, match="min_steps is 9; task link knows only 0"):
+        require_fixed(Schedule(monitor="mrr", refit=False, replay=0, min_steps=9), "link", "mrr")

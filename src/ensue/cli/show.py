@@ -99,7 +99,7 @@ def epochs() -> Iterator[Callable[[Report], None]]:
             if report.note:
                 remark(f"{report.stage}: {report.note}")
                 return
-            watched = "MRR" if report.watch == "mrr" else report.watch
+            watched = "MRR" if report.monitor == "mrr" else report.monitor
             best = f", best validation {watched} {report.best:.4f}" if report.best is not None else ""
             progress.update(
                 task,

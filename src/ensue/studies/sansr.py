@@ -148,7 +148,7 @@ class _Study:
         rows, found = [], {}
         for heads, blocks in self.plan.grid:
             heads = heads if blocks else 1
-            options = {"dim": WIDTH, "heads": heads, "blocks": blocks, **self.plan.sliced}
+            options = {"dim": WIDTH, "heads": heads, "num_layers": blocks, **self.plan.sliced}
             if (heads, blocks) not in found:
                 found[heads, blocks] = self._trained(sessions, "sansr", options, 0, self.plan.slice)
                 rows += [{**row, "heads": heads, "blocks": blocks} for row in found[heads, blocks]]

@@ -38,8 +38,8 @@ from ensue.training.optimizer import by_row
 from ensue.training.report import Report
 from ensue.training.source import Index, Learner, Source, TrainingBatch
 
-STUCK = 4
-"""How many times its patience a run has while it has hardly learned anything."""
+PATIENCE_FACTOR = 4
+"""Factor on the patience of a run whose monitored metric is still below ``min_useful_metric``."""
 
 
 class Trained(NamedTuple):
@@ -68,9 +68,9 @@ def train(
     resume: bool = False,
     fingerprint: str = "",
     every_seconds: float = 30.0,
-    hardly: float | None = None,
+    min_useful_metric: float | None = None,
 ) -> Generator[Report, None, Trained]:
-    """Train a model until the watched figure stops getting better; it ends with its best weights.
+    """Train a model until the monitored metric stops getting better; it ends with its best weights.
 
     Args:
         model: a module with ``loss(batch) -> Tensor``, the mean over the batch's targets.
@@ -85,9 +85,9 @@ def train(
         resume: continue from ``checkpoint`` if it is there.
         fingerprint: names data and settings, so that a checkpoint of another run is refused.
         every_seconds: time between two checkpoints.
-        hardly: a watched figure that hardly anything must be learned for. Until it is passed, patience is ``STUCK``
-            times as long: where data is sparse, a network may need ten epochs before it finds more than how often
-            each value occurs.
+        min_useful_metric: the monitored metric of a trivial baseline. Until the run passes it, patience is
+            ``PATIENCE_FACTOR`` times as long: on sparse data, a network may need ten epochs before it finds more than
+            how often each item occurs.
 
     Returns:
         The number of epochs behind the best weights, and what an epoch took.
@@ -101,7 +101,7 @@ def train(
     """
     fingerprint = f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}"
     run = _Run(model, optimizer, seed, checkpoint)
-    return _epochs(run, fingerprint, resume, data, valid, schedule, stage, every_seconds, hardly)
+    return _epochs(run, fingerprint, resume, data, valid, schedule, stage, every_seconds, min_useful_metric)
 
 
 def _epochs(
@@ -113,7 +113,7 @@ def _epochs(
     schedule: Schedule,
     stage: str,
     every_seconds: float,
-    hardly: float | None,
+    min_useful_metric: float | None,
 ) -> Generator[Report, None, Trained]:
     """See :func:`train`."""
     with run, whole_steps():
@@ -134,11 +134,11 @@ def _epochs(
                 valid,
                 run.best,
                 stopped,
-                schedule.watch,
+                schedule.monitor,
                 improving,
             )
 
-        while run.epoch < schedule.epochs and run.waited < run.patience(schedule, hardly):
+        while run.epoch < schedule.epochs and run.waited < run.patience(schedule, min_useful_metric):
             run.keep_best()
             plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
             for number in range(run.step, len(plan)):
@@ -152,7 +152,7 @@ def _epochs(
             checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
             figure = share({"valid": valid()})["valid"] if checked and valid is not None else None
             mean = run.close_epoch(figure, better=schedule.better)
-            over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, hardly)
+            over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, min_useful_metric)
             signalled = max_over_ranks(end_asked())
             run.keep(0.0 if over or signalled else every_seconds)
             if signalled:
@@ -235,10 +235,10 @@ class _Run:
         """Mean training loss of this epoch so far."""
         return self.loss_sum / max(self.loss_count, 1.0)
 
-    def patience(self, schedule: Schedule, hardly: float | None) -> int:
-        """Checks without a better figure that this run has at most."""
-        stuck = hardly is not None and self.best is not None and not schedule.better(self.best, hardly)
-        return schedule.patience * (STUCK if stuck else 1)
+    def patience(self, schedule: Schedule, min_useful_metric: float | None) -> int:
+        """Return the number of checks without a better metric after which this run stops."""
+        useful = min_useful_metric is None or self.best is None or schedule.better(self.best, min_useful_metric)
+        return schedule.patience * (1 if useful else PATIENCE_FACTOR)
 
     def improving(self, schedule: Schedule) -> bool:
         """Whether all epochs there are were taken, and the last one came out best."""

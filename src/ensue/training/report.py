@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where training stands. Losses are means in nats; ``valid``, the watched figure, is set after an epoch's check.
+    """Where training stands. Losses are means in nats; ``valid``, the monitored metric, is set after an epoch's check.
 
-    ``watch`` names that figure: ``loss``, ``accuracy`` or ``mrr``.
+    ``monitor`` names that metric: ``loss``, ``accuracy`` or ``mrr``.
     """
 
     stage: str
@@ -22,7 +22,7 @@ class Report:
     valid: float | None = None
     best: float | None = None
     stopped: bool = False
-    watch: str = "loss"
+    monitor: str = "loss"
     improving: bool = False
     """Whether the last epoch there was came out best, so that more of them may come out better still."""
     note: str = ""

@@ -264,7 +264,7 @@ def test_a_label_that_only_validation_has_counts_as_wrong_and_is_noted() -> None
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"watch": "loss"}, "watch is 'loss'; task classify knows only 'accuracy'"),
+    ({"monitor": "loss"}, "monitor is 'loss'; task classify knows only 'accuracy'"),
     ({"refit": True}, "refit is True; task classify knows only False"),
     ({"replay": 5}, "replay is 5; task classify knows only 0"),
     ({"architecture": "pair"}, "architecture is 'pair', but the training data holds single texts; leave it at auto"),

@@ -137,7 +137,7 @@ def test_every_model_signs_the_contract() -> None:
             {"epochs": 2},
             "setting 'epochs' is not known here; choose from encoder, learned, remembered, together",
         ),
-        ("ast", {"watch": "loss"}, "watch is 'loss'; task link knows only 'mrr'"),
+        ("ast", {"monitor": "loss"}, "monitor is 'loss'; task link knows only 'mrr'"),
         ("tfidf", {"heads": 3}, "setting 'heads' is not known here; choose from learned, remembered, together"),
     ],
 )

@@ -112,13 +112,13 @@ class TestCYANRNN(ReadsWhole, NextContract):
 class TestSANSR(NextContract):
     model = "sansr"
     options = SESSIONS
-    short = {"length": 2}  # noqa: RUF012
+    short = {"max_length": 2}  # noqa: RUF012
 
 
 class TestSANSRWithoutResiduals(NextContract):
     model = "sansr-rc"
     options = SESSIONS
-    short = {"length": 2}  # noqa: RUF012
+    short = {"max_length": 2}  # noqa: RUF012
 
 
 RIVALS = {"dim": 16, "epochs": 14, "learning_rate": 0.02, "batch_size": 8, "patience": 30, "refit": True}
@@ -127,26 +127,26 @@ RIVALS = {"dim": 16, "epochs": 14, "learning_rate": 0.02, "batch_size": 8, "pati
 class TestCORE(NextContract):
     model = "core"
     options = {**RIVALS, "epochs": 20, "negatives": 32}  # noqa: RUF012
-    short = {"length": 2}  # noqa: RUF012
+    short = {"max_length": 2}  # noqa: RUF012
 
 
 class TestBlend(NextContract):
     model = "blend"
     options = {**RIVALS, "negatives": 32}  # noqa: RUF012
-    short = {"length": 2, "window": 2}  # noqa: RUF012
+    short = {"max_length": 2, "window": 2}  # noqa: RUF012
 
 
 class TestBPRMF(NextContract):
     model = "bpr-mf"
     options = RIVALS
-    short = {"length": 2}  # noqa: RUF012
+    short = {"max_length": 2}  # noqa: RUF012
     crowd = True
 
 
 class TestFPMC(NextContract):
     model = "fpmc"
     options = RIVALS
-    short = {"length": 2}  # noqa: RUF012
+    short = {"max_length": 2}  # noqa: RUF012
 
 
 class TestGRU4Rec(ReadsWhole, NextContract):
@@ -162,7 +162,7 @@ class TestNARM(ReadsWhole, NextContract):
 class TestSTAMP(NextContract):
     model = "stamp"
     options = RIVALS
-    short = {"length": 2}  # noqa: RUF012
+    short = {"max_length": 2}  # noqa: RUF012
 
 
 class TestPopularity(NextContract):

@@ -139,7 +139,7 @@ def little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@pytest.mark.parametrize("setting", ["dim", "length"])
+@pytest.mark.parametrize("setting", ["dim", "max_length"])
 @pytest.mark.usefixtures("little_memory")
 def test_sizes_in_settings_are_compared_before_anything_is_allocated(core: Path, setting: str) -> None:
     edit_settings(core, lambda settings: settings["settings"].update({setting: 10**9}))

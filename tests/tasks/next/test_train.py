@@ -199,7 +199,7 @@ def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_p
     assert not list(counted.fit(part))
     popular = mean_reciprocal_rank(counted, held.encode(counted.vocabulary, drop_unknown=True))
     assert (reports[-1].best or 1.0) < 1.5 * popular
-    _, reports = fitted("hidan", world.train, **still | {"watch": "loss"})
+    _, reports = fitted("hidan", world.train, **still | {"monitor": "loss"})
     assert reports[-1].epoch < 5
 
 
@@ -253,7 +253,7 @@ def test_without_refit_given_validation_data_is_only_looked_at() -> None:
 
 
 def test_a_training_that_was_cut_while_it_got_better_says_so(world: World) -> None:
-    made, reports = fitted("sansr", world.train, epochs=2, learning_rate=3e-3, watch="loss", batch_size=64)
+    made, reports = fitted("sansr", world.train, epochs=2, learning_rate=3e-3, monitor="loss", batch_size=64)
     assert [report.improving for report in reports if report.stopped] == [True, False]  # the second had no check
     assert made.summary()["facts"]["ended"] == "its last epoch was the best: more may rank better (--set epochs=N)"
     still, reports = fitted("sansr", world.train, epochs=6, learning_rate=1e-12, patience=2, refit=False)
@@ -271,5 +271,5 @@ def test_the_card_says_how_the_schedule_fitted_the_log(world: World) -> None:
 
 
 def test_accuracy_is_no_figure_of_a_ranking() -> None:
-    with pytest.raises(SettingError, match="watch is 'accuracy'; task next knows loss and mrr"):
-        NextPredictor("sansr", settings={"watch": "accuracy"})
+    with pytest.raises(SettingError, match="monitor is 'accuracy'; task next knows loss and mrr"):
+        NextPredictor("sansr", settings={"monitor": "accuracy"})

@@ -185,7 +185,7 @@ def test_damaged_folders_say_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"watch": "mrr"}, "watch is 'mrr'; task suggest knows only 'loss'"),
+        ({"monitor": "mrr"}, "monitor is 'mrr'; task suggest knows only 'loss'"),
         ({"turns": 1}, "turns is 1; it must be at least 2, for nothing follows a single query"),
         ({"tokens": "letters"}, "tokens is 'letters'; choose from words, bpe"),
         ({"min_users": 0}, "min_users is 0; it must be at least 1 and at most 100,000"),

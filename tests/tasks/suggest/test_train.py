@@ -106,7 +106,7 @@ def test_the_counting_model_that_leads_is_found() -> None:
 
 
 def test_a_schedule_rises_in_a_tenth_of_its_steps() -> None:
-    schedule = Schedule(epochs=30, batch_size=32, warm_up=300, least_steps=50, most_epochs=100)
+    schedule = Schedule(epochs=30, batch_size=32, warm_up=300, min_steps=50, max_epochs=100)
     # 10,000 rows are 313 steps an epoch; of 200 rows a batch of 16 makes 13, and 100 epochs are 1,300.
     assert train.fitted(schedule, 10_000, 40_000) == schedule
     assert train.fitted(schedule, 200, 600) == replace(schedule, batch_size=16, epochs=100, warm_up=130)

@@ -78,7 +78,7 @@ class LinkState:
                 "sbert needs an encoder: --set encoder=NAME (of `ensue link`, --encoder NAME), a folder or a name that "
                 "sentence-transformers knows"
             )
-        require_fixed(self.schedule and replace(self.schedule, least_steps=0), "link", "mrr")
+        require_fixed(self.schedule and replace(self.schedule, min_steps=0), "link", "mrr")
         self.seed, self.device = require_seed(seed), find_device(device)
         self._article_index: ArticleIndex | None = None
         """The articles that posts are compared with; ``None`` before anything was learned."""

@@ -27,8 +27,8 @@ from ensue.tasks.next.models.stamp import STAMP, STAMPSettings
 from ensue.tasks.next.settings import SharedSettings
 from ensue.tasks.own import Models
 
-_HIDAN = Schedule(batch_size=16, watch="mrr")
-_CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, watch="mrr", patience=3)
+_HIDAN = Schedule(batch_size=16, monitor="mrr")
+_CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, monitor="mrr", patience=3)
 _SANSR = core.SCHEDULE
 _HIDAN_PAPER = Schedule(check_every=5, refit=False)
 """Batches of 32 cascades, L2 of 5e-5 and the loss watched every five epochs, as in the authors' released program."""

@@ -62,8 +62,8 @@ class NextState:
         """The models that may be chosen from, each with its settings and schedule, as they were set."""
         self.candidates = dict(self.stated)
         """The same as they are for the catalogue that is learned."""
-        if any(schedule is not None and schedule.watch == "accuracy" for _, schedule in self.candidates.values()):
-            raise SettingError("watch is 'accuracy'; task next knows loss and mrr")
+        if any(schedule is not None and schedule.monitor == "accuracy" for _, schedule in self.candidates.values()):
+            raise SettingError("monitor is 'accuracy'; task next knows loss and mrr")
         self.select_model(names[0])
         self.seed = require_seed(seed)
         """Of every draw."""

@@ -300,11 +300,11 @@ def train_once(
         checkpoint=checkpoint,
         resume=resume,
         fingerprint=fingerprint(state, parts),
-        hardly=_minimum_useful(state, exact) if valid is not None and schedule.watch == "mrr" else None,
+        min_useful_metric=_minimum_useful(state, exact) if valid is not None and schedule.monitor == "mrr" else None,
     )
     short = schedule.epochs > state.schedule.epochs  # not even the smallest batch makes enough steps of an epoch
     tried = valid is not None and short and state.keeps_histories and isinstance(network, CountsToo)
-    trained = yield from _unless_idle(network, run, parts, schedule.least_steps) if tried else run
+    trained = yield from _unless_idle(network, run, parts, schedule.min_steps) if tried else run
     if isinstance(network, Finishes) and state.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
     warm_up = schedule.rising(schedule.epochs * -(-len(windows) // schedule.batch_size))
@@ -388,7 +388,7 @@ def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | Non
 def _monitored(state: NextState, valid: Histories) -> float:
     """The figure that early stopping looks at."""
     assert state.schedule is not None
-    if state.schedule.watch == "loss":
+    if state.schedule.monitor == "loss":
         return mean_loss(module_of(state.network), Windows(valid, state.network.reach))
     return mean_reciprocal_rank(state, valid)
 

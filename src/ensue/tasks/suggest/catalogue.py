@@ -18,7 +18,7 @@ from ensue.tasks.suggest.models.transformers import Transformer, TransformerSett
 from ensue.tasks.suggest.settings import SuggestSettings
 
 _SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}
-_FEW: dict[str, Any] = {"batch_size": 32, "least_steps": 50, "most_epochs": 100}
+_FEW: dict[str, Any] = {"batch_size": 32, "min_steps": 50, "max_epochs": 100}
 """30 epochs of 50 steps: as many as 10,000 sessions get in the five epochs in which they learn the most."""
 _BRIEF = replace(mtn.SCHEDULE, learning_rate=1e-3, warm_up=300, **_FEW)
 """A log of some 10,000 sessions has learned what it can before the paper's 4,000 steps of warm-up are over."""

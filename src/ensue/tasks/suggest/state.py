@@ -106,7 +106,7 @@ class SuggestState:
         self.settings, self.schedule, self.shared = changed(
             {**preset, **by_hand(settings or {})}, own, schedule, SHARED
         )
-        require_fixed(self.schedule and replace(self.schedule, refit=False, least_steps=0), "suggest", "loss")
+        require_fixed(self.schedule and replace(self.schedule, refit=False, min_steps=0), "suggest", "loss")
         self.seed = require_seed(seed)
         self.device = find_device(device)
         self.floor = Floor(self.shared.min_users, "users", frozenset(), frozenset(), {}, {})

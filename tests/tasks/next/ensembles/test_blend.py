@@ -266,7 +266,7 @@ def test_a_network_that_alone_knows_what_comes_stays() -> None:
 
 
 def test_a_training_ends_early_where_the_network_adds_nothing() -> None:
-    settings = {"dim": 8, "least_steps": 20}
+    settings = {"dim": 8, "min_steps": 20}
     made = NextPredictor("blend", settings=settings, seed=0, device="cpu")
     reports = list(made.fit(Histories.of(pairs_of(0, 300))))
     first = [report for report in reports if report.stage == "fit"]

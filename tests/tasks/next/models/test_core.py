@@ -44,7 +44,7 @@ def literal(model: CORE, ids: list[int]) -> tuple[torch.Tensor, list[float]]:
     contexts = []
     unit = [item / item.norm() * math.sqrt(dim) for item in items]
     for step in range(num):
-        seen = [event for event in range(step + 1) if step - event < settings.length]
+        seen = [event for event in range(step + 1) if step - event < settings.max_length]
         parts = []
         for head in range(heads):
             part = slice(head * width, (head + 1) * width)
@@ -59,7 +59,7 @@ def literal(model: CORE, ids: list[int]) -> tuple[torch.Tensor, list[float]]:
         attended = unit[step] + model.joined(torch.cat(parts))
         fed = model.narrow(torch.nn.functional.gelu(model.wide(model.after(attended))))
         contexts.append(attended + fed)
-    seen = [event for event in range(num) if num - 1 - event < settings.length]
+    seen = [event for event in range(num) if num - 1 - event < settings.max_length]
     asked = model.asking(contexts[-1])
     scores = [
         asked @ model.answering(contexts[event]) / math.sqrt(dim) + model.by_distance[-1, num - 1 - event]
@@ -86,7 +86,7 @@ def literal(model: CORE, ids: list[int]) -> tuple[torch.Tensor, list[float]]:
 
 @pytest.mark.parametrize("length", [2, 50])
 def test_equals_the_equations(length: int) -> None:
-    model, histories = network(length=length), Histories.of(RECORDS)
+    model, histories = network(max_length=length), Histories.of(RECORDS)
     windows = Windows(histories, model.reach)
     batch = windows.batch(torch.arange(len(windows)).numpy())
     with torch.no_grad():

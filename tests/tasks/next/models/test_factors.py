@@ -28,22 +28,22 @@ def small(name: str, num_ids: int = NUM_IDS, **changes: Any) -> Any:
 @BOTH
 @pytest.mark.parametrize("length", [1, 3, 50])
 def test_equals_the_literal_equations(name: str, length: int) -> None:
-    oracles.equals_the_equations(oracles.ramped(small(name, length=length)), SCORES[name])
+    oracles.equals_the_equations(oracles.ramped(small(name, max_length=length)), SCORES[name])
 
 
 @BOTH
 def test_padding_is_invisible(name: str) -> None:
-    promises.hides_padding(oracles.ramped(small(name, length=3)))
+    promises.hides_padding(oracles.ramped(small(name, max_length=3)))
 
 
 @BOTH
 def test_the_future_changes_nothing_earlier(name: str) -> None:
-    promises.knows_no_future(oracles.ramped(small(name, length=3)))
+    promises.knows_no_future(oracles.ramped(small(name, max_length=3)))
 
 
 @BOTH
 def test_pieces_give_the_scores_of_the_whole(name: str) -> None:
-    oracles.reads_pieces_as_the_whole(oracles.ramped(small(name, length=7)), num_pieces=4)
+    oracles.reads_pieces_as_the_whole(oracles.ramped(small(name, max_length=7)), num_pieces=4)
 
 
 @BOTH
@@ -53,15 +53,15 @@ def test_the_weights_are_distributions_over_what_came_before(name: str) -> None:
 
 def test_weights_by_hand() -> None:
     batch = everywhere(pad(ragged(1, [3])))
-    (mean,) = small("bpr-mf", length=2)(batch).weights
+    (mean,) = small("bpr-mf", max_length=2)(batch).weights
     assert mean.tolist() == [[[1, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]]]
-    (both,) = small("fpmc", length=2)(batch).weights  # half the mean, half the latest
+    (both,) = small("fpmc", max_length=2)(batch).weights  # half the mean, half the latest
     assert both.tolist() == [[[1, 0, 0], [0.25, 0.75, 0], [0, 0.25, 0.75]]]
 
 
 @BOTH
 def test_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = oracles.ramped(small(name, 6, dim=2, length=3), size=0.5).train()
+    model = oracles.ramped(small(name, 6, dim=2, max_length=3), size=0.5).train()
     oracles.fix_draws(model, monkeypatch)
     oracles.has_exact_gradients(model)
 
@@ -126,7 +126,7 @@ def test_no_tensor_of_time_by_time_by_dim(name: str) -> None:
 def test_sizes() -> None:
     count = {name: sum(p.numel() for p in MODELS[name](SETTINGS[name](), 10).parameters()) for name in MODELS}
     assert count == {"bpr-mf": 10 * 100, "fpmc": 10 * (64 + 32)}
-    assert (SCHEDULE.learning_rate, FPMC_SCHEDULE.learning_rate, FPMC_SCHEDULE.watch) == (0.001, 0.01, "mrr")
+    assert (SCHEDULE.learning_rate, FPMC_SCHEDULE.learning_rate, FPMC_SCHEDULE.monitor) == (0.001, 0.01, "mrr")
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,15 @@ def small(num_ids: int = NUM_IDS, **changes: Any) -> NARM:
 
 @pytest.mark.parametrize("length", [1, 3, 19])
 def test_equals_the_literal_equations(length: int) -> None:
-    oracles.equals_the_equations(oracles.ramped(small(length=length)), oracles.narm_scores)
+    oracles.equals_the_equations(oracles.ramped(small(max_length=length)), oracles.narm_scores)
 
 
 def test_padding_is_invisible() -> None:
-    promises.hides_padding(oracles.ramped(small(length=3)))
+    promises.hides_padding(oracles.ramped(small(max_length=3)))
 
 
 def test_the_future_changes_nothing_earlier() -> None:
-    promises.knows_no_future(oracles.ramped(small(length=3)))
+    promises.knows_no_future(oracles.ramped(small(max_length=3)))
 
 
 def test_a_long_history_is_read_whole() -> None:
@@ -51,7 +51,7 @@ def test_loss_is_cross_entropy() -> None:
 
 @LOSSES
 def test_gradients(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = oracles.ramped(small(6, dim=3, table_dim=2, length=3, loss=loss), size=0.5).train()
+    model = oracles.ramped(small(6, dim=3, table_dim=2, max_length=3, loss=loss), size=0.5).train()
     oracles.fix_draws(model, monkeypatch)
     oracles.has_exact_gradients(model)
 
@@ -88,7 +88,7 @@ def test_growing_changes_no_old_score() -> None:
 
 def test_no_tensor_of_time_by_time_by_dim() -> None:
     # The largest are the three gates of all steps, 3 * 64 * 64; (time, time, dim) would be 262,144.
-    assert oracles.largest_tensor(lambda dim: small(dim=dim, table_dim=dim, length=64), 64) <= 3 * 64 * 64
+    assert oracles.largest_tensor(lambda dim: small(dim=dim, table_dim=dim, max_length=64), 64) <= 3 * 64 * 64
 
 
 def test_dropout_is_off_in_evaluation_and_on_in_training() -> None:
@@ -110,7 +110,7 @@ def test_number_of_parameters() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"length": 0}, "length is 0; it must be at least 1"),
+        ({"max_length": 0}, "max_length is 0; it must be at least 1"),
         ({"dropout_session": -0.1}, "dropout_session is -0.1; it must be in [0, 1)"),
         ({"loss": "bpr"}, "loss 'bpr' is not known; choose from ce, sampled"),
     ],

@@ -22,7 +22,7 @@ NUM_IDS = 23
 def network(seed: int = 0, **settings: object) -> SANSR:
     """A network whose weights are all large enough to matter, in float64."""
     torch.manual_seed(seed)
-    made = SANSR(SANSRSettings(**{"dim": 12, "heads": 3, "length": 6, **settings}), NUM_IDS).double().eval()  # type: ignore[arg-type]
+    made = SANSR(SANSRSettings(**{"dim": 12, "heads": 3, "max_length": 6, **settings}), NUM_IDS).double().eval()  # type: ignore[arg-type]
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return made
@@ -44,7 +44,7 @@ def norm(vector: Tensor, layer: torch.nn.LayerNorm) -> Tensor:
 def literal(model: SANSR, clicks: list[int]) -> Tensor:
     """Eqs. 1-5 for the last click of one session, one number after the other."""
     settings, dim = model.settings, model.settings.dim
-    clicks = clicks[-settings.length :]
+    clicks = clicks[-settings.max_length :]
     vectors = [
         math.sqrt(dim) * (model.items.weight[click] + model.positions.weight[len(clicks) - 1 - place])
         for place, click in enumerate(clicks)
@@ -75,7 +75,7 @@ def literal(model: SANSR, clicks: list[int]) -> Tensor:
 @pytest.mark.parametrize("blocks", [0, 1, 2])
 @pytest.mark.parametrize("length", [1, 3, 50])
 def test_equals_the_equations(blocks: int, length: int, residual: bool) -> None:
-    model, asked = network(blocks=blocks, length=length, residual=residual), batch(7, 1, 4)
+    model, asked = network(num_layers=blocks, max_length=length, residual=residual), batch(7, 1, 4)
     found, _ = model.sessions(asked)
     rows = [literal(model, asked.ids[row, : step + 1].tolist()) for row, step in asked.target_mask.nonzero().tolist()]
     torch.testing.assert_close(found, torch.stack(rows), rtol=0, atol=1e-10)
@@ -86,7 +86,7 @@ def test_equals_the_equations(blocks: int, length: int, residual: bool) -> None:
 
 @pytest.mark.parametrize("length", [1, 4, 50])
 def test_one_pass_equals_a_row_a_prefix(length: int) -> None:
-    model, asked = network(length=length), batch(9, 3, 1)
+    model, asked = network(max_length=length), batch(9, 3, 1)
     one, weights = model._one_pass(asked)
     many, same = model._prefixes(asked)
     torch.testing.assert_close(one, many, rtol=0, atol=1e-12)
@@ -96,7 +96,7 @@ def test_one_pass_equals_a_row_a_prefix(length: int) -> None:
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_padding_and_batch_mates_are_invisible(blocks: int) -> None:
-    model, together = network(blocks=blocks), batch(8, 2, 5)
+    model, together = network(num_layers=blocks), batch(8, 2, 5)
     whole = model(together).scores.split([8, 2, 5])
     for row, length in enumerate((8, 2, 5)):
         ids, mask, times, asked = (tensor[row : row + 1, :length] for tensor in together[:4])
@@ -106,7 +106,7 @@ def test_padding_and_batch_mates_are_invisible(blocks: int) -> None:
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_the_future_is_invisible(blocks: int) -> None:
-    model, asked = network(blocks=blocks), batch(8)
+    model, asked = network(num_layers=blocks), batch(8)
     before = model(asked).scores[:5]
     later = asked._replace(ids=torch.cat([asked.ids[:, :5], (asked.ids[:, 5:] - 1).clamp(min=FIRST)], 1))
     assert not torch.equal(later.ids, asked.ids)
@@ -115,7 +115,7 @@ def test_the_future_is_invisible(blocks: int) -> None:
 
 @pytest.mark.parametrize("loss", ["ce"])
 def test_gradients(loss: str) -> None:
-    model, asked = network(dim=4, heads=2, length=3, loss=loss), batch(4, 2)
+    model, asked = network(dim=4, heads=2, max_length=3, loss=loss), batch(4, 2)
     names = [name for name, _ in model.named_parameters()]
 
     def value(*tensors: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ def test_pairwise_losses_compare_each_target_with_32_items_outside_its_session(
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_weights_of_repeated_and_early_events_are_all_kept(blocks: int) -> None:
     """Places before the first event fall on event 0, whose own weight must stand beside theirs."""
-    model = network(blocks=blocks, length=6)
+    model = network(num_layers=blocks, max_length=6)
     asked = batch(9, 3, 1)
     asked = asked._replace(ids=torch.where(asked.mask, 5, 0))
     (weights,) = model(asked).weights
@@ -210,7 +210,7 @@ def test_no_tensor_of_time_by_time_by_dim() -> None:
             )
             return made
 
-    model = network(dim=dim, heads=2, length=time)
+    model = network(dim=dim, heads=2, max_length=time)
     with Largest():  # type: ignore[no-untyped-call]
         model.loss(batch(time)).backward()  # type: ignore[no-untyped-call]
     assert 2 * time * time <= largest < time * time * dim / 4
@@ -226,10 +226,10 @@ def test_growing_keeps_old_answers() -> None:
     ("settings", "message"),
     [
         ({"heads": 5}, "dim 128 is not a multiple of heads 5"),
-        ({"blocks": -1}, "blocks is -1; it must be from 0 to 64"),
-        ({"blocks": 10**9}, "blocks is 1000000000; it must be from 0 to 64"),
+        ({"num_layers": -1}, "num_layers is -1; it must be from 0 to 64"),
+        ({"num_layers": 10**9}, "num_layers is 1000000000; it must be from 0 to 64"),
         ({"loss": "hinge"}, "loss 'hinge' is not known; choose from sampled, ce, bpr, bpr_softmax"),
-        ({"length": 0}, "length is 0; it must be at least 1"),
+        ({"max_length": 0}, "max_length is 0; it must be at least 1"),
     ],
 )
 def test_settings_that_mean_nothing(settings: dict[str, object], message: str) -> None:

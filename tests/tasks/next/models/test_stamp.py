@@ -23,19 +23,19 @@ def small(num_ids: int = NUM_IDS, **changes: Any) -> STAMP:
 
 @pytest.mark.parametrize("length", [1, 3, 50])
 def test_equals_the_literal_equations(length: int) -> None:
-    oracles.equals_the_equations(oracles.ramped(small(length=length)), oracles.stamp_scores)
+    oracles.equals_the_equations(oracles.ramped(small(max_length=length)), oracles.stamp_scores)
 
 
 def test_padding_is_invisible() -> None:
-    promises.hides_padding(oracles.ramped(small(length=3)))
+    promises.hides_padding(oracles.ramped(small(max_length=3)))
 
 
 def test_the_future_changes_nothing_earlier() -> None:
-    promises.knows_no_future(oracles.ramped(small(length=3)))
+    promises.knows_no_future(oracles.ramped(small(max_length=3)))
 
 
 def test_pieces_give_the_scores_of_the_whole() -> None:
-    oracles.reads_pieces_as_the_whole(oracles.ramped(small(length=7)), num_pieces=4)
+    oracles.reads_pieces_as_the_whole(oracles.ramped(small(max_length=7)), num_pieces=4)
 
 
 def test_the_weights_are_distributions_over_what_came_before() -> None:
@@ -50,7 +50,7 @@ def test_loss_is_cross_entropy() -> None:
 
 @LOSSES
 def test_gradients(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = oracles.ramped(small(6, dim=2, length=3, loss=loss), size=0.5).train()
+    model = oracles.ramped(small(6, dim=2, max_length=3, loss=loss), size=0.5).train()
     oracles.fix_draws(model, monkeypatch)
     oracles.has_exact_gradients(model)
 
@@ -85,7 +85,7 @@ def test_growing_changes_no_old_score() -> None:
 
 
 def test_no_tensor_of_time_by_time_by_dim() -> None:
-    assert oracles.largest_tensor(lambda dim: small(dim=dim, length=64), 64) <= 64 * 64
+    assert oracles.largest_tensor(lambda dim: small(dim=dim, max_length=64), 64) <= 64 * 64
 
 
 def test_number_of_parameters() -> None:
@@ -98,7 +98,7 @@ def test_number_of_parameters() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"length": 0}, "length is 0; it must be at least 1"),
+        ({"max_length": 0}, "max_length is 0; it must be at least 1"),
         ({"loss": "bpr"}, "loss 'bpr' is not known; choose from ce, sampled"),
     ],
 )

@@ -131,7 +131,7 @@ class LinkSettings(Settings):
 
 
 SCHEDULE = Schedule(
-    epochs=10, batch_size=64, least_steps=23, most_epochs=40, learning_rate=1e-4, weight_decay=0.0, watch="mrr",
+    epochs=10, batch_size=64, min_steps=23, max_epochs=40, learning_rate=1e-4, weight_decay=0.0, monitor="mrr",
     patience=10, refit=False, replay=0,
 )  # fmt: skip
 

@@ -123,7 +123,7 @@ class Blend(nn.Module):
         self.network = CORE(CORESettings(**own), num_ids)
         self.memory = VSKNN(settings.memory(), num_ids)
         self.following = Markov(CountingSettings(), num_ids)
-        window = min(CountingSettings().window, max(settings.length, settings.window))
+        window = min(CountingSettings().window, max(settings.max_length, settings.window))
         self.interpolated = Interpolated(CountingSettings(window=window), num_ids)
         self.register_buffer("scale", torch.ones(1))
         self.register_buffer("weight", torch.zeros(1))
@@ -152,7 +152,7 @@ class Blend(nn.Module):
     @property
     def reach(self) -> int | None:
         """How many earlier events can change a step's answer."""
-        return max(2 * (self.settings.length - 1), self.settings.window - 1)
+        return max(2 * (self.settings.max_length - 1), self.settings.window - 1)
 
     def grow(self, num_ids: int) -> Blend:
         """The same model with room for more items; a new item starts at random, and no past session holds it."""
@@ -309,7 +309,7 @@ class Blend(nn.Module):
 
     def _repeats(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what each session holds itself, and the class of its distance."""
-        cell, distance = own_values(batch.to(torch.device("cpu")), len(self.beside), self.settings.length)
+        cell, distance = own_values(batch.to(torch.device("cpu")), len(self.beside), self.settings.max_length)
         kind = torch.bucketize(distance, torch.tensor(REPEATS), right=True) - 1
         return cell.to(batch.ids.device), kind.to(batch.ids.device)
 

@@ -54,13 +54,13 @@ FADED = 1e-3
 SCHEDULE = Schedule(
     epochs=8,
     batch_size=256,
-    least_steps=400,
+    min_steps=400,
     largest_batch=1024,
-    most_epochs=32,
+    max_epochs=32,
     learning_rate=2e-3,
     decay=True,
     weight_decay=0.0,
-    watch="mrr",
+    monitor="mrr",
     patience=8,
 )
 """Chosen on validation data: the last tenth of the training sessions of Diginetica."""
@@ -74,7 +74,7 @@ class CORESettings(Settings):
     """Width of the items."""
     heads: Size = 2
     """Heads of the encoder's attention."""
-    length: Size = 50
+    max_length: Size = 50
     """How many events either layer looks back."""
     dropout: Share = 0.2
     """Share of units dropped in training."""
@@ -103,7 +103,7 @@ class CORE(nn.Module):
     def __init__(self, settings: CORESettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        dim, length = settings.dim, settings.length
+        dim, length = settings.dim, settings.max_length
         self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
         self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.query, self.key, self.value, self.joined = (nn.Linear(dim, dim, bias=False) for _ in range(4))
@@ -133,7 +133,7 @@ class CORE(nn.Module):
     @property
     def reach(self) -> int | None:
         """How many earlier events can change a step's answer: two layers, one upon the other."""
-        return 2 * (self.settings.length - 1)
+        return 2 * (self.settings.max_length - 1)
 
     def grow(self, num_ids: int) -> CORE:
         """The same network with room for more items; a new item starts at random."""
@@ -187,8 +187,8 @@ class CORE(nn.Module):
             return compiled
         time, dim = batch.ids.shape[1], self.settings.dim
         steps = torch.arange(time, device=batch.ids.device)
-        distance = (steps[:, None] - steps[None, :]).clamp(0, self.settings.length - 1)
-        visible = band(time, reach=self.settings.length, own=True, device=batch.ids.device) & batch.mask[:, None, :]
+        distance = (steps[:, None] - steps[None, :]).clamp(0, self.settings.max_length - 1)
+        visible = band(time, reach=self.settings.max_length, own=True, device=batch.ids.device) & batch.mask[:, None, :]
         items = self.dropout(self.items(batch.ids))
         contexts = self.contexts(functional.normalize(items, dim=-1) * dim**0.5, visible, distance)
         scores = self.asking(contexts) @ self.answering(contexts).transpose(-1, -2) / dim**0.5

@@ -39,7 +39,7 @@ from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
-SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3)
+SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
 """How BPR-MF is trained."""
 FPMC_SCHEDULE = replace(SCHEDULE, learning_rate=0.01)
 """How FPMC is trained: at the rate that session papers give it."""
@@ -51,7 +51,7 @@ class BPRMFSettings(Settings):
 
     dim: Size = 100
     """Number of factors."""
-    length: Size = 50
+    max_length: Size = 50
     """How many of the latest clicks make the session."""
 
 
@@ -61,7 +61,7 @@ class FPMCSettings(Settings):
 
     dim: Size = 32
     """Number of factors of each of the two products."""
-    length: Size = 50
+    max_length: Size = 50
     """How many of the latest clicks make the session."""
     negatives: Size = 10
     """Items drawn a target."""
@@ -99,7 +99,7 @@ class BPRMF(nn.Module):
     @property
     def reach(self) -> int | None:
         """How many earlier events can change a step's answer."""
-        return self.settings.length - 1
+        return self.settings.max_length - 1
 
     def grow(self, num_ids: int) -> BPRMF:
         """The same factors with room for more items; a new item starts at random."""
@@ -107,7 +107,7 @@ class BPRMF(nn.Module):
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The mean of the factors so far at the target clicks: (targets, dim), and the weights, (batch, time, time)."""
-        weights = equal_weights(batch.mask, self.settings.length, self.items.weight.dtype)
+        weights = equal_weights(batch.mask, self.settings.max_length, self.items.weight.dtype)
         return (weights @ self.items(batch.ids))[batch.target_mask], weights
 
     def forward(self, batch: Batch) -> Output:
@@ -142,7 +142,7 @@ class FPMC(nn.Module):
     @property
     def reach(self) -> int | None:
         """How many earlier events can change a step's answer."""
-        return self.settings.length - 1
+        return self.settings.max_length - 1
 
     def grow(self, num_ids: int) -> FPMC:
         """The same factors with room for more items; a new item starts at random."""
@@ -150,7 +150,7 @@ class FPMC(nn.Module):
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """V_u beside V_latest at the target clicks: (targets, 2 x dim), and the mean's weights, (batch, time, time)."""
-        weights = equal_weights(batch.mask, self.settings.length, self.items.weight.dtype)
+        weights = equal_weights(batch.mask, self.settings.max_length, self.items.weight.dtype)
         user = weights @ self.items(batch.ids)[..., : self.settings.dim]
         latest = self.latest(batch.ids[batch.target_mask])
         return torch.cat([user[batch.target_mask], latest], dim=1), weights

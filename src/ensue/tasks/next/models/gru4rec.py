@@ -46,7 +46,7 @@ from ensue.settings import DropoutRate, NonNegative, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
-SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, watch="mrr", patience=3)
+SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
 """The authors' epochs and batch (of sessions), with Adam's usual step."""
 
 

@@ -44,7 +44,7 @@ from ensue.settings import DropoutRate, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
-SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, watch="mrr", patience=3)
+SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
 """The authors' epochs and Adam's step, 0.001; 128 sessions are about 512 prefixes."""
 
 
@@ -56,7 +56,7 @@ class NARMSettings(Settings):
     """Width of the GRU's state."""
     table_dim: Size = 50
     """Width of the item table."""
-    length: Size = 19
+    max_length: Size = 19
     """How many of the latest clicks the attention heeds."""
     dropout_items: DropoutRate = 0.25
     """Share of units of the clicks dropped in training."""
@@ -99,7 +99,7 @@ class NARM(nn.Module):
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """B c of Eqs. 9-10 at the target clicks: (targets, table_dim), and all a_ij, (batch, time, time)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
-        scores = additive_scores(self.query(states), self.key(states), self.vector, self.settings.length)
+        scores = additive_scores(self.query(states), self.key(states), self.vector, self.settings.max_length)
         both = torch.cat([states, scores @ states], dim=2)[batch.target_mask]
         sessions: Tensor = self.bilinear(self.dropout_session(both))
         return sessions, scores

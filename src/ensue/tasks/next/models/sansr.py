@@ -62,9 +62,9 @@ class SANSRSettings(Settings):
     """Width of items and positions (d)."""
     heads: Size = 2
     """Attention heads (h)."""
-    blocks: Annotated[int, must_be(f"from 0 to {DEEPEST}", lambda value: 0 <= value <= DEEPEST)] = 1
+    num_layers: Annotated[int, must_be(f"from 0 to {DEEPEST}", lambda value: 0 <= value <= DEEPEST)] = 1
     """Self-attention blocks (k); 0 compares the last click alone."""
-    length: Size = 50
+    max_length: Size = 50
     """How many of the latest clicks are read (l)."""
     residual: bool = True
     """False for SANSR-RC: no residual into and around the feed-forward part."""
@@ -138,8 +138,8 @@ class SANSR(nn.Module):
         self.settings = settings
         sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
         self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING, sparse=sparse)
-        self.positions = nn.Embedding(settings.length, settings.dim)
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.blocks))
+        self.positions = nn.Embedding(settings.max_length, settings.dim)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.num_layers))
         self.dropout = Dropout(settings.dropout)
         self.sampler = Sampler(num_ids)
         start_normal(self.items, std=settings.dim**-0.5 / 4)
@@ -148,7 +148,7 @@ class SANSR(nn.Module):
     @property
     def reach(self) -> int | None:
         """How many earlier events can change a step's answer."""
-        return self.settings.length - 1
+        return self.settings.max_length - 1
 
     def grow(self, num_ids: int) -> SANSR:
         """The same network with room for more items; a new item starts at random."""
@@ -191,7 +191,7 @@ class SANSR(nn.Module):
         heeded = torch.zeros(batch.mask.shape + batch.mask.shape[1:], device=step.device)
         sessions = self.items.weight.new_zeros(len(row), self.settings.dim)
         left, width = torch.ones_like(step, dtype=torch.bool), 8
-        longest = min(self.settings.length, batch.ids.shape[1])
+        longest = min(self.settings.max_length, batch.ids.shape[1])
         while left.any():
             fits = left & (step < width) if width < longest else left
             left, width = left & ~fits, 2 * width
@@ -234,7 +234,7 @@ class SANSR(nn.Module):
         (block,) = self.blocks
         assert isinstance(block, Block)
         time, dim = batch.ids.shape[1], self.settings.dim
-        length = min(self.settings.length, time)
+        length = min(self.settings.max_length, time)
         items, places = self._embed(batch.ids), self._distances()[:length]
         latest = items + places[0]
         scale, shift = block.before.weight, block.before.bias

@@ -41,7 +41,7 @@ from ensue.settings import Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.vocabulary import PADDING
 
-SCHEDULE = Schedule(epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, watch="mrr", patience=3)
+SCHEDULE = Schedule(epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, monitor="mrr", patience=3)
 """The authors' rate; 128 sessions are about 512 prefixes; early stopping picks the epoch."""
 
 
@@ -51,7 +51,7 @@ class STAMPSettings(Settings):
 
     dim: Size = 100
     """Width of items and cells."""
-    length: Size = 50
+    max_length: Size = 50
     """How many of the latest clicks are read."""
     loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
     """ce (softmax over all items) or sampled (over the target and drawn ones)."""
@@ -86,7 +86,7 @@ class STAMP(nn.Module):
     @property
     def reach(self) -> int | None:
         """How many earlier events can change a step's answer."""
-        return self.settings.length - 1
+        return self.settings.max_length - 1
 
     def grow(self, num_ids: int) -> STAMP:
         """The same network with room for more items; a new item starts at random."""
@@ -94,7 +94,7 @@ class STAMP(nn.Module):
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """h_s * h_t at the target clicks: (targets, dim), and all a_i, (batch, time, time)."""
-        length, mask = self.settings.length, batch.mask
+        length, mask = self.settings.max_length, batch.mask
         items = self.items(batch.ids)
         visible = band(mask.shape[1], reach=length, own=True, device=mask.device) & mask[:, None, :]
         means = masked_mean(visible, items.dtype) @ items

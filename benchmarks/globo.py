@@ -4,7 +4,8 @@ A model is fitted on the sessions that begin on the first day; then every click 
 learned in order of time. Beside it: the same model frozen after day 1, the same model fitted anew every night on the
 latest three days, and popularity over the last 15 minutes, hour and six hours. All rank all articles known so far.
 
-    python benchmarks/globo.py CLICKS [--model core] [--events N] [--beside frozen,nightly] [--set dim=64] [--json FILE]
+    python benchmarks/globo.py CLICKS [--model core] [--events N] [--baselines frozen,nightly] [--set dim=64]
+                               [--json FILE]
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def main() -> None:
     parser.add_argument("clicks", type=Path)
     parser.add_argument("--model", default="core")
     parser.add_argument("--events", type=int)
-    parser.add_argument("--beside", default="frozen,nightly")
+    parser.add_argument("--baselines", default="frozen,nightly")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -78,7 +79,7 @@ def main() -> None:
             if report.stopped:
                 print(report, flush=True)
         predictor.save(model)
-        settings = StreamSettings(beside=tuple(name for name in args.beside.split(",") if name))
+        settings = StreamSettings(beside=tuple(name for name in args.baselines.split(",") if name))
         begun, last = time.perf_counter(), None
         with only_writer(model):
             running = Stream(model, open_source(str(rest), print), settings)

@@ -303,7 +303,7 @@ def both(kills: int, place: Path, draw: random.Random) -> dict[str, Any]:
     new = place / "new.jsonl"
     new.write_text("".join(f"{record.to_json()}\n" for record in records()))
     base, accepted, refused, wrong, rounds = load(folder).facts["sequences"], 0, 0, 0, max(2, kills // 5)
-    command = [sys.executable, "-m", "ensue", "update", str(folder), str(new), "--max-drop=0.99", "--keep=100"]
+    command = [sys.executable, "-m", "ensue", "update", str(folder), str(new), "--max-drop=0.99", "--keep-versions=100"]
     with served(folder) as (_, port):
         for _ in range(rounds):
             verb = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

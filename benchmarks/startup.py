@@ -1,6 +1,6 @@
 """What a command costs before and beside its work: CPU seconds from start to end, in units of ``import torch``.
 
-Run: ``python benchmarks/startup.py [--demo FOLDER] [--json FILE]``; a folder that ``ensue demo --out FOLDER`` wrote
+Run: ``python benchmarks/startup.py [--demo FOLDER] [--json FILE]``; a folder that ``ensue demo --output FOLDER`` wrote
 saves the training. Each run is a fresh process, user and system time together; the commands take turns,
 ``import torch`` among them. ``predict`` answers one record of the demonstration's own story a model.
 """
@@ -55,14 +55,14 @@ def commands(demo: Path) -> dict[str, tuple[list[str], str]]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--demo", type=Path, help="what `ensue demo --out FOLDER` wrote")
+    parser.add_argument("--demo", type=Path, help="what `ensue demo --output FOLDER` wrote")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         demo = args.demo.resolve() if args.demo else Path(place) / "demo"
         if not args.demo:
-            subprocess.run([sys.executable, "-m", "ensue", "demo", "--no-serve", "--out", str(demo)], check=True)
+            subprocess.run([sys.executable, "-m", "ensue", "demo", "--no-serve", "--output", str(demo)], check=True)
         every = commands(demo)
         seconds: dict[str, list[float]] = {name: [] for name in every}
         for number in range(args.rounds + 1):

@@ -4,8 +4,8 @@ A small model is given rows for as many values as asked for, and a made-up strea
 learned. Each commit is timed; the journal takes those that are no whole folder. Memory is what the process holds at
 every tenth of the stream.
 
-    python benchmarks/stream_size.py [--items 1000000] [--events 20000] [--score 0.02] [--model sansr] [--dim 64]
-                                     [--negatives 512] [--every 5] [--json FILE]
+    python benchmarks/stream_size.py [--items 1000000] [--events 20000] [--eval-fraction 0.02] [--model sansr]
+                                     [--dim 64] [--negatives 512] [--commit-interval 5] [--json FILE]
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     fit(args.model, args.items, settings).save(place / "m")
     write_clicks(place / "clicks.jsonl", args.events, args.items)
     source = open_source(str(place / "clicks.jsonl"), print)
-    stream = Stream(place / "m", source, StreamSettings(every=args.every, score=args.score))
+    stream = Stream(place / "m", source, StreamSettings(every=args.commit_interval, score=args.eval_fraction))
     begun, commits, memory, marks = (
         time.process_time(),
         [],
@@ -103,7 +103,8 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     folders = [one for one in commits if one[0] == "folder"]
     learning = spent - sum(cpu for _, _, cpu, _ in folders)
     return {
-        "model": args.model, "items": args.items, "dim": args.dim, "negatives": args.negatives, "score": args.score,
+        "model": args.model, "items": args.items, "dim": args.dim, "negatives": args.negatives,
+        "score": args.eval_fraction,
         "events": stream.counts.events, "scored": stream.counts.targets, "cpu_seconds": round(spent, 1),
         "events_a_cpu_second": round(stream.counts.events / spent, 1),
         "events_a_cpu_second_without_whole_folders": round(stream.counts.events / learning, 1),
@@ -123,11 +124,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--events", type=int, default=20_000)
-    parser.add_argument("--score", type=float, default=0.02)
+    parser.add_argument("--eval-fraction", type=float, default=0.02)
     parser.add_argument("--model", default="sansr")
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--negatives", type=int, default=512)
-    parser.add_argument("--every", type=float, default=5.0)
+    parser.add_argument("--commit-interval", type=float, default=5.0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:

@@ -152,9 +152,9 @@ def of_model(task: str, name: str, place: Path, data: tuple[list[str], Path, lis
     ensue(*fit, *(f"--set={key}={value}" for key, value in {**SETTINGS, **own}.items() if key in known))
     saved = {path.name: digest(tensors(path)) for path in sorted(folder.glob("*.safetensors"))}
     evaluation = lasting(json.loads(ensue("evaluate", folder, asked, *more, "--json")))
-    scores = ensue("predict", folder, asked, "-k", 20 if task == "suggest" else 10_000, "--json", "--no-evidence")
+    scores = ensue("predict", folder, asked, "-k", 20 if task == "suggest" else 10_000, "--json", "--no-attributions")
     explained = ensue("explain", folder, asked, "--json")
-    ensue("update", folder, asked, *more, "--no-test", "--keep", 0)
+    ensue("update", folder, asked, *more, "--no-test", "--keep-versions", 0)
     after = {f"{path.name} after an update": digest(tensors(path)) for path in sorted(folder.glob("*.safetensors"))}
     return {
         "task": task, "model": name,

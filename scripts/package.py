@@ -196,7 +196,7 @@ class Environment:
             finally:
                 service.kill()
         if demo:
-            said = self.run("ensue", "demo", "--out", "demo").stderr
+            said = self.run("ensue", "demo", "--output", "demo").stderr
             same("the page answers" in said, True, f"what the demonstration's page did ({said[-200:]})")
 
 

@@ -1,6 +1,6 @@
 """The README's picture: the demonstration is made and served on this machine, and Chromium takes its picture.
 
-``scripts/picture [FILE] [--demo FOLDER]``; a folder that ``ensue demo --out FOLDER`` wrote saves the training.
+``scripts/picture [FILE] [--demo FOLDER]``; a folder that ``ensue demo --output FOLDER`` wrote saves the training.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=ROOT / "docs" / "page.png")
-    parser.add_argument("--demo", type=Path, help="what `ensue demo --out FOLDER` wrote")
+    parser.add_argument("--demo", type=Path, help="what `ensue demo --output FOLDER` wrote")
     given = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
@@ -34,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         demo = given.demo or Path(place)
         if given.demo is None:
-            subprocess.run([sys.executable, "-m", "ensue", "demo", "--no-serve", "--out", place], check=True)
+            subprocess.run([sys.executable, "-m", "ensue", "demo", "--no-serve", "--output", place], check=True)
         take(demo, given.file, chromium)
     size = given.file.stat().st_size
     if size > MOST:
@@ -45,7 +45,7 @@ def main() -> None:
 def take(demo: Path, file: Path, chromium: str) -> None:
     """Serve what the demonstration wrote, and photograph the page."""
     folders = sorted(str(path) for path in (demo / "models").iterdir())
-    command = [sys.executable, "-m", "ensue", "serve", *folders, "--story", str(demo / "story.json"), "--port", "0"]
+    command = [sys.executable, "-m", "ensue", "serve", *folders, "--scenario", str(demo / "story.json"), "--port", "0"]
     environment = {**os.environ, "ENSUE_TOKEN": ""}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:

@@ -31,7 +31,7 @@ _CONTEXT.set_forkserver_preload(
         "tests.processes",  # for its filter of warnings
         "torch._dynamo",  # an optimiser imports it
         "torch.distributed.nn",
-        "ensue.cli.verbs",
+        "ensue.cli.commands",
         "ensue.tasks.next.predictor",
         "ensue.serve.app",
         "ensue.serve.server",

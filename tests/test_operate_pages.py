@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ensue.cli import cluster
-from ensue.cli.verbs import app
+from ensue.cli.commands import app
 from ensue.nn import sampling
 from ensue.stream import engine, partition_of
 from ensue.stream.sources import open_source
@@ -52,7 +52,7 @@ def test_the_python_runs() -> None:
 
 
 def test_every_cluster_is_understood() -> None:
-    addresses = re.findall(r"--on '?(ray[^\s'`]*)", CLUSTER)
+    addresses = re.findall(r"--cluster '?(ray[^\s'`]*)", CLUSTER)
     assert [cluster._parsed(address) for address in addresses if "…" not in address] == [
         ("", 2),
         ("10.0.0.1:6379", 8),

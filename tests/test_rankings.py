@@ -398,7 +398,7 @@ def test_score_stands_at_the_command_line(tmp_path: Path, monkeypatch: pytest.Mo
     own = tmp_path / "theirs.run"
     own.write_text("s0 Q0 c 1 3 x\ns1 Q0 a 1 3 x\n")
     counted = ("--task=next", "--train", log)
-    ran = run(monkeypatch, "score", own, log, *counted, "--name=other", "--json", "--at=1")
+    ran = run(monkeypatch, "score", own, log, *counted, "--name=other", "--json", "--cutoffs=1")
     found = json.loads(ran.out)
     assert (ran.code, found["rows"][0]["model"], found["rows"][0]["hit@1"]) == (0, "other", 1 / 4)
     ran = run(monkeypatch, "score", own, log)

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from ensue.cli.verbs import app
+from ensue.cli.commands import app
 
 
 def page() -> str:

@@ -89,14 +89,14 @@ COMMANDS: dict[str, Command] = {
     "check": lambda bad, folder, logs: ["check", bad],
     "fit": lambda bad, folder, logs: ["fit", "next", bad, "-o", folder, "--replace", *SMALL],
     "fit anew": lambda bad, folder, logs: ["fit", "next", bad, "-o", folder.with_name("new"), *SMALL],
-    "fit --valid": lambda bad, folder, logs: [
+    "fit --validation": lambda bad, folder, logs: [
         "fit",
         "next",
         logs.train,
         "-o",
         folder,
         "--replace",
-        "--valid",
+        "--validation",
         bad,
         *SMALL,
     ],
@@ -120,13 +120,13 @@ def test_a_bad_file(ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, name: s
     assert [path.name for path in own.parent.iterdir()] == ["m"]  # no folder, no temporary sibling, no checkpoint
 
 
-@pytest.mark.parametrize("command", ["check", "explain", "compare", "fit --valid"])
+@pytest.mark.parametrize("command", ["check", "explain", "compare", "fit --validation"])
 def test_a_bad_file_through_the_other_verbs(ensue: Ensue, logs: Logs, own: Path, tmp_path: Path, command: str) -> None:
     content, expected = FILES["text in the time column"]
     (tmp_path / "log").write_bytes(str(content).encode())
     before = contents(own.parent)
     ran = ensue(*COMMANDS[command](tmp_path / "log", own, logs))
-    if command == "fit --valid":  # the first file was fine, and says so
+    if command == "fit --validation":  # the first file was fine, and says so
         assert ran.lines[0].startswith(str(logs.train))
         ran = ran._replace(err=ran.lines[1] + "\n")
     check_refused(ran, f"{tmp_path / 'log'}{expected}")
@@ -279,9 +279,12 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
         ["compare", "next", "TRAIN", "--test", "TEST", "--protocol=x"],
         "protocol 'x' is not known; choose from full, last, paper, macro, sampled",
     ),
-    "at": (["evaluate", "MODEL", "TEST", "--at", "x"], "--at 'x' is not a list of ranks such as 10,20"),
-    "at nought": (["evaluate", "MODEL", "TEST", "--at", "0"], "--at '0' is not a list of ranks such as 10,20"),
-    "at nothing": (["evaluate", "MODEL", "TEST", "--at", ""], "--at '' is not a list of ranks such as 10,20"),
+    "at": (["evaluate", "MODEL", "TEST", "--cutoffs", "x"], "--cutoffs 'x' is not a list of ranks such as 10,20"),
+    "at nought": (
+        ["evaluate", "MODEL", "TEST", "--cutoffs", "0"],
+        "--cutoffs '0' is not a list of ranks such as 10,20",
+    ),
+    "at nothing": (["evaluate", "MODEL", "TEST", "--cutoffs", ""], "--cutoffs '' is not a list of ranks such as 10,20"),
     "set": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim"], "'dim' is not of the form key=value"),
     "set the unknown": (
         ["fit", "next", "TRAIN", "-o", "NEW", "--set", "nonsense=1"],
@@ -508,9 +511,9 @@ WRITERLESS = "is a pipe that nobody writes into; start its writer first, or give
     "words",
     [
         ["check", "PIPE"],
-        ["check", "LOG", "--other", "PIPE"],
+        ["check", "LOG", "--compare-to", "PIPE"],
         ["fit", "next", "PIPE", "-o", "NEW"],
-        ["fit", "next", "LOG", "-o", "NEW", "--valid", "PIPE"],
+        ["fit", "next", "LOG", "-o", "NEW", "--validation", "PIPE"],
         ["predict", "MODEL", "PIPE"],
         ["predict", "MODEL", "LOG", "--exclude", "PIPE"],
         ["evaluate", "MODEL", "PIPE"],

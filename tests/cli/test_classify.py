@@ -88,7 +88,7 @@ def check_refused(ran: Ran, message: str, *, before: int = 0) -> None:
 
 
 def test_check_knows_texts_by_their_shape(ensue: Ensue, files: Files) -> None:
-    ran = ensue("check", files.train, "--other", files.test)
+    ran = ensue("check", files.train, "--compare-to", files.test)
     assert ran.code == 0, ran.err
     assert ran.lines == [f"{path}: labelled lines (text=text, label=label)" for path in (files.train, files.test)]
     first, second, *_ = ran.out.splitlines()
@@ -102,7 +102,7 @@ def test_check_knows_texts_by_their_shape(ensue: Ensue, files: Files) -> None:
 def test_check_reports_duplicates_across_splits(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     (_, text), *_ = rows(100, 0)
     test = write(tmp_path / "test.tsv", [("maybe", text.upper()), ("yes", "something new")])
-    found = only_json(ensue("check", files.train, "--other", test, "--json").out)
+    found = only_json(ensue("check", files.train, "--compare-to", test, "--json").out)
     assert list(found) == [
         *("understood", "texts", "paired", "labels", "mean_words", "median_words", "longest_words", "mean_sentences"),
         *("longest_sentences", "silent", "rows", "splits", "warnings"),
@@ -123,7 +123,7 @@ def test_check_still_knows_a_log(ensue: Ensue, logs: Logs) -> None:
 
 
 def test_fit_tells_how_right_and_how_sure_it_is(ensue: Ensue, files: Files, tmp_path: Path) -> None:
-    options = ("--model=mean", f"--valid={files.test}", "--seed=3", "--set=epochs=1", "--json")
+    options = ("--model=mean", f"--validation={files.test}", "--seed=3", "--set=epochs=1", "--json")
     ran = ensue("fit", "classify", files.train, "-o", tmp_path / "m", *SMALL, *options)
     found = only_json(ran.out)
     assert (found["task"], found["model"], found["seed"], found["settings"]["hidden"]) == ("classify", "mean", 3, 8)
@@ -147,7 +147,7 @@ def test_columns_are_stated_by_role(ensue: Ensue, tmp_path: Path) -> None:
 def test_phrases_of_trees(ensue: Ensue, tmp_path: Path) -> None:
     path = tmp_path / "trees.txt"
     path.write_text("(3 (4 fine) (2 film))\n(1 (0 dull) (2 play))\n" * 3)
-    ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--phrases", "--valid", path)
+    ran = ensue("fit", "classify", path, "-o", tmp_path / "m", "--model=tfidf", "--phrases", "--validation", path)
     assert ran.code == 0, ran.err
     assert ClassifyPredictor.load(tmp_path / "m").metadata.labels == ["0", "1", "2", "3", "4"]
     found = only_json(ensue("check", path, "--phrases", "--json").out)
@@ -161,7 +161,7 @@ def test_evaluate_as_json(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     row = found["rows"][0]
     assert list(row)[:5] == ["model", *MEASURES] and set(row["labels"]) == {"no", "yes"}
     asked = rows(40, 1)
-    answers = ensue("predict", folder, files.test, "--json", "--no-evidence").out.splitlines()
+    answers = ensue("predict", folder, files.test, "--json", "--no-attributions").out.splitlines()
     given = [json.loads(line)["choices"][0]["value"] for line in answers]
     right = [answer == label for answer, (label, _) in zip(given, asked, strict=True)]
     assert row["accuracy"] == np.mean(right)
@@ -353,7 +353,7 @@ def test_poisoned_labels_of_a_model_that_remembers_no_texts_are_warned_of(
     assert ran.code == 0
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     new = write(tmp_path / "new.tsv", [({"yes": "no", "no": "yes"}[label], text) for label, text in rows(400, 5)])
-    ran = ensue("update", folder, new, "--keep", "0")
+    ran = ensue("update", folder, new, "--keep-versions", "0")
     assert ran.code == 0
     assert ran.lines[-1] == (
         "warning: the update was not tested: the model remembers no examples of what it learned before, and may have "
@@ -463,7 +463,7 @@ def test_a_pair_on_a_pipe(ensue: Ensue, files: Files) -> None:
 def test_a_megabyte_of_text_is_read_whole(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     text = f"w1 bad {'x' * 40} " * 2**15  # 1.6 MB in one field
     (tmp_path / "long.csv").write_text(f"text,label\n{text},no\n")
-    ran = ensue("predict", files.model, tmp_path / "long.csv", "--json", "--no-evidence")
+    ran = ensue("predict", files.model, tmp_path / "long.csv", "--json", "--no-attributions")
     found = only_json(ran.out)
     assert (found["given"], found["known"]) == (3 * 2**15, 2**16)
     assert only_json(ensue("check", tmp_path / "long.csv", "--json").out)["longest_words"] == 3 * 2**15
@@ -483,7 +483,10 @@ def test_vectors_of_another_width(ensue: Ensue, files: Files, tmp_path: Path) ->
 
 
 FOREIGN: dict[str, tuple[list[str], str]] = {
-    "gap": (["fit", "classify", "TRAIN", "-o", "NEW", "--gap=3"], "--gap means nothing to task classify; leave it out"),
+    "gap": (
+        ["fit", "classify", "TRAIN", "-o", "NEW", "--session-gap=3"],
+        "--session-gap means nothing to task classify; leave it out",
+    ),
     "time unit": (["predict", "MODEL", "--time-unit=s"], "--time-unit means nothing to task classify; leave it out"),
     "sort": (["check", "TRAIN", "--sort"], "--sort means nothing to task classify; leave it out"),
     "protocol, though it is the default": (
@@ -491,8 +494,8 @@ FOREIGN: dict[str, tuple[list[str], str]] = {
         "--protocol means nothing to task classify; leave it out",
     ),
     "at": (
-        ["compare", "classify", "TRAIN", "--test=TEST", "--at=10"],
-        "--at means nothing to task classify; leave it out",
+        ["compare", "classify", "TRAIN", "--test=TEST", "--cutoffs=10"],
+        "--cutoffs means nothing to task classify; leave it out",
     ),
     "phrases of a log": (
         ["fit", "next", "LOG", "-o", "NEW", "--phrases"],

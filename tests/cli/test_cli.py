@@ -91,7 +91,7 @@ def test_each_verb_has_a_help_that_tells_every_option(ensue: Ensue, verb: str) -
 
 
 def test_check_tells_what_was_understood(ensue: Ensue, logs: Logs) -> None:
-    ran = ensue("check", logs.train, "--other", logs.test)
+    ran = ensue("check", logs.train, "--compare-to", logs.test)
     assert ran.code == 0
     assert ran.out.startswith("48 sequences, 303 events, 15 distinct values; length mean 6.3, median 5.5, longest 13\n")
     assert "warning: every sequence starts at time 0: no global split by time is possible" in ran.out
@@ -138,7 +138,7 @@ def test_names_that_look_like_markup_or_emoji_come_out_as_they_are(ensue: Ensue,
 
 
 def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
-    ran = ensue("fit", "next", logs.train, "-o", tmp_path / "m", "--valid", logs.valid, "--seed=4", *SMALL[1:])
+    ran = ensue("fit", "next", logs.train, "-o", tmp_path / "m", "--validation", logs.valid, "--seed=4", *SMALL[1:])
     assert (ran.code, ran.out) == (0, "")
     assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
     assert ran.lines[1].startswith(f"{logs.valid}: {CLOCK}")
@@ -225,7 +225,7 @@ def check_result(found: Any, models: list[str], *, seeds: int = 1) -> None:
 
 def test_evaluate_as_json(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(model, tmp_path / "m")
-    ran = ensue("evaluate", folder, logs.test, "--at", "10,5", "--json")
+    ran = ensue("evaluate", folder, logs.test, "--cutoffs", "10,5", "--json")
     found = only_json(ran.out)
     check_result(found, ["hidan", *COUNTING])
     assert found["protocol"]["name"] == "full"
@@ -248,7 +248,7 @@ def test_evaluate_as_json(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path)
 
 def test_evaluate_under_the_papers_protocol(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(model, tmp_path / "m")
-    found = only_json(ensue("evaluate", folder, logs.test, "--protocol=paper", "--at=5,10", "--json").out)
+    found = only_json(ensue("evaluate", folder, logs.test, "--protocol=paper", "--cutoffs=5,10", "--json").out)
     check_result(found, ["hidan", *COUNTING])
     assert found["protocol"]["name"] == "paper"
     assert found["protocol"]["averaging"].startswith("macro")
@@ -282,7 +282,17 @@ def test_a_folder_that_may_only_be_read_is_scored_all_the_same(
 def test_compare_trains_each_model_with_each_seed(ensue: Ensue, logs: Logs) -> None:
     ran = ensue(
         "compare",
-        *("next", logs.train, "--test", logs.test, "--models", "hidan, hidan-nt", "--seeds=2", "--at=5,10", "--json"),
+        *(
+            "next",
+            logs.train,
+            "--test",
+            logs.test,
+            "--models",
+            "hidan, hidan-nt",
+            "--seeds=2",
+            "--cutoffs=5,10",
+            "--json",
+        ),
         *SMALL[1:-1],
     )
     check_result(only_json(ran.out), ["hidan", "hidan-nt", *COUNTING], seeds=2)
@@ -291,12 +301,12 @@ def test_compare_trains_each_model_with_each_seed(ensue: Ensue, logs: Logs) -> N
 
 
 def test_compare_of_a_counting_model_does_not_list_it_twice(ensue: Ensue, logs: Logs) -> None:
-    ran = ensue("compare", "next", logs.train, "--test", logs.test, "--models=markov", "--at=5,10", "--json")
+    ran = ensue("compare", "next", logs.train, "--test", logs.test, "--models=markov", "--cutoffs=5,10", "--json")
     check_result(only_json(ran.out), ["markov", *(name for name in COUNTING if name != "markov")])
 
 
 def test_a_result_is_written_as_tables_and_by_example(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:
-    folder, at = shutil.copytree(model, tmp_path / "m"), "--at=5,10"
+    folder, at = shutil.copytree(model, tmp_path / "m"), "--cutoffs=5,10"
     for name in ("t.tex", "t.csv", "t.md", "t.json"):
         ran = ensue("evaluate", folder, logs.test, at, "-o", tmp_path / name)
         assert ran.code == 0 and ran.lines[-1] == f"wrote {tmp_path / name}"
@@ -304,7 +314,7 @@ def test_a_result_is_written_as_tables_and_by_example(ensue: Ensue, logs: Logs, 
     check_result(json.loads((tmp_path / "t.json").read_text()), ["hidan", *COUNTING])
     table = pl.read_csv(tmp_path / "t.csv")
     rows = tmp_path / "rows.parquet"
-    ran = ensue("evaluate", folder, logs.test, at, "--per-example", rows, "--verdicts", "--json")
+    ran = ensue("evaluate", folder, logs.test, at, "--per-example", rows, "--pairwise", "--json")
     found = only_json(ran.out)
     again = pl.read_parquet(rows).group_by("model").agg((1 / pl.col("rank")).fill_null(0).mean().alias("mrr"))
     both = table.join(again, on="model", validate="1:1")
@@ -313,7 +323,7 @@ def test_a_result_is_written_as_tables_and_by_example(ensue: Ensue, logs: Logs, 
     assert len(found["verdicts"]) == num * (num - 1) // 2
     first = found["verdicts"][0]
     assert [*first] == ["measure", "model", "other", "difference", "low", "high", "p_value", "corrected", "sure"]
-    ran = ensue("evaluate", folder, logs.test, at, "--verdicts")
+    ran = ensue("evaluate", folder, logs.test, at, "--pairwise")
     sure = sum(pair["sure"] for pair in found["verdicts"])
     assert ran.out.endswith(
         f"{len(found['verdicts']) - sure} of {len(found['verdicts'])} pairs do not differ significantly\n"
@@ -425,7 +435,7 @@ def test_predict_of_nothing_is_nothing(ensue: Ensue, model: Path) -> None:
 
 def test_predict_without_evidence(ensue: Ensue, model: Path) -> None:
     with_, without = (
-        json.loads(ensue("predict", model, "--json", *flags, stdin=KNOWN).out) for flags in ((), ("--no-evidence",))
+        json.loads(ensue("predict", model, "--json", *flags, stdin=KNOWN).out) for flags in ((), ("--no-attributions",))
     )
     assert [choice["value"] for choice in with_["choices"]] == [choice["value"] for choice in without["choices"]]
     assert all(choice["heeded"] == [] for choice in without["choices"])
@@ -500,7 +510,7 @@ def test_one_verb_reads_what_another_wrote(ensue: Ensue, logs: Logs, model: Path
 
 def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
-    ran = ensue("demo", "--json", "--no-serve", "--out", tmp_path / "demo", "--html", tmp_path / "page.html")
+    ran = ensue("demo", "--json", "--no-serve", "--output", tmp_path / "demo", "--html", tmp_path / "page.html")
     found = only_json(ran.out)
     assert list(found)[-2:] == ["explanation", "recovery"]
     assert all(0 <= value <= 1 for name, value in found["recovery"].items() if name != "events")
@@ -512,7 +522,7 @@ def test_demo_says_what_its_page_lacks_before_it_trains(
     ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.cli.story.find_spec", lambda name: None if name == "uvicorn" else object())
-    ran = ensue("demo", "--out", tmp_path / "demo")
+    ran = ensue("demo", "--output", tmp_path / "demo")
     assert (ran.code, ran.out) == (2, "")
     assert ran.lines == [
         "ensue: the page needs uvicorn; install it with: pip install 'ensue[serve]', or train without it: "

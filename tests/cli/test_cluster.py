@@ -1,4 +1,4 @@
-"""``fit --on ray``: what is refused before anything starts, and two workers that learn what ``torchrun``'s ranks do."""
+"""``fit --cluster ray``: refusals before anything starts, and two workers that train what ``torchrun``'s ranks do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ensue.cli import cluster
-from ensue.cli.verbs import app
+from ensue.cli.commands import app
 from ensue.errors import SettingError
 
 SMALL = ("--model", "sansr", "--set", "dim=8", "--set", "epochs=2")
@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def refused(log: Path, address: str) -> str:
-    told = CliRunner().invoke(app, ["fit", "next", str(log), "-o", str(log.parent / "m"), "--on", address])
+    told = CliRunner().invoke(app, ["fit", "next", str(log), "-o", str(log.parent / "m"), "--cluster", address])
     assert isinstance(told.exception, SettingError) and not (log.parent / "m").exists()
     return str(told.exception)
 
@@ -59,13 +59,13 @@ def test_an_address_that_is_none_is_refused(log: Path, address: str) -> None:
 def test_addresses_name_a_head_and_the_workers() -> None:
     assert cluster._parsed("ray") == ("", 2) and cluster._parsed("ray?workers=3") == ("", 3)
     assert cluster._parsed("ray://10.0.0.1:6379?workers=8") == ("10.0.0.1:6379", 8)
-    typed = ["next", "log", "--on", "ray", "--seed", "3", "--on=ray", "--json"]
+    typed = ["next", "log", "--cluster", "ray", "--seed", "3", "--cluster=ray", "--json"]
     assert cluster._without_on(typed) == ["next", "log", "--seed", "3"]
 
 
 def test_without_the_extra_it_is_said(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda name: None)
-    assert refused(log, "ray") == "--on ray needs the extra: pip install 'ensue[cluster]'"
+    assert refused(log, "ray") == "--cluster ray needs the extra: pip install 'ensue[cluster]'"
 
 
 def test_a_cluster_is_spoken_to_with_a_token_alone(
@@ -88,7 +88,19 @@ def test_a_cluster_is_spoken_to_with_a_token_alone(
 def test_two_workers_learn_what_two_ranks_do_behind_closed_ports(log: Path, tmp_path: Path) -> None:
     # Ray warns of settings of its own.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ENSUE_RUN": str(tmp_path), "PYTHONWARNINGS": ""}
-    one = [sys.executable, "-m", "ensue", "fit", "next", str(log), *SMALL, "-o", str(tmp_path / "ray"), "--on", "ray"]
+    one = [
+        sys.executable,
+        "-m",
+        "ensue",
+        "fit",
+        "next",
+        str(log),
+        *SMALL,
+        "-o",
+        str(tmp_path / "ray"),
+        "--cluster",
+        "ray",
+    ]
     ends, open_to_all, seen = time.monotonic() + LIMIT, set[str](), set[str]()
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(one, env=environment, stdout=said, stderr=said)
@@ -119,7 +131,7 @@ def test_a_cluster_with_a_head_of_its_own_learns_the_same_and_refuses_another_to
     ray, port = [sys.executable, "-m", "ray.scripts.scripts"], free_port()
     head = [*ray, "start", "--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2"]
     fit = [sys.executable, "-m", "ensue", "fit", "next", str(log), *SMALL]
-    on = ["--on", f"ray://127.0.0.1:{port}?workers=2"]
+    on = ["--cluster", f"ray://127.0.0.1:{port}?workers=2"]
     subprocess.run([*head, "--include-dashboard=false"], env=environment, check=True, timeout=LIMIT)
     try:
         other = {**environment, "RAY_AUTH_TOKEN": "b" * 64}

@@ -131,7 +131,9 @@ def test_a_log_keeps_columns_encoding_unit_and_pauses(ensue: Ensue, tmp_path: Pa
     data = tmp_path / "log.csv"
     data.write_bytes(f"Besucher;Größe;Wann\n{CLICKS}".encode("cp1252"))
     options = ("--columns", "sequence=Besucher,value=Größe,time=Wann", "--encoding", "cp1252", "--time-unit", "ms")
-    assert ensue("fit", "next", data, "-o", tmp_path / "m", "--model", "markov", "--gap", "1", *options).code == 0
+    assert (
+        ensue("fit", "next", data, "-o", tmp_path / "m", "--model", "markov", "--session-gap", "1", *options).code == 0
+    )
     folder = tmp_path / "m"
     remembered = ensue("evaluate", folder, data, "--json")
     assert remembered.code == 0, remembered.err

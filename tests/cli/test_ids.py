@@ -56,7 +56,7 @@ def test_a_known_and_an_unknown_id_are_shown_where_hardly_any_is_known(
     assert shown in ensue("update", tmp_path / "m", other, "--no-test").err
     train = tmp_path / "train.csv"
     log("{}").rename(train)
-    checked = ensue("check", train, "--other", log(pattern))
+    checked = ensue("check", train, "--compare-to", log(pattern))
     assert shown in checked.out
     assert shown in ensue("compare", "next", train, "--test", log(pattern), "--models", "markov").err
 

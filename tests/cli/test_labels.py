@@ -144,13 +144,15 @@ def test_labels_none_of_which_is_known_are_refused(
     with pytest.raises(DataError) as error:
         library.evaluate(model, read_texts(path)[0])
     assert str(error.value) == f"the texts to score: {refused}"
-    valid = ensue("fit", "classify", write(tmp_path / "train.csv", NUMBERS), "--valid", path, "-o", tmp_path / "new")
+    valid = ensue(
+        "fit", "classify", write(tmp_path / "train.csv", NUMBERS), "--validation", path, "-o", tmp_path / "new"
+    )
     assert (valid.code, valid.lines[-1]) == (2, f"ensue: validation data: {refused}")
 
 
 def test_check_and_compare_match_the_other_file(ensue: Ensue, tmp_path: Path) -> None:
     train, test = write(tmp_path / "train.csv", NUMBERS), write(tmp_path / "test.csv", ["False", "True"] * 20)
-    checked = json.loads(ensue("check", train, "--other", test, "--json").out)
+    checked = json.loads(ensue("check", train, "--compare-to", test, "--json").out)
     assert (
         f"{test}: labels that the model spells differently are matched: 'False' as '0', 'True' as '1'"
         in checked["warnings"]

@@ -120,7 +120,7 @@ def some(first: int, count: int) -> dict[str, list[str]]:
 def test_copies_and_later_times_between_parts(ensue: Ensue, tmp_path: Path) -> None:
     train, test = clicks(tmp_path / "train.csv", some(0, 40)), clicks(tmp_path / "test.csv", some(20, 30))
     told = ["begin before the last", "stand", "the later is learned, the earlier asked"]
-    ran = ensue("check", train, "--other", test, "--json")
+    ran = ensue("check", train, "--compare-to", test, "--json")
     warnings = json.loads(ran.out)["warnings"]
     assert any(told[0] in line and told[2] in line for line in warnings)
     assert any("here too, value for value" in line for line in warnings)
@@ -138,7 +138,7 @@ def test_near_copies_between_parts(ensue: Ensue, tmp_path: Path) -> None:
     long = {f"s{n}": [f"i{(n * 13 + step * step) % 97}" for step in range(20)] for n in range(20)}
     changed = {name: [*items[:9], "new", *items[10:]] for name, items in long.items()}
     train, test = clicks(tmp_path / "train.csv", long), clicks(tmp_path / "test.csv", changed, begin=1.6e9)
-    ran = ensue("check", train, "--other", test, "--json")
+    ran = ensue("check", train, "--compare-to", test, "--json")
     (line,) = [line for line in json.loads(ran.out)["warnings"] if "nearly repeat" in line]
     assert line.startswith("20 of 20 (100.0 %) sequences of ")
 
@@ -205,7 +205,7 @@ def test_near_copies_of_texts_between_parts(ensue: Ensue, tmp_path: Path) -> Non
     train.write_text("label\ttext\n" + "".join(f"{'ab'[n % 2]}\t{' '.join(own)}\n" for n, own in enumerate(words)))
     rows = (f"{'ab'[n % 2]}\t{' '.join([*own[:11], 'changed', *own[12:]])}\n" for n, own in enumerate(words))
     test.write_text("label\ttext\n" + "".join(rows))
-    found = warnings(ensue("check", train, "--other", test, "--json"))
+    found = warnings(ensue("check", train, "--compare-to", test, "--json"))
     assert f"20 of 20 (100.0 %) texts of {test} nearly repeat one here" in found
     ran = ensue("compare", "classify", train, "--test", test, "--models=tfidf", "--json")
     assert (
@@ -221,7 +221,7 @@ def test_queries_of_later_sessions(ensue: Ensue, tmp_path: Path) -> None:
         return tmp_path / name
 
     train, test = log("train.csv", 1.5e9), log("test.csv", 1.5e9 + 4000)
-    found = warnings(ensue("check", train, "--other", test, "--json"))
+    found = warnings(ensue("check", train, "--compare-to", test, "--json"))
     assert any(line.endswith("before the last here does: the later is learned, the earlier asked") for line in found)
     ran = ensue(
         *("compare", "suggest", train, "--test", test, "--models=most-frequent-next", "--min-users=1", "--json")

@@ -124,7 +124,7 @@ def test_check_knows_a_collectors_posts_for_what_they_are(ensue: Ensue, tmp_path
     check_refused(
         ensue("check", path, "--task", "posts"), "task 'posts' is not known; choose from next, classify, suggest, link"
     )
-    refused = ensue("check", path, "--other", path)
+    refused = ensue("check", path, "--compare-to", path)
     assert refused.code == 2 and "shows beside the articles; give them with --articles" in refused.err
 
 
@@ -149,14 +149,14 @@ def test_half_an_emoji_on_stdin_is_replaced_and_counted(ensue: Ensue, files: Fil
 def test_without_labels_the_texts_can_be_learned_first(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     bare = tmp_path / "bare.csv"
     pl.read_csv(files.posts).drop("about").write_csv(bare)
-    ran = ensue("link", files.story, bare, "--learn", "--json")
+    ran = ensue("link", files.story, bare, "--unsupervised", "--json")
     assert ran.code == 0, ran.err
     assert "pretrain: 20 epochs" in ran.err
     assert "no model folder: lexical scores and what was learned of the texts, no probabilities" in ran.err
     assert ran.out != ensue("link", files.story, bare, "--json").out
     check_refused(
-        ensue("link", files.story, bare, "--learn", "--folder", files.model),
-        "--learn is for best without a folder or an encoder; leave the others out",
+        ensue("link", files.story, bare, "--unsupervised", "--folder", files.model),
+        "--unsupervised is for best without a folder or an encoder; leave the others out",
     )
 
 
@@ -240,7 +240,7 @@ def test_a_review_takes_back_leaves_open_and_counts(ensue: Ensue, files: Files, 
     place, out = tmp_path / "labels.jsonl", tmp_path / "out.csv"
     review = ("link", files.story, files.posts, "--review", "--labels", place, "-o", out)
     # Undone, the post is asked about again at once, and then the one that stood there.
-    ran = ensue(*review, "--by", "ana", stdin="y\n?\nu\nn\ny\nq\n")
+    ran = ensue(*review, "--annotator", "ana", stdin="y\n?\nu\nn\ny\nq\n")
     assert ran.code == 0, ran.err
     assert "0 of 73 read: 0 yes, 0 no, 0 unsure" in ran.out
     assert "2 of 73 read: 1 yes, 0 no, 1 unsure; ana 2" in ran.out
@@ -248,23 +248,34 @@ def test_a_review_takes_back_leaves_open_and_counts(ensue: Ensue, files: Files, 
     first, second, third = ran_ids = [row["id"] for row in map(json.loads, place.read_text().splitlines())][:3]
     assert second == third and "nothing of yours" not in ran.out, ran_ids
     # Another day the last label can still be taken back; unsure posts count as missed.
-    ran = ensue(*review, "--by", "ana", stdin="u\n?\nq\n")
+    ran = ensue(*review, "--annotator", "ana", stdin="u\n?\nq\n")
     assert "3 of 73 posts read, 1 relevant, 1 unsure; nothing can be said of recall yet" in ran.err
     # A second person is asked about the open one, and about all that another one labelled with --overlap 1.
-    ran = ensue(*review, "--by", "bo", "--overlap", "1", stdin="n\ny\ny\nu\ny\nq\n")
+    ran = ensue(*review, "--annotator", "bo", "--overlap", "1", stdin="n\ny\ny\nu\ny\nq\n")
     assert ran.code == 0, ran.err
     assert "ana says yes: you disagree" in ran.out and "ana says no: you disagree" in ran.out
     assert "2 posts with two labels or more, 0 seen alike; Krippendorff's alpha -0.50" in ran.out
     assert "disagreements, 2 of 2; who has not labelled them is asked" in ran.out
     rows = {row["id"]: row["reviewed"] for row in csv.DictReader(out.read_text().splitlines())}
     assert rows[first] == "ana: yes, bo: no" and sum(map(bool, rows.values())) == 3
-    ran = ensue(*review, "--by", "cy", stdin="u\nq\n")
+    ran = ensue(*review, "--annotator", "cy", stdin="u\nq\n")
     assert "nothing of yours is left to undo" in ran.out
 
 
 def test_two_people_at_one_queue_share_the_work(files: Files, tmp_path: Path) -> None:
     place, wait = tmp_path / "labels.jsonl", "import sys, ensue.cli; ensue.cli.main()"
-    command = [sys.executable, "-c", wait, "link", files.story, files.posts, "--review", "--labels", place, "--by"]
+    command = [
+        sys.executable,
+        "-c",
+        wait,
+        "link",
+        files.story,
+        files.posts,
+        "--review",
+        "--labels",
+        place,
+        "--annotator",
+    ]
     answers = "".join("y\n" if number < 5 else "n\n" for number in range(15)) + "q\n"  # both find posts left
 
     def person(name: str) -> subprocess.CompletedProcess[str]:
@@ -366,7 +377,7 @@ def test_a_part_that_is_scored_is_not_trained_on(ensue: Ensue, files: Files, tmp
     split = tmp_path / "split.csv"
     parts = pl.when(pl.int_range(pl.len()) < 48).then(pl.lit("train")).otherwise(pl.lit("test"))
     pl.read_csv(files.posts).with_columns(split=parts).write_csv(split)
-    both = ("--articles", files.articles, "--part", "test")
+    both = ("--articles", files.articles, "--split", "test")
     ran = ensue("compare", "link", split, *both, "--test", split, "--models", "best", "--json")
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)

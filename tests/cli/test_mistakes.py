@@ -85,7 +85,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a device that is not at hand": (f"{FIT} --device tpu", ("device 'tpu'", "choose from cpu")),
     "no choice asked for": ("predict next log.csv -k 0", ("k is 0", "ask for at least 1")),
     "a share above one": ("update next log.csv --max-drop 5", ("--max-drop 5", "give a share in [0, 1)")),
-    "ranks that are words": ("evaluate next log.csv --at ten", ("--at 'ten'", "such as 10,20")),
+    "ranks that are words": ("evaluate next log.csv --cutoffs ten", ("--cutoffs 'ten'", "such as 10,20")),
     "a protocol that there is not": ("evaluate next log.csv --protocol hard", ("'hard'", "choose from full, last")),
     "an option of another task": ("predict next log.csv --prefix fer", ("--prefix means nothing to task next",)),
     # folders

@@ -46,7 +46,7 @@ def test_every_verb_takes_a_prepared_log(ensue: Ensue, logs: Logs, tmp_path: Pat
     assert {**found["understood"], "path": ""} == {**expected["understood"], "path": ""}
     assert {**found, "understood": 0} == {**expected, "understood": 0}
     folder = tmp_path / "m"
-    ran = ensue("fit", "next", places["train"], "-o", folder, "--valid", places["test"], *SMALL)
+    ran = ensue("fit", "next", places["train"], "-o", folder, "--validation", places["test"], *SMALL)
     assert ran.code == 0, ran.err
     for words in (
         ("evaluate", folder, places["test"], "--json"),
@@ -61,7 +61,7 @@ def test_every_verb_takes_a_prepared_log(ensue: Ensue, logs: Logs, tmp_path: Pat
 def test_json_says_where_and_how_much(ensue: Ensue, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("session,item,time\n1,a,5\n2,b,6\n1,b,7\n")
-    ran = ensue("prepare", path, "-o", tmp_path / "p", "--gap", "0", "--json")
+    ran = ensue("prepare", path, "-o", tmp_path / "p", "--session-gap", "0", "--json")
     found = json.loads(ran.out)
     understood = found.pop("understood")
     assert found == {"folder": str(tmp_path / "p"), "sequences": 2, "events": 3, "values": 2}
@@ -116,7 +116,7 @@ def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
         ([tmp_path / "none.csv"], f"{tmp_path / 'none.csv'}: no such file; check the name"),
         ([tmp_path / "*.parquet"], f"{tmp_path / '*.parquet'}: no file has such a name; check the pattern"),
         ([tmp_path / "empty"], f"{tmp_path / 'empty'}: is a folder; name a file in it, or one that holds files that"),
-        ([path, "--gap", "-1"], "gap: -1.0 is no pause; give minutes, such as 30, or 0 to cut nothing"),
+        ([path, "--session-gap", "-1"], "gap: -1.0 is no pause; give minutes, such as 30, or 0 to cut nothing"),
     ):
         ran = ensue("prepare", *words, "-o", tmp_path / "p")
         assert (ran.code, len(ran.lines)) == (2, 1), ran.err

@@ -33,7 +33,7 @@ def clicks(tmp_path: Path) -> Path:
 
 
 def test_hours_as_json_and_a_summary(ensue: Ensue, folder: Path, clicks: Path, tmp_path: Path) -> None:
-    ran = ensue("stream", folder, clicks, "--no-follow", "--json", "--chart", tmp_path / "page.html")
+    ran = ensue("stream", folder, clicks, "--no-follow", "--json", "--plot", tmp_path / "page.html")
     assert ran.code == 0, ran.err
     *hours, last = (json.loads(line) for line in ran.out.splitlines())
     assert [hour["begins"] % 3600 for hour in hours] == [0] * 6
@@ -68,7 +68,7 @@ def test_one_on_standby_takes_over(ensue: Ensue, folder: Path, clicks: Path) -> 
 
 
 def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
-    ran = ensue("stream", folder, clicks, "--no-follow", "--until-events", "300")
+    ran = ensue("stream", folder, clicks, "--no-follow", "--max-events", "300")
     rows = ran.out.splitlines()
     assert " ".join(rows[0].split()).startswith("2023-11-14 22:00 47 events 35 targets model 0.")
     assert rows[-1].startswith("all hours, popular 6 h: HR@20 0.")
@@ -79,13 +79,13 @@ def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
     ("options", "told"),
     [
         (["none.jsonl"], "none.jsonl: no such file or folder; name a JSON Lines file or a folder of them"),
-        (["clicks.jsonl", "--beside", "daily"], "--beside 'daily' is not known; choose from frozen, nightly"),
+        (["clicks.jsonl", "--baselines", "daily"], "--baselines 'daily' is not known; choose from frozen, nightly"),
         (
             ["clicks.jsonl", "--time-unit", "min"],
             "--time-unit 'min' is not known; choose from s, ms, us, ns, h, days, iso",
         ),
         (
-            ["clicks.jsonl", "--gap", "0"],
+            ["clicks.jsonl", "--session-gap", "0"],
             "gap must be above 0, every 0 or more, batch and step at least 1, replay in [0, 1)",
         ),
         (["redis://127.0.0.1:1/0"], "no stream is named"),
@@ -166,7 +166,7 @@ def counted(folder: Path) -> int:
 
 
 def test_an_interrupt_commits_and_ends(folder: Path, clicks: Path) -> None:
-    process = Started("stream", folder, clicks, "--every", 0)
+    process = Started("stream", folder, clicks, "--commit-interval", 0)
     assert wait(folder, 360)
     with clicks.open("a") as file:  # it is live: what is written now is learned too
         file.write('{"session": "new", "item": "u1", "time": 1700021600}\n')
@@ -190,7 +190,7 @@ def test_a_request_to_end_commits_too(ensue: Ensue, folder: Path, clicks: Path, 
     before = signal.signal(number, signal.SIG_DFL)  # where tests run under nohup, SIGHUP is ignored
     thread = threading.Thread(target=end)
     thread.start()
-    ran = ensue("stream", folder, clicks, "--every", "0")
+    ran = ensue("stream", folder, clicks, "--commit-interval", "0")
     thread.join()
     assert ran.code == 0, ran.err
     assert signal.signal(number, before) == signal.SIG_DFL

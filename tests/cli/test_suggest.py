@@ -65,7 +65,7 @@ def check_refused(ran: Ran, message: str) -> None:
 
 
 def test_check_knows_a_query_log_by_its_shape(ensue: Ensue, files: Files) -> None:
-    ran = ensue("check", files.train, "--other", files.test)
+    ran = ensue("check", files.train, "--compare-to", files.test)
     assert ran.code == 0, ran.err
     assert ran.lines[0].startswith(f"{files.train}: csv (query=query, user=user, time=time); time: ")
     first, second, *_ = ran.out.splitlines()
@@ -79,7 +79,7 @@ def test_check_knows_a_query_log_by_its_shape(ensue: Ensue, files: Files) -> Non
 
 
 def test_check_counts_what_the_rules_leave_out(ensue: Ensue, files: Files) -> None:
-    ran = ensue("check", files.train, "--gap", "0.5", "--rules", "least=2,most_words=1", "--json")
+    ran = ensue("check", files.train, "--session-gap", "0.5", "--rules", "least=2,most_words=1", "--json")
     assert ran.code == 2 and ran.lines[-1].startswith(f"ensue: {files.train}: no session of 2 or more queries is left")
     found = json.loads(ensue("check", files.train, "--rules", "most=2", "--json").out)
     assert found["sessions"] == 49 and found["understood"]["dropped"]["long_sessions"] == 1
@@ -127,7 +127,7 @@ def test_a_session_that_the_rules_leave_nothing_of_has_an_empty_answer(
 
 
 def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Path) -> None:
-    ran = ensue("predict", files.model, files.test, "-k", "1", "--no-evidence", "--json")
+    ran = ensue("predict", files.model, files.test, "-k", "1", "--no-attributions", "--json")
     assert ran.code == 0 and len(ran.out.splitlines()) == 12
     page = tmp_path / "why.html"
     ran = ensue("explain", files.model, files.test, "--html", page)
@@ -182,14 +182,15 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
         "-: not UTF-8 (invalid start byte at byte 0); send UTF-8",
     )
     check_refused(
-        ensue("evaluate", files.model, files.test, "--part", "test"), "there is no part 'test'; the file has none"
+        ensue("evaluate", files.model, files.test, "--split", "test"), "there is no part 'test'; the file has none"
     )
     check_refused(
-        ensue("evaluate", files.model, files.test, "--part", "test:old"),
-        "--part test:old: after the colon only novel is known, as in test:novel",
+        ensue("evaluate", files.model, files.test, "--split", "test:old"),
+        "--split test:old: after the colon only novel is known, as in test:novel",
     )
     check_refused(
-        ensue("evaluate", files.model, files.test, "--at", "10"), "--at means nothing to task suggest; leave it out"
+        ensue("evaluate", files.model, files.test, "--cutoffs", "10"),
+        "--cutoffs means nothing to task suggest; leave it out",
     )
     bad = tmp_path / "bad.csv"
     bad.write_text("user,question\nu1,a\n")
@@ -213,4 +214,6 @@ def test_rules_by_name() -> None:
     from ensue.data.queries.rules import PAPER_RULES, QueryRules
 
     assert suggest._rules(Reading(rules="paper")) == PAPER_RULES
-    assert suggest._rules(Reading(rules="most=5,repeats=true", gap=10)) == QueryRules(most=5, repeats=True, gap=10)
+    assert suggest._rules(Reading(rules="most=5,repeats=true", session_gap=10)) == QueryRules(
+        most=5, repeats=True, gap=10
+    )

@@ -158,7 +158,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "parts": (
         "x.json",
         json.dumps({"train": [["a", "greet"], ["b", "leave"]], "val": [["c", "greet"]]}),
-        "{path}: holds several parts; choose one with --part: train (2 texts), val (1 text)",
+        "{path}: holds several parts; choose one with --split: train (2 texts), val (1 text)",
     ),
 }  # fmt: skip
 
@@ -183,10 +183,10 @@ def test_a_stated_coder_is_the_label(ensue: Ensue, tmp_path: Path) -> None:
 def test_a_part_of_a_json_object_of_lists(ensue: Ensue, tmp_path: Path, indent: int | None) -> None:
     path = tmp_path / "clinc.json"
     path.write_text(json.dumps({"train": [["a", "greet"], ["b", "leave"]], "val": [["c", "greet"]]}, indent=indent))
-    assert json.loads(ensue("check", path, "--part=train", "--json").out)["labels"] == {"greet": 1, "leave": 1}
-    missing = ensue("check", path, "--part=test")
+    assert json.loads(ensue("check", path, "--split=train", "--json").out)["labels"] == {"greet": 1, "leave": 1}
+    missing = ensue("check", path, "--split=test")
     assert missing.lines[-1] == (
-        f"ensue: {path}: has no part 'test'; choose one with --part: train (2 texts), val (1 text)"
+        f"ensue: {path}: has no part 'test'; choose one with --split: train (2 texts), val (1 text)"
     )
 
 

@@ -38,7 +38,7 @@ def folder(ensue: Ensue, tmp_path: Path) -> Path:
 
 def evaluated(ensue: Ensue, folder: Path, *options: object) -> dict[str, Any]:
     """The JSON of an evaluation."""
-    ran = ensue("evaluate", folder, folder.parent / "test.csv", "--at", "1,2", "--json", *options)
+    ran = ensue("evaluate", folder, folder.parent / "test.csv", "--cutoffs", "1,2", "--json", *options)
     assert ran.code == 0, ran.err
     found: dict[str, Any] = json.loads(ran.out)
     return found
@@ -109,7 +109,7 @@ def test_drop_leaves_out_what_no_compared_model_was_trained_on(ensue: Ensue, fol
     ensue("fit", "next", more, "-o", tmp_path / "more", "--model", "markov")
     run = tmp_path / "theirs.run"
     run.write_text("t1 Q0 b 1 2 x\nt2 Q0 c 1 2 x\nt3 Q0 x 1 2 x\n")
-    options = ("--folder", folder, "--folder", tmp_path / "more", "--json", "--at", "1")
+    options = ("--folder", folder, "--folder", tmp_path / "more", "--json", "--cutoffs", "1")
     data = tmp_path / "test.csv"
     found = json.loads(ensue("score", run, data, *options, "--unknown", "drop").out)
     expected = (

@@ -73,7 +73,7 @@ def _streams() -> Iterator[str]:
     found = load("benchmarks/results/stream_size.json")
     assert found["items"] == 10**6
     yield f"SANSR at width {found['dim']} with {found['negatives']} negatives, {found['events']:,} events"
-    yield f"`--score {found['score']}`, one thread"
+    yield f"`--eval-fraction {found['score']}`, one thread"
     yield f"{found['events_a_cpu_second']:,.0f} events a CPU second"
     median, most = found["journal_commit_seconds"]
     yield f"{median + 1e-9:.2f} s in the median and {most:.2f} s at most, of {found['journal_megabytes_median']:.0f} MB"

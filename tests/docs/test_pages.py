@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from ensue.cli.verbs import app
+from ensue.cli.commands import app
 from ensue.serve.metrics import Metrics
 from scripts.site.blocks import FENCE, ROOT, commands, differences, masked, pages, run_page
 from tests.docs.pages import check_page

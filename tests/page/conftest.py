@@ -73,7 +73,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Served:
 def served(place: Served) -> Iterator[str]:
     """The address of the page with its story."""
     edges = f"sharing={Path(place.address).with_name('edges.tsv')}"
-    with serving(list(place.folders.values()), "--story", place.address, "--edges", edges) as address:
+    with serving(list(place.folders.values()), "--scenario", place.address, "--edges", edges) as address:
         yield address
 
 

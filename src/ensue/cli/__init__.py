@@ -31,7 +31,7 @@ def main() -> None:
     """Run the command line."""
     from typer import Abort, BadParameter
 
-    from ensue.cli.verbs import app
+    from ensue.cli.commands import app
     from ensue.errors import EnsueError
     from ensue.lines import printable_message
 

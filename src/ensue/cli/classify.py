@@ -49,7 +49,7 @@ def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool 
         columns=reading.roles,
         phrases=reading.phrases,
         unlabelled=unlabelled,
-        part=reading.part,
+        part=reading.split,
         **reading.opening,
     )
     show.read_report(understood, warn=warn)
@@ -112,7 +112,7 @@ def told(predictor: ClassifyPredictor) -> list[str]:
     return [f"right on validation texts: {', '.join(rows)}", *(f"note: {note}" for note in predictor.metadata.notes)]
 
 
-def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
+def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     """There is one protocol, and no cut-off."""
     return {}
 

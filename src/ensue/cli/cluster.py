@@ -1,4 +1,4 @@
-"""``fit --on ray``: the same program on the workers of a Ray cluster as ``torchrun`` starts on its ranks.
+"""``fit --cluster ray``: the same program on the workers of a Ray cluster as ``torchrun`` starts on its ranks.
 
 Ray Train's ``TorchTrainer`` places the workers, forms their group and ends them together. Each starts ``ensue fit`` in
 a process of its own under the rank that it was given: what is learned, which checkpoints are written and how a signal
@@ -56,7 +56,7 @@ def run(address: str, output: Path, *, as_json: bool) -> None:
     """
     host, workers = _parsed(address)
     if find_spec("ray") is None:
-        raise SettingError(f"--on {address} needs the extra: pip install 'ensue[cluster]'")
+        raise SettingError(f"--cluster {address} needs the extra: pip install 'ensue[cluster]'")
     require_writable(output)
     place = output.resolve()
     kept = place.with_name(f".{place.name}.ray")
@@ -79,7 +79,7 @@ def run(address: str, output: Path, *, as_json: bool) -> None:
         try:
             trainer.fit()
         except (RuntimeError, ray.exceptions.RayError) as error:
-            raise SettingError(f"--on {address}: a rank ended early; its lines above say why") from error
+            raise SettingError(f"--cluster {address}: a rank ended early; its lines above say why") from error
         finally:
             shutil.rmtree(kept, ignore_errors=True)
     show.remark(f"trained by {workers} workers of {host or 'a cluster on this machine'}")
@@ -128,7 +128,7 @@ def _joined(address: str, host: str, workers: int) -> Iterator[ModuleType]:
         ray.init(logging_level="error", **({"address": host} if host else local))
     except (RuntimeError, OSError, ValueError, ray.exceptions.RayError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise SettingError(f"--on {address}: refused ({reason}); look at the address and the token") from error
+        raise SettingError(f"--cluster {address}: refused ({reason}); look at the address and the token") from error
     try:
         yield ray
     finally:
@@ -137,7 +137,7 @@ def _joined(address: str, host: str, workers: int) -> Iterator[ModuleType]:
 
 def _parsed(address: str) -> tuple[str, int]:
     """``HOST:PORT``, empty for this machine, and the number of workers."""
-    wrong = f"--on {address}: write ray, or ray://HOST:PORT, with ?workers=N behind it for other than two workers"
+    wrong = f"--cluster {address}: write ray, or ray://HOST:PORT, with ?workers=N behind it for other than two workers"
     parts = urlsplit(address if "://" in address else address.replace("ray", "ray://", 1))
     options = parse_qs(parts.query, keep_blank_values=True)
     number = options.pop("workers", ["2"])[-1]
@@ -157,8 +157,7 @@ def _require_token(address: str) -> None:
     named = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
     if not named and not (Path.home() / ".ray" / "auth_token").exists():
         raise SettingError(
-            f"--on {address}: a cluster is spoken to with a token alone: set RAY_AUTH_TOKEN to the one that it was "
-            "started with"
+            f"--cluster {address}: a cluster needs a token: set RAY_AUTH_TOKEN to the one that it was started with"
         )
 
 
@@ -169,14 +168,16 @@ def _require_open(address: str, host: str) -> None:
         socket.create_connection((name.strip("[]"), int(port)), WAIT).close()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SettingError(f"--on {address}: nobody answers there ({reason}); is the cluster's head up?") from error
+        raise SettingError(
+            f"--cluster {address}: nobody answers there ({reason}); is the cluster's head up?"
+        ) from error
 
 
 def _without_on(arguments: Sequence[str]) -> list[str]:
     """What was typed, for a rank: without the cluster, and without JSON, which this process prints."""
     found, skip = [], False
     for argument in arguments:
-        if not skip and argument not in ("--on", "--json") and not argument.startswith("--on="):
+        if not skip and argument not in ("--cluster", "--json") and not argument.startswith("--cluster="):
             found.append(argument)
-        skip = argument == "--on"
+        skip = argument == "--cluster"
     return found

@@ -46,7 +46,7 @@ class Command(Protocol):
         """What a training has to say, line by line."""
         ...
 
-    def scoring(self, protocol: str, unknown: str, at: str) -> dict[str, Any]:
+    def scoring(self, protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
         """Keywords of ``evaluate`` and ``compare``."""
         ...
 

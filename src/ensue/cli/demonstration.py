@@ -10,9 +10,9 @@ import typer
 
 def demo(
     seed: Annotated[int, typer.Option(help="the same seed gives the same story and the same models")] = 0,
-    out: Annotated[Path, typer.Option(help="the folder to write: models, story.json and the logs")] = Path(
-        "ensue-demo"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="the folder to write: models, story.json and the logs")
+    ] = Path("ensue-demo"),
     serve: Annotated[
         bool | None,
         typer.Option("--serve/--no-serve", help="show the page when all is learned; without a terminal, try it once"),
@@ -28,4 +28,4 @@ def demo(
     """
     from ensue.cli.story import tell  # imports torch
 
-    tell(seed, out, serve, host, port, html, as_json=json)
+    tell(seed, output, serve, host, port, html, as_json=json)

@@ -19,7 +19,7 @@ from ensue.cli.options import (
     Seed,
     Set,
     Task,
-    Valid,
+    Validation,
     reads,
     settings_of,
 )
@@ -34,11 +34,11 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="the model folder to write")],
     data: Data = None,
     model: Annotated[str, typer.Option(help="a model's name, best, or FILE.py:CLASS of your own")] = "best",
-    valid: Valid = None,
+    validation: Validation = None,
     set_: Set = None,
     seed: Seed = 0,
     no_refit: Annotated[
-        bool, typer.Option("--no-refit", help="next, suggest: never learn what was held out or given as --valid")
+        bool, typer.Option("--no-refit", help="next, suggest: never learn what was held out or given as --validation")
     ] = False,
     no_examples: Annotated[
         bool, typer.Option("--no-examples", help="keep no held-out record in the folder for the page to show")
@@ -52,7 +52,7 @@ def fit(
     metric: Annotated[
         str | None, typer.Option(help="of classify: what early stopping and best go by, accuracy or macro-f1")
     ] = None,
-    on: Annotated[
+    cluster: Annotated[
         str | None,
         typer.Option(
             metavar="CLUSTER",
@@ -73,14 +73,16 @@ def fit(
     require_settings(task, model, settings)
     if (least := settings.get("min_users", "")).isdecimal():
         reading = replace_fields(reading, min_users=int(least))
-    if on is not None:
-        from ensue.cli import cluster  # torch's groups
+    if cluster is not None:
+        from ensue.cli import cluster as ray  # torch's groups
 
         reading.data(data)
-        cluster.run(on, output, as_json=json)
+        ray.run(cluster, output, as_json=json)
         return
     predictor = make(task, model, settings=settings, seed=seed, device=device)
     predictor.keeps_examples = not no_examples
     from ensue.cli.training import train  # the evaluator, which imports every task
 
-    train(chosen, predictor, reading.data(data), valid, output, reading, resume=resume, replace=replace, as_json=json)
+    train(
+        chosen, predictor, reading.data(data), validation, output, reading, resume=resume, replace=replace, as_json=json
+    )

@@ -35,7 +35,7 @@ def follow_source(
     *,
     follow: bool,
     until: int | None,
-    chart: Path | None,
+    plot: Path | None,
     anew: bool,
     standby: bool,
     as_json: bool,
@@ -57,7 +57,7 @@ def follow_source(
             if status.rejects.first and not warned:
                 show.remark(f"warning: {_rejected(shown, former, status)}")
                 warned = True
-            _tell(status, chart, as_json)
+            _tell(status, plot, as_json)
         log.close()
     return signal.SIGINT in caught
 
@@ -100,12 +100,12 @@ def _enter(held: ExitStack, folder: Path, *, standby: bool, stopped: Callable[[]
     return False
 
 
-def _tell(status: Status, chart: Path | None, json: bool) -> None:
+def _tell(status: Status, plot: Path | None, json: bool) -> None:
     for hour in status.closed:
         show.put_json(hour.to_dict()) if json else _put_row(hour)
     show.remark(status.sentence)
-    if chart:
-        figures.write_html(figures.stream(status.board.rows()), chart)
+    if plot:
+        figures.write_html(figures.stream(status.board.rows()), plot)
     if status.over and json:
         show.put_json(status.to_dict())
     elif status.over:

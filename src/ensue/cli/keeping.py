@@ -31,7 +31,7 @@ def update(
     no_test: Annotated[
         bool, typer.Option("--no-test", help="learn whatever the data says: nobody sees whether the model gets worse")
     ] = False,
-    keep: Annotated[int, typer.Option(help="former versions kept in FOLDER.versions, at most")] = 5,
+    keep_versions: Annotated[int, typer.Option(help="former versions kept in FOLDER.versions, at most")] = 5,
     rollback: Annotated[
         bool, typer.Option("--rollback", help="put back the newest older version, or the one numbered")
     ] = False,
@@ -58,7 +58,7 @@ def update(
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.command import command_of  # polars
 
-    command_of(chosen).update(folder, source, reading.like(folder), None if no_test else max_drop, keep, json)
+    command_of(chosen).update(folder, source, reading.like(folder), None if no_test else max_drop, keep_versions, json)
 
 
 def _roll_back(folder: Path, number: str | None, json: bool) -> None:

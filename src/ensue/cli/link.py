@@ -31,13 +31,13 @@ WRITES_EVIDENCE = True
 def read(path: Path, reading: Reading) -> Corpus:
     """Articles and posts, after showing what was understood of them and what was left out."""
     corpus, _ = _read(path, reading)
-    return corpus.part(reading.part) if reading.part else corpus
+    return corpus.part(reading.split) if reading.split else corpus
 
 
 def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]:
     """As :func:`read`, and how later files of the model are to be read."""
     corpus, reports = _read(path, reading)
-    data = corpus.part(reading.part) if reading.part else corpus
+    data = corpus.part(reading.split) if reading.split else corpus
     return data, reading.schema_for(columns_of(*reports))
 
 
@@ -84,7 +84,9 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Posts without the articles, or articles without posts, as collectors export them."""
     if others:
-        raise SettingError(f"{path}: what is shared with --other shows beside the articles; give them with --articles")
+        raise SettingError(
+            f"{path}: what is shared with --compare-to shows beside the articles; give them with --articles"
+        )
     articles = is_articles(path, reading.roles, **reading.opening)
     found, understood = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
     show.read_report(understood, warn=False)
@@ -127,7 +129,7 @@ def told(predictor: LinkPredictor) -> list[str]:
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 
-def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
+def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     """There is one protocol, and no cut-off."""
     return {}
 

@@ -25,8 +25,11 @@ def link(
     encoder: Annotated[
         str, typer.Option(help="without a folder: an installed sentence-transformers model that is asked too")
     ] = "",
-    learn: Annotated[
-        bool, typer.Option("--learn", help="without a folder: first learn, of the texts alone, which words go together")
+    unsupervised: Annotated[
+        bool,
+        typer.Option(
+            "--unsupervised", help="without a folder: first learn, of the texts alone, which words go together"
+        ),
     ] = False,
     k: Annotated[int, typer.Option("-k", help="posts shown")] = 10,
     output: Annotated[
@@ -37,7 +40,7 @@ def link(
     labels: Annotated[
         Path | None, typer.Option(help="of a review: the file of labels; beside the posts if none")
     ] = None,
-    by: Annotated[str, typer.Option(help="of a review: who labels; your name at this machine if none")] = "",
+    annotator: Annotated[str, typer.Option(help="of a review: who labels; your name at this machine if none")] = "",
     overlap: Annotated[
         float, typer.Option(help="of a review: share of the posts that every reader labels, to see if they agree")
     ] = 0.0,
@@ -51,17 +54,19 @@ def link(
         raise SettingError(f"-k {k}: show at least 1 post")
     if review and json:
         raise SettingError("--review asks at the terminal; leave --json out")
-    if not review and (by or overlap or labels is not None):
-        raise SettingError("--labels, --by and --overlap are of a review; add --review")
+    if not review and (annotator or overlap or labels is not None):
+        raise SettingError("--labels, --annotator and --overlap are of a review; add --review")
     if not 0 <= overlap <= 1:
         raise SettingError(f"--overlap {overlap:g}: give a share of the posts, from 0 to 1")
     if folder is not None and (model != "best" or encoder):
         raise SettingError("--model, --encoder and --folder: the folder has its own; give the folder alone")
-    if learn and (folder is not None or model != "best" or encoder):
-        raise SettingError("--learn is for best without a folder or an encoder; leave the others out")
+    if unsupervised and (folder is not None or model != "best" or encoder):
+        raise SettingError("--unsupervised is for best without a folder or an encoder; leave the others out")
     if folder is not None and task_of(folder) != TASK.name:
         raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
     from ensue.cli.ranking import rank_posts  # imports torch
 
-    asked = (review, labels, by.strip(), overlap)
-    rank_posts(articles, posts, folder, model, encoder, k, output, *asked, reading, learn=learn, as_json=json)
+    asked = (review, labels, annotator.strip(), overlap)
+    rank_posts(
+        articles, posts, folder, model, encoder, k, output, *asked, reading, unsupervised=unsupervised, as_json=json
+    )

@@ -52,7 +52,7 @@ def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories
         events=reading.event_types,
         time_unit=reading.time_unit,
         sort=reading.may_sort,
-        gap=reading.gap,
+        gap=reading.session_gap,
         **reading.opening,
     )
     show.read_report(understood, warn=warn)
@@ -114,7 +114,7 @@ def told(predictor: NextPredictor) -> list[str]:
     return [*shared, *chosen, *left_out, f"replay=0: nothing of a single history stays in the folder{alone}"]
 
 
-def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
+def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     """Return the protocol, the rule for unknown events and the cutoffs.
 
     Raises:
@@ -127,12 +127,12 @@ def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
     if unknown not in evaluator.UNKNOWN_RULES:
         raise SettingError(f"--unknown {unknown!r} is not a rule; choose from {', '.join(evaluator.UNKNOWN_RULES)}")
     try:
-        cuts = sorted({int(k) for k in at.split(",")})
+        ranks = sorted({int(k) for k in cutoffs.split(",")})
     except ValueError:
-        cuts = []
-    if not cuts or cuts[0] < 1:
-        raise SettingError(f"--at {at!r} is not a list of ranks such as 10,20")
-    return {"protocol": protocol, "at": cuts, "unknown": unknown}
+        ranks = []
+    if not ranks or ranks[0] < 1:
+        raise SettingError(f"--cutoffs {cutoffs!r} is not a list of ranks such as 10,20")
+    return {"protocol": protocol, "at": ranks, "unknown": unknown}
 
 
 def show_result(found: Result, scoring: Mapping[str, Any]) -> None:

@@ -111,7 +111,9 @@ Data = Annotated[
         show_default=False,
     ),
 ]
-Valid = Annotated[Path | None, typer.Option(callback=present, help="data for early stopping; else a tenth is held out")]
+Validation = Annotated[
+    Path | None, typer.Option(callback=present, help="data for early stopping; else a tenth is held out")
+]
 Task = Annotated[str, typer.Argument(callback=require_task, help="the question: next, classify, suggest or link")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
@@ -162,7 +164,7 @@ class Reading:
         bool | None,
         _option("--sort/--no-sort", help="sort events that are out of order and say so (default), or refuse them"),
     ] = None
-    gap: Annotated[float | None, _option(help="minutes of pause that end a session; 0 never cuts")] = None
+    session_gap: Annotated[float | None, _option(help="minutes of pause that end a session; 0 never cuts")] = None
     encoding: Annotated[
         str,
         _option(help="how a text file writes its characters, such as cp1252; UTF-8, or by its byte-order mark"),
@@ -189,7 +191,7 @@ class Reading:
             "normalisation=plain|paper"
         ),
     ] = ""
-    part: Annotated[
+    split: Annotated[
         str,
         _option(help="only this part of the file: of posts and texts valid or the like, of query logs also test:novel"),
     ] = ""
@@ -261,7 +263,7 @@ class Reading:
             time_unit=self.time_unit,
             day_first=self.day_first if day_first is None else day_first,
             sort=self.may_sort,
-            gap=0.0 if self.gap is None and sessions else self.gap,
+            gap=0.0 if self.session_gap is None and sessions else self.session_gap,
             rules=self.rules,
             missing=self.missing,
             events=events,
@@ -309,8 +311,8 @@ class Reading:
 
 
 TABLES = (
-    "columns", "events", "time_unit", "day_first", "sort", "gap", "encoding", "sheet", "max_unpacked", "missing",
-    "phrases", "rules", "part",
+    "columns", "events", "time_unit", "day_first", "sort", "session_gap", "encoding", "sheet", "max_unpacked",
+    "missing", "phrases", "rules", "split",
 )  # fmt: skip
 """The options of a verb that reads logs, texts or queries."""
 

@@ -77,7 +77,7 @@ class PlainCommand:
         """Nothing but what the summary says."""
         return []
 
-    def scoring(self, protocol: str, unknown: str, at: str) -> dict[str, Any]:
+    def scoring(self, protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
         """There is one protocol, and no cut-off."""
         return {}
 

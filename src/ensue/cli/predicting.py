@@ -40,7 +40,7 @@ def predict(
             "--output", "-o", help="write the rows with their answers beside them here: .csv, .tsv, .jsonl, .parquet"
         ),
     ] = None,
-    evidence: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
+    attributions: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
     prefix: Annotated[str, typer.Option(help="of suggestions: what stands in the search box already")] = "",
     exclude: Annotated[
         Path | None, typer.Option(callback=present, help="of next: a file of values, one a line, that are no answer")
@@ -85,8 +85,8 @@ def predict(
     from ensue.cli.answering import predict as answer  # polars
 
     answer(
-        chosen, folder, source, k, output, evidence, prefix, exclude, allow, exclude_seen, rank_unknown, steps, reading,
-        as_json=json,
+        chosen, folder, source, k, output, attributions, prefix, exclude, allow, exclude_seen, rank_unknown, steps,
+        reading, as_json=json,
     )  # fmt: skip
 
 

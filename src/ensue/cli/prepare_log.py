@@ -65,7 +65,7 @@ def run(data: Sequence[Path], output: Path, reading: Reading, *, share: str, mer
         time_unit=reading.time_unit,
         **reading.opening,
     )
-    how: Opening = {"sort": reading.may_sort, "gap": reading.gap, "progress": _Shown()}
+    how: Opening = {"sort": reading.may_sort, "gap": reading.session_gap, "progress": _Shown()}
     try:
         with signals_heard():
             if share:

@@ -10,7 +10,9 @@ import typer
 from ensue.cli.options import Json, Reading, all_present, reads
 
 
-@reads("columns", "events", "time_unit", "day_first", "sort", "gap", "encoding", "sheet", "max_unpacked", "missing")
+@reads(
+    "columns", "events", "time_unit", "day_first", "sort", "session_gap", "encoding", "sheet", "max_unpacked", "missing"
+)
 def prepare(
     data: Annotated[
         list[Path],

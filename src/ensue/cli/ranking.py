@@ -33,7 +33,7 @@ def rank_posts(
     overlap: float,
     reading: Reading,
     *,
-    learn: bool,
+    unsupervised: bool,
     as_json: bool,
 ) -> None:
     """Rank posts, show the best ``k``, and write all of them if told where."""
@@ -47,7 +47,7 @@ def rank_posts(
         raise
     for one in understood:
         show.read_report(one)
-    predictor = _predictor(corpus, folder, model, encoder, learn=learn)
+    predictor = _predictor(corpus, folder, model, encoder, unsupervised=unsupervised)
     with _encoding(predictor):
         found = rank(predictor, corpus.articles, corpus.posts, reviewed=review)
     if review:
@@ -64,16 +64,16 @@ def rank_posts(
         show.remark(f"wrote {output}: {plural(len(found.posts), 'post')}")
 
 
-def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *, learn: bool) -> LinkPredictor:
+def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *, unsupervised: bool) -> LinkPredictor:
     if folder is None:
-        learned = "bag" if learn else ""
+        learned = "bag" if unsupervised else ""
         found = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder, learned=learned)
-        if learn:
+        if unsupervised:
             with show.epochs() as shown:
                 for report in found.learn(corpus.posts):
                     shown(report)
         joining = encoder if model == "best" else ""
-        joining = "what was learned of the texts" if learn else joining
+        joining = "what was learned of the texts" if unsupervised else joining
         scores = "lexical scores" + (f" and {joining}" if joining else "")
         labels = labels_of(found, corpus.articles, corpus.posts)
         sure = (

@@ -40,7 +40,7 @@ def review_posts(found: RankedCorpus, posts: Path, labels: Path | None, by: str,
     queue = _Queue(found, kept, overlap)
     count = sum(map(bool, kept.given.values()))
     so_far = f" ({count:,} so far)" if count else ""
-    show.remark(f"labels: {kept.path}{so_far}, as {show.one_line(kept.reader)} (--by NAME for another)")
+    show.remark(f"labels: {kept.path}{so_far}, as {show.one_line(kept.reader)} (--annotator NAME for another)")
     show.remark("y: belongs to the story, n: does not, ?: unsure, u: undo, q: stop; the same command goes on")
     progress = None
     start, rows = found.review_start()

@@ -34,13 +34,13 @@ class Wanted:
     Attributes:
         output: a file for the table.
         per_example: a file for what each model made of each thing that was scored.
-        verdicts: whether every pair of rows is compared.
+        pairwise: whether every pair of rows is compared.
         json: whether stdout gets one JSON object.
     """
 
     output: Path | None = None
     per_example: Path | None = None
-    verdicts: bool = False
+    pairwise: bool = False
     json: bool = False
 
     def require(self, inputs: Sequence[Path]) -> None:
@@ -61,14 +61,14 @@ def evaluate(
     data: Path,
     protocol: str,
     unknown: str,
-    at: str,
+    cutoffs: str,
     reading: Reading,
     wanted: Wanted,
 ) -> None:
     """Score the model of a folder, and write the table into its card too."""
     wanted.require([data])
     command = command_of(task)
-    scoring = command.scoring(protocol, unknown, at)
+    scoring = command.scoring(protocol, unknown, cutoffs)
     predictor = load(folder)
     test = command.read(data, reading.like(folder))
     command.require_like(test, data, predictor)
@@ -86,15 +86,15 @@ def compare(
     valid: Path | None,
     protocol: str,
     unknown: str,
-    at: str,
+    cutoffs: str,
     reading: Reading,
     wanted: Wanted,
 ) -> None:
     """Train models, each in as many seeds as there are of it, and score them side by side."""
     wanted.require([data, test, *([valid] if valid else [])])
     command = command_of(task)
-    scoring = command.scoring(protocol, unknown, at)
-    learned = dataclasses.replace(reading, part="")  # a part is of what is scored: nothing of it may be trained on
+    scoring = command.scoring(protocol, unknown, cutoffs)
+    learned = dataclasses.replace(reading, split="")  # a part is of what is scored: nothing of it may be trained on
     train_data, schema = command.read_for_training(data, learned)
     test_data = command.read(test, dataclasses.replace(reading, schema=schema))
     command.require(train_data, data, learn=True)
@@ -121,19 +121,19 @@ def score(
     train: Path | None,
     protocol: str,
     unknown: str,
-    at: str,
+    cutoffs: str,
     reading: Reading,
     wanted: Wanted,
 ) -> None:
     """Score what other programs ranked, beside models of ours and counting."""
     wanted.require([data, *rankings, *([train] if train else [])])
     command = command_of(task)
-    scoring = command.scoring(protocol, unknown, at)
+    scoring = command.scoring(protocol, unknown, cutoffs)
     ranked = [read_rankings(path, name, **reading.opening) for path, name in zip_longest(rankings, names, fillvalue="")]
     predictors = [load(folder) for folder in folders]
     schema = reading.like(folders[0]).schema if folders else reading.schema
     if train is not None:
-        train_data, schema = command.read_for_training(train, dataclasses.replace(reading, part="", schema=schema))
+        train_data, schema = command.read_for_training(train, dataclasses.replace(reading, split="", schema=schema))
         command.require(train_data, train, learn=True)
         counted = make(task.name, next(model.name for model in models(task.name) if model.counting))
         show.training(counted.fit(train_data))
@@ -145,7 +145,7 @@ def score(
 
 
 def _show(command: Command, result: AnyResult, scoring: Mapping[str, Any], wanted: Wanted) -> None:
-    pairs = result.verdicts() if wanted.verdicts else ()
+    pairs = result.verdicts() if wanted.pairwise else ()
     found = result.to_dict() | ({"verdicts": [pair.to_dict() for pair in pairs]} if pairs else {})
     if wanted.output is not None:
         write_file(wanted.output, _table(result, found, wanted.output.suffix).encode())

@@ -30,7 +30,7 @@ def serve(
     queue: Annotated[
         str | None, typer.Option(help="where events wait for `ensue stream`: sqlite:queue.db or redis://…?stream=NAME")
     ] = None,
-    story: Annotated[Path | None, typer.Option(help="a story for the page, as `ensue demo` writes it")] = None,
+    scenario: Annotated[Path | None, typer.Option(help="a story for the page, as `ensue demo` writes it")] = None,
     edges: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,7 +65,7 @@ def serve(
         host=host,
         port=port,
         workers=workers,
-        story=story,
+        story=scenario,
         edges=_edges(edges or []),
         queue=queue,
         token=os.environ.get(TOKEN, ""),

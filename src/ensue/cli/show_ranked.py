@@ -14,7 +14,9 @@ from ensue.tasks.link.cut import LEAST, SuggestedCut
 from ensue.tasks.link.measures import AtCut
 from ensue.tasks.link.ranked import EVEN, RankedCorpus
 
-WITHOUT_CUT = f"that is known of lists of {LEAST} posts and more, by best, tfidf or bm25 without an encoder or --learn"
+WITHOUT_CUT = (
+    f"that is known of lists of {LEAST} posts and more, by best, tfidf or bm25 without an encoder or --unsupervised"
+)
 
 
 def cut_in_words(found: AtCut, what: str) -> str:

@@ -25,7 +25,7 @@ def spreaders(
     folder: Annotated[
         Path | None, typer.Option(help="a model folder of next: what later people leaned on each, beside the counts")
     ] = None,
-    by: Annotated[
+    order_by: Annotated[
         By | None, typer.Option(help="order: first, followed or credit; credit with --folder, else followed")
     ] = None,
     top: Annotated[int, typer.Option(help="how many people")] = 20,
@@ -46,4 +46,4 @@ def spreaders(
     place = reading.data(data)
     from ensue.cli.spread import run  # polars
 
-    run(place, folder, by.value if by else None, top, output, html, seed, reading, as_json=json)
+    run(place, folder, order_by.value if order_by else None, top, output, html, seed, reading, as_json=json)

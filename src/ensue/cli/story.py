@@ -31,7 +31,7 @@ def tell(seed: int, out: Path, serve: bool | None, host: str, port: int, html: P
         show.remark(f"wrote {html}")
     show.put_json({"folder": str(out), **found.to_dict()}) if as_json else _show(found)
     edges = out / "logs" / "edges.tsv"
-    again = f"ensue serve {out}/models/* --story {out}/story.json --edges sharing={edges}"
+    again = f"ensue serve {out}/models/* --scenario {out}/story.json --edges sharing={edges}"
     show.remark(f"wrote {out}; show it again with: {again}")
     if serve is False:
         return
@@ -67,7 +67,7 @@ def _try_page(folders: dict[str, Path], story: Path) -> str:
         EnsueError: the service does not start, or a model does not answer.
     """
     named = [f"{name}={folder}" for name, folder in folders.items()]
-    command = [sys.executable, "-m", "ensue", "serve", *named, "--story", str(story), "--port", "0"]
+    command = [sys.executable, "-m", "ensue", "serve", *named, "--scenario", str(story), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

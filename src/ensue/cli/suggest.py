@@ -52,10 +52,10 @@ def _read(
         **reading.opening,
     )
     show.read_report(understood, warn=warn)
-    if reading.part:
-        name, _, marked = reading.part.partition(":")
+    if reading.split:
+        name, _, marked = reading.split.partition(":")
         if marked not in ("", "novel"):
-            raise SettingError(f"--part {reading.part}: after the colon only novel is known, as in test:novel")
+            raise SettingError(f"--split {reading.split}: after the colon only novel is known, as in test:novel")
         queries = queries.part(name, novel=bool(marked))
     return queries, understood
 
@@ -64,7 +64,7 @@ def _rules(reading: Reading) -> QueryRules:
     stated = reading.rules or reading.schema.rules
     paper = stated == "paper"
     changes: dict[str, object] = {} if paper or not stated else {**parse(stated.split(","))}
-    gap = reading.schema.gap if reading.gap is None else reading.gap
+    gap = reading.schema.gap if reading.session_gap is None else reading.session_gap
     if gap is not None:
         changes["gap"] = gap
     (rules,) = changed(changes, PAPER_RULES if paper else QueryRules())
@@ -127,7 +127,7 @@ def told(predictor: SuggestPredictor) -> list[str]:
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 
-def scoring(protocol: str, unknown: str, at: str) -> dict[str, Any]:
+def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     """The protocol.
 
     Raises:

@@ -115,7 +115,7 @@ def refresh(
     if max_drop is not None and not 0 <= max_drop < 1:
         raise SettingError(f"--max-drop {max_drop:g}: give a share in [0, 1)")
     if keep < 0:
-        raise SettingError(f"--keep {keep}: give 0 or more")
+        raise SettingError(f"--keep-versions {keep}: give 0 or more")
     with only_writer(folder):
         sweep(folder)
         old, candidate, standing = load(folder), load(folder), versions.current(folder)

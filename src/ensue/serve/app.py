@@ -374,7 +374,7 @@ def _add_looks(app: FastAPI, service: Service, requests: Requests) -> None:
     )
     async def story() -> Response:
         if service.story is None:
-            raise Problem(404, "this service shows no story", "start it with --story FILE, or with `ensue demo`")
+            raise Problem(404, "this service shows no story", "start it with --scenario FILE, or with `ensue demo`")
         return Response(service.story, media_type=JSON)
 
     @app.get("/openapi.json", include_in_schema=False)

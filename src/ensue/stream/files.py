@@ -129,7 +129,7 @@ class JSONLines:
         changed = (
             f"{self._here}: is not the file that was read up to byte {self._offset:,} (rotated, truncated or "
             "replaced); put it back, or let logs rotate into a folder, one name after the other, and stream the folder "
-            "with --anew"
+            "with --restart"
         )
         try:
             if self.is_folder and self._at not in dict(self._sizes()):  # a position names no file elsewhere

@@ -182,7 +182,7 @@ class KafkaTopic:
             elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
                 raise DataError(
                     f"{self.shown}: {self.topic!r} no longer holds offset {self._at.get(number, 0):,} of partition "
-                    f"{number}, which comes next; keep messages for longer, or begin with what is there by --anew"
+                    f"{number}, which comes next; keep messages for longer, or begin with what is there by --restart"
                 )
             elif error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED):
                 raise SettingError(f"{self.shown}: refused ({error.str()}); name user and password in config=FILE")

@@ -88,7 +88,7 @@ class SQLiteSource:
         if self._at > self._last() or any(_digest(line) != self._digest for (line,) in standing):
             raise DataError(
                 f"{self.path}: is not the queue that was read up to position {self._at}; put that one back, or begin "
-                "with this one by --anew"
+                "with this one by --restart"
             )
 
     def read(self, limit: int, wait: float) -> Block:

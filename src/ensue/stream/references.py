@@ -50,8 +50,8 @@ def keep_frozen(folder: Path, predictor: NextPredictor, *, begins: bool) -> Next
         write_folder(place, save.contents(predictor, "The model of the same name before the stream.\n"), like=folder)
     if not place.is_dir():
         raise SettingError(
-            f"--beside: {folder} was not kept as it was before the stream began; name --beside at a stream's first "
-            "start, or begin anew with --anew"
+            f"--baselines: {folder} has no copy of the model from before the stream began; give --baselines at the "
+            "first start of a stream, or start over with --restart"
         )
     return NextPredictor.load(place, device=str(predictor.device))
 

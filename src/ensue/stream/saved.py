@@ -204,7 +204,7 @@ def restore(stream: StreamState, folder: Path, commit: Commit) -> None:
     if commit["source"] != stream.source.name:
         raise SettingError(
             f"{stream.folder} learns from {one_line(commit['source'])}, not from {stream.source.name}; name that one, "
-            "or begin with this one by --anew"
+            "or begin with this one by --restart"
         )
     tensors, num_ids = read_tensors(folder, TENSORS), len(stream.predictor.vocabulary)
     with damage(folder):

@@ -42,7 +42,7 @@ class StreamSettings:
             raise SettingError(f"score is {self.score:g}; it must be in [0, 1]: 0 for off, 1 for every session")
         for name in self.beside:
             if name not in REFERENCES:
-                raise SettingError(f"--beside {name!r} is not known; choose from {', '.join(REFERENCES)}")
+                raise SettingError(f"--baselines {name!r} is not known; choose from {', '.join(REFERENCES)}")
 
 
 @dataclass

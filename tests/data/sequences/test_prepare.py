@@ -305,7 +305,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     found = refused(path, sort=False)
     assert found.startswith("log.csv: sequence '") and found.endswith("leave --no-sort out")
     ROWS.drop("timestamp").write_csv(path)
-    assert refused(path, SettingError, gap=30) == "log.csv: has no times to cut by; leave --gap out"
+    assert refused(path, SettingError, gap=30) == "log.csv: has no times to cut by; leave --session-gap out"
     assert refused(path, SettingError, gap=-1).startswith("gap: -1 is no pause")
     path.write_text("user_id,item_id\n")
     assert refused(path) == "log.csv: none of 1 file holds an event"
@@ -384,7 +384,7 @@ def test_columns_are_mapped_and_never_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"gap": 0}, "--gap"),
+        ({"gap": 0}, "--session-gap"),
         ({"columns": {"value": "x"}}, "--columns"),
         ({"time_unit": "s"}, "--time-unit"),
         ({"sort": False}, "--no-sort"),

@@ -20,7 +20,7 @@ MINUTE = 60
 START = 1_400_000_000
 DIGINETICA = "session_id;user_id;item_id;timeframe;eventdate\n"
 EVENTS = "timestamp,visitorid,event,itemid,transactionid\n"
-AUTOMATIC = "; --gap 0 keeps users whole"
+AUTOMATIC = "; --session-gap 0 keeps users whole"
 LOG = f"user,item,time\nu,a,{START}\nv,x,{START}\nu,b,{START + 30 * MINUTE}\nu,c,{START + 61 * MINUTE}\n"
 
 
@@ -113,7 +113,7 @@ def test_recbole_sessions_and_users_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path, f"user_id:token\titem_id:token\ttimestamp:float\n1\ta\t{START}\n1\tb\t{START + 9999}\n")
     histories, understood = read(path)
     assert records(histories) == [History(("a", "b"), (float(START), START + 9999.0), "1")]
-    assert understood.notes == ("a user is one sequence, as in RecBole; cut it into sessions with --gap 30",)
+    assert understood.notes == ("a user is one sequence, as in RecBole; cut it into sessions with --session-gap 30",)
     assert [record.id for record in read(path, gap=30)[0].records()] == ["1#1", "1#2"]
 
 
@@ -394,7 +394,7 @@ def test_settings(tmp_path: Path) -> None:
         read(path, gap=-1)
     with pytest.raises(SettingError, match="gap: nan is no pause"):
         read(path, gap=float("nan"))
-    with pytest.raises(SettingError, match="has no times to cut by; leave --gap out"):
+    with pytest.raises(SettingError, match="has no times to cut by; leave --session-gap out"):
         read(path, gap=30)
     assert len(read(path, gap=0)[0]) == 2
     with pytest.raises(SettingError, match="the layout sessions has no columns; leave --columns out"):

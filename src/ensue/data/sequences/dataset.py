@@ -136,7 +136,7 @@ def require_times(path: Path, gap: float | None, *, timed: bool) -> None:
         SettingError: naming the file.
     """
     if gap and not timed:
-        raise SettingError(f"{path}: has no times to cut by; leave --gap out")
+        raise SettingError(f"{path}: has no times to cut by; leave --session-gap out")
 
 
 def _histories(events: Events, clock: Clock | None, sort: bool) -> tuple[Histories, tuple[str, ...]]:
@@ -176,9 +176,9 @@ def cut_notes(before: int, after: int, gap: float | None, layout: str, *, users:
     minutes = pause_of(gap, layout, users=users)
     if not minutes:
         usual = "as in RecBole" if layout == "recbole" else "as is usual for ratings and check-ins"
-        whole = f"a user is one sequence, {usual}; cut it into sessions with --gap {GAP:g}"
+        whole = f"a user is one sequence, {usual}; cut it into sessions with --session-gap {GAP:g}"
         return (whole,) if gap is None and users and layout in WHOLE_USERS else ()
-    keep = "; --gap 0 keeps users whole" if gap is None else ""
+    keep = "; --session-gap 0 keeps users whole" if gap is None else ""
     sequences = plural(before, "user" if users else "sequence")
     return (f"{plural(after, 'session')} cut from {sequences} at pauses over {minutes:g} minutes{keep}",)
 

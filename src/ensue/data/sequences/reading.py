@@ -128,7 +128,7 @@ def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | No
         "--time-unit": options.time_unit is not None,
         "--day-first": options.day_first is not None,
         "--no-sort": not sort,
-        "--gap": gap is not None,
+        "--session-gap": gap is not None,
         "--encoding": bool(options.encoding),
         "--sheet": bool(options.sheet),
         "--missing": options.missing in (DROP, KEEP),

@@ -198,14 +198,14 @@ def _of_part(rows: Table, content: Content, part: str) -> Table:
     if "part" not in rows.frame.columns:
         if part:
             raise SettingError(
-                f"{content.path}: has no parts; leave --part out, or name a column with --columns part=…"
+                f"{content.path}: has no parts; leave --split out, or name a column with --columns part=…"
             )
         return rows
     counts = rows.frame["part"].fill_null("").value_counts(sort=True, name="count").iter_rows()
     shown = ", ".join(f"{name} ({plural(count, 'text')})" for name, count in counts)
     if part not in rows.frame["part"]:
         message = f"has no part {quoted(part)}" if part else "holds several parts"
-        raise (SettingError if part else DataError)(f"{content.path}: {message}; choose one with --part: {shown}")
+        raise (SettingError if part else DataError)(f"{content.path}: {message}; choose one with --split: {shown}")
     return rows.select(rows.frame["part"] == part)
 
 

@@ -23,7 +23,7 @@ TASK = Task(
         "events",
         "sort",
         "phrases",
-        "at",
+        "cutoffs",
         "steps",
         "exclude",
         "allow",

@@ -33,7 +33,7 @@ from ensue.cli.options import (
     Reading,
     Set,
     Task,
-    Valid,
+    Validation,
     all_present,
     present,
     reads,
@@ -67,7 +67,7 @@ Unknown = Annotated[
         "sequence holds already are candidates), the same for every row"
     ),
 ]
-At = Annotated[str, typer.Option(help="of next: cut-offs of the figures")]
+Cutoffs = Annotated[str, typer.Option(help="of next: cut-offs of the figures")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="write the table here too: a .csv, .md, .tex or .json file")
 ]
@@ -75,8 +75,8 @@ PerExample = Annotated[
     Path | None,
     typer.Option(help="write a row for each model and each thing scored here: id, target, rank (.parquet, .csv, …)"),
 ]
-Verdicts = Annotated[
-    bool, typer.Option("--verdicts", help="who is ahead of whom: every pair of rows, corrected for their number")
+Pairwise = Annotated[
+    bool, typer.Option("--pairwise", help="who is ahead of whom: every pair of rows, corrected for their number")
 ]
 
 
@@ -96,7 +96,7 @@ def _names(models: str) -> list[str]:
 def check(
     context: typer.Context,
     data: Data = None,
-    other: Annotated[
+    compare_to: Annotated[
         list[Path] | None,
         typer.Option(callback=all_present, help="another split, to look for leaks; may be repeated"),
     ] = None,
@@ -112,7 +112,7 @@ def check(
     from ensue.cli.command import command_of  # polars
 
     reading = replace(reading, missing=reading.missing or "report")
-    command_of(chosen).check(data, other or [], reading, json)
+    command_of(chosen).check(data, compare_to or [], reading, json)
 
 
 app.command()(preparing.prepare)
@@ -127,12 +127,12 @@ def evaluate(
     data: Data = None,
     protocol: Protocol = "full",
     unknown: Unknown = "miss",
-    at: At = "10,20,50,100",
+    cutoffs: Cutoffs = "10,20,50,100",
     model: Own = "",
     output: Output = None,
     per_example: PerExample = None,
     *,
-    verdicts: Verdicts = False,
+    pairwise: Pairwise = False,
     json: Json = False,
     **options: Any,
 ) -> None:
@@ -141,8 +141,8 @@ def evaluate(
     chosen = tasks.of_folder(folder, context)
     from ensue.cli import scoring  # the evaluator, which imports every task
 
-    wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
-    scoring.evaluate(chosen, folder, reading.data(data), protocol, unknown, at, reading, wanted)
+    wanted = scoring.Wanted(output=output, per_example=per_example, pairwise=pairwise, json=json)
+    scoring.evaluate(chosen, folder, reading.data(data), protocol, unknown, cutoffs, reading, wanted)
 
 
 @app.command()
@@ -154,16 +154,16 @@ def compare(
     data: Data = None,
     models: Annotated[str, typer.Option(help="names, separated by commas")] = "best",
     seeds: Annotated[int, typer.Option(help="trainings a model, with seeds 0, 1, …")] = 1,
-    valid: Valid = None,
+    validation: Validation = None,
     set_: Set = None,
     min_users: MinUsers = None,
     protocol: Protocol = "full",
     unknown: Unknown = "miss",
-    at: At = "10,20,50,100",
+    cutoffs: Cutoffs = "10,20,50,100",
     output: Output = None,
     per_example: PerExample = None,
     *,
-    verdicts: Verdicts = False,
+    pairwise: Pairwise = False,
     json: Json = False,
     **options: Any,
 ) -> None:
@@ -179,8 +179,8 @@ def compare(
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in names]
     from ensue.cli import scoring  # the evaluator, which imports every task
 
-    wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
-    scoring.compare(chosen, entries, reading.data(data), test, valid, protocol, unknown, at, reading, wanted)
+    wanted = scoring.Wanted(output=output, per_example=per_example, pairwise=pairwise, json=json)
+    scoring.compare(chosen, entries, reading.data(data), test, validation, protocol, unknown, cutoffs, reading, wanted)
 
 
 @app.command()
@@ -201,11 +201,11 @@ def score(
     ] = None,
     protocol: Protocol = "full",
     unknown: Unknown = "miss",
-    at: At = "10,20,50,100",
+    cutoffs: Cutoffs = "10,20,50,100",
     output: Output = None,
     per_example: PerExample = None,
     *,
-    verdicts: Verdicts = False,
+    pairwise: Pairwise = False,
     json: Json = False,
     **options: Any,
 ) -> None:
@@ -226,8 +226,8 @@ def score(
     chosen = tasks.of_folder(folder[0], context) if folder else tasks.chosen(task, context)
     from ensue.cli import scoring  # the evaluator, which imports every task
 
-    wanted = scoring.Wanted(output=output, per_example=per_example, verdicts=verdicts, json=json)
-    scoring.score(chosen, ranked, name or [], data, folder or [], train, protocol, unknown, at, reading, wanted)
+    wanted = scoring.Wanted(output=output, per_example=per_example, pairwise=pairwise, json=json)
+    scoring.score(chosen, ranked, name or [], data, folder or [], train, protocol, unknown, cutoffs, reading, wanted)
 
 
 app.command()(predicting.predict)

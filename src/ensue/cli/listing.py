@@ -85,7 +85,7 @@ class OfTask(TyperCommand):
         from ensue.cli import show
 
         every = self.params
-        self.params = [parameter for parameter in every if parameter.name not in TASKS[task].foreign]
+        self.params = [parameter for parameter in every if parameter.name not in TASKS[task].foreign.split()]
         self.format_help(ctx, ctx.make_formatter())
         self.params = every
         _show_models(task)

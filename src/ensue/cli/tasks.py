@@ -22,7 +22,7 @@ def chosen(task: str, context: typer.Context | None = None) -> Task:
     found = TASKS[require_task(task)]
     for parameter in context.command.params if context is not None else ():
         source = context.get_parameter_source(str(parameter.name)) if context is not None else None
-        if parameter.name in found.foreign and source is not None and source.name == "COMMANDLINE":
+        if parameter.name in found.foreign.split() and source is not None and source.name == "COMMANDLINE":
             raise SettingError(f"{parameter.opts[0]} means nothing to task {task}; leave it out")
     return found
 

@@ -50,8 +50,8 @@ class Task:
     """What the command line reads and shows: an :class:`ensue.cli.command.Command`."""
     service: str
     """What the service takes and gives: a class that is an :class:`ensue.serve.tasks.TaskService`."""
-    foreign: tuple[str, ...] = ()
-    """Options of the command line, by the names of their parameters, that mean nothing to it."""
+    foreign: str = ""
+    """Parameters of the command line that do not apply to the task: names separated by spaces."""
     kinds: tuple[str, ...] = ()
     """The kinds of file (:mod:`ensue.data.kinds`) that are for this task where none is named."""
     streamed: bool = False

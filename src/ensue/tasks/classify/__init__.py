@@ -16,26 +16,8 @@ TASK = Task(
     command="ensue.cli.classify",
     service="ensue.serve.tasks.classify:ClassifyService",
     foreign=(
-        "unknown",
-        "rank_unknown",
-        "exclude_seen",
-        "events",
-        "time_unit",
-        "day_first",
-        "sort",
-        "session_gap",
-        "protocol",
-        "cutoffs",
-        "rules",
-        "min_users",
-        "prefix",
-        "steps",
-        "exclude",
-        "edges",
-        "allow",
-        "articles",
-        "queries",
-        "qrels",
+        "unknown rank_unknown exclude_seen events time_unit day_first sort session_gap protocol cutoffs rules "
+        "min_users prefix steps exclude edges allow articles queries qrels"
     ),
     kinds=("texts",),
 )

@@ -16,25 +16,8 @@ TASK = Task(
     command="ensue.cli.link",
     service="ensue.serve.tasks.link:LinkService",
     foreign=(
-        "metric",
-        "unknown",
-        "rank_unknown",
-        "exclude_seen",
-        "events",
-        "time_unit",
-        "day_first",
-        "sort",
-        "session_gap",
-        "phrases",
-        "rules",
-        "protocol",
-        "cutoffs",
-        "min_users",
-        "prefix",
-        "steps",
-        "exclude",
-        "edges",
-        "allow",
+        "metric unknown rank_unknown exclude_seen events time_unit day_first sort session_gap phrases rules "
+        "protocol cutoffs min_users prefix steps exclude edges allow"
     ),
     kinds=("posts",),
 )

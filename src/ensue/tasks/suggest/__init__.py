@@ -16,21 +16,8 @@ TASK = Task(
     command="ensue.cli.suggest",
     service="ensue.serve.tasks.suggest:SuggestService",
     foreign=(
-        "metric",
-        "unknown",
-        "rank_unknown",
-        "exclude_seen",
-        "events",
-        "sort",
-        "phrases",
-        "cutoffs",
-        "steps",
-        "exclude",
-        "allow",
-        "edges",
-        "articles",
-        "queries",
-        "qrels",
+        "metric unknown rank_unknown exclude_seen events sort phrases cutoffs steps exclude allow edges "
+        "articles queries qrels"
     ),
     kinds=("queries",),
 )

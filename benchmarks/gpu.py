@@ -27,7 +27,7 @@ from ensue.studies.provenance import provenance
 from ensue.training.report import Report
 
 ESTIMATORS = {"next": NextEvent, "classify": TextClassifier, "suggest": QuerySuggester, "link": PostLinker}
-MIN_STEPS = "least_steps"
+MIN_STEPS = "min_steps"
 WORDS = [f"{a}{b}" for a in ("fer", "bri", "sto", "har", "mar", "lan") for b in ("ry", "dge", "rm", "bour", "ket")]
 
 
@@ -76,7 +76,7 @@ def answers(estimator: Any, queries: Any) -> list[set[object]]:
 def compared(task: str, model: str, device: str) -> dict[str, Any]:
     """Train one model on both devices and compare their answers."""
     data, queries = made_up(task)
-    names = {setting.name for setting in settings_of(task, model)}
+    names = {setting.name for setting in settings_of(task, model) if setting.default != 0}
     settings = {name: 1 for name in ("epochs", MIN_STEPS, "min_users") if name in names}
     row: dict[str, Any] = {"task": task, "model": model}
     found = []
@@ -119,13 +119,13 @@ def queries(path: Path) -> list[list[str]]:
 def at_size(data: Path, epochs: int, device: str) -> Iterable[dict[str, Any]]:
     """Train the largest networks on real sets, on both devices."""
     work: Sequence[tuple[str, str, Path, Callable[[Path], Any], dict[str, Any]]] = [
-        ("next", "sansr", data / "sessions/yoochoose-1-64/train.txt.gz", sessions, {}),
-        ("next", "core", data / "sessions/yoochoose-1-64/train.txt.gz", sessions, {}),
-        ("next", "gru4rec", data / "sessions/yoochoose-1-64/train.txt.gz", sessions, {}),
-        ("next", "sansr", data / "sessions/diginetica/train.txt.gz", sessions, {"dim": 256}),
+        ("next", "sansr", data / "sessions/yoochoose-1-64/train.txt.gz", sessions, {MIN_STEPS: 1}),
+        ("next", "core", data / "sessions/yoochoose-1-64/train.txt.gz", sessions, {MIN_STEPS: 1}),
+        ("next", "gru4rec", data / "sessions/yoochoose-1-64/train.txt.gz", sessions, {MIN_STEPS: 1}),
+        ("next", "sansr", data / "sessions/diginetica/train.txt.gz", sessions, {"dim": 256, MIN_STEPS: 1}),
         ("classify", "centrality", data / "text/sst1/train.tsv.xz", labelled, {}),
-        ("suggest", "mtn", data / "queries/msmarco/sessions.tsv.gz", queries, {"min_users": 1}),
-        ("suggest", "mtn-paper", data / "queries/msmarco/sessions.tsv.gz", queries, {"min_users": 1}),
+        ("suggest", "mtn", data / "queries/msmarco/sessions.tsv.gz", queries, {"min_users": 1, MIN_STEPS: 1}),
+        ("suggest", "mtn-paper", data / "queries/msmarco/sessions.tsv.gz", queries, {"min_users": 1, MIN_STEPS: 1}),
     ]
     for task, model, path, read, settings in work:
         if not path.exists():
@@ -134,9 +134,7 @@ def at_size(data: Path, epochs: int, device: str) -> Iterable[dict[str, Any]]:
         row = {"task": task, "model": model, "data": path.parent.name, "settings": settings}
         for name in (device, "cpu"):
             times = Times()
-            estimator = ESTIMATORS[task](
-                model, seed=0, device=name, epochs=epochs, refit=False, **{MIN_STEPS: 1, **settings}
-            )
+            estimator = ESTIMATORS[task](model, seed=0, device=name, epochs=epochs, refit=False, **settings)
             try:
                 estimator.fit(*(read_data if task == "classify" else (read_data,)), callbacks=[times])
             except Exception as error:  # what is measured: a network that one device cannot train

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ensue import NextEvent, PostLinker, QuerySuggester, TextClassifier
+from ensue.errors import EnsueError
 from ensue.registry import models, settings_of
 from ensue.studies.provenance import provenance
 from ensue.training.report import Report
@@ -85,7 +86,12 @@ def compared(task: str, model: str, device: str) -> dict[str, Any]:
         try:
             estimator = ESTIMATORS[task](model, seed=0, device=name, **settings).fit(*data)
             found.append(answers(estimator, queries))
-        except Exception as error:  # what is measured: a network that one device cannot train
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+            EnsueError,
+        ) as error:  # what is measured: a network that one device cannot train
             return {**row, "failed_on": name, "error": f"{type(error).__name__}: {error}"[:300]}
         row[f"seconds_{name}"] = round(time.perf_counter() - begun, 2)
     same = sum(len(first & second) for first, second in zip(*found, strict=True))
@@ -137,7 +143,12 @@ def at_size(data: Path, epochs: int, device: str) -> Iterable[dict[str, Any]]:
             estimator = ESTIMATORS[task](model, seed=0, device=name, epochs=epochs, refit=False, **settings)
             try:
                 estimator.fit(*(read_data if task == "classify" else (read_data,)), callbacks=[times])
-            except Exception as error:  # what is measured: a network that one device cannot train
+            except (
+                RuntimeError,
+                TypeError,
+                ValueError,
+                EnsueError,
+            ) as error:  # what is measured: a network that one device cannot train
                 row[f"failed_on_{name}"] = f"{type(error).__name__}: {error}"[:300]
                 continue
             row[f"seconds_an_epoch_{name}"] = times.seconds

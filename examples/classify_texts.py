@@ -28,7 +28,8 @@ for _ in predictor.fit(texts):
 # %% Ask, with the words each label leaned on and the score drop without them.
 (answer,) = predictor.predict([Text(("a lovely plot and a warm ending",))])
 best = answer.choices[0]
-print(f"{best.value} with probability {best.score:.2f}; leaned on {[heed.value for heed in best.heeded]}")
+words = [attribution.value for attribution in best.attributions]
+print(f"{best.value} with probability {best.score:.2f}; attended to {words}")
 if answer.deletion:
     test = answer.deletion
     print(f"score drop without them {test.score_drop:.2f}, without random ones {test.random:.2f}")

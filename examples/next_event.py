@@ -18,9 +18,9 @@ print(f"stopped after epoch {report.epoch}")
 # %% Ask: people the model has never seen are welcome.
 (answer,) = predictor.predict([History(("u003", "u007", "somebody new"))], k=3)
 for choice in answer.choices:
-    leaned = ", ".join(f"{heed.value} {heed.share:.2f}" for heed in choice.heeded)
+    leaned = ", ".join(f"{attribution.value} {attribution.weight:.2f}" for attribution in choice.attributions)
     print(f"{choice.value}  {choice.score:.3f}  leaned on {leaned}")
-print(f"{answer.known} of {answer.given} people known")
+print(f"{answer.in_vocabulary} of {answer.events} people known")
 
 # %% Is it any good? Counting always stands beside it.
 result = evaluate(predictor, world.test)

@@ -57,7 +57,7 @@ import sys
 from ensue import History
 from ensue.client import Client
 (answer,) = Client(sys.argv[1]).predict("model", [History(("i3", "i4"))], 3)
-print(len(answer.choices), answer.known)
+print(len(answer.choices), answer.in_vocabulary)
 """
 
 

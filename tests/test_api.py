@@ -88,8 +88,8 @@ def test_times_and_excluded_ids_are_taken() -> None:
 
 def test_explanations_are_filled_where_asked() -> None:
     model = NextEvent("markov").fit(SESSIONS)
-    assert model.predict([["a"]], k=1)[0].choices[0].heeded == ()
-    assert model.predict([["a"]], k=1, explain=True)[0].choices[0].heeded[0].value == "a"
+    assert model.predict([["a"]], k=1)[0].choices[0].attributions == ()
+    assert model.predict([["a"]], k=1, explain=True)[0].choices[0].attributions[0].value == "a"
     assert model.explain([["a", "b"]])[0].values[-1] == "b"
 
 

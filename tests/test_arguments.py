@@ -75,7 +75,7 @@ def fitted(predictor: Any, data: Any) -> Any:
 )
 def test_ids_of_any_type_are_those_of_the_file(markov: Any, values: Any) -> None:
     (expected,) = markov.predict([History(("110", "111"))], 3)
-    assert (expected.known, expected.choices[0].value) == (2, "112")
+    assert (expected.in_vocabulary, expected.choices[0].value) == (2, "112")
     record = History(values)
     assert record.values == ("110", "111") and record == History.from_json('{"values": [110, 111.0]}')
     assert markov.predict([record], 3) == [expected]

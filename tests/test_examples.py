@@ -25,7 +25,7 @@ def test_every_example_is_run_here() -> None:
 
 def test_next_event(capsys: pytest.CaptureFixture[str]) -> None:
     found = run("next_event.py")
-    assert (found["answer"].known, found["answer"].given) == (2, 3)
+    assert (found["answer"].in_vocabulary, found["answer"].events) == (2, 3)
     assert len(found["answer"].choices) == 3
     assert "the best of 8 baselines" in capsys.readouterr().out
 

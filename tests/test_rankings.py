@@ -47,7 +47,7 @@ def test_a_run_is_ordered_as_trec_eval_orders_it(tmp_path: Path) -> None:
 def test_json_lines_and_our_own_answers_are_read(tmp_path: Path) -> None:
     lines = [
         {"id": "s0", "place": 2, "ranking": ["b", "c"], "scores": [2, 1.5]},
-        {"id": "s1", "choices": [{"value": "z", "score": 0.5}], "known": 2},
+        {"id": "s1", "choices": [{"value": "z", "score": 0.5}], "in_vocabulary": 2},
         {"id": 7, "ranking": []},
     ]
     frame = written(tmp_path / "own.jsonl", [json.dumps(line) for line in lines]).frame
@@ -436,7 +436,7 @@ def test_answers_of_what_follows_the_last_event_are_refused(tmp_path: Path) -> N
 
     def answers(given: int) -> list[str]:
         choices = [{"value": "c", "score": 0.5}, {"value": "b", "score": 0.25}]
-        return [json.dumps({"id": "s0", "choices": choices, "known": given, "given": given})]
+        return [json.dumps({"id": "s0", "choices": choices, "in_vocabulary": given, "events": given})]
 
     with pytest.raises(
         DataError, match="own: the answer for s0 foretells what follows 3 events, but of its 3 the last"

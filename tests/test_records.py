@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.answers import Answer, Choice, Explanation, Heed, Link, LinkAnswer, QueryExplanation, TextAnswer
+from ensue.answers import Answer, Attribution, Choice, Explanation, Link, LinkAnswer, QueryExplanation, TextAnswer
 from ensue.errors import DataError
 from ensue.records import Article, History, Post, Text
 
@@ -190,13 +190,17 @@ def test_whatever_the_fields_of_a_text_hold_the_error_is_ours(junk: Any) -> None
 
 
 def test_answers_are_json() -> None:
-    answer = Answer((Choice("ü", 0.5, (Heed("a", 0, 0.75, None),)),), 1, 2, "x")
+    answer = Answer((Choice("ü", 0.5, (Attribution("a", 0, 0.75, None),)),), 1, 2, id="x")
     plain = {
         "choices": [
-            {"value": "ü", "score": 0.5, "heeded": [{"value": "a", "position": 0, "share": 0.75, "score_drop": None}]}
+            {
+                "value": "ü",
+                "score": 0.5,
+                "attributions": [{"value": "a", "position": 0, "weight": 0.75, "score_drop": None}],
+            }
         ],
-        "known": 1,
-        "given": 2,
+        "in_vocabulary": 1,
+        "events": 2,
         "id": "x",
     }
     assert json.loads(answer.to_json()) == plain and "ü" in answer.to_json()
@@ -262,34 +266,35 @@ def test_refused_posts_and_articles(record: type[Post] | type[Article], line: st
 
 
 def test_answers_about_links_are_json() -> None:
-    answer = LinkAnswer((Link("p1", 0.5, 0.25, "A sentence.", "p0"), Link("p2", 0.25)), 3, 4, "a1")
+    answer = LinkAnswer((Link("p1", 0.5, 0.25, "A sentence.", "p0"), Link("p2", 0.25)), 3, 4, id="a1")
     assert json.loads(answer.to_json()) == {
         "choices": [
             {"value": "p1", "score": 0.5, "probability": 0.25, "sentence": "A sentence.", "copy_of": "p0"},
             {"value": "p2", "score": 0.25, "probability": None, "sentence": "", "copy_of": ""},
         ],
-        "known": 3,
-        "given": 4,
+        "in_vocabulary": 3,
+        "events": 4,
         "id": "a1",
     }
 
 
 def test_an_answer_shows_itself_in_a_line_and_as_a_table() -> None:
     choices = tuple(
-        Choice(value, score, (Heed("a<b", 0, 0.75),)) for value, score in zip("wxyz", (0.4, 0.3, 0.2, 0.1), strict=True)
+        Choice(value, score, (Attribution("a<b", 0, 0.75),))
+        for value, score in zip("wxyz", (0.4, 0.3, 0.2, 0.1), strict=True)
     )
-    answer = Answer(choices, 2, 3, "s\x1b1")
-    assert repr(answer) == "Answer(s\\x1b1, knows 2 of 3: w 0.400, x 0.300, y 0.200, 1 more)"
-    assert repr(TextAnswer(())) == "TextAnswer(knows 0 of 0: nothing)"
+    answer = Answer(choices, 2, 3, id="s\x1b1")
+    assert repr(answer) == "Answer(s\\x1b1, 2 of 3 in vocabulary: w 0.400, x 0.300, y 0.200, 1 more)"
+    assert repr(TextAnswer(())) == "TextAnswer(0 of 0 in vocabulary: no choices)"
     page = answer._repr_html_()
     assert page.count("<tr>") == 5 and "a&lt;b 75%" in page and "a<b" not in page
     assert "<td>1</td><td>w</td><td>0.4000</td>" in page
 
 
 def test_explanations_show_what_they_leaned_on() -> None:
-    answer = Answer((Choice("c<", 0.5),), 2, 2, "s1")
+    answer = Answer((Choice("c<", 0.5),), 2, 2, id="s1")
     one = Explanation(("a<", "b"), (), ((0.0, 0.0), (1.0, 0.0)), (0.25, 0.75), answer)
-    assert repr(one) == f"Explanation(leaned on b 0.75, a< 0.25 of 2)\n{answer!r}"
+    assert repr(one) == f"Explanation(weights b 0.75, a< 0.25 of 2)\n{answer!r}"
     assert "<td>a&lt;</td><td>0.250</td>" in one._repr_html_() and "<td>c&lt;</td>" in one._repr_html_()
     asked = QueryExplanation(("a b",), (("a", "b"),), ("x", "y"), ((0.5, 0.5), (1.0, 0.0)), answer)
-    assert asked.leaned_on == [("a", 0.75), ("b", 0.25)]  # means over x and y
+    assert asked.input_weights == [("a", 0.75), ("b", 0.25)]  # means over x and y

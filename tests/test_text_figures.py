@@ -17,12 +17,12 @@ from ensue.errors import SettingError
 from ensue.figures.word_graph import EDGES, NODES
 from tests.test_figures import fetches
 
-ANSWER = TextAnswer((Choice("pos", 0.9), Choice("neg", 0.1)), 3, 3, "", Deletion(1, 0.25, 0.05, 5))
+ANSWER = TextAnswer((Choice("pos", 0.9), Choice("neg", 0.1)), 3, 3, deletion=Deletion(1, 0.25, 0.05, 5))
 # Columns sum to 1: "film" hands 0.7 of its weight to "fine" and keeps 0.2, "a" gets the rest.
 GRAPH = ((0.1, 0.3, 0.1), (0.8, 0.5, 0.7), (0.1, 0.2, 0.2))
 FINE = TextExplanation((Passage(("a", "fine", "film"), (0.2, 0.6, 0.2), GRAPH),), (), ANSWER)
 TWO = TextExplanation(
-    (Passage(("dull", "start"), (0.5, 0.5), share=0.25), Passage(("fine", "end", "."), (0.8, 0.1, 0.1), share=0.75)),
+    (Passage(("dull", "start"), (0.5, 0.5), weight=0.25), Passage(("fine", "end", "."), (0.8, 0.1, 0.1), weight=0.75)),
     (),
     ANSWER,
 )

@@ -13,7 +13,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Read files": ("ensue", ("read", "read_texts", "read_queries", "read_corpus")),
     "Records": ("ensue", ("History", "Text", "Post", "Article")),
     "Data as columns": ("ensue", ("Histories", "Texts", "Queries", "Posts", "Articles", "Corpus")),
-    "Answers": ("ensue", ("Answer", "Choice", "Heed", "TextAnswer", "LinkAnswer", "Link")),
+    "Answers": ("ensue", ("Answer", "Choice", "Attribution", "TextAnswer", "LinkAnswer", "Link")),
     "Explanations": ("ensue", ("Explanation", "TextExplanation", "QueryExplanation", "Passage", "Deletion")),
     "Errors": ("ensue", ("EnsueError", "DataError", "SettingError", "ModelFolderError")),
     "Ask a service": ("ensue.client", ("Client", "AsyncClient")),

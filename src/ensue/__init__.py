@@ -27,10 +27,10 @@ from ensue.version import __version__
 if TYPE_CHECKING:
     from ensue.answers import (
         Answer,
+        Attribution,
         Choice,
         Deletion,
         Explanation,
-        Heed,
         Link,
         LinkAnswer,
         Passage,
@@ -55,13 +55,13 @@ __all__ = [
     "Answer",
     "Article",
     "Articles",
+    "Attribution",
     "Choice",
     "Corpus",
     "DataError",
     "Deletion",
     "EnsueError",
     "Explanation",
-    "Heed",
     "Histories",
     "History",
     "Link",
@@ -97,7 +97,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "answers": "Answer Choice Deletion Explanation Heed Link LinkAnswer Passage "
+    "answers": "Answer Choice Deletion Explanation Attribution Link LinkAnswer Passage "
     "QueryExplanation TextAnswer TextExplanation",
     "api": "NextEvent PostLinker QuerySuggester TextClassifier",
     "data.histories": "Histories",

@@ -1,9 +1,9 @@
-"""What goes out: frozen answers and explanations; their JSON is a line of a file, or what the service replies."""
+"""Answers and explanations: frozen records whose JSON is a line of a file, or what the service replies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Protocol
 
@@ -13,117 +13,122 @@ _SHOWN = 3
 
 
 class Line:
-    """What is written as a line of JSON."""
+    """A record that is written as one line of JSON."""
 
     __slots__: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """One line of JSON, all fields as they stand."""
+        """Return one line of JSON with all fields."""
         return line_of(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Heed:
-    """One earlier event an answer leaned on.
+class Attribution:
+    """One input event, query or word that a choice attended to.
 
-    ``share`` is the event's part of the attention, in [0, 1]. ``score_drop`` is the choice's score less its score when
-    the same question is asked without the event, so it is above 0 where the score falls (a deletion test); ``None``
-    where it was not measured.
+    ``position`` counts the inputs from 0. ``weight`` is the input's fraction of the attention, in [0, 1].
+    ``score_drop`` is the choice's score minus its score without the input (a deletion test): positive where the score
+    falls, ``None`` where it was not measured.
 
     Example:
-        >>> from ensue import Heed
-        >>> Heed("ann", position=0, share=0.9, score_drop=0.3).score_drop
+        >>> from ensue import Attribution
+        >>> Attribution("ann", position=0, weight=0.9, score_drop=0.3).score_drop
         0.3
     """
 
     value: str
     position: int
-    share: float
+    weight: float
     score_drop: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One possible next value, its probability, and the earlier events it leaned on, most heeded first.
+    """One item, query or label, its score, and its attributions, largest weight first.
 
     Example:
-        >>> from ensue import Choice, Heed
-        >>> choice = Choice("cat", 0.5, (Heed("ann", 0, 0.9), Heed("bob", 1, 0.1)))
-        >>> choice.heeded[0].value
+        >>> from ensue import Attribution, Choice
+        >>> choice = Choice("cat", 0.5, (Attribution("ann", 0, 0.9), Attribution("bob", 1, 0.1)))
+        >>> choice.attributions[0].value
         'ann'
     """
 
     value: str
     score: float
-    heeded: tuple[Heed, ...] = ()
+    attributions: tuple[Attribution, ...] = ()
 
 
-class Chosen(Protocol):
-    """One of several."""
+class Scored(Protocol):
+    """A value with a score."""
 
     @property
     def value(self) -> str:
-        """What it is."""
+        """The item, query, label, article or post."""
         ...
 
     @property
     def score(self) -> float:
-        """What orders it."""
+        """The number that orders choices, larger first."""
         ...
 
 
 class Choices(Line):
-    """Choices for one record: shows itself in one line, and in a notebook as a table."""
+    """Choices for one query: one line as text, a table in a notebook.
+
+    ``in_vocabulary`` of its ``events`` (words, for texts and posts) occurred in the training data.
+    """
 
     __slots__ = ()
-    choices: Sequence[Chosen]
-    known: int
-    given: int
+    choices: Sequence[Scored]
+    in_vocabulary: int
+    events: int
     id: str
 
     def __repr__(self) -> str:
-        """The first three, and how many more there are."""
+        """Return the first three choices, and how many more there are."""
         listed = [f"{printable(choice.value)} {choice.score:.3f}" for choice in self.choices[:_SHOWN]]
         more = [f"{len(self.choices) - _SHOWN} more"] if len(self.choices) > _SHOWN else []
         name = f"{printable(self.id)}, " if self.id else ""
-        said = ", ".join(listed + more) or "nothing"
-        return f"{type(self).__name__}({name}knows {self.known} of {self.given}: {said})"
+        choices = ", ".join(listed + more) or "no choices"
+        return f"{type(self).__name__}({name}{self.in_vocabulary} of {self.events} in vocabulary: {choices})"
 
     def _repr_html_(self) -> str:
-        """All of them, and what each leaned on most."""
+        """Return a table of all choices with their largest attributions."""
         rows = []
-        for place, choice in enumerate(self.choices, 1):
-            heeded = ", ".join(f"{heed.value} {heed.share:.0%}" for heed in getattr(choice, "heeded", ())[:_SHOWN])
-            cells = (str(place), choice.value, f"{choice.score:.4f}", heeded)
+        for rank, choice in enumerate(self.choices, 1):
+            attributions = getattr(choice, "attributions", ())[:_SHOWN]
+            weights = ", ".join(f"{attribution.value} {attribution.weight:.0%}" for attribution in attributions)
+            cells = (str(rank), choice.value, f"{choice.score:.4f}", weights)
             rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
-        head = "<tr><th></th><th>choice</th><th>score</th><th>leaned on</th></tr>"
-        said = escape(f"{f'{self.id}: ' if self.id else ''}{self.known} of {self.given} are known to the model")
+        head = "<tr><th>rank</th><th>value</th><th>score</th><th>attributions</th></tr>"
+        name = f"{self.id}: " if self.id else ""
+        caption = escape(f"{name}{self.in_vocabulary} of {self.events} in vocabulary")
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><caption>{said}</caption><thead>{head}</thead><tbody>{body}</tbody></table>"
+        return f"<table><caption>{caption}</caption><thead>{head}</thead><tbody>{body}</tbody></table>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer(Choices):
-    """The choices for one record, best first, and how many of its values the model knows.
+    """The next items or queries of one session, best first.
 
     Example:
         >>> from ensue import Answer, Choice
-        >>> answer = Answer((Choice("bob", 0.5, ()),), known=1, given=2)
-        >>> answer.choices[0].value, f"{answer.known} of {answer.given} ids known"
-        ('bob', '1 of 2 ids known')
+        >>> answer = Answer((Choice("bob", 0.5, ()),), in_vocabulary=1, events=2)
+        >>> answer.choices[0].value, f"{answer.in_vocabulary} of {answer.events} in vocabulary"
+        ('bob', '1 of 2 in vocabulary')
     """
 
+    id: str = field(default="", kw_only=True)
     choices: tuple[Choice, ...]
-    known: int = 0
-    given: int = 0
-    id: str = ""
+    in_vocabulary: int = 0
+    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """One event that may come: the likeliest values, best first, the chance that none comes, and when.
+    """One forecast event: the likeliest values, best first, the probability that none follows, and the delay.
 
-    ``after`` is seconds since the event before, in one of ten cases less, in half, in nine of ten; empty without times.
+    ``after`` holds the 10 %, 50 % and 90 % quantiles of the seconds since the previous event; empty without times.
     """
 
     choices: tuple[Choice, ...]
@@ -133,50 +138,50 @@ class Foreseen:
 
 @dataclass(frozen=True, slots=True)
 class Forecast(Line):
-    """A history rolled forward, step by step; each step takes the first choice of the one before as having come."""
+    """A session continued step by step: each step assumes that the first choice of the previous one happened."""
 
+    id: str = field(default="", kw_only=True)
     steps: tuple[Foreseen, ...]
-    known: int = 0
-    given: int = 0
-    id: str = ""
+    in_vocabulary: int = 0
+    events: int = 0
 
 
 class Explained(Line):
-    """What one answer leaned on: shows itself in two lines, and in a notebook as two tables."""
+    """An answer with the weights of its inputs: two lines as text, two tables in a notebook."""
 
     __slots__ = ()
     answer: Choices
 
     @property
-    def leaned_on(self) -> list[tuple[str, float]]:
-        """The parts of what was asked, in their order, and how much each counted for the answer."""
+    def input_weights(self) -> list[tuple[str, float]]:
+        """The inputs in their order, each with its weight for the answer."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        """The three parts that counted most, then the answer."""
-        strongest = sorted(self.leaned_on, key=lambda part: -part[1])[:_SHOWN]
-        listed = ", ".join(f"{printable(name)} {weight:.2f}" for name, weight in strongest) or "nothing"
-        return f"{type(self).__name__}(leaned on {listed} of {len(self.leaned_on)})\n{self.answer!r}"
+        """Return the three inputs of the largest weight, then the answer."""
+        strongest = sorted(self.input_weights, key=lambda pair: -pair[1])[:_SHOWN]
+        listed = ", ".join(f"{printable(name)} {weight:.2f}" for name, weight in strongest) or "none"
+        return f"{type(self).__name__}(weights {listed} of {len(self.input_weights)})\n{self.answer!r}"
 
     def _repr_html_(self) -> str:
-        """All parts with a bar each, then the answer."""
-        most = max((abs(weight) for _, weight in self.leaned_on), default=0.0) or 1.0
+        """Return a table of all inputs with a bar each, then the answer."""
+        most = max((abs(weight) for _, weight in self.input_weights), default=0.0) or 1.0
         rows = "".join(
             f"<tr><td>{escape(name)}</td><td>{weight:.3f}</td>"
             f'<td><meter max="1" value="{max(weight, 0.0) / most:.3f}"></meter></td></tr>'
-            for name, weight in self.leaned_on
+            for name, weight in self.input_weights
         )
-        head = "<caption>leaned on: weights, not causes</caption>"
+        head = "<caption>attention weights, not causes</caption>"
         return f"<table>{head}<tbody>{rows}</tbody></table>{self.answer._repr_html_()}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation(Explained):
-    """What a model leaned on inside one history.
+    """Attention between the events of one session.
 
-    ``dependency[j][k]`` is how much event j leaned on the earlier event k (rows sum to 1, or to 0 for the first);
-    ``influence[k]`` how much the answer leaned on event k. These are weights, not causes: ``answer`` carries a deletion
-    test for its most heeded events.
+    ``dependency[j][k]`` is the weight of the earlier event k for event j (rows sum to 1, or to 0 for the first);
+    ``influence[k]`` is the weight of event k for the answer. These are weights, not causes: ``answer`` carries a
+    deletion test for the events of the largest weight.
 
     Example:
         >>> from ensue import Explanation, History, make, read
@@ -195,16 +200,16 @@ class Explanation(Explained):
     answer: Answer
 
     @property
-    def leaned_on(self) -> list[tuple[str, float]]:
-        """Events, and how much the answer leaned on each."""
+    def input_weights(self) -> list[tuple[str, float]]:
+        """Events, each with its weight for the answer."""
         return [*zip(self.values, self.influence, strict=False)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class QueryExplanation(Explained):
-    """Which of the latest queries' words each suggested word leaned on: weights, not causes.
+    """Attention of each suggested word to the words of the latest queries: weights, not causes.
 
-    ``weights[i]``: of suggested word (or piece) i a share for each word of all queries; empty where none was read.
+    ``weights[i][j]`` is the weight of word j of all queries for suggested word (or piece) i; empty where none was read.
 
     Example:
         >>> from ensue import History, QueryExplanation, make, read_queries
@@ -223,20 +228,20 @@ class QueryExplanation(Explained):
     answer: Answer
 
     @property
-    def leaned_on(self) -> list[tuple[str, float]]:
-        """Words of the queries, and the mean of what the suggested words leaned on each."""
-        every = [word for words in self.words for word in words]
+    def input_weights(self) -> list[tuple[str, float]]:
+        """Words of the queries, each with its mean weight over the suggested words."""
+        query_words = [word for words in self.words for word in words]
         means = [sum(column) / len(column) for column in zip(*self.weights, strict=False)]
-        return [*zip(every, means, strict=False)]
+        return [*zip(query_words, means, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Drop of the best label's probability when the words that it leaned on most are taken out together.
+    """Drop of the best label's probability when the words of the largest weight are removed together.
 
-    ``words`` is how many went, ``score_drop`` how far the probability falls without them, and ``random`` how far it
-    falls on average, over ``draws`` draws, without as many words at random: weights that mean something make
-    ``score_drop`` the larger.
+    ``words`` is the number of words removed, ``score_drop`` the drop of the probability without them, and ``random``
+    the mean drop, over ``draws`` draws, without as many random words. If the weights carry information, ``score_drop``
+    is larger than ``random``.
 
     Example:
         >>> from ensue import Deletion
@@ -253,20 +258,20 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextAnswer(Choices):
-    """The labels for one text or pair, likeliest first, and how many of its words the model knows.
+    """The labels of one text or pair, likeliest first.
 
-    A :class:`Heed` of a choice is a word; its position counts the words, and goes on in the second text of a pair.
+    An :class:`Attribution` of a choice is a word; its position counts on into the second text of a pair.
 
     Example:
         >>> from ensue import Choice, TextAnswer
-        >>> TextAnswer((Choice("angry", 0.7, ()), Choice("joking", 0.3, ())), known=4, given=5).choices[0].value
+        >>> TextAnswer((Choice("angry", 0.7), Choice("joking", 0.3)), in_vocabulary=4, events=5).choices[0].value
         'angry'
     """
 
+    id: str = field(default="", kw_only=True)
     choices: tuple[Choice, ...]
-    known: int = 0
-    given: int = 0
-    id: str = ""
+    in_vocabulary: int = 0
+    events: int = 0
     deletion: Deletion | None = None
 
 
@@ -274,9 +279,9 @@ class TextAnswer(Choices):
 class Link:
     """One post that may discuss an article, or one article that a post may be about.
 
-    ``score`` orders; ``probability`` is P(relevant), or ``None`` where nothing was labelled to learn it from.
-    ``sentence`` is the article's sentence that the post is closest to, ``copy_of`` the id of the earlier post that this
-    one repeats, or empty.
+    ``score`` orders; ``probability`` is P(relevant), or ``None`` where no labels were there to calibrate it.
+    ``sentence`` is the article's sentence closest to the post, ``copy_of`` the id of the earlier post that this one
+    repeats, or empty.
 
     Example:
         >>> from ensue import Link
@@ -294,48 +299,48 @@ class Link:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LinkAnswer(Choices):
-    """What belongs to one article or to one post, best first, and how many of its words the model knows.
+    """The posts of one article, or the articles of one post, best first.
 
     Example:
         >>> from ensue import Link, LinkAnswer
-        >>> LinkAnswer((Link("ferry-night", 2.5, 0.93),), known=4, given=5).choices[0].value
+        >>> LinkAnswer((Link("ferry-night", 2.5, 0.93),), in_vocabulary=4, events=5).choices[0].value
         'ferry-night'
     """
 
+    id: str = field(default="", kw_only=True)
     choices: tuple[Link, ...]
-    known: int = 0
-    given: int = 0
-    id: str = ""
+    in_vocabulary: int = 0
+    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Words that were pooled together: a sentence of a document, a whole short text, or a stretch of a long one.
+    """Words that were pooled together: a sentence of a document, a short text, or a chunk of a long one.
 
-    ``side`` is 1 in the second text of a pair. ``share`` is the passage's part of the attention of its side (a side's
-    passages sum to 1), ``weights`` the words' parts within it. ``graph[i][j]`` is how much of its weight word j hands
-    to word i (columns sum to 1); empty for poolings without a graph.
+    ``side`` is 1 in the second text of a pair. ``weight`` is the passage's fraction of the attention of its side (a
+    side's passages sum to 1), ``weights`` the fractions of its words. ``graph[i][j]`` is the fraction of its weight
+    that word j passes to word i (columns sum to 1); empty for poolings without a graph.
 
     Example:
         >>> from ensue import Passage
-        >>> Passage(("a", "fine", "film"), (0.1, 0.8, 0.1)).share
+        >>> Passage(("a", "fine", "film"), (0.1, 0.8, 0.1)).weight
         1.0
     """
 
     words: tuple[str, ...]
     weights: tuple[float, ...]
     graph: tuple[tuple[float, ...], ...] = ()
-    share: float = 1.0
+    weight: float = 1.0
     side: int = 0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextExplanation(Explained):
-    """What a model leaned on inside one text or pair, passage by passage.
+    """Attention inside one text or pair, passage by passage.
 
-    ``graph`` is between the passages of a document, as that of a passage is between its words; empty where there is
-    none, or where the document is so long that it was pooled in parts. These are weights, not causes: ``answer``
-    carries the deletion tests.
+    ``graph`` connects the passages of a document as :attr:`Passage.graph` connects words; empty without a graph, or
+    where the document is so long that it was pooled in chunks. These are weights, not causes: ``answer`` carries the
+    deletion tests.
 
     Example:
         >>> from ensue import Text, TextExplanation, make, read_texts
@@ -352,23 +357,21 @@ class TextExplanation(Explained):
     answer: TextAnswer
 
     @property
-    def leaned_on(self) -> list[tuple[str, float]]:
-        """Words, each with its weight times the share of its passage."""
+    def input_weights(self) -> list[tuple[str, float]]:
+        """Words, each with its weight times the weight of its passage."""
         return [
-            (word, weight * part.share)
-            for part in self.passages
-            for word, weight in zip(part.words, part.weights, strict=False)
+            (word, weight * passage.weight)
+            for passage in self.passages
+            for word, weight in zip(passage.words, passage.weights, strict=False)
         ]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LinkExplanation(Explained):
-    """What the best article for a post leaned on.
+    """Deletion test of the words of a post, for its best article.
 
-    ``score_drops[i]`` is how far the score of the best article falls when word i of the post is taken out: a deletion
-    test.
-    ``sentences`` are the article's sentences closest to the post with their cosines, best first. Words after the first
-    sixty are not tested.
+    ``score_drops[i]`` is the drop of the best article's score without word i of the post; words after the first sixty
+    are not tested. ``sentences`` are the article's sentences closest to the post with their cosines, best first.
     """
 
     post: str
@@ -378,6 +381,6 @@ class LinkExplanation(Explained):
     answer: LinkAnswer
 
     @property
-    def leaned_on(self) -> list[tuple[str, float]]:
-        """Words of the post, and how far the best article's score falls without each."""
+    def input_weights(self) -> list[tuple[str, float]]:
+        """Words of the post, each with the drop of the best article's score without it."""
         return [*zip(self.words, self.score_drops, strict=False)]

@@ -201,8 +201,8 @@ def test_predict_takes_a_text_a_line_and_answers_empty_ones(ensue: Ensue, files:
     ran = ensue("predict", files.model, "--json", stdin="\nw1 good w3\n\n{curly} bad\n")
     assert (ran.code, ran.err) == (0, "")
     answers = list(map(json.loads, ran.out.splitlines()))
-    assert [answer["given"] for answer in answers] == [0, 3, 0, 4]
-    assert list(answers[1]) == ["choices", "known", "given", "id", "deletion"]
+    assert [answer["events"] for answer in answers] == [0, 3, 0, 4]
+    assert list(answers[1]) == ["id", "choices", "in_vocabulary", "events", "deletion"]
     assert answers[0]["choices"] == answers[2]["choices"] == []
     assert answers[1]["choices"][0]["value"] == "yes" and answers[3]["choices"][0]["value"] == "no"
     shown = ensue("predict", files.model, stdin="\n").out
@@ -227,7 +227,7 @@ def test_predict_takes_records_tables_and_plain_files_alike(ensue: Ensue, files:
 def test_pairs_stand_between_tabs(ensue: Ensue, files: Files) -> None:
     ran = ensue("predict", files.paired, "-k1", "--json", stdin="good w1\tw2 good\n\n")
     one, nothing = map(json.loads, ran.out.splitlines())
-    assert (one["choices"][0]["value"], one["given"], nothing["given"]) == ("yes", 4, 0)
+    assert (one["choices"][0]["value"], one["events"], nothing["events"]) == ("yes", 4, 0)
     check_refused(
         ensue("predict", files.paired, "--json", stdin="good w1\n"),
         "-:1: 1 text, but the model learned pairs; write one, a tab, the other",
@@ -252,7 +252,7 @@ def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
     monkeypatch.setattr(
         show, "out", Console(file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False)
     )
-    show_texts.answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, "", Deletion(2, score_drop, random, 5)))
+    show_texts.answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, deletion=Deletion(2, score_drop, random, 5)))
     assert f"deletion test of [b]: score drop {score_drop:.3f} without the 2 words" in text.getvalue()
     assert "-0.000" not in text.getvalue()
     useless = score_drop <= random
@@ -465,7 +465,7 @@ def test_a_megabyte_of_text_is_read_whole(ensue: Ensue, files: Files, tmp_path: 
     (tmp_path / "long.csv").write_text(f"text,label\n{text},no\n")
     ran = ensue("predict", files.model, tmp_path / "long.csv", "--json", "--no-attributions")
     found = only_json(ran.out)
-    assert (found["given"], found["known"]) == (3 * 2**15, 2**16)
+    assert (found["events"], found["in_vocabulary"]) == (3 * 2**15, 2**16)
     assert only_json(ensue("check", tmp_path / "long.csv", "--json").out)["longest_words"] == 3 * 2**15
 
 

@@ -357,20 +357,23 @@ def test_predict_from_a_pipe_welcomes_unknown_values(ensue: Ensue, model: Path) 
     ran = ensue("predict", model, "-k3", "--json", stdin=KNOWN + "\n" + STRANGE + '{"values": []}\n')
     assert ran.code == 0 and ran.err.startswith(HARDLY_KNOWN) and len(ran.err.splitlines()) == 1
     one, strange, nothing = map(json.loads, ran.out.splitlines())
-    assert list(one) == ["choices", "known", "given", "id"]
-    assert (one["known"], one["given"], one["id"]) == (2, 3, "one")
+    assert list(one) == ["id", "choices", "in_vocabulary", "events"]
+    assert (one["in_vocabulary"], one["events"], one["id"]) == (2, 3, "one")
     assert len(one["choices"]) == 3
     scores = [choice["score"] for choice in one["choices"]]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score < 1 for score in scores)
     assert not {"u001", "u002"} & {choice["value"] for choice in one["choices"]}
-    heeded = one["choices"][0]["heeded"]
-    assert [list(heed) for heed in heeded] == [["value", "position", "share", "score_drop"]] * 2
-    assert {(heed["value"], heed["position"]) for heed in heeded} == {("u001", 0), ("u002", 2)}
-    assert sum(heed["share"] for heed in heeded) == pytest.approx(1, abs=1e-5)
-    assert (strange["known"], strange["given"]) == (0, 2)
+    attributions = one["choices"][0]["attributions"]
+    assert [list(attribution) for attribution in attributions] == [["value", "position", "weight", "score_drop"]] * 2
+    assert {(attribution["value"], attribution["position"]) for attribution in attributions} == {
+        ("u001", 0),
+        ("u002", 2),
+    }
+    assert sum(attribution["weight"] for attribution in attributions) == pytest.approx(1, abs=1e-5)
+    assert (strange["in_vocabulary"], strange["events"]) == (0, 2)
     assert strange["choices"] == nothing["choices"]  # nothing known: popularity
-    assert strange["choices"][0]["heeded"] == []
+    assert strange["choices"][0]["attributions"] == []
 
 
 def test_predict_leaves_out_what_is_excluded_and_keeps_to_what_is_allowed(
@@ -416,7 +419,7 @@ def test_predict_from_a_file_is_predict_from_a_pipe(ensue: Ensue, model: Path, l
 def test_predict_some_steps_ahead(ensue: Ensue, model: Path) -> None:
     ran = ensue("predict", model, "--steps", "3", "-k", "2", "--json", stdin=KNOWN)
     found = json.loads(ran.out)
-    assert list(found) == ["steps", "known", "given", "id"] and len(found["steps"]) == 3
+    assert list(found) == ["id", "steps", "in_vocabulary", "events"] and len(found["steps"]) == 3
     path = [step["choices"][0]["value"] for step in found["steps"]]
     assert len(set(path)) == 3 and not {"u001", "u002"} & set(path)
     for step in found["steps"]:
@@ -438,7 +441,7 @@ def test_predict_without_evidence(ensue: Ensue, model: Path) -> None:
         json.loads(ensue("predict", model, "--json", *flags, stdin=KNOWN).out) for flags in ((), ("--no-attributions",))
     )
     assert [choice["value"] for choice in with_["choices"]] == [choice["value"] for choice in without["choices"]]
-    assert all(choice["heeded"] == [] for choice in without["choices"])
+    assert all(choice["attributions"] == [] for choice in without["choices"])
 
 
 def test_k_beyond_the_catalogue_gives_all_there_is(ensue: Ensue, model: Path) -> None:

@@ -390,7 +390,7 @@ def test_predict_and_explain(ensue: Ensue, files: Files, tmp_path: Path) -> None
     ran = ensue("predict", files.model, "-", "-k", "2", "--json", stdin=lines)
     assert ran.code == 0, ran.err
     one, empty, other = map(json.loads, ran.out.splitlines())
-    assert (empty["choices"], empty["given"]) == ([], 0)
+    assert (empty["choices"], empty["events"]) == ([], 0)
     assert one["choices"][0]["value"] == "ferry" and other["id"] == "p9" and other["choices"][0]["value"] == "storm"
     shown = ensue("predict", files.model, files.posts, "-k", "1")
     assert shown.code == 0 and "words known" in shown.out

@@ -78,7 +78,7 @@ def test_it_is_scored_saved_loaded_asked_and_updated(
     forget()
     ran = ensue("predict", folder, "-k", "99", f"--model={reference}", "--json", stdin=record)
     choices = json.loads(ran.out)["choices"]
-    assert ran.code == 0 and choices[0]["heeded"], "its weights are evidence"
+    assert ran.code == 0 and choices[0]["attributions"], "its weights are evidence"
     values = [choice["value"] for choice in choices]
     assert len(set(values)) == len(values), "padding and unknown are not printed under names of others"
     forget()

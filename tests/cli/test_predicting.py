@@ -74,12 +74,12 @@ def test_a_file_keeps_all_columns_and_adds_its_own(ensue: Ensue, labels: Path, t
         found = pl.read_parquet(out) if name == "out.parquet" else pl.read_ndjson(out)
     assert found.columns == [
         *("name", "note", "text", "label"),
-        *("prediction", "probability", "prediction_2", "probability_2", "known", "given"),
+        *("prediction", "probability", "prediction_2", "probability_2", "in_vocabulary", "events"),
     ]
     assert found["name"].to_list() == ["ann", None, "bob", None, "cy", "di"]
     assert found["prediction"].to_list() == EXPECTED
     assert found["label"].to_list() == [None, None, "yes", None, "no", None]
-    assert found["given"].to_list() == [2, 0, 2, 0, 0, 1]
+    assert found["events"].to_list() == [2, 0, 2, 0, 0, 1]
     texts = name.endswith(("csv", "tsv"))
     notes = ["=1+1", None, "-3.5", None, "@me", "two\nlines"]
     if texts:
@@ -123,8 +123,8 @@ def test_a_sequence_has_a_row_with_its_id(ensue: Ensue, model: Path, logs: Logs,
     assert list(rows[0]) == [
         "id",
         *(f"{n}{e}" for e in ("", "_2", "_3") for n in ("prediction", "score")),
-        "known",
-        "given",
+        "in_vocabulary",
+        "events",
     ]
     assert [row["id"] for row in rows] == [answer["id"] for answer in answers]
     for row, answer in zip(rows, answers, strict=True):

@@ -58,7 +58,7 @@ def test_a_model_says_whom_it_leaned_on_and_who_is_new_to_it(ensue: Ensue, log: 
     found = json.loads(ensue("spreaders", log, "--folder", tmp_path / "model", "--json").out)
     credits = [one["credit"]["total"] for one in found["spreaders"]]
     assert credits == sorted(credits, reverse=True)
-    assert (found["events"], found["given"]) == (8, 9)
+    assert (found["in_vocabulary"], found["events"]) == (8, 9)
 
 
 def test_what_it_cannot_do_is_one_line(ensue: Ensue, log: Path, tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def test_predict_answers_a_line_of_json(ensue: Ensue, files: Files) -> None:
     ran = ensue("predict", files.model, "-", "-k", "2", "--json", stdin=lines)
     assert ran.code == 0, ran.err
     one, other = map(json.loads, ran.out.splitlines())
-    assert (one["id"], one["known"], one["given"], len(one["choices"])) == ("s1", 1, 1, 2)
-    assert one["choices"][0]["heeded"][0]["value"] == "find car" and other["given"] == 0
+    assert (one["id"], one["in_vocabulary"], one["events"], len(one["choices"])) == ("s1", 1, 1, 2)
+    assert one["choices"][0]["attributions"][0]["value"] == "find car" and other["events"] == 0
     shown = ensue("predict", files.model, "-", "--prefix", "Buy", stdin=lines)
     assert "1 of 1 query with a known word" in shown.out and "nothing typed, so these are" in shown.out
     begun = ensue("predict", files.model, "-", "--prefix", "Buy", "--json", stdin=lines)

@@ -219,4 +219,4 @@ def test_chinese_is_read_character_by_character(ensue: Ensue, tmp_path: Path) ->
     assert found["rows"][0]["accuracy"] == 1.0
     assert found["protocol"]["unknown"].startswith("0 (0.0 %) hold no word that the model knows")
     (answer,) = ensue("predict", tmp_path / "m", "-", "--json", stdin="电影很难看").out.splitlines()
-    assert (json.loads(answer)["known"], json.loads(answer)["given"]) == (4, 5)
+    assert (json.loads(answer)["in_vocabulary"], json.loads(answer)["events"]) == (4, 5)

@@ -82,7 +82,11 @@ def test_what_is_asked_is_stripped_too() -> None:
     ):
         pass
     plain, marked = predictor.predict([Text(("a fine film",)), Text(("a <b>fine</b> film<br>",))])
-    assert (marked.known, marked.given, marked.choices[0].score) == (plain.known, plain.given, plain.choices[0].score)
+    assert (marked.in_vocabulary, marked.events, marked.choices[0].score) == (
+        plain.in_vocabulary,
+        plain.events,
+        plain.choices[0].score,
+    )
 
 
 def test_queries_are_stripped(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from scripts.site.blocks import ROOT, differences, environment
 from tests.page.conftest import CHROMIUM, browser
 
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
-SHOWN = ("NextPredictor", "Protocol full", "2 of 3 are known to the model", "leaned on: weights, not causes")
+SHOWN = ("NextPredictor", "Protocol full", "2 of 3 in vocabulary", "attention weights, not causes")
 """The captions of a predictor, a result, an answer and an explanation."""
 
 
@@ -47,7 +47,7 @@ def as_text(path: Path) -> str:
 def test_it_shows_what_stands_in_it(folder: Path) -> None:
     now = as_text(folder / NOTEBOOK.name)
     assert differences(as_text(NOTEBOOK), now) == [], "run: python scripts/site/notebook.py NOTEBOOK FOLDER --write"
-    assert "Answer(knows 2 of 3" in now and "Explanation(leaned on" in now and "\\begin{tabular}" in now
+    assert "Answer(2 of 3 in vocabulary" in now and "Explanation(weights" in now and "\\begin{tabular}" in now
 
 
 def test_objects_show_themselves_as_tables(folder: Path) -> None:

@@ -61,8 +61,8 @@ def test_evidence_can_be_left_out(all_tasks: Running) -> None:
     with_it = all_tasks.post("/v1/models/clicks/predict", body).json()["answers"][0]["choices"]
     without = all_tasks.post("/v1/models/clicks/predict", {**body, "evidence": False}).json()["answers"][0]["choices"]
     assert [choice["value"] for choice in with_it] == [choice["value"] for choice in without]
-    assert all(choice["heeded"] for choice in with_it)
-    assert not any(choice["heeded"] for choice in without)
+    assert all(choice["attributions"] for choice in with_it)
+    assert not any(choice["attributions"] for choice in without)
 
 
 def test_lists_of_a_request_hold_for_its_records_alone(all_tasks: Running) -> None:
@@ -110,7 +110,7 @@ def test_unknown_values_are_welcome(all_tasks: Running) -> None:
     (answer,) = all_tasks.post("/v1/models/clicks/predict", {"records": [{"values": ["v1", "new", 7]}]}).json()[
         "answers"
     ]
-    assert (answer["known"], answer["given"]) == (1, 3)
+    assert (answer["in_vocabulary"], answer["events"]) == (1, 3)
 
 
 def test_the_list_of_models(all_tasks: Running) -> None:
@@ -149,7 +149,10 @@ def test_bars_of_a_session_are_its_weights(all_tasks: Running) -> None:
     (said,) = all_tasks.post("/v1/models/clicks/explain", {"records": [record], "k": 5}).json()["explanations"]
     weights, lost = (series["y"] for series in drawn)
     assert weights == pytest.approx(said["influence"], abs=1e-6)
-    losses = {heed["position"]: heed["score_drop"] for heed in said["answer"]["choices"][0]["heeded"]}
+    losses = {
+        attribution["position"]: attribution["score_drop"]
+        for attribution in said["answer"]["choices"][0]["attributions"]
+    }
     assert lost == pytest.approx([losses[place] for place in (0, 2, 3)], abs=1e-6)
 
 

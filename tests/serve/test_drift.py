@@ -10,7 +10,7 @@ from ensue.serve.drift import Drift
 
 
 def line(known: int, given: int, value: str = "a") -> str:
-    return Answer((Choice(value, 0.5),), known, given, "s1").to_json()
+    return Answer((Choice(value, 0.5),), known, given, id="s1").to_json()
 
 
 def test_ids_and_words_of_a_week_are_counted() -> None:
@@ -18,12 +18,12 @@ def test_ids_and_words_of_a_week_are_counted() -> None:
     drift = Drift(lambda: day)
     assert drift.describe() is None
     assert drift.hear([line(2, 4), line(3, 4)]) == (8, 3)  # given, and unknown
-    assert drift.describe() == {"days": 7, "records": 2, "given": 8, "unknown": 0.375}  # 3 of 8
+    assert drift.describe() == {"days": 7, "records": 2, "events": 8, "unknown": 0.375}  # 3 of 8
     day += timedelta(days=6)
     drift.hear([line(4, 4)])
-    assert drift.describe() == {"days": 7, "records": 3, "given": 12, "unknown": 0.25}
+    assert drift.describe() == {"days": 7, "records": 3, "events": 12, "unknown": 0.25}
     day += timedelta(days=1)  # the first day is over a week ago
-    assert drift.describe() == {"days": 7, "records": 1, "given": 4, "unknown": 0.0}
+    assert drift.describe() == {"days": 7, "records": 1, "events": 4, "unknown": 0.0}
 
 
 def test_processes_that_serve_together_add_up_and_one_goes_on_with_anothers_counts(tmp_path: Path) -> None:
@@ -36,21 +36,21 @@ def test_processes_that_serve_together_add_up_and_one_goes_on_with_anothers_coun
     assert first.describe() is None
     first.hear([line(1, 4)])
     second.hear([line(4, 4)])
-    week = {"days": 7, "records": 2, "given": 8, "unknown": 0.375}  # 3 of 8
+    week = {"days": 7, "records": 2, "events": 8, "unknown": 0.375}  # 3 of 8
     assert first.describe() == second.describe() == at("1b").describe() == week
     after = at("1a")
     after.hear([line(0, 4)])
-    assert second.describe() == {"days": 7, "records": 3, "given": 12, "unknown": 0.5833}  # 7 of 12
+    assert second.describe() == {"days": 7, "records": 3, "events": 12, "unknown": 0.5833}  # 7 of 12
     day += timedelta(days=7)
     assert second.describe() is None
     second.hear([line(1, 1)])
-    assert first.describe() == {"days": 7, "records": 1, "given": 1, "unknown": 0.0}
+    assert first.describe() == {"days": 7, "records": 1, "events": 1, "unknown": 0.0}
 
 
 def test_a_value_that_looks_like_counts_is_none() -> None:
     drift = Drift()
-    drift.hear([line(1, 2, '"known": 0, "given": 9')])
+    drift.hear([line(1, 2, '"in_vocabulary": 0, "events": 9')])
     found = drift.describe()
-    assert found is not None and (found["given"], found["unknown"]) == (2, 0.5)
+    assert found is not None and (found["events"], found["unknown"]) == (2, 0.5)
     drift.hear(['{"no": "counts"}'])
     assert drift.describe() == found

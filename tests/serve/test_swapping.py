@@ -59,7 +59,7 @@ def test_a_new_version_is_taken_up_and_nothing_is_dropped(folder: Path, tmp_path
                 if found.status_code != 200:
                     wrong.append((found.status_code, found.text))
                 else:
-                    known.append(found.json()["answers"][0]["known"])
+                    known.append(found.json()["answers"][0]["in_vocabulary"])
 
         threads = [threading.Thread(target=client) for _ in range(4)]
         for thread in threads:
@@ -106,8 +106,8 @@ def test_a_request_in_flight_is_answered_by_the_version_it_began_with(
         until(lambda: _swaps(service) == 1)
         go_on.set()
         thread.join()
-        assert found[0].json()["answers"][0]["known"] == 1
-        assert service.post("/v1/models/clicks/predict", body).json()["answers"][0]["known"] == 2
+        assert found[0].json()["answers"][0]["in_vocabulary"] == 1
+        assert service.post("/v1/models/clicks/predict", body).json()["answers"][0]["in_vocabulary"] == 2
 
 
 def test_a_damaged_version_changes_nothing(folder: Path, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_an_update_is_learned_saved_and_served(folder: Path) -> None:
         assert (model["version"], model["values"]) == (2, 13)  # swapped in before the answer came
         body = {"records": [{"values": ["brand new"]}], "k": 1}
         (answer,) = service.post("/v1/models/clicks/predict", body).json()["answers"]
-        assert answer["known"] == 1
+        assert answer["in_vocabulary"] == 1
     assert (versions.current(folder), versions.kept(folder)) == (2, [1])
 
 

@@ -103,19 +103,19 @@ def test_figures_are_added_up_and_a_worker_that_dies_is_started_again(fitted: Pa
         assert answers == [answers[0]] * 20 and answers[0][0] == 200
         assert service.value("ensue_records_total") == 20
         (answer,) = answers[0][1]["answers"]
-        assert service.value("ensue_asked_values_total") == 20 * answer["given"] > 0
-        assert service.value("ensue_unknown_values_total") == 20 * (answer["given"] - answer["known"])
+        assert service.value("ensue_asked_values_total") == 20 * answer["events"] > 0
+        assert service.value("ensue_unknown_values_total") == 20 * (answer["events"] - answer["in_vocabulary"])
         assert service.value("ensue_model_version") == 1
         drifts = [json.loads(service.get("/v1/models"))[0]["drift"] for _ in range(10)]  # whichever of them answers
-        given = 20 * answer["given"]
-        assert drifts == [{"days": 7, "records": 20, "given": given, "unknown": drifts[0]["unknown"]}] * 10
+        given = 20 * answer["events"]
+        assert drifts == [{"days": 7, "records": 20, "events": given, "unknown": drifts[0]["unknown"]}] * 10
         before = service.workers
         os.kill(before[0], signal.SIGKILL)
         until(lambda: len(service.workers) == 2 and service.workers != before)
         until(lambda: len(service.events("worker_ended")) == 1)
         assert [service.post("/v1/models/counted/predict", ASK) for _ in range(20)] == answers
         assert service.value("ensue_records_total") == 40
-        assert json.loads(service.get("/v1/models"))[0]["drift"] == {**drifts[0], "records": 40, "given": 2 * given}
+        assert json.loads(service.get("/v1/models"))[0]["drift"] == {**drifts[0], "records": 40, "events": 2 * given}
         assert service.value("ensue_worker_restarts_total") == 1
         assert service.value("process_cpu_seconds_total") > 0
         assert service.value("process_resident_memory_bytes") > 10**7
@@ -199,7 +199,7 @@ def test_an_update_is_learned_once_and_all_workers_answer_from_it_while_requests
             # from now on nobody answers from the old version
             for _ in range(12):
                 (answer,) = service.post("/v1/models/next/predict", json.loads(known))[1]["answers"]
-                assert answer["known"] == 1
+                assert answer["in_vocabulary"] == 1
                 (model,) = json.loads(service.get("/v1/models"))
                 assert model["version"] == 2
             until(lambda: not set(before) & set(service.workers) and len(service.workers) == 2)

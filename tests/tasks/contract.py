@@ -18,14 +18,14 @@ FOLDERS: dict[type, Path] = {}
 
 def shares_of_best(answer: Any) -> object:
     """What the first choice was seen to rest on."""
-    return [heed.share for choice in answer.choices[:1] for heed in choice.heeded]
+    return [attribution.weight for choice in answer.choices[:1] for attribution in choice.attributions]
 
 
 def close(one: Sequence[Any], other: Sequence[Any], evidence: Callable[[Any], object] = shares_of_best) -> None:
     """The same choices for the same reasons, up to rounding; ties may change places."""
     assert len(one) == len(other)
     for mine, theirs in zip(one, other, strict=True):
-        assert (mine.known, mine.given, mine.id) == (theirs.known, theirs.given, theirs.id)
+        assert (mine.in_vocabulary, mine.events, mine.id) == (theirs.in_vocabulary, theirs.events, theirs.id)
         scores = [{choice.value: choice.score for choice in answer.choices} for answer in (mine, theirs)]
         assert scores[0] == pytest.approx(scores[1], abs=1e-5)
         assert evidence(mine) == pytest.approx(evidence(theirs), abs=1e-5)

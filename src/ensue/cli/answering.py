@@ -175,7 +175,7 @@ def _table(asked: Asked, answers: Sequence[Any], output: Path) -> pl.DataFrame:
 def _columns(answers: Sequence[Any]) -> list[pl.Series]:
     """``prediction``, ``score`` or ``probability``, of links ``sentence``; further choices end in ``_2`` and so on.
 
-    Last, how many words or ids were ``known`` of those ``given``.
+    Last, how many words or ids were ``in_vocabulary`` of all ``events``.
     """
     every = [answer.choices for answer in answers]
     sure = any(getattr(choice, "probability", None) is not None for choices in every for choice in choices)
@@ -191,5 +191,5 @@ def _columns(answers: Sequence[Any]) -> list[pl.Series]:
         found.append(pl.Series(f"{'probability' if likely else 'score'}{ends}", scores, pl.Float64))
         if linked:
             found.append(pl.Series(f"sentence{ends}", [choice and choice.sentence for choice in chosen], pl.String))
-    counts = ((name, [getattr(answer, name) for answer in answers]) for name in ("known", "given"))
+    counts = ((name, [getattr(answer, name) for answer in answers]) for name in ("in_vocabulary", "events"))
     return [*found, *(pl.Series(name, numbers, pl.Int64) for name, numbers in counts)]

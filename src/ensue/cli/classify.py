@@ -198,7 +198,7 @@ def draw(explanation: TextExplanation, path: Path) -> None:
 
     parts = explanation.passages
     sides = ([place for place, part in enumerate(parts) if part.side == side] for side in (0, 1))
-    chosen = [max(side, key=lambda place: parts[place].share) for side in sides if side]
+    chosen = [max(side, key=lambda place: parts[place].weight) for side in sides if side]
     first, *more = [*(figures.word_graph(explanation, place) for place in chosen), figures.document(explanation)]
     figures.write_html(first, path, *more)
 

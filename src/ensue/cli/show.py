@@ -190,7 +190,8 @@ def drop(score_drop: float, digits: int = 3) -> str:
 def attended(choice: Choice) -> str:
     """The events or words that a choice leaned on, each with its share and the drop of the score without it."""
     parts = (
-        f"{one_line(heed.value)} {heed.share:.2f}" + ("" if heed.score_drop is None else f" ({drop(heed.score_drop)})")
-        for heed in choice.heeded
+        f"{one_line(attribution.value)} {attribution.weight:.2f}"
+        + ("" if attribution.score_drop is None else f" ({drop(attribution.score_drop)})")
+        for attribution in choice.attributions
     )
     return "   ".join(parts)

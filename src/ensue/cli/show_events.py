@@ -42,8 +42,8 @@ def answer(found: Answer) -> None:
         for rank, choice in enumerate(found.choices, 1)
     )
     show.table(("#", "value", "score", evidence), rows, wraps=("value", evidence))
-    popular = "" if found.known else ": nothing known, so this is plain popularity"
-    show.line(f"{found.known} of {plural(found.given, 'id')} known{popular}")
+    popular = "" if found.in_vocabulary else ": nothing known, so this is plain popularity"
+    show.line(f"{found.in_vocabulary} of {plural(found.events, 'id')} known{popular}")
 
 
 def forecast(found: Forecast) -> None:
@@ -57,7 +57,7 @@ def forecast(found: Forecast) -> None:
         show.line(show.one_line(found.id))
     likeliest = "likeliest (score)"
     show.table(("step", "stops", "after, 8 of 10", "median", likeliest), rows, wraps=(likeliest,))
-    show.line(f"{found.known} of {plural(found.given, 'id')} known")
+    show.line(f"{found.in_vocabulary} of {plural(found.events, 'id')} known")
 
 
 def _span(seconds: float) -> str:
@@ -69,7 +69,7 @@ def _span(seconds: float) -> str:
 
 
 def explanation(found: Explanation) -> None:
-    """Who leaned on whom, as a list: each event with the earlier one it heeded most, then the answer."""
+    """Who leaned on whom, as a list: each event with the earlier one it attributions most, then the answer."""
     rows = []
     for at, row in enumerate(found.dependency):
         if any(row):

@@ -59,8 +59,8 @@ def answer(found: LinkAnswer) -> None:
         return
     heads = ("#", "article", "P" if _sure(found) else "score", "closest sentence")
     show.table(heads, rows, wraps=("article", "closest sentence"))
-    nothing = "" if found.known else ": nothing known, so the order says nothing"
-    show.line(f"{found.known} of {plural(found.given, 'word')} known{nothing}")
+    nothing = "" if found.in_vocabulary else ": nothing known, so the order says nothing"
+    show.line(f"{found.in_vocabulary} of {plural(found.events, 'word')} known{nothing}")
 
 
 def explanation(found: LinkExplanation) -> None:

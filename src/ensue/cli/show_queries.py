@@ -44,9 +44,9 @@ def answer(found: Answer) -> None:
     if found.id:
         show.line(show.one_line(found.id))
     show.table(("#", "suggestion", "score", evidence), rows, wraps=("suggestion", evidence))
-    popular = "" if found.given else ": nothing typed, so these are the queries typed most"
+    popular = "" if found.events else ": nothing typed, so these are the queries typed most"
     few = "" if found.choices else "; nothing that fits reaches the privacy floor"
-    show.line(f"{found.known} of {plural(found.given, 'query', 'queries')} with a known word{popular}{few}")
+    show.line(f"{found.in_vocabulary} of {plural(found.events, 'query', 'queries')} with a known word{popular}{few}")
 
 
 def explanation(found: QueryExplanation) -> None:

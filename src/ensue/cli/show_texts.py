@@ -42,7 +42,7 @@ def answer(found: TextAnswer) -> None:
         show.line("no words: nothing to answer from")
         return
     show.table(("#", "label", "probability", evidence), rows, wraps=("label", evidence))
-    show.line(f"{found.known} of {plural(found.given, 'word')} known")
+    show.line(f"{found.in_vocabulary} of {plural(found.events, 'word')} known")
     if found.deletion is not None and found.choices:
         test = found.deletion
         words = plural(test.words, "word")
@@ -60,7 +60,7 @@ def explanation(found: TextExplanation) -> None:
 
     show.line("weights: what the model leaned on, not causes; shares of a passage's words sum to 1")
     for place, part in enumerate(found.passages):
-        show.line(f"{name_of(found, place)}: {part.share:.2f}")
+        show.line(f"{name_of(found, place)}: {part.weight:.2f}")
         strong = max(part.weights, default=0.0)
         words = (
             Text.assemble((printable(word), "bold" if weight == strong > 0 else ""), f" {weight:.2f}")

@@ -60,7 +60,9 @@ def run(
         cascade = None if predictor is None else drawn_cascade(predictor, histories)
         figures.write_html(figures.spreaders(found), html, *([] if cascade is None else [figures.cascade(cascade)]))
     if as_json:
-        show.put_json({"spreaders": [one.to_dict() for one in found], "events": len(histories.ids), "given": given})
+        show.put_json(
+            {"spreaders": [one.to_dict() for one in found], "in_vocabulary": len(histories.ids), "events": given}
+        )
         return
     if len(histories.ids) < given:
         show.remark(f"{given - len(histories.ids):,} of {plural(given, 'event')} are of people the model never saw")

@@ -246,7 +246,7 @@ def _parse(location: str, text: str) -> _Line:
     scores = row.get("scores")
     num_events = None
     if values is None and isinstance(row.get("choices"), list):
-        num_events = row["given"] if isinstance(row.get("given"), int) else None
+        num_events = row["events"] if isinstance(row.get("events"), int) else None
         pairs = [*_choice_pairs(row["choices"])]
         values = [value for value, _ in pairs]
         scores = [score for _, score in pairs]

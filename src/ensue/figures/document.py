@@ -27,7 +27,7 @@ def document(explanation: TextExplanation) -> go.Figure:
     bars, ticks, drawn = list[_Bar](), dict[int, str](), 0
     for number, (passage, line) in enumerate(rows):
         if line.start == 0:
-            ticks[number] = f"{name_of(explanation, passage)}: {explanation.passages[passage].share:.2f}"
+            ticks[number] = f"{name_of(explanation, passage)}: {explanation.passages[passage].weight:.2f}"
         bars += _bars(explanation.passages[passage], line, number)
         drawn += len(line.words)
     figure = go.Figure(

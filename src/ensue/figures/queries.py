@@ -54,7 +54,7 @@ def _counted(explanation: QueryExplanation) -> go.Figure:
     """The shares of queries."""
     typed = [html.escape(query, quote=False) for query in explanation.queries]
     choices = explanation.answer.choices
-    brings = [{heed.value: heed.share for heed in choice.heeded} for choice in choices]
+    brings = [{attribution.value: attribution.weight for attribution in choice.attributions} for choice in choices]
     figure = go.Figure(
         go.Heatmap(
             z=[[own.get(query, 0.0) for query in explanation.queries] for own in brings],

@@ -45,7 +45,7 @@ def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.F
     """
     parts = explanation.passages
     if passage is None:
-        passage = max(range(len(parts)), key=lambda place: parts[place].share, default=0)
+        passage = max(range(len(parts)), key=lambda place: parts[place].weight, default=0)
     if not 0 <= passage < len(parts):
         raise SettingError(f"passage {passage} does not exist; the text has {len(parts)}")
     part = parts[passage]

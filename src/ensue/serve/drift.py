@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 DAYS = 7
-_COUNTS = re.compile(r'"known": (\d+), "given": (\d+)')
+_COUNTS = re.compile(r'"in_vocabulary": (\d+), "events": (\d+)')
 """Of the JSON of an answer; quotes within its texts are escaped, so that none can look like this."""
 
 
@@ -65,4 +65,4 @@ class Drift:
         records, known, given = days[days[:, 0] > self._today().toordinal() - DAYS, 1:].sum(0).tolist()
         if not given:
             return None
-        return {"days": DAYS, "records": records, "given": given, "unknown": round(1 - known / given, 4)}
+        return {"days": DAYS, "records": records, "events": given, "unknown": round(1 - known / given, 4)}

@@ -30,10 +30,10 @@ def chosen(choices: tuple[AnyChoice, ...], place: int) -> AnyChoice:
 
 def of_events(choice: Choice) -> str:
     """Which event a choice attended to most, and the drop of its score without that."""
-    if not choice.heeded:
+    if not choice.attributions:
         return f"{choice.value} (score {choice.score:.3f}) leaned on nothing of this history: it is what is common."
-    most = choice.heeded[0]
-    sentence = f"{choice.value} (score {choice.score:.3f}) leaned most on {most.value}: share {most.share:.2f}"
+    most = choice.attributions[0]
+    sentence = f"{choice.value} (score {choice.score:.3f}) leaned most on {most.value}: weight {most.weight:.2f}"
     return f"{sentence}." if most.score_drop is None else f"{sentence}; without it the score {falls(most.score_drop)}."
 
 

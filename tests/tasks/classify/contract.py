@@ -70,7 +70,9 @@ class ClassifyContract(Contract):
         return Texts.of([*planted(10, 4), Text(("good newcomer",), "yes")])
 
     def bare(self, answer: TextAnswer) -> TextAnswer:
-        return replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices), deletion=None)
+        return replace(
+            answer, choices=tuple(replace(choice, attributions=()) for choice in answer.choices), deletion=None
+        )
 
     def prior(self, predictor: ClassifyPredictor) -> dict[str, float]:
         """Shares of the labels in all that was learned: in the end counting learns the held-out tenth too."""
@@ -103,12 +105,12 @@ class ClassifyContract(Contract):
         for text in ("", "  \n "):
             (answer,) = predictor.predict([Text((text,), id="x")])
             assert {choice.value: choice.score for choice in answer.choices} == pytest.approx(self.prior(predictor))
-            assert (answer.known, answer.given, answer.id, answer.deletion) == (0, 0, "x", None)
-            assert not any(choice.heeded for choice in answer.choices)
+            assert (answer.in_vocabulary, answer.events, answer.id, answer.deletion) == (0, 0, "x", None)
+            assert not any(choice.attributions for choice in answer.choices)
 
     def test_unknown_words_are_counted_and_give_finite_answers(self, predictor: ClassifyPredictor) -> None:
         odd, plain = predictor.predict([Text(("who good why",)), Text(("good",))])
-        assert (odd.known, odd.given, plain.known, plain.given) == (1, 3, 1, 1)
+        assert (odd.in_vocabulary, odd.events, plain.in_vocabulary, plain.events) == (1, 3, 1, 1)
         assert all(np.isfinite(choice.score) for choice in odd.choices)
 
     def test_the_deletion_test_is_the_answer_without_the_words(self, predictor: ClassifyPredictor) -> None:
@@ -121,12 +123,12 @@ class ClassifyContract(Contract):
         for record, answer in zip(records, predictor.predict(records), strict=True):
             words = record.texts[0].split()
             for choice in answer.choices:
-                for heed in choice.heeded:
-                    assert words[heed.position] == heed.value
-                    rest = [word for place, word in enumerate(words) if place != heed.position]
-                    assert heed.score_drop == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
+                for attribution in choice.attributions:
+                    assert words[attribution.position] == attribution.value
+                    rest = [word for place, word in enumerate(words) if place != attribution.position]
+                    assert attribution.score_drop == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
             best = answer.choices[0]
-            gone = {heed.position for heed in best.heeded}
+            gone = {attribution.position for attribution in best.attributions}
             if answer.deletion is None:
                 assert not gone
                 continue
@@ -142,7 +144,7 @@ class ClassifyContract(Contract):
             assert words == record.texts[0].replace("?", " ?").split() and found.graph == ()
             for passage in found.passages:
                 assert sum(passage.weights) == pytest.approx(1, abs=1e-5) or not any(passage.weights)
-                assert 0 <= passage.share <= 1 + 1e-6 and all(0 <= weight <= 1 + 1e-6 for weight in passage.weights)
+                assert 0 <= passage.weight <= 1 + 1e-6 and all(0 <= weight <= 1 + 1e-6 for weight in passage.weights)
                 assert len(passage.graph) in (0, len(passage.words))
                 for column in zip(*passage.graph, strict=True):
                     assert sum(column) == pytest.approx(1, abs=1e-5)
@@ -153,7 +155,7 @@ class ClassifyContract(Contract):
         assert report.stage == "update" and np.isfinite(report.loss)
         assert list(own.tokenizer.vocabulary.values) == [*before, "newcomer"]
         (answer,) = own.predict([Text(("newcomer",))])
-        assert (answer.known, own.metadata.texts, own.metadata.updates) == (1, 42, 1)
+        assert (answer.in_vocabulary, own.metadata.texts, own.metadata.updates) == (1, 42, 1)
 
     def test_update_learns(self, own: ClassifyPredictor) -> None:
         if self.model == "vectors":

@@ -64,9 +64,12 @@ def test_pairs_are_told_from_single_texts() -> None:
     assert (made.settings.score_dim, made.schedule.smallest_batch, made.schedule.decay_steps) == (6, 16, 20_000)
     (found,) = made.explain([Text(("w1 w2 w3", "w1 x"))])
     assert [(passage.side, passage.words) for passage in found.passages] == [(0, ("w1", "w2", "w3")), (1, ("w1", "x"))]
-    heeded = found.answer.choices[0].heeded
+    attributions = found.answer.choices[0].attributions
     words = ["w1", "w2", "w3", "w1", "x"]
-    assert all(words[heed.position] == heed.value for heed in heeded) and sum(heed.share for heed in heeded) <= 1
+    assert (
+        all(words[attribution.position] == attribution.value for attribution in attributions)
+        and sum(attribution.weight for attribution in attributions) <= 1
+    )
     one, both = made.predict([Text(("w1 w2", ""))]), made.predict([Text(("w1 w2", "")), Text(("w1 w2 w3", "w1 x"))])
     assert one[0].choices[0].score == pytest.approx(both[0].choices[0].score, abs=1e-5)
     with pytest.raises(DataError) as error:
@@ -106,7 +109,7 @@ def test_documents_are_read_sentence_by_sentence() -> None:
     record = Text(("One two three. Four five. Six w1 w2 good.",))
     (found,) = made.explain([record])
     assert [len(passage.words) for passage in found.passages] == [4, 3, 5]
-    assert sum(passage.share for passage in found.passages) == pytest.approx(1, abs=1e-5)
+    assert sum(passage.weight for passage in found.passages) == pytest.approx(1, abs=1e-5)
     assert len(found.graph) == 3
     for column in zip(*found.graph, strict=True):
         assert sum(column) == pytest.approx(1, abs=1e-5)
@@ -153,7 +156,7 @@ def test_a_megabyte_in_one_field_is_read_whole() -> None:
     made = fitted(planted(40, 0), epochs=1, hidden=4)
     text = Text(("w1 w2 w3 w4 " * 90_000 + "good",))
     (answer,) = made.predict([text], evidence=False)
-    assert len(text.texts[0]) > 1_000_000 and answer.known == answer.given == 360_001
+    assert len(text.texts[0]) > 1_000_000 and answer.in_vocabulary == answer.events == 360_001
     assert sum(choice.score for choice in answer.choices) == pytest.approx(1, abs=1e-6)
 
 
@@ -161,7 +164,7 @@ def test_caps_are_kept_and_announced() -> None:
     made = fitted([*planted(40, 0), Text(("w1 " * 30,), "yes")], valid=planted(5, 1), epochs=1, max_words=12)
     assert [note for note in made.metadata.notes if "caps" in note] == ["the caps cut 18 words of 1 training text"]
     (found,) = made.explain([Text(("w1 " * 30 + "good",))])
-    assert found.answer.given == 12 and found.passages[0].words == ("w1",) * 12
+    assert found.answer.events == 12 and found.passages[0].words == ("w1",) * 12
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ class TestEncoded(test_contract.TestCentrality):
         assert [part.words for part in found.passages] == [("w1", "good", "?"), ("who", "w2", "."), ("!",)]
         for part in found.passages:
             assert part.weights == pytest.approx([1 / len(part.words)] * len(part.words)) and part.graph == ()
-        assert sum(part.share for part in found.passages) == pytest.approx(1, abs=1e-5)
+        assert sum(part.weight for part in found.passages) == pytest.approx(1, abs=1e-5)
         assert [len(row) for row in found.graph] == [3] * 3
         for column in zip(*found.graph, strict=True):
             assert sum(column) == pytest.approx(1, abs=1e-5)
@@ -80,11 +80,11 @@ class TestEncoded(test_contract.TestCentrality):
         first = np.cumsum([0, *(len(part.split()) for part in read)]).tolist()
         best, gone = answer.choices[0], set[int]()
         for choice in answer.choices:
-            for heed in choice.heeded:
-                place = read.index(heed.value)
-                assert heed.position == first[place]
+            for attribution in choice.attributions:
+                place = read.index(attribution.value)
+                assert attribution.position == first[place]
                 rest = [part for other, part in enumerate(parts) if other != place]
-                assert heed.score_drop == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
+                assert attribution.score_drop == pytest.approx(choice.score - share(rest, choice.value), abs=1e-5)
                 gone.add(place)
         assert answer.deletion is not None and len(gone) == 3
         assert answer.deletion.words == sum(len(read[place].split()) for place in gone)
@@ -148,12 +148,12 @@ def test_a_document_is_explained_sentence_by_sentence() -> None:
     assert [part.graph for part in found.passages] == [(), (), ()]
     for part in found.passages:
         assert part.weights == pytest.approx([1 / len(part.words)] * len(part.words))
-    assert sum(part.share for part in found.passages) == pytest.approx(1, abs=1e-5)
+    assert sum(part.weight for part in found.passages) == pytest.approx(1, abs=1e-5)
     for column in zip(*found.graph, strict=True):
         assert len(column) == 3 and sum(column) == pytest.approx(1, abs=1e-5)
-    heaviest = max(found.passages, key=lambda part: part.share)
-    (heed,) = found.answer.choices[0].heeded
-    assert heed.value == " ".join(heaviest.words) and heed.share == pytest.approx(heaviest.share)
+    heaviest = max(found.passages, key=lambda part: part.weight)
+    (attribution,) = found.answer.choices[0].attributions
+    assert attribution.value == " ".join(heaviest.words) and attribution.weight == pytest.approx(heaviest.weight)
     assert found.answer.deletion is not None and found.answer.deletion.words == len(heaviest.words)
 
 
@@ -170,7 +170,7 @@ def test_padding_is_invisible() -> None:
 def test_an_unknown_word_reaches_the_encoder() -> None:
     made = fitted(planted(40, 0))
     one, other = made.predict([Text(("w1 unheard",)), Text(("w1 unseen",))], evidence=False)
-    assert (one.known, one.given) == (other.known, other.given) == (1, 2)
+    assert (one.in_vocabulary, one.events) == (other.in_vocabulary, other.events) == (1, 2)
     assert StandIn.asked[-1] == ["w1 unheard", "w1 unseen"]
     assert one.choices[0].score != other.choices[0].score
 

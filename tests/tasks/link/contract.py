@@ -93,8 +93,8 @@ class LinkContract(Contract):
         odd, plain, script, empty = predictor.predict(
             [Post("xyzzy plugh ferry"), Post("ferry"), Post("שלום 🎈 ნახვამდის"), Post("", "none")]
         )
-        assert (odd.known, odd.given, plain.known, plain.given) == (1, 3, 1, 1)
-        assert (script.known, empty.known, empty.given, empty.id) == (0, 0, 0, "none")
+        assert (odd.in_vocabulary, odd.events, plain.in_vocabulary, plain.events) == (1, 3, 1, 1)
+        assert (script.in_vocabulary, empty.in_vocabulary, empty.events, empty.id) == (0, 0, 0, "none")
         scores = [choice.score for answer in (odd, plain, script, empty) for choice in answer.choices]
         assert np.isfinite(scores).all()
 

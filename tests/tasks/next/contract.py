@@ -48,7 +48,11 @@ def crowds(num: int, seed: int) -> list[History]:
 
 def shares(answer: Answer) -> object:
     """What each choice was seen to rest on."""
-    return {(choice.value, heed.position): heed.share for choice in answer.choices for heed in choice.heeded}
+    return {
+        (choice.value, attribution.position): attribution.weight
+        for choice in answer.choices
+        for attribution in choice.attributions
+    }
 
 
 def score_drops_are_removals(predictor: NextPredictor, records: list[History], **asked: Any) -> int:
@@ -56,11 +60,15 @@ def score_drops_are_removals(predictor: NextPredictor, records: list[History], *
     tested = 0
     for record, answer in zip(records, predictor.predict(records, 3, **asked), strict=True):
         for choice in answer.choices:
-            for heed in choice.heeded:
-                shorter = without_event(record, heed.position)
+            for attribution in choice.attributions:
+                shorter = without_event(record, attribution.position)
                 (rest,) = predictor.predict([shorter], 10_000, evidence=False, **asked)
                 without = {other.value: other.score for other in rest.choices}.get(choice.value, 0.0)
-                assert heed.score_drop == pytest.approx(choice.score - without, abs=1e-5), (record, choice, heed)
+                assert attribution.score_drop == pytest.approx(choice.score - without, abs=1e-5), (
+                    record,
+                    choice,
+                    attribution,
+                )
                 tested += 1
     return tested
 
@@ -106,7 +114,7 @@ class NextContract(Contract):
         return Histories.of([*self.data(10, 4), History(("a1", "new"), (0.0, 9.0))])
 
     def bare(self, answer: Answer) -> Answer:
-        return replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices))
+        return replace(answer, choices=tuple(replace(choice, attributions=()) for choice in answer.choices))
 
     def popular(self, predictor: NextPredictor) -> dict[str, float]:
         """Shares of the events of the training data, counted anew."""
@@ -168,20 +176,28 @@ class NextContract(Contract):
         plain = History(("a3", "a4", "a5"), (0.0, HOUR, 2 * HOUR), "x")
         odd = History(("who?", "a3", "a4", "why?", "a5"), (0.0, 0.0, HOUR, HOUR, 2 * HOUR), "x")
         (expected,), (found,) = predictor.predict([plain]), predictor.predict([odd])
-        assert (expected.known, expected.given, found.known, found.given, found.id) == (3, 3, 3, 5, "x")
+        assert (expected.in_vocabulary, expected.events, found.in_vocabulary, found.events, found.id) == (
+            3,
+            3,
+            3,
+            5,
+            "x",
+        )
         assert [choice.value for choice in found.choices] == [choice.value for choice in expected.choices]
         for mine, theirs in zip(found.choices, expected.choices, strict=True):
             assert mine.score == pytest.approx(theirs.score, abs=1e-6)
-            assert [heed.value for heed in mine.heeded] == [heed.value for heed in theirs.heeded]
-            assert all(odd.values[heed.position] == heed.value for heed in mine.heeded)
+            assert [attribution.value for attribution in mine.attributions] == [
+                attribution.value for attribution in theirs.attributions
+            ]
+            assert all(odd.values[attribution.position] == attribution.value for attribution in mine.attributions)
 
     @pytest.mark.parametrize("record", [History(()), History(("who?", "why?")), History(("who?",), (4.0,))])
     def test_with_nothing_known_the_answer_is_popularity(self, predictor: NextPredictor, record: History) -> None:
         (answer,) = predictor.predict([record], 99)
-        assert (answer.known, answer.given) == (0, len(record.values))
+        assert (answer.in_vocabulary, answer.events) == (0, len(record.values))
         found = {choice.value: choice.score for choice in answer.choices}
         assert found == pytest.approx(self.popular(predictor), abs=1e-6)
-        assert not any(choice.heeded for choice in answer.choices)
+        assert not any(choice.attributions for choice in answer.choices)
 
     def test_k_may_exceed_the_catalogue(self, predictor: NextPredictor) -> None:
         record = self.data(1, 5)[0]
@@ -214,7 +230,7 @@ class NextContract(Contract):
         assert report.stage == "update" and np.isfinite(report.loss)
         assert list(own.vocabulary.values) == [*before, "new", "newer"]
         (answer,) = own.predict([History(("a1", "new"), (0.0, 9.0))], 99)
-        assert (answer.known, "newer" in {choice.value for choice in answer.choices}) == (2, True)
+        assert (answer.in_vocabulary, "newer" in {choice.value for choice in answer.choices}) == (2, True)
         assert own.metadata.sequences == 38 and own.metadata.updates == 1
         (nothing,) = own.predict([History(())], 99)
         assert {choice.value for choice in nothing.choices} == {*before, "new", "newer"}
@@ -248,9 +264,9 @@ class NextContract(Contract):
         size = len(found.influence)
         assert size <= 3 and found.values == record.values[7 - size :] and found.times == record.times[7 - size :]
         for choice in found.answer.choices:
-            for heed in choice.heeded:
-                assert heed.value == record.values[heed.position] and heed.position >= 5
-                assert heed.share == pytest.approx(found.influence[heed.position - 7], abs=1e-6)
+            for attribution in choice.attributions:
+                assert attribution.value == record.values[attribution.position] and attribution.position >= 5
+                assert attribution.weight == pytest.approx(found.influence[attribution.position - 7], abs=1e-6)
 
     def test_update_learns(self, own: NextPredictor) -> None:
         new = Histories.of([History(("a1", "new"), (0.0, HOUR))] * 16)
@@ -280,7 +296,7 @@ class NextContract(Contract):
                 assert sum(row) == pytest.approx(1, abs=1e-5) or sum(row) == 0
                 assert not any(row[step + 1 :]), "no event leans on a later one"
             for choice in found.answer.choices:
-                shares = [heed.share for heed in choice.heeded]
+                shares = [attribution.weight for attribution in choice.attributions]
                 assert shares == sorted(shares, reverse=True) and sum(shares) <= 1 + 1e-5
 
     def test_a_score_drop_is_what_asking_without_the_event_changes(self, predictor: NextPredictor) -> None:

@@ -90,8 +90,8 @@ def require_answers(predictor: NextPredictor, answers: Sequence[Answer], records
         values = [choice.value for choice in answer.choices]
         assert all(value in predictor.vocabulary or value in record.values for value in values), answer
         assert len(set(values)) == len(values), answer
-        for heed in (heed for choice in answer.choices for heed in choice.heeded):
-            assert math.isfinite(heed.share) and math.isfinite(heed.score_drop or 0.0), answer
+        for attribution in (attribution for choice in answer.choices for attribution in choice.attributions):
+            assert math.isfinite(attribution.weight) and math.isfinite(attribution.score_drop or 0.0), answer
 
 
 FAMILIES: dict[str, Family] = {

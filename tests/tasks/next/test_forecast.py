@@ -40,7 +40,7 @@ def test_a_walk_is_rolled_forward(tmp_path: Path) -> None:
     (found,) = predictor.forecast([question], 3, 2)
     assert [seen.choices[0].value for seen in found.steps] == ["a5", "a6", "a7"]
     assert all(len(seen.choices) == 2 for seen in found.steps)
-    assert (found.known, found.given, found.id) == (2, 2, "q")
+    assert (found.in_vocabulary, found.events, found.id) == (2, 2, "q")
     for seen in found.steps:
         low, median, high = seen.after
         assert 2896 <= low <= median <= high <= 4096.1  # the class of an hour

@@ -90,9 +90,11 @@ def close(found: list[Answer], wanted: list[Answer], near: float = 2e-3) -> None
         assert [choice.score for choice in one.choices] == pytest.approx([c.score for c in other.choices], rel=near)
         for choice in one.choices:
             if choice.value in scores:  # of equals others may stand at the end
-                assert [h.position for h in choice.heeded] == [h.position for h in scores[choice.value].heeded]
-                drops = [heed.score_drop for heed in scores[choice.value].heeded]
-                assert [heed.score_drop for heed in choice.heeded] == pytest.approx(drops, abs=1e-4)
+                assert [h.position for h in choice.attributions] == [
+                    h.position for h in scores[choice.value].attributions
+                ]
+                drops = [attribution.score_drop for attribution in scores[choice.value].attributions]
+                assert [attribution.score_drop for attribution in choice.attributions] == pytest.approx(drops, abs=1e-4)
 
 
 def test_what_is_left_of_a_long_history_is_found() -> None:

@@ -122,22 +122,24 @@ def test_the_answer_holds_it_with_the_share_of_its_distance(predictor: NextPredi
         predictor.predict([one], 99, rank_unknown=True, exclude_seen=False) for one in (record, plain)
     )
     assert "new" not in {choice.value for choice in predictor.predict([record], 99)[0].choices}
-    assert (answer.known, answer.given) == (2, 3)
+    assert (answer.in_vocabulary, answer.events) == (2, 3)
     found = {choice.value: choice for choice in answer.choices}
     mass = share(predictor, 2)
     assert found["new"].score == pytest.approx(mass, abs=1e-5)
     assert sum(choice.score for choice in answer.choices) == pytest.approx(1, abs=1e-5)
     for choice in without.choices:
         assert found[choice.value].score == pytest.approx((1 - mass) * choice.score, abs=1e-5)
-    (heed,) = found["new"].heeded
-    assert (heed.value, heed.position, heed.share) == ("new", 1, 1.0) and heed.score_drop == pytest.approx(
-        mass, abs=1e-5
-    )
+    (attribution,) = found["new"].attributions
+    assert (attribution.value, attribution.position, attribution.weight) == (
+        "new",
+        1,
+        1.0,
+    ) and attribution.score_drop == pytest.approx(mass, abs=1e-5)
     # What it held before too drops but in part: the one at 0 would stand two before the next.
     (twice,) = predictor.predict([History(("new", "a1", "new"))], 99, rank_unknown=True, exclude_seen=False)
-    (heed,) = next(choice for choice in twice.choices if choice.value == "new").heeded
-    assert heed.position == 2
-    assert heed.score_drop == pytest.approx(share(predictor, 1) - share(predictor, 2), abs=1e-5)
+    (attribution,) = next(choice for choice in twice.choices if choice.value == "new").attributions
+    assert attribution.position == 2
+    assert attribution.score_drop == pytest.approx(share(predictor, 1) - share(predictor, 2), abs=1e-5)
 
 
 @pytest.mark.parametrize("rank_unknown", [False, True])

@@ -74,7 +74,7 @@ class SuggestContract(Contract):
         return queries([*planted(5, 4), *[History(("find boat", "sell boat"))] * 3])
 
     def bare(self, answer: Answer) -> Answer:
-        return replace(answer, choices=tuple(replace(choice, heeded=()) for choice in answer.choices))
+        return replace(answer, choices=tuple(replace(choice, attributions=()) for choice in answer.choices))
 
     def test_learns_the_pattern(self, predictor: SuggestPredictor) -> None:
         asked = planted(30, 1)
@@ -102,31 +102,36 @@ class SuggestContract(Contract):
             (answer,) = predictor.predict([History(values, id="x")], 2)
             counts = dict(zip(predictor.following.queries, predictor.following.totals.tolist(), strict=True))
             assert [choice.value for choice in answer.choices] == sorted(counts, key=lambda text: -counts[text])[:2]
-            assert (answer.known, answer.given, answer.id) == (0, len(values), "x")
-            assert not any(choice.heeded for choice in answer.choices)
+            assert (answer.in_vocabulary, answer.events, answer.id) == (0, len(values), "x")
+            assert not any(choice.attributions for choice in answer.choices)
 
     def test_unknown_words_are_counted_and_give_finite_answers(self, predictor: SuggestPredictor) -> None:
         odd, plain, script = predictor.predict(
             [History(("what? why?", "find CAR")), History(("find car",)), History(("שלום", "🎈\u200b", "a" * 50_000))]
         )
         pieces = self.options.get("tokens") == "bpe"  # leave no word unknown
-        assert (odd.known, odd.given, plain.known, plain.given) == (1 + pieces, 2, 1, 1)
-        assert (script.known, script.given) == (3 * pieces, 3)
+        assert (odd.in_vocabulary, odd.events, plain.in_vocabulary, plain.events) == (1 + pieces, 2, 1, 1)
+        assert (script.in_vocabulary, script.events) == (3 * pieces, 3)
         scores = [choice.score for answer in (odd, plain, script) for choice in answer.choices]
         assert np.isfinite(scores).all()
 
     def test_a_session_of_ten_thousand_queries(self, predictor: SuggestPredictor) -> None:
         (answer,) = predictor.predict([History(("find car", "buy lamp") * 5000)], 2)
-        assert (answer.known, answer.given) == (10_000, 10_000)
+        assert (answer.in_vocabulary, answer.events) == (10_000, 10_000)
         for choice in answer.choices:
-            assert all(9_990 <= heed.position < 10_000 for heed in choice.heeded)
+            assert all(9_990 <= attribution.position < 10_000 for attribution in choice.attributions)
 
     def test_evidence_is_shares_of_queries(self, predictor: SuggestPredictor) -> None:
         values = ("find car", "", "buy boat", "find lamp")
         (answer,) = predictor.predict([History(values)], 3)
         for choice in answer.choices:
-            assert all(values[heed.position] == heed.value and 0 < heed.share <= 1 + 1e-5 for heed in choice.heeded)
-            assert sum(heed.share for heed in choice.heeded) == pytest.approx(1 if choice.heeded else 0, abs=1e-5)
+            assert all(
+                values[attribution.position] == attribution.value and 0 < attribution.weight <= 1 + 1e-5
+                for attribution in choice.attributions
+            )
+            assert sum(attribution.weight for attribution in choice.attributions) == pytest.approx(
+                1 if choice.attributions else 0, abs=1e-5
+            )
 
     def test_explanations_are_shares_of_words(self, predictor: SuggestPredictor) -> None:
         records = [History(("find car", "buy boat")), History(())]

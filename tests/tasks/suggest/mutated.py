@@ -45,8 +45,8 @@ def require_answers(predictor: SuggestPredictor, answers: Sequence[Answer], reco
     for answer in answers:
         assert all(0 <= choice.score <= 1.001 for choice in answer.choices), answer
         assert len({choice.value for choice in answer.choices}) == len(answer.choices), answer
-        for heed in (heed for choice in answer.choices for heed in choice.heeded):
-            assert math.isfinite(heed.share) and math.isfinite(heed.score_drop or 0.0), answer
+        for attribution in (attribution for choice in answer.choices for attribution in choice.attributions):
+            assert math.isfinite(attribution.weight) and math.isfinite(attribution.score_drop or 0.0), answer
 
 
 def family(model: str, settings: Mapping[str, object] | None = None) -> Family:

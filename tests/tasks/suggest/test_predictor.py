@@ -119,7 +119,10 @@ def test_what_is_typed_is_read_as_what_was_learned() -> None:
     assert (plain.metadata.normalisation, paper.metadata.normalisation) == ("plain", "paper")
     for made, typed in ((plain, "What's  NEW?"), (paper, "What’s new??")):
         (answer,) = made.predict([History((typed,))], 1)
-        assert answer.choices[0].value == "new york" and answer.choices[0].heeded[0].value == made.following.queries[0]
+        assert (
+            answer.choices[0].value == "new york"
+            and answer.choices[0].attributions[0].value == made.following.queries[0]
+        )
 
 
 @pytest.mark.parametrize(("typed", "read"), [("  Bri", "bri"), ("how  TO ", "how to "), (" ", ""), ("", "")])
@@ -206,12 +209,14 @@ def test_a_counting_model_leans_on_what_brings_a_suggestion_its_share() -> None:
     # N is 6: red came once before a, ln(1 + 6 / 1); kite is not known; car twice. a has 1 / 2 of red, 0.8 as far, and
     # 1 / 4 of car; b has 1 / 4 of car.
     red, car = 0.8 * math.log(7) / 2, math.log(4) / 4
-    by_value = {choice.value: choice.heeded for choice in answer.choices}
-    assert [heed.value for heed in by_value["a"]] == ["red kite", "car"]
-    assert [heed.share for heed in by_value["a"]] == pytest.approx([red / (red + car), car / (red + car)])
-    assert [(heed.value, heed.share) for heed in by_value["b"]] == [("car", 1.0)]
+    by_value = {choice.value: choice.attributions for choice in answer.choices}
+    assert [attribution.value for attribution in by_value["a"]] == ["red kite", "car"]
+    assert [attribution.weight for attribution in by_value["a"]] == pytest.approx(
+        [red / (red + car), car / (red + car)]
+    )
+    assert [(attribution.value, attribution.weight) for attribution in by_value["b"]] == [("car", 1.0)]
     made.model_name = "popular"
-    assert not any(choice.heeded for choice in made.predict([History(("red kite", "car"))], 2)[0].choices)
+    assert not any(choice.attributions for choice in made.predict([History(("red kite", "car"))], 2)[0].choices)
 
 
 def test_what_was_counted_has_a_picture_and_words() -> None:

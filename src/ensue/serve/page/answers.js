@@ -46,8 +46,8 @@ export function remark(answer, kind) {
   if (!answer.choices.length) notes.push("Nothing that may be shown fits.");
   const sure = answer.choices.map((choice) => choice.probability).filter((value) => value !== undefined && value !== null);
   if (sure.length && Math.max(...sure) < 0.5) notes.push("No article reaches one half: it is probably about none of them.");
-  if (answer.given && !answer.known) notes.push("Nothing of this is known to the model, so this is what is common.");
-  else if (answer.known < answer.given) notes.push(`The model knows ${answer.known} of ${answer.given} ${kind.unit ? kind.unit[1] : "words"}.`);
+  if (answer.events && !answer.in_vocabulary) notes.push("Nothing of this is known to the model, so this is what is common.");
+  else if (answer.in_vocabulary < answer.events) notes.push(`The model knows ${answer.in_vocabulary} of ${answer.events} ${kind.unit ? kind.unit[1] : "words"}.`);
   return notes.length ? make("p", { class: "note" }, notes.join(" ")) : null;
 }
 
@@ -55,7 +55,7 @@ export function remark(answer, kind) {
 export function deletions(answer, at, kind, name) {
   const choice = answer.choices[at];
   const parts = [];
-  if (choice.heeded && choice.heeded.length) parts.push(heeds(choice, kind, name));
+  if (choice.attributions && choice.attributions.length) parts.push(attributions(choice, kind, name));
   else if (!kind.closest) parts.push(make("p", { class: "note" }, "It leaned on nothing of this: it is what is common."));
   if (answer.deletion && at === 0) parts.push(together(answer.deletion, answer.choices[0].value));
   if (choice.sentence) parts.push(make("blockquote", {}, choice.sentence));
@@ -63,15 +63,15 @@ export function deletions(answer, at, kind, name) {
   return make("div", { class: "tested" }, parts);
 }
 
-function heeds(choice, kind, name) {
-  const most = Math.max(...choice.heeded.map((heed) => heed.share), 1e-9);
-  const rows = choice.heeded.map((heed) =>
-    make("tr", {}, make("th", { scope: "row" }, name(heed.value), meter(heed.share / most)),
-      make("td", { class: "figure" }, percent(heed.share)),
-      make("td", { class: heed.score_drop > 0.0005 ? "figure falls" : "figure" }, heed.score_drop === null ? "not measured" : drop(heed.score_drop))));
+function attributions(choice, kind, name) {
+  const most = Math.max(...choice.attributions.map((attribution) => attribution.weight), 1e-9);
+  const rows = choice.attributions.map((attribution) =>
+    make("tr", {}, make("th", { scope: "row" }, name(attribution.value), meter(attribution.weight / most)),
+      make("td", { class: "figure" }, percent(attribution.weight)),
+      make("td", { class: attribution.score_drop > 0.0005 ? "figure falls" : "figure" }, attribution.score_drop === null ? "not measured" : drop(attribution.score_drop))));
   const head = make("tr", {}, make("th", { scope: "col" }, kind.thing || (kind.unit ? kind.unit[0] : "value")),
     make("th", { scope: "col" }, "leaned on"), make("th", { scope: "col" }, "score drop without it, points"));
-  return make("table", { class: "heeds" }, make("caption", { class: "unseen" }, `What ${name(choice.value)} leaned on, and the deletion test`),
+  return make("table", { class: "attributions" }, make("caption", { class: "unseen" }, `What ${name(choice.value)} leaned on, and the deletion test`),
     make("thead", {}, head), make("tbody", {}, rows));
 }
 

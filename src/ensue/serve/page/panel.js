@@ -61,7 +61,7 @@ function about(view) {
     rows.push(["Protocol", ["name", "data"].map((key) => scores.protocol[key]).filter(Boolean).join("; ") || "see CARD.md"]);
   } else rows.push(["Score", `not evaluated yet; run: ensue evaluate FOLDER TEST`]);
   rows.push(["Drift", drift
-    ? `${percent(drift.unknown)} of ${drift.given.toLocaleString("en")} ids and words asked about in ${drift.days} days were unknown to it`
+    ? `${percent(drift.unknown)} of ${drift.events.toLocaleString("en")} ids and words asked about in ${drift.days} days were unknown to it`
     : "nothing was asked in 7 days"]);
   const counted = NOT_AHEAD.test(scores?.verdict || "");
   view.facts.replaceChildren(

@@ -190,7 +190,7 @@ def _bars(explanation: Explanation, choice: Choice, places: list[int]) -> go.Fig
 
     Of 3 events of which the model knows the first and the last, ``places`` are 0 and 2: the names are 1 and 3.
     """
-    drops = {heed.position: heed.score_drop for heed in choice.heeded}
+    drops = {attribution.position: attribution.score_drop for attribution in choice.attributions}
     names = [f"{place + 1}: {value}" for place, value in zip(places, explanation.values, strict=True)]
     series: dict[str, list[float | None]] = {
         "weight": list[float | None](explanation.influence)[-BARS:],

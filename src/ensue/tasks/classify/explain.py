@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from ensue.answers import Choice, Deletion, Heed, Passage, TextAnswer, TextExplanation
+from ensue.answers import Attribution, Choice, Deletion, Passage, TextAnswer, TextExplanation
 from ensue.data.histories import Index, ranges
 from ensue.data.markup import strip_markup
 from ensue.data.texts import Texts
@@ -27,9 +27,9 @@ from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN
 
 TESTED = 3
-"""How many of the most heeded words are taken out, one at a time and together; of a short text, half of its words.
+"""How many of the most attended words are taken out, one at a time and together; of a short text, half of its words.
 
-Where sentences are encoded, it is whole sentences that are heeded and taken out."""
+Where sentences are encoded, it is whole sentences that are attributions and taken out."""
 DRAWS = 5
 """How often as many words are taken out at random: each by itself or, where sentences went, in one run."""
 Graph = tuple[tuple[float, ...], ...]
@@ -55,13 +55,13 @@ def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: 
     return [
         TextAnswer(
             tuple(
-                Choice(labels[label], row[label], tuple(test.heed(place) for test in tested.words))
+                Choice(labels[label], row[label], tuple(test.attribution(place) for test in tested.words))
                 for place, label in enumerate(best)
             ),
             num_known,
             num_words,
-            record.id,
-            tested.deletion,
+            id=record.id,
+            deletion=tested.deletion,
         )
         for record, best, row, (num_known, num_words), tested in rows
     ]
@@ -84,8 +84,8 @@ class _Word(NamedTuple):
     share: float
     score_drops: list[float]  # by choice
 
-    def heed(self, choice: int) -> Heed:
-        return Heed(self.value, self.position, self.share, self.score_drops[choice])
+    def attribution(self, choice: int) -> Attribution:
+        return Attribution(self.value, self.position, self.share, self.score_drops[choice])
 
 
 class _Tested(NamedTuple):
@@ -120,7 +120,7 @@ def _evidence(state: ClassifyState, texts: Texts, sides: Sides, shares: Floats, 
         low += len(drops)
         alone, together, random = drops[: len(best)], drops[len(best)], drops[len(best) + 1 :]
         where = places[record]
-        heeded = [
+        attributions = [
             _Word(
                 " ".join(words[word] for word in where[unit].tolist()),
                 int(unit[0]),
@@ -130,11 +130,11 @@ def _evidence(state: ClassifyState, texts: Texts, sides: Sides, shares: Floats, 
             for unit, row in zip(best, alone.tolist(), strict=True)
         ]
         gone = sum(map(len, best))
-        yield _Tested(heeded, Deletion(gone, float(together[0]), float(random[:, 0].mean()), DRAWS))
+        yield _Tested(attributions, Deletion(gone, float(together[0]), float(random[:, 0].mean()), DRAWS))
 
 
 def _units(state: ClassifyState, sides: Sides) -> Iterator[Index]:
-    """For each record the bounds, among its words, of what can be heeded: words, or the sentences of an encoder."""
+    """For each record, yield the bounds of its units among its words: words, or the sentences of an encoder."""
     if state.encoder is None:
         yield from (np.arange(size + 1) for size in np.sum([tokens.lengths for tokens in sides], axis=0))
         return

@@ -70,7 +70,7 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
         Args:
             records: any number.
             k: labels a record, fewer if there are fewer.
-            evidence: whether to fill ``Choice.heeded`` and ``TextAnswer.deletion`` (about ten more passes).
+            evidence: whether to fill ``Choice.attributions`` and ``TextAnswer.deletion`` (about ten more passes).
 
         Raises:
             DataError: pairs where single texts were learned, or the reverse.

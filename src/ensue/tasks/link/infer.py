@@ -38,7 +38,7 @@ def predict(state: LinkState, records: Sequence[Post], k: int, *, evidence: bool
             columns = best[row].tolist()
             quotes = closest_sentences(state, record.text, columns) if evidence else [""] * len(columns)
             choices = _choices(state, columns, scores[row], quotes)
-            answers.append(LinkAnswer(choices, known[row], lengths[row], record.id))
+            answers.append(LinkAnswer(choices, known[row], lengths[row], id=record.id))
     return answers
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.answers import Answer, Choice, Heed
+from ensue.answers import Answer, Attribution, Choice
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.records import History
@@ -134,7 +134,7 @@ def encode_records(records: Sequence[History], vocabulary: Vocabulary) -> Encode
 
 
 def _at_zero(record: History) -> History:
-    return History(record.values, (0.0,) * len(record.values), record.id)
+    return History(record.values, (0.0,) * len(record.values), id=record.id)
 
 
 def answers(
@@ -173,12 +173,12 @@ def answers(
             if own is not None and repeats is not None and id >= len(vocabulary):
                 place = int(own.places[row, id - len(vocabulary)])
                 drop = share - share_without(record, place, vocabulary, repeats) if evidence else None
-                heeds = [Heed(record.values[place], place, 1.0, drop)]
-                choices.append(Choice(record.values[place], share, tuple(heeds) if evidence else ()))
+                attributions = [Attribution(record.values[place], place, 1.0, drop)]
+                choices.append(Choice(record.values[place], share, tuple(attributions) if evidence else ()))
                 continue
-            heeds = [_heed(record, positions[row], test, number) for test in tests[row]]
-            choices.append(Choice(vocabulary.value(id), share, tuple(heeds)))
-        yield Answer(tuple(choices), len(positions[row]), len(record.values), record.id)
+            attributions = [_attribution(record, positions[row], test, number) for test in tests[row]]
+            choices.append(Choice(vocabulary.value(id), share, tuple(attributions)))
+        yield Answer(tuple(choices), len(positions[row]), len(record.values), id=record.id)
 
 
 def require_finite(*scores: Tensor) -> None:
@@ -191,9 +191,9 @@ def require_finite(*scores: Tensor) -> None:
         raise SettingError("the model's scores are not finite numbers, so its weights cannot be right; fit it again")
 
 
-def _heed(record: History, places: Index, test: _Deletion, choice: int) -> Heed:
+def _attribution(record: History, places: Index, test: _Deletion, choice: int) -> Attribution:
     place = int(places[test.event])
-    return Heed(record.values[place], place, test.share, test.score_drops[choice])
+    return Attribution(record.values[place], place, test.share, test.score_drops[choice])
 
 
 class _Deletion(NamedTuple):

@@ -31,13 +31,13 @@ def forecast(state: NextState, records: Sequence[History], steps: int, k: int) -
         raise SettingError(f"steps is {steps}; look at least 1 step ahead")
     if state.length_delay is None:
         raise SettingError("this model was fitted before forecasts were known; fit it again")
-    going, found = list(records), [Forecast((), id=record.id, given=len(record.values)) for record in records]
+    going, found = list(records), [Forecast((), id=record.id, events=len(record.values)) for record in records]
     for step in range(steps):
         answers = predict(state, going, k, evidence=False)
         goings = _goings(state, going)
         for row, (record, answer) in enumerate(zip(going, answers, strict=True)):
             if not step:
-                found[row] = replace(found[row], known=answer.known)
+                found[row] = replace(found[row], in_vocabulary=answer.in_vocabulary)
             if not answer.choices:
                 continue  # nobody is left
             timed = bool(record.times) or (not record.values and state.metadata.timed)

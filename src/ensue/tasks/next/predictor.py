@@ -131,13 +131,13 @@ class NextPredictor(SavedPredictor, NextState):
     ) -> list[Answer]:
         """Return the ``k`` likeliest next values of each record, with the earlier events they leaned on.
 
-        Values that the training data lacks are left out of a history and counted in ``Answer.known``; they are no
+        Values that the training data lacks are left out of a history and of ``Answer.in_vocabulary``; they are no
         choices unless ``rank_unknown`` is set. A history without a known value is answered with plain popularity.
 
         Args:
             records: any number.
             k: choices a record, fewer if the catalogue is smaller.
-            evidence: whether to fill ``Choice.heeded`` (a few more passes).
+            evidence: whether to fill ``Choice.attributions`` (a few more passes).
             exclude: values that are no answer, such as what is sold out; probabilities stay those of all values.
             allow: the only values that are answers, ``None`` for all.
             exclude_seen: whether values of a record are no answers to it; probabilities are then those of all other

@@ -15,7 +15,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ensue.answers import Answer, Choice, Heed, QueryExplanation
+from ensue.answers import Answer, Attribution, Choice, QueryExplanation
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.ids import as_tuple
@@ -38,7 +38,7 @@ WIDEST = 1000
 SHOWN = 3
 """Earlier queries that stand beside a suggestion, at most."""
 TESTED = 2
-"""How many of those that the best suggestion heeds most are taken out."""
+"""How many of those that the best suggestion attributions most are taken out."""
 
 
 def answers(
@@ -60,18 +60,18 @@ def answers(
     begun = [clean_prefix(str(text), kind) for text in prefixes]
     lists = list(ranked(state, sessions, k, begun))
     known = _known(state, sessions)
-    heeded = _heeded(state, sessions, lists, places) if evidence else iter(())
+    attributions = _attributions(state, sessions, lists, places) if evidence else iter(())
     return [
         Answer(
             tuple(
                 Choice(text, score, own)
-                for (text, score), own in zip(choices, next(heeded, [()] * len(choices)), strict=True)
+                for (text, score), own in zip(choices, next(attributions, [()] * len(choices)), strict=True)
             ),
-            num_known,
+            in_vocabulary,
             len(record.values),
-            record.id,
+            id=record.id,
         )
-        for record, choices, num_known in zip(records, lists, known, strict=True)
+        for record, choices, in_vocabulary in zip(records, lists, known, strict=True)
     ]
 
 
@@ -92,9 +92,9 @@ def _known(state: SuggestState, sessions: Histories) -> list[int]:
 Lists = Sequence[list[tuple[str, float]]]
 
 
-def _heeded(
+def _attributions(
     state: SuggestState, sessions: Histories, lists: Lists, places: Sequence[tuple[int, ...]]
-) -> Iterator[list[tuple[Heed, ...]]]:
+) -> Iterator[list[tuple[Attribution, ...]]]:
     """For each session the queries that each of its suggestions leaned on."""
     for low in range(0, len(sessions), GROUP):
         part = sessions.select(slice(low, low + GROUP))
@@ -109,16 +109,16 @@ def _heeded(
                 continue
             where, values = places[low + row], part.record(row).values
             yield [
-                tuple(Heed(values[turn], where[turn], share, score_drop) for turn, share, score_drop in choice)
+                tuple(Attribution(values[turn], where[turn], share, score_drop) for turn, share, score_drop in choice)
                 for choice in next(by_session)
             ]
 
 
-Heeded = list[tuple[int, float, float | None]]
+Weighted = list[tuple[int, float, float | None]]
 """Turn, share, and the drop of the score without it."""
 
 
-def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
+def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
     """What each query brings of a suggestion's share, or that it is shown again; what is only popular leans on none."""
     following = state.following
     places = following.places(sessions)[0]
@@ -153,21 +153,21 @@ def _cells(rows: SparseRows, row: int) -> dict[int, float]:
     return dict(zip(rows.indices[part].tolist(), rows.data[part].tolist(), strict=True))
 
 
-def _largest(parts: list[tuple[int, float]]) -> Heeded:
+def _largest(parts: list[tuple[int, float]]) -> Weighted:
     """The turns that bring the most, with their shares of all that turns bring."""
     whole = sum(part for _, part in parts)
     best = sorted((own for own in parts if own[1] > 0), key=lambda pair: -pair[1])[:SHOWN]
     return [(turn, part / whole, None) for turn, part in best]
 
 
-def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Heeded]]:
+def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
     batch = batch_of(state, sessions)
     shares = by_query(state, batch, lists)
     tested = [np.argsort(-own[0], kind="stable")[:TESTED] for own in shares]
     cut = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
     drops = _without(state, batch, lists, tested)
     for row, own in enumerate(shares):
-        choices: list[Heeded] = []
+        choices: list[Weighted] = []
         for choice, line in enumerate(own):
             best = [turn for turn in np.argsort(-line, kind="stable")[:SHOWN].tolist() if line[turn] > 0]
             falls = dict(zip(tested[row].tolist(), drops[row][:, choice].tolist(), strict=True))

@@ -77,7 +77,7 @@ class SuggestPredictor(SavedPredictor, SuggestState):
         Args:
             records: sessions; their values are the queries typed so far, in any spelling.
             k: suggestions a session.
-            evidence: whether to fill ``Choice.heeded``, with a deletion test for the most heeded queries.
+            evidence: whether to fill ``Choice.attributions``, with a deletion test for the most attended queries.
             prefix: what stands in the search box already, one for all or one a record; suggestions begin with it.
 
         Raises:

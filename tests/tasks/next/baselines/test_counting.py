@@ -50,7 +50,7 @@ def test_popularity_by_hand() -> None:
     assert model.totals.tolist() == [0, 0, 2, 4, 2]
     for history in (("a",), ("c", "b")):
         assert weights_after(model, *history) == pytest.approx([0.25, 0.5, 0.25])
-    assert said(model, TINY).weights[0].sum() == 0  # nothing is heeded
+    assert said(model, TINY).weights[0].sum() == 0  # nothing is attributions
 
 
 def test_markov_by_hand() -> None:

@@ -184,7 +184,7 @@ def test_a_named_index_of_pandas_is_a_column() -> None:
 
 def test_columns_are_named_and_remembered(tmp_path: Path) -> None:
     renamed = LOG.rename({"session": "sid", "item": "thing", "timestamp": "moment"})
-    columns = {"sequence": "sid", "value": "thing", "time": "moment"}
+    columns = {"session": "sid", "item": "thing", "time": "moment"}
     model = NextEvent("markov").fit(renamed, columns=columns)
     assert model.evaluate(renamed).rows[0].model == "markov"
     model.save(tmp_path / "model")

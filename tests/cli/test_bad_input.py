@@ -28,8 +28,8 @@ DECREASING = HEAD + "1,a,5\n1,b,1\n2,a,1\n2,b,4\n3,a,1\n3,b,2\n"
 FILES: dict[str, tuple[str | bytes, str]] = {
     "missing column": (
         "a,item,time\n1,2,3\n",
-        ": no column is known as the sequence; the columns are 'a', 'item', 'time'; name them with --columns "
-        "sequence=…,value=item,time=time",
+        ": no column is known as the session; the columns are 'a', 'item', 'time'; name them with --columns "
+        "session=…,item=item,time=time",
     ),
     "text in the time column": (
         HEAD + "1,a,5\n1,b,soon\n",
@@ -304,7 +304,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "columns": (["check", "TRAIN", "--columns=item"], "'item' is not of the form key=value"),
     "role": (
         ["check", "CSV", "--columns=user=item"],
-        "columns: role 'user' is not known; the roles are sequence, value, time",
+        "columns: role 'user' is not known; the roles are session, item, time",
     ),
     "unit": (
         ["check", "CSV", "--time-unit=m"],
@@ -554,7 +554,7 @@ def test_names_of_files_are_shown_in_one_line(
     path.write_text("a,b\n1\n")
     ran = ensue("check", path)
     assert ran.code == 2 and len(ran.lines) == 1
-    assert ran.lines[0].startswith(f"ensue: {tmp_path}/{shown}: no column is known as the sequence")
+    assert ran.lines[0].startswith(f"ensue: {tmp_path}/{shown}: no column is known as the session")
     path.write_text(logs.test.read_text())
     ran = ensue("check", path)
     assert ran.code == 0 and ran.lines[0].startswith(f"{tmp_path}/{shown}: jsonl histories")

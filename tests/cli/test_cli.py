@@ -128,7 +128,7 @@ def test_names_that_look_like_markup_or_emoji_come_out_as_they_are(ensue: Ensue,
     path.write_text("session,item,time\n:heart:,:smile:,1\n:heart:,[red]x[/red],2\n")
     ran = ensue("check", path, "--json")
     assert only_json(ran.out)["rows"] == [{"values": [":smile:", "[red]x[/red]"], "times": [1.0, 2.0], "id": ":heart:"}]
-    assert ran.err.startswith(f"{path}: csv (sequence=session, value=item, time=time); ")
+    assert ran.err.startswith(f"{path}: csv (session=session, item=item, time=time); ")
     shown = ensue("check", path).out
     for text in (":heart:", ":smile:", "[red]x[/red]"):
         assert text in shown

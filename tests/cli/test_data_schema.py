@@ -130,14 +130,14 @@ CLICKS = "".join(
 def test_a_log_keeps_columns_encoding_unit_and_pauses(ensue: Ensue, tmp_path: Path) -> None:
     data = tmp_path / "log.csv"
     data.write_bytes(f"Besucher;Größe;Wann\n{CLICKS}".encode("cp1252"))
-    options = ("--columns", "sequence=Besucher,value=Größe,time=Wann", "--encoding", "cp1252", "--time-unit", "ms")
+    options = ("--columns", "session=Besucher,item=Größe,time=Wann", "--encoding", "cp1252", "--time-unit", "ms")
     assert (
         ensue("fit", "next", data, "-o", tmp_path / "m", "--model", "markov", "--session-gap", "1", *options).code == 0
     )
     folder = tmp_path / "m"
     remembered = ensue("evaluate", folder, data, "--json")
     assert remembered.code == 0, remembered.err
-    assert "csv (sequence=Besucher, value=Größe, time=Wann)" in remembered.err
+    assert "csv (session=Besucher, item=Größe, time=Wann)" in remembered.err
     assert "note: read as cp1252" in remembered.err
     assert "12 sessions cut from 12 sequences at pauses over 1 minutes" in remembered.err
     utf8 = tmp_path / "utf8.csv"

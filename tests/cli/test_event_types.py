@@ -87,7 +87,7 @@ def test_what_cannot_be_chosen_is_refused(ensue: Ensue, shop: Path, tmp_path: Pa
     ran = ensue("check", bare, "--events", "view")
     assert ran.code == 2 and ran.lines[-1].endswith("name it with --columns event=…")
     assert ensue("check", bare, "--events", "view", "--columns", "session=session,event=how").code == 2
-    named = ensue("check", bare, "--events", "view", "--columns", "sequence=session,value=item,time=time,event=how")
+    named = ensue("check", bare, "--events", "view", "--columns", "session=session,item=item,time=time,event=how")
     assert named.code == 0 and "1 sequence, 3 events" in named.out
     lists = tmp_path / "lists.jsonl"
     lists.write_text('{"values": ["a", "b"]}\n')

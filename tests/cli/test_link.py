@@ -120,7 +120,7 @@ def test_check_knows_a_collectors_posts_for_what_they_are(ensue: Ensue, tmp_path
     assert (found["kind"], found["texts"], found["understood"]["layout"]) == ("posts", 3, "4cat")
     # It may be a log of threads and authors all the same, for who asks for that.
     ran = ensue("check", path, "--task", "next")
-    assert ran.code == 0 and "sequence=thread, value=author, time=time" in ran.err, ran.err
+    assert ran.code == 0 and "session=thread, item=author, time=time" in ran.err, ran.err
     check_refused(
         ensue("check", path, "--task", "posts"), "task 'posts' is not known; choose from next, classify, suggest, link"
     )

@@ -69,11 +69,11 @@ def test_sessions_of_named_users_are_not_counted_as_people_unasked(ensue: Ensue,
     ):
         assert ran.code == 2 and ran.lines[-1] == (
             f"ensue: {log}: --min-users would count each session (session_id) as a person, though user_id names users; "
-            "give --columns sequence=user_id,value=…,time=… to count users, or sequence=session_id,… to count sessions"
+            "give --columns session=user_id,item=…,time=… to count users, or session=session_id,… to count sessions"
         )
-    assert ensue(*fit, "--min-users", "3", "--columns", "sequence=user_id,value=item_id,time=timestamp").code == 0
+    assert ensue(*fit, "--min-users", "3", "--columns", "session=user_id,item=item_id,time=timestamp").code == 0
     assert "diary" not in _scores(ensue, folder, "p0")
-    stated = ("--columns", "sequence=session_id,value=item_id,time=timestamp", "--replace")
+    stated = ("--columns", "session=session_id,item=item_id,time=timestamp", "--replace")
     assert ensue(*fit, "--min-users", "3", *stated).code == 0 and "diary" in _scores(ensue, folder, "p0")
     assert ensue(*fit, "--replace").code == 0
 

@@ -43,14 +43,14 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a picture": ("check picture.png", ("picture.png: is binary", "give CSV, TSV, JSON Lines")),
     "a page of the web": ("check page.html", ("page.html:1: '<html>", "give one, such as session,item,time")),
     # columns
-    "a column misspelt": ("check log.csv --columns sequence=sesion", ("column 'sesion'", "the columns are 'session'")),
-    "a role that there is not": ("check log.csv --columns user=item", ("role 'user'", "the roles are sequence, value")),
+    "a column misspelt": ("check log.csv --columns session=sesion", ("column 'sesion'", "the columns are 'session'")),
+    "a role that there is not": ("check log.csv --columns user=item", ("role 'user'", "the roles are session, item")),
     "a column without a role": ("check log.csv --columns item", ("'item' is not of the form key=value",)),
     "a unit that there is not": (
         "check log.csv --time-unit minutes",
         ("'minutes'", "the units are s, ms, us, ns, h, days, iso"),
     ),
-    "no known column": ("fit next texts.csv -o new", ("no column is known as the sequence", "--columns sequence=…")),
+    "no known column": ("fit next texts.csv -o new", ("no column is known as the session", "--columns session=…")),
     "clicks as texts": ("fit classify log.csv -o new", ("the columns are 'session'", "--columns text=…,label=…")),
     "clicks as queries": ("fit suggest log.csv -o new", ("known as the query", "--columns query=…")),
     "texts without labels": ("fit classify plain.csv -o new", ("the texts have no labels", "--columns label=…")),

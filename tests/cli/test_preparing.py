@@ -36,7 +36,7 @@ def test_every_verb_takes_a_prepared_log(ensue: Ensue, logs: Logs, tmp_path: Pat
         assert ran.code == 0, ran.err
     histories = read(places["test"])[0]
     assert ran.lines[0].startswith(f"read: {len(histories.ids):,} of {len(histories.ids):,} rows, ")
-    assert ran.lines[-2].startswith(f"{tmp_path / 'test.csv'}: csv (sequence=cascade, value=user, time=time); time: ")
+    assert ran.lines[-2].startswith(f"{tmp_path / 'test.csv'}: csv (session=cascade, item=user, time=time); time: ")
     assert ran.lines[-1] == (
         f"saved {places['test']}: {len(histories)} sequences, {len(histories.ids)} events, "
         f"{len(histories.vocabulary.values)} distinct values"
@@ -65,7 +65,7 @@ def test_json_says_where_and_how_much(ensue: Ensue, tmp_path: Path) -> None:
     found = json.loads(ran.out)
     understood = found.pop("understood")
     assert found == {"folder": str(tmp_path / "p"), "sequences": 2, "events": 3, "values": 2}
-    assert understood["columns"] == {"sequence": "session", "value": "item", "time": "time"}
+    assert understood["columns"] == {"session": "session", "item": "item", "time": "time"}
 
 
 def test_shares_and_what_is_said_of_them(ensue: Ensue, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
     for words, expected in (
         (
             [path],
-            f"{path}:3: column 'item' is empty; every event needs a value: leave such rows out with --missing drop",
+            f"{path}:3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
         ),
         ([tmp_path / "none.csv"], f"{tmp_path / 'none.csv'}: no such file; check the name"),
         ([tmp_path / "*.parquet"], f"{tmp_path / '*.parquet'}: no file has such a name; check the pattern"),

@@ -40,7 +40,7 @@ def test_hours_as_json_and_a_summary(ensue: Ensue, folder: Path, clicks: Path, t
     assert hours == last["hours"][:6]
     assert (last["events"], last["rejected"], last["behind"]) == (360, 1, {"amount": 0, "unit": "bytes"})
     assert set(last["figures"]) == {"model", "popular 15 min", "popular 1 h", "popular 6 h"}
-    assert ran.lines[0] == f"{clicks}: sequence=session, value=item, time=time; times in seconds"
+    assert ran.lines[0] == f"{clicks}: session=session, item=item, time=time; times in seconds"
     reason = "not JSON (Expecting value: line 1 column 1 (char 0))"
     place = f"clicks.jsonl: byte {clicks.stat().st_size - 9}"
     assert ran.lines[1] == (f"warning: {clicks}: 1 event rejected, the first at {place}: {reason}; see m.rejects.jsonl")

@@ -36,15 +36,15 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "no time": (HEAD + "1,a,5\n1,b,\n", ":3: time is empty; give every event a time"),
     "no value": (
         HEAD + "1,a,5\n\n1,,6\n",
-        ":4: column 'item' is empty; every event needs a value: leave such rows out with --missing drop",
+        ":4: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
     ),
     "quoted nothing": (
         HEAD + '1,a,5\n1,"",6\n',
-        ":3: column 'item' is empty; every event needs a value: leave such rows out with --missing drop",
+        ":3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
     ),
     "no sequence": (
         HEAD + ",a,5\n",
-        ":2: column 'session' is empty; every event needs a sequence: leave such rows out with --missing drop",
+        ":2: column 'session' is empty; every event needs the session: leave such rows out with --missing drop",
     ),
     "too few": (HEAD + "1,a,5\n1,b\n", ":3: 2 fields, but the header has 3; is a quote left open?"),
     "too few, shifted": (
@@ -78,7 +78,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "no header": (
         "832,2014-04-06T20:21:58.444Z,214717095\n",
         ":1: a header was expected, but '832,2014-04-06T20:21:58.444Z,214717095' looks like data; number "
-        "the columns, such as --columns sequence=1,value=2,time=3, or add a line of column names",
+        "the columns, such as --columns session=1,item=2,time=3, or add a line of column names",
     ),
     "no layout": (
         "just some words\n",
@@ -87,13 +87,13 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "missing names": (
         "a,b,time\n1,2,3\n",
-        ": no column is known as the sequence; the columns are 'a', 'b', 'time'; name them with --columns "
-        "sequence=…,value=…,time=time",
+        ": no column is known as the session; the columns are 'a', 'b', 'time'; name them with --columns "
+        "session=…,item=…,time=time",
     ),
     "one stream": (
         "item,time\n1,2\n",
-        ": no column is known as the sequence; the columns are 'item', 'time'; name them with --columns "
-        "sequence=…,value=item,time=time",
+        ": no column is known as the session; the columns are 'item', 'time'; name them with --columns "
+        "session=…,item=item,time=time",
     ),
     "empty": ("", ": is empty"),
     "white": (" \n\n", ": is empty"),
@@ -111,7 +111,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "json, list": ('{"session":1,"item":2}\n[1]\n', ":2: is not a JSON object; expected one object a line"),
     "json, empty": (
         '{"session":1,"item":2}\n\n{"session":1}\n',
-        ":3: column 'item' is empty; every event needs a value: leave such rows out with --missing drop",
+        ":3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
     ),
     "json, nested": ('{"session":1,"item":[2]}\n', ": field 'item' holds more than a text or a number"),
     "history": ('{"values":["a"]}\n{"values":"b"}\n', ':2: field "values" must be a list of texts or whole numbers'),
@@ -210,18 +210,18 @@ def test_missing_folder_and_forbidden(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_missing_column_names_the_others(tmp_path: Path) -> None:
-    expected = ": column 'user' (value) is missing; the columns are 'session_id', 'item_id', 'timestamp'"
-    assert refusal(write(tmp_path, CLICKS), {"value": "user"}) == expected
+    expected = ": column 'user' (item) is missing; the columns are 'session_id', 'item_id', 'timestamp'"
+    assert refusal(write(tmp_path, CLICKS), {"item": "user"}) == expected
 
 
 def test_parquet_names_the_row(tmp_path: Path) -> None:
     pl.DataFrame({"session": ["1", "1"], "item": ["a", None]}).write_parquet(tmp_path / "p")
     assert (
         refusal(tmp_path / "p")
-        == " row 2: column 'item' is empty; every event needs a value: leave such rows out with --missing drop"
+        == " row 2: column 'item' is empty; every event needs the item: leave such rows out with --missing drop"
     )
     pl.DataFrame({"session": ["1"], "item": [["a"]]}).write_parquet(tmp_path / "p")
-    assert refusal(tmp_path / "p") == ": column 'item' (value) holds List(String); give texts or numbers"
+    assert refusal(tmp_path / "p") == ": column 'item' (item) holds List(String); give texts or numbers"
 
 
 def test_settings(tmp_path: Path) -> None:
@@ -230,9 +230,9 @@ def test_settings(tmp_path: Path) -> None:
         SettingError, match=re.escape("time_unit: 'm' is not known; the units are s, ms, us, ns, h, days, iso")
     ):
         read(path, time_unit="m")
-    with pytest.raises(SettingError, match="role 'user' is not known; the roles are sequence, value, time"):
+    with pytest.raises(SettingError, match="role 'user' is not known; the roles are session, item, time"):
         read(path, columns={"user": "item_id"})
     with pytest.raises(SettingError, match="names one column twice; give each role its own"):
-        read(path, columns={"sequence": "item_id", "value": "item_id"})
+        read(path, columns={"session": "item_id", "item": "item_id"})
     with pytest.raises(SettingError, match="the layout hidan has no columns; leave --columns out"):
-        read(write(tmp_path, "a:1\n"), columns={"value": "a"})
+        read(write(tmp_path, "a:1\n"), columns={"item": "a"})

@@ -181,12 +181,12 @@ def test_an_export_that_shows_no_cascade_is_refused(tmp_path: Path) -> None:
 def test_two_kinds_of_cascades_are_asked_for(tmp_path: Path) -> None:
     posts = [post | {"entities": {"urls": [{"expanded_url": LINK}]}} for post in RETWEETS]
     path = write(tmp_path, lines(posts))
-    choices = "sequence=repost_of,value=author,time=time or sequence=shared_link,value=author,time=time"
+    choices = "session=repost_of,item=author,time=time or session=shared_link,item=author,time=time"
     with pytest.raises(DataError, match=f"in more than one way; choose with --columns {choices}"):
         read(path)
-    histories, understood = read(path, columns={"sequence": "shared_link"})
+    histories, understood = read(path, columns={"session": "shared_link"})
     assert {record.id: record.values for record in histories.records()} == {LINK: ("ann", "bob", "cid")}
-    assert understood.columns == {"sequence": "shared_link", "value": "author", "time": "time"}
+    assert understood.columns == {"session": "shared_link", "item": "author", "time": "time"}
 
 
 @pytest.mark.parametrize(

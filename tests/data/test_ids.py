@@ -126,12 +126,12 @@ def test_words_for_nothing_are_left_out_of_lines_of_sequences_too(tmp_path: Path
     path = write(tmp_path, '{"values": ["a", "nan", "7"], "times": [1, 2, 3]}\n{"values": ["NULL"], "times": [4]}\n')
     histories, understood = read(path)
     assert records(histories) == [History(("a", "7"), (1.0, 3.0))]
-    assert understood.warnings[0].startswith("2 of 4 events have no item (nan or NULL in column 'value'")
+    assert understood.warnings[0].startswith("2 of 4 events have no item (nan or NULL in column 'item'")
 
 
 def test_an_empty_cell_is_refused_unless_it_is_to_be_left_out(form: str, tmp_path: Path) -> None:
     frame = pl.DataFrame({"session": ["1", "1", "2"], "item": ["a", None, "b"], "time": [1, 2, 3]})
-    with pytest.raises(DataError, match=r"column 'item' is empty; every event needs a value: .*--missing drop"):
+    with pytest.raises(DataError, match=r"column 'item' is empty; every event needs the item: .*--missing drop"):
         read_as(form, tmp_path, frame)
     (tmp_path / "again").mkdir()
     kept = read_as(form, tmp_path / "again", frame, "drop")
@@ -188,7 +188,7 @@ def test_whole_numbers_and_texts_of_any_length_are_exact(tmp_path: Path) -> None
 def test_fractions_and_truths_of_a_typed_column_are_no_ids(tmp_path: Path) -> None:
     for column, message in (
         (pl.Series([1.0, 1.5]), "row 2: item 1.5 in column 'item' is not an id; ids are texts or whole numbers"),
-        (pl.Series([True, False]), "column 'item' .value. holds true and false, which are no ids"),
+        (pl.Series([True, False]), "column 'item' .item. holds true and false, which are no ids"),
     ):
         path = tmp_path / "log.parquet"
         pl.DataFrame({"session": [1, 1], "item": column, "time": [1, 2]}).write_parquet(path)

@@ -84,10 +84,10 @@ def test_stated_columns_decide(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("colour,size\nred,1\n")
     assert kind_of(path, {"text": "colour"}) == "texts" == kind_of(path, phrases=True)
-    assert kind_of(path, {"sequence": "colour", "value": "size"}) == "sequences"
+    assert kind_of(path, {"session": "colour", "item": "size"}) == "sequences"
     assert kind_of(path, {"user": "colour", "query": "size", "time": "size"}) == "queries"
     path.write_text("text,label\nfine,1\n")
-    assert kind_of(path, {"sequence": "text"}) == "sequences"
+    assert kind_of(path, {"session": "text"}) == "sequences"
 
 
 @pytest.mark.parametrize(("columns", "kind"), [(("review", "stars"), "texts"), (("session", "item"), "sequences")])

@@ -198,7 +198,7 @@ def test_a_row_of_excel_is_named_as_excel_does(tmp_path: Path) -> None:
     path = workbook(tmp_path / "x", [["session", "item"], ["1", "a"], ["2", None]])
     assert (
         refusal(path)
-        == " row 3: column 'item' is empty; every event needs a value: leave such rows out with --missing drop"
+        == " row 3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop"
     )
 
 
@@ -219,7 +219,7 @@ def test_a_sheet_with_rows_above_its_header(above: list[list[object]], note: str
     workbook(tmp_path / "x", [*above, *rows[:2], ["1", None, 2]])
     assert (
         refusal(tmp_path / "x")
-        == f" row {place}: column 'item' is empty; every event needs a value: leave such rows out with --missing drop"
+        == f" row {place}: column 'item' is empty; every event needs the item: leave such rows out with --missing drop"
     )
 
 

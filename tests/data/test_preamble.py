@@ -49,7 +49,7 @@ def test_sep_with_decimal_commas(tmp_path: Path, first: str) -> None:
 
 def test_a_header_may_begin_with_a_hash(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(f"#{TABLE}")
-    assert read(tmp_path / "log.csv")[1].columns["sequence"] == "#session_id"
+    assert read(tmp_path / "log.csv")[1].columns["session"] == "#session_id"
 
 
 def test_texts_below_a_title(tmp_path: Path) -> None:

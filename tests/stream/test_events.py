@@ -51,7 +51,7 @@ def test_an_event_by_any_name(line: str, event: tuple[str, str, float, str]) -> 
 
 def test_stated_columns_and_unit_come_first() -> None:
     line = b'{"who": "u", "what": "a", "session": "s", "item": "b", "at": 2}'
-    stated = {"sequence": "who", "value": "what", "time": "at"}
+    stated = {"session": "who", "item": "what", "time": "at"}
     found, rejects = read(line, columns=stated, unit="h")
     assert (rejects, found.sessions, found.values, found.times) == ([], ["u"], ["a"], [7200.0])
 
@@ -85,7 +85,7 @@ def test_empty_lines_are_passed_over() -> None:
         ),
         (
             b'{"session": "s", "item": "NaN", "time": 1}',
-            "field 'item' (value) holds 'NaN', a word for a missing id; fit",
+            "field 'item' (item) holds 'NaN', a word for a missing id; fit",
         ),
         (b" " * (LONGEST + 1), "longer than 1,048,576 bytes"),
         (
@@ -95,15 +95,15 @@ def test_empty_lines_are_passed_over() -> None:
         (b'{"values": ["%s"], "times": [1]}' % (b"y" * 5000), "an id has 5,000 characters"),
         (b'{"session": "s", "item": "a"}', "field 'time' (time) is missing"),
         (b'{"session": "s", "item": "a", "time": null}', "field 'time' (time) is missing"),
-        (b'{"session": "s", "time": 1700000000}', "field 'item' (value) is missing"),
-        (b'{"session": "", "item": "a", "time": 1700000000}', "field 'session' (sequence) is missing"),
+        (b'{"session": "s", "time": 1700000000}', "field 'item' (item) is missing"),
+        (b'{"session": "", "item": "a", "time": 1700000000}', "field 'session' (session) is missing"),
         (
             b'{"session": "s", "item": true, "time": 1700000000}',
-            "field 'item' (value): True is not an id but of type bool; ids are",
+            "field 'item' (item): True is not an id but of type bool; ids are",
         ),
         (
             b'{"session": 1.5, "item": "a", "time": 1}',
-            "field 'session' (sequence): 1.5 is not an id; ids are texts or whole numbers",
+            "field 'session' (session): 1.5 is not an id; ids are texts or whole numbers",
         ),
         (b'{"session": "s", "item": "\\ud800", "time": 1700000000}', "field 'item' holds half a character"),
         (b'{"session": "s", "item": "a", "time": true}', "field 'time' (time) must be a number or a date"),
@@ -147,7 +147,7 @@ def test_a_stream_in_milliseconds_refuses_seconds() -> None:
 
 
 def test_before_the_first_event_nothing_is_taken_for_granted() -> None:
-    assert "no column is known as the sequence" in reason(b'{"item": "a", "time": 1}')
+    assert "no column is known as the session" in reason(b'{"item": "a", "time": 1}')
     assert "no field is known as the time" in reason(b'{"session": "s", "item": "a"}')
     found, rejects = read(b'{"session": "s", "item": "a"}', b'{"user": "u", "item": "a", "time": 1}', GOOD)
     assert found.sessions == ["u"]  # the first good line says that a sequence is a user
@@ -158,7 +158,7 @@ def test_what_was_understood_survives_a_restart() -> None:
     one, other = Reader("log"), Reader("log")
     one.read([b'{"session": "s", "item": "a", "time": 1700000000123}'], [""])
     other.restore(json.loads(json.dumps(one.state())))
-    assert other.understood == "sequence=session, value=item, time=time; times in milliseconds"
+    assert other.understood == "session=session, item=item, time=time; times in milliseconds"
     _, rejects = other.read([GOOD], [""])
     assert "looks like seconds" in rejects[0][1]
 
@@ -166,8 +166,8 @@ def test_what_was_understood_survives_a_restart() -> None:
 def test_options_without_meaning() -> None:
     with pytest.raises(SettingError, match="--time-unit 'min' is not known; choose from s, ms, us, ns, h, days, iso"):
         Reader("log", unit="min")
-    with pytest.raises(SettingError, match="role 'item' is not known"):
-        Reader("log", columns={"item": "x"})
+    with pytest.raises(SettingError, match="role 'user' is not known"):
+        Reader("log", columns={"user": "x"})
 
 
 @pytest.mark.parametrize(
@@ -205,6 +205,6 @@ def test_a_time_that_contradicts_the_training_data_is_rejected(schema: DataSchem
 
 def test_columns_and_missing_ids_are_those_of_the_training_data() -> None:
     line = b'{"user": "u", "session": "s", "item": "NA", "product": "p", "time": 1, "date": 2}'
-    schema = DataSchema(columns={"sequence": "user", "value": "item", "time": "date"}, missing="keep")
+    schema = DataSchema(columns={"session": "user", "item": "item", "time": "date"}, missing="keep")
     found, rejects = read(line, schema=schema)
     assert (found.sessions, found.values, found.times, rejects) == (["u"], ["NA"], [2.0], [])

@@ -142,7 +142,7 @@ class Reading:
         str,
         _option(
             help="roles to column names, or numbers from 1 where a file has no header: "
-            "sequence=…,value=…,time=…,event=…; of "
+            "session=…,item=…,time=…,event=…; of "
             "texts text=…,second=…,label=…,group=…,part=…; of query logs "
             "query=…,user=…,session=…,turn=…,time=…,part=…; of posts and articles "
             "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
@@ -255,7 +255,7 @@ class Reading:
             day_first: the order of day and month in its dates, where there is one.
             events: the event types that were read, where they were chosen.
         """
-        sessions = self.roles is not None and "sequence" in self.roles
+        sessions = self.roles is not None and "item" in self.roles
         return DataSchema(
             columns=dict(columns),
             encoding=self.encoding,

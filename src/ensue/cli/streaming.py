@@ -37,7 +37,7 @@ def stream(
         bool, typer.Option("--restart", help="forget position and figures, keep what was learned")
     ] = False,
     standby: Annotated[bool, typer.Option("--standby", help="wait while another learns into the folder")] = False,
-    columns: Annotated[str, typer.Option(help="roles to field names: sequence=…,value=…,time=…")] = "",
+    columns: Annotated[str, typer.Option(help="roles to field names: session=…,item=…,time=…")] = "",
     time_unit: Annotated[str | None, typer.Option(help="unit of the times: s, ms, us, ns, h, days or iso")] = None,
     model: Own = "",
     json: Json = False,

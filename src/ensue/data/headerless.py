@@ -18,7 +18,7 @@ mind news           id, category, subcategory, title, abstract, url and two list
 sentiment140        ``"polarity","id","date","flag","user","text"``
 ==================  =================================================================================================
 
-Other tables without a header are read where ``--columns`` numbers their columns from 1: ``sequence=1,value=3``.
+Other tables without a header are read where ``--columns`` numbers their columns from 1: ``session=1,item=3``.
 """
 
 from __future__ import annotations

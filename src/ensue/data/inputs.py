@@ -40,7 +40,7 @@ class Reading(TypedDict, total=False):
     """
 
     columns: Mapping[str, str]
-    """Role -> column, such as ``{"sequence": "sid", "value": "iid", "time": "ts"}``."""
+    """Role -> column, such as ``{"session": "sid", "item": "iid", "time": "ts"}``."""
     time_unit: str
     """``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` or ``iso``."""
     day_first: bool

@@ -81,8 +81,8 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
     if "query" in stated:
         return "queries"
     content = with_columns(open_file(path, **opening), encoding=opening.get("encoding", ""))
-    if stated & set(LOG_ROLES):
-        return "sequences"
+    if stated & set(LOG_ROLES):  # logs of queries have sessions and times too
+        return "queries" if "item" not in stated and _is_queries(content) else "sequences"
     return _kind_of_content(content)
 
 

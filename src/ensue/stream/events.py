@@ -134,7 +134,7 @@ class Reader:
             ValueError: a role or a unit is not known.
         """
         columns, unit = state["columns"], state["unit"]
-        units, roles = (UNITS, {"sequence", "value", "time"}) if columns else (("", *UNITS), set[str]())
+        units, roles = (UNITS, {"session", "item", "time"}) if columns else (("", *UNITS), set[str]())
         if columns.keys() != roles or unit not in units:
             raise ValueError("the reader's columns or unit are not known")
         self.columns = {} if self.stated else dict(state["columns"])
@@ -166,7 +166,7 @@ class Reader:
             self._read_history(record, place, events)
             return
         columns = self._roles(record)
-        session, value = (self._id(record, columns[role], role) for role in ("sequence", "value"))
+        session, value = (self._id(record, columns[role], role) for role in ("session", "item"))
         seconds, unit = self._seconds(record, columns["time"])
         mark = next((_name(record, name, "id") for name in MARKS if record.get(name) not in (None, "")), "")
         self._require_short([session, value, mark])
@@ -216,7 +216,7 @@ class Reader:
             raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
         if "time" not in fields:
             raise Reject(f"no field is known as the time; the fields are {listed(record)}")
-        return {role: fields[role] for role in ("sequence", "value", "time")}
+        return {role: fields[role] for role in ("session", "item", "time")}
 
     def _seconds(self, record: dict[str, object], name: str) -> tuple[float, str]:
         time = record.get(name)

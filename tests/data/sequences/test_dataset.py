@@ -34,7 +34,7 @@ def test_csv_by_hand(tmp_path: Path) -> None:
     assert histories.ids.tolist() == [2, 3, 3]
     assert histories.offsets.tolist() == [0, 2, 3]
     assert understood.layout == "csv"
-    assert understood.columns == {"sequence": "session_id", "value": "item_id", "time": "timestamp"}
+    assert understood.columns == {"session": "session_id", "item": "item_id", "time": "timestamp"}
     assert (understood.unit, understood.absolute, understood.time) == ("s", True, SINCE_1970)
     assert understood.notes == ()
 
@@ -61,15 +61,15 @@ def test_empty_rows_quotes_and_mark(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        ("user_id,item_id,time", {"sequence": "user_id", "value": "item_id", "time": "time"}),
-        ("user_id,item_id,session_id", {"sequence": "session_id", "value": "item_id"}),
-        ("cascade,user,date", {"sequence": "cascade", "value": "user", "time": "date"}),
-        ("user,url,item", {"sequence": "user", "value": "item"}),
-        ("session,url,ts", {"sequence": "session", "value": "url", "time": "ts"}),
-        ("SessionId,ItemId,Time", {"sequence": "SessionId", "value": "ItemId", "time": "Time"}),
+        ("user_id,item_id,time", {"session": "user_id", "item": "item_id", "time": "time"}),
+        ("user_id,item_id,session_id", {"session": "session_id", "item": "item_id"}),
+        ("cascade,user,date", {"session": "cascade", "item": "user", "time": "date"}),
+        ("user,url,item", {"session": "user", "item": "item"}),
+        ("session,url,ts", {"session": "session", "item": "url", "time": "ts"}),
+        ("SessionId,ItemId,Time", {"session": "SessionId", "item": "ItemId", "time": "Time"}),
         (
             "user_id:token,item_id:token,timestamp:float",
-            {"sequence": "user_id:token", "value": "item_id:token", "time": "timestamp:float"},
+            {"session": "user_id:token", "item": "item_id:token", "time": "timestamp:float"},
         ),
     ],
 )
@@ -82,7 +82,7 @@ def test_columns_are_found_by_name(tmp_path: Path, header: str, expected: dict[s
 
 def test_columns_stated(tmp_path: Path) -> None:
     path = write(tmp_path, "who,what,noted,time\n1,a,5,9\n1,b,6,8\n")
-    histories, understood = read(path, columns={"sequence": "who", "value": "what", "time": "noted"}, time_unit="h")
+    histories, understood = read(path, columns={"session": "who", "item": "what", "time": "noted"}, time_unit="h")
     assert records(histories) == [History(("a", "b"), (18000.0, 21600.0), "1")]
     assert understood.time == "hours (as stated), 5 to 6"
 

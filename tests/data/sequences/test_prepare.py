@@ -145,7 +145,7 @@ def test_parquet(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "options", [{"gap": 0}, {"gap": 5.5}, {"time_unit": "ms"}, {"columns": {"value": "user_id", "sequence": "item_id"}}]
+    "options", [{"gap": 0}, {"gap": 5.5}, {"time_unit": "ms"}, {"columns": {"item": "user_id", "session": "item_id"}}]
 )
 def test_options(tmp_path: Path, options: dict[str, Any]) -> None:
     ROWS.write_csv(tmp_path / "log.csv")
@@ -259,7 +259,7 @@ def test_half_a_batch_is_read_again(tmp_path: Path) -> None:
     with pytest.raises(KilledError):
         prepare.prepare([path], output, ReadOptions(), progress=kill)
     work = tmp_path / ".out.preparing"
-    (work / "000001.value").write_bytes((work / "000001.value").read_bytes()[:-4])
+    (work / "000001.item").write_bytes((work / "000001.item").read_bytes()[:-4])
     prepare.prepare([path], output, ReadOptions())
     same(read(output)[0], read(path)[0])
 
@@ -279,7 +279,7 @@ def refused(path: Path, error: type[EnsueError] = DataError, output: str = "out"
     [
         (
             "7,,1400000000",
-            "log.csv:102: column 'item_id' is empty; every event needs a value: leave such rows out with --missing "
+            "log.csv:102: column 'item_id' is empty; every event needs the item: leave such rows out with --missing "
             "drop",
         ),
         ("7,1", "log.csv:102: 2 fields, but the header has 3; is a quote left open?"),
@@ -314,7 +314,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert refused(path, SettingError, "there") == expected
     assert refused(tmp_path / "none.csv") == "none.csv: no such file; check the name"
     log().rename({"item_id": "thing"}).write_csv(path)
-    assert refused(path).startswith("log.csv: no column is known as the value; the columns are 'user_id', 'thing'")
+    assert refused(path).startswith("log.csv: no column is known as the item; the columns are 'user_id', 'thing'")
 
 
 @pytest.mark.usefixtures("small")
@@ -385,7 +385,7 @@ def test_columns_are_mapped_and_never_written(tmp_path: Path) -> None:
     ("options", "name"),
     [
         ({"gap": 0}, "--session-gap"),
-        ({"columns": {"value": "x"}}, "--columns"),
+        ({"columns": {"item": "x"}}, "--columns"),
         ({"time_unit": "s"}, "--time-unit"),
         ({"sort": False}, "--no-sort"),
         ({"encoding": "cp1252"}, "--encoding"),

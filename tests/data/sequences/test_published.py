@@ -140,41 +140,41 @@ SONGS = lines(
 ASKED: dict[str, tuple[str, str, dict[str, str]]] = {
     "last.fm 1k": (
         SONGS,
-        "the columns 'artist_id', 'track_id' may all be the item; choose with --columns value=artist_id or value=track",
-        {"value": "track_id"},
+        "the columns 'artist_id', 'track_id' may all be the item; choose with --columns item=artist_id or item=track",
+        {"item": "track_id"},
     ),
     "trivago": (
         "session_id,timestamp,action_type,reference\ns,1541037460,clickout item,9\ns,1541037461,search for poi,Rome\n",
-        "no column is known as the value; the columns are 'session_id', 'timestamp', 'action_type', 'reference'; name "
-        "them with --columns sequence=session_id,value=reference,time=timestamp",
-        {"value": "reference"},
+        "no column is known as the item; the columns are 'session_id', 'timestamp', 'action_type', 'reference'; name "
+        "them with --columns session=session_id,item=reference,time=timestamp",
+        {"item": "reference"},
     ),
     "ratings, no header": (
         "1,31,2.5,1260759144\n1,1029,3.0,1260759179\n",
-        "looks like data; number the columns, such as --columns sequence=1,value=2,time=3, or add a line of",
-        {"sequence": "1", "value": "2", "time": "4"},
+        "looks like data; number the columns, such as --columns session=1,item=2,time=3, or add a line of",
+        {"session": "1", "item": "2", "time": "4"},
     ),
     "ratings with ::, no time": (
         "1::31::2.5\n1::1029::3.0\n",
-        "looks like data; number the columns, such as --columns sequence=1,value=2,time=3",
-        {"sequence": "1", "value": "2"},
+        "looks like data; number the columns, such as --columns session=1,item=2,time=3",
+        {"session": "1", "item": "2"},
     ),
     "columns of one width": (
         lines([f"{7 * line % 23} {line % 5} {line % 3}" for line in range(30)]),
-        "every line has 3 ids, which may be a session or columns of a table; give --columns sequence=1,value=2- if a "
-        "line begins with its user, --columns value=1- if all its ids are items, or add a header",
-        {"sequence": "1", "value": "2"},
+        "every line has 3 ids, which may be a session or columns of a table; give --columns session=1,item=2- if a "
+        "line begins with its user, --columns item=1- if all its ids are items, or add a header",
+        {"session": "1", "item": "2"},
     ),
     "first ids of their own": (
         lines([f"x{37 * line % 101} " + " ".join(f"i{line}{k}" for k in range(line % 3 + 1)) for line in range(40)]),
-        "every line begins with an id of its own, which may be a user or an item; give --columns sequence=1,value=2-",
-        {"sequence": "1", "value": "2-"},
+        "every line begins with an id of its own, which may be a user or an item; give --columns session=1,item=2-",
+        {"session": "1", "item": "2-"},
     ),
     "who opens or shares a page": (
         "user,url,ts\nann,https://a.example,1\nann,https://b.example,2\n",
-        "'user' may open 'url', or pass it on; name what is meant with --columns: sequence=user,value=url for the page "
-        "that a user opens next, sequence=url,value=user for the user who shares a page next",
-        {"sequence": "user", "value": "url"},
+        "'user' may open 'url', or pass it on; name what is meant with --columns: session=user,item=url for the page "
+        "that a user opens next, session=url,item=user for the user who shares a page next",
+        {"session": "user", "item": "url"},
     ),
 }
 
@@ -192,9 +192,9 @@ def test_what_may_be_meant_otherwise_is_asked_for(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ({"sequence": "1", "value": "2-"}, [("1", ("2", "3")), ("4", ("5", "6", "7", "8"))]),
-        ({"value": "1-"}, [("", ("1", "2", "3")), ("", ("4", "5", "6")), ("", ("4", "7", "8"))]),
-        ({"sequence": "1", "value": "3"}, [("1", ("3",)), ("4", ("6", "8"))]),
+        ({"session": "1", "item": "2-"}, [("1", ("2", "3")), ("4", ("5", "6", "7", "8"))]),
+        ({"item": "1-"}, [("", ("1", "2", "3")), ("", ("4", "5", "6")), ("", ("4", "7", "8"))]),
+        ({"session": "1", "item": "3"}, [("1", ("3",)), ("4", ("6", "8"))]),
     ],
 )
 def test_columns_are_numbered(
@@ -212,17 +212,17 @@ def test_sessions_that_share_first_ids_stay_sessions(tmp_path: Path) -> None:
 
 def test_numbers_name_no_columns_of_lists_but_these(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="the layout sessions has no columns; leave --columns out"):
-        read(write(tmp_path, "1 2 3\n4 5\n"), columns={"value": "2-"})
+        read(write(tmp_path, "1 2 3\n4 5\n"), columns={"item": "2-"})
 
 
 def test_a_later_file_is_read_as_the_training_data_was(tmp_path: Path) -> None:
     few = write(tmp_path, "2 5 7\n3 6\n4 5 6\n")
     assert read(few)[1].layout == "sessions"
-    schema = DataSchema(columns={"sequence": "1", "value": "2-"})
+    schema = DataSchema(columns={"session": "1", "item": "2-"})
     histories, report = read(few, schema=schema)
     assert (report.layout, [record.values for record in histories.records()]) == (
         "user histories",
         [("5", "7"), ("6",), ("5", "6")],
     )
     many = write(tmp_path, ASKED["first ids of their own"][0])
-    assert read(many, schema=DataSchema(columns={"value": "1-"}))[1].layout == "sessions"
+    assert read(many, schema=DataSchema(columns={"item": "1-"}))[1].layout == "sessions"

@@ -34,7 +34,7 @@ def test_diginetica_by_hand(tmp_path: Path) -> None:
         History(("x",), (day + 86400,), "2"),
     ]
     assert (understood.layout, understood.absolute) == ("diginetica", True)
-    columns = {"sequence": "session_id", "value": "item_id", "time": "eventdate", "within": "timeframe"}
+    columns = {"session": "session_id", "item": "item_id", "time": "eventdate", "within": "timeframe"}
     assert understood.columns == columns
     assert understood.notes == (
         "time is the day 'eventdate' plus 'timeframe', milliseconds within the session",
@@ -68,7 +68,7 @@ def test_yoochoose_by_hand(tmp_path: Path) -> None:
     assert records(histories) == [History(("214", "7"), (ten + 0.5, ten + 60.5), "1"), History(("007",), (ten,), "2")]
     assert (understood.layout, understood.columns) == (
         "yoochoose",
-        {"sequence": "session", "value": "item", "time": "time"},
+        {"session": "session", "item": "item", "time": "time"},
     )
     assert understood.notes == (
         "no header: the columns are read as session, time, item, category",
@@ -126,7 +126,7 @@ def test_recbole_lists_by_hand(tmp_path: Path) -> None:
         History(("c", "a", "c"), (), "u"),
     ]
     assert (understood.layout, understood.time) == ("recbole lists", "none: no usable clock")
-    assert understood.columns == {"value": "item_id_list:token_seq + item_id:token", "sequence": "session_id:token"}
+    assert understood.columns == {"item": "item_id_list:token_seq + item_id:token", "session": "session_id:token"}
     assert understood.notes == ("1 empty row skipped",)
 
 
@@ -152,7 +152,7 @@ def test_recbole_prefixes_of_one_session_are_read_once(tmp_path: Path) -> None:
 def test_plain_sessions_by_hand(tmp_path: Path) -> None:
     histories, understood = read(write(tmp_path, "\ufeff12 007  7\r\n\r\n5\r\n12 12 \r\n"))
     assert records(histories) == [History(("12", "007", "7")), History(("5",)), History(("12", "12"))]
-    assert (understood.layout, understood.columns, understood.unit) == ("sessions", {"value": "1-"}, None)
+    assert (understood.layout, understood.columns, understood.unit) == ("sessions", {"item": "1-"}, None)
     assert understood.notes == ("1 empty line skipped",)
 
 
@@ -262,7 +262,7 @@ def test_nothing_else_is_cut_unasked(tmp_path: Path, text: str) -> None:
 
 
 def test_a_stated_sequence_is_cut_only_when_asked(tmp_path: Path) -> None:
-    columns = {"sequence": "user"}
+    columns = {"session": "user"}
     assert read(write(tmp_path, LOG), columns=columns)[1].notes == ()
     notes = read(write(tmp_path, LOG), columns=columns, gap=30)[1].notes
     assert notes == ("3 sessions cut from 2 sequences at pauses over 30 minutes",)
@@ -340,8 +340,8 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
     "diginetica, no item": (
         DIGINETICA.replace("item_id", "thing") + "1;NA;b;5;2016-05-09\n",
-        ": no column is known as the value; the columns are 'session_id', 'user_id', 'thing', 'timeframe', "
-        "'eventdate'; name them with --columns sequence=session_id,value=…,time=eventdate",
+        ": no column is known as the item; the columns are 'session_id', 'user_id', 'thing', 'timeframe', "
+        "'eventdate'; name them with --columns session=session_id,item=…,time=eventdate",
     ),
     "retailrocket, units": (
         EVENTS + "1433221332117,u,view,a,\n1433221332,u,view,b,\n",
@@ -398,6 +398,6 @@ def test_settings(tmp_path: Path) -> None:
         read(path, gap=30)
     assert len(read(path, gap=0)[0]) == 2
     with pytest.raises(SettingError, match="the layout sessions has no columns; leave --columns out"):
-        read(path, columns={"value": "a"})
-    with pytest.raises(DataError, match="column 'a' \\(value\\) is missing; the columns are 'session', 'time', 'item'"):
-        read(write(tmp_path, "1,2014-04-07T10:00:00Z,2,0\n"), columns={"value": "a"})
+        read(path, columns={"item": "a"})
+    with pytest.raises(DataError, match="column 'a' \\(item\\) is missing; the columns are 'session', 'time', 'item'"):
+        read(write(tmp_path, "1,2014-04-07T10:00:00Z,2,0\n"), columns={"item": "a"})

@@ -76,8 +76,8 @@ def test_what_files_must_have_in_common(tmp_path: Path) -> None:
     second = tmp_path / "b.parquet"
     frame(EVENTS).rename({"item_id": "product_id"}).write_parquet(second)
     assert refused(tmp_path) == (
-        "/b.parquet: its columns are sequence=user_id, value=product_id, time=timestamp, but those of /a.parquet are "
-        "sequence=user_id, value=item_id, time=timestamp; rename them, state --columns, or name some of the files by a "
+        "/b.parquet: its columns are session=user_id, item=product_id, time=timestamp, but those of /a.parquet are "
+        "session=user_id, item=item_id, time=timestamp; rename them, state --columns, or name some of the files by a "
         "pattern in quotes, such as 'logs/*.parquet'"
     )
     frame(EVENTS).with_columns(pl.from_epoch("timestamp")).write_parquet(second)
@@ -102,7 +102,7 @@ def test_errors_name_the_file_and_its_row(tmp_path: Path) -> None:
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,,{START}\n")
     assert (
         refused(tmp_path)
-        == "/b.csv:3: column 'item_id' is empty; every event needs a value: leave such rows out with --missing drop"
+        == "/b.csv:3: column 'item_id' is empty; every event needs the item: leave such rows out with --missing drop"
     )
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,b\n")
     assert refused(tmp_path).startswith("/b.csv:3: 2 fields, but the header has 3")

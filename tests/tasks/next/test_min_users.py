@@ -157,7 +157,7 @@ def test_estimators_ask_too_and_forget(tmp_path: Path) -> None:
     for data in (frame, str(tmp_path / "log.csv")):
         with pytest.raises(SettingError, match=r"would count each session \(session_id\) as a person"):
             NextEvent("markov", min_users=3).fit(data)
-    model = NextEvent("markov", min_users=3).fit(frame, columns={"sequence": "user_id", "value": "item_id"})
+    model = NextEvent("markov", min_users=3).fit(frame, columns={"session": "user_id", "item": "item_id"})
     assert model.predict([["p0"]]).values == [["p1"]]
     public = NextEvent("markov").fit(frame)
     found = public.forget(frame.filter(pl.col("user_id") == "x"))

@@ -95,12 +95,12 @@ def read_export(content: Content, layout: str) -> Table:
 
 
 def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> Table:
-    """Return who passed on what, a row per event: the columns ``sequence``, ``value`` and ``time``.
+    """Return who passed on what, a row per event: the columns ``session``, ``item`` and ``time``.
 
     Args:
         content: an export.
         layout: as :func:`export_of` names it.
-        stated: ``sequence``, ``value`` and ``time`` to columns of ``FIELDS``; found out unless given.
+        stated: ``session``, ``item`` and ``time`` to columns of ``FIELDS``; found out unless given.
 
     Raises:
         DataError: nobody passes on what another did, or several columns say who did.
@@ -108,13 +108,13 @@ def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> T
     records = read_export(content, layout)
     require_columns(content.path, FIELDS, stated)
     frame = _with_originals(records.frame)
-    columns = {"sequence": "", "value": "author", "time": "time", **stated}
-    if not columns["sequence"]:
-        columns["sequence"] = _cascade(content, layout, frame)
-    kept = frame.select(pl.col(columns["sequence"]).is_not_null() & pl.col(columns["value"]).is_not_null()).to_series()
+    columns = {"session": "", "item": "author", "time": "time", **stated}
+    if not columns["session"]:
+        columns["session"] = _cascade(content, layout, frame)
+    kept = frame.select(pl.col(columns["session"]).is_not_null() & pl.col(columns["item"]).is_not_null()).to_series()
     if not kept.any():
         raise DataError(
-            f"{content.path}: no post of this export ({layout}) has both {columns['sequence']} and {columns['value']}; "
+            f"{content.path}: no post of this export ({layout}) has both {columns['session']} and {columns['item']}; "
             f"the columns are {', '.join(FIELDS)}"
         )
     events = frame.select(pl.col(name).alias(role) for role, name in columns.items())
@@ -122,7 +122,7 @@ def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> T
         events, columns = events.drop("time"), {role: name for role, name in columns.items() if role != "time"}
     table = Table(layout, events, records.where, columns, records.notes)
     left = len(kept) - int(kept.sum())
-    note = f"{plural(left, 'post')} of {len(kept):,} without {columns['sequence']} or {columns['value']} left out"
+    note = f"{plural(left, 'post')} of {len(kept):,} without {columns['session']} or {columns['item']} left out"
     return Table(layout, events, table.where, columns, (*table.notes, note)).select(kept) if left else table
 
 
@@ -150,7 +150,7 @@ def _cascade(content: Content, layout: str, frame: pl.DataFrame) -> str:
             "links, or name the task: classify, link"
         )
     if len(found) > 1:
-        choices = " or ".join(f"sequence={name},value=author,time=time" for name in found)
+        choices = " or ".join(f"session={name},item=author,time=time" for name in found)
         raise DataError(
             f"{content.path}: this export ({layout}) shows who passes on what in more than one way; choose with "
             f"--columns {choices}"

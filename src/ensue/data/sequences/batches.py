@@ -139,7 +139,7 @@ class Batches:
                 for name in other._kinds:
                     place, begun = self._path(f".{name}"), other.folder / f"{batch:06}.{name}"
                     place.unlink(missing_ok=True)
-                    if name == "value":
+                    if name == "item":
                         numbers[np.fromfile(begun, np.int32)].tofile(place)
                     else:
                         link(begun, place)
@@ -177,8 +177,8 @@ class Batches:
     def _kinds(self) -> dict[str, type | None]:
         """What the columns of a batch hold, ``None`` for texts."""
         kinds: dict[str, type | None] = {
-            "sequence": np.int64 if self.numbers else None,
-            "value": np.int32,
+            "session": np.int64 if self.numbers else None,
+            "item": np.int32,
             "row": np.uint32,
         }
         return kinds if self.clock is None else {**kinds, "time": np.float64}
@@ -203,8 +203,8 @@ class Batches:
         self.head = self.head or Head(rows.layout, rows.columns, rows.remarks, rows.unordered)
         frame = rows.table.frame
         columns = {
-            "sequence": frame["sequence"].cast(pl.Int64 if self.numbers else pl.String),
-            "value": pl.Series(self.codes.of(frame["value"])),
+            "session": frame["session"].cast(pl.Int64 if self.numbers else pl.String),
+            "item": pl.Series(self.codes.of(frame["item"])),
         }
         if (times := rows.times()) is not None:
             self.clock = self.clock or RunningClock()
@@ -231,7 +231,7 @@ class Batches:
         new = self.codes.taken()
         written = {name: write_slices(self._path(f".{name}"), events[name], offsets) for name in self._kinds}
         written["new"] = write_slices(self._path(".new"), new, [0, len(new)])
-        places = written["sequence"]
+        places = written["session"]
         sums = {f".{name}": _crc(self._path(f".{name}")) for name in written}
         note = self._path(".json")
         self.bases.append(self.rows)

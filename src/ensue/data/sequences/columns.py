@@ -13,7 +13,7 @@ from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, one_line, quoted
 
-ROLES = ("sequence", "value", "time")
+ROLES = ("session", "item", "time")
 EVENT = "event"
 """The role of the column that says of which type an event is; looked for where types are chosen."""
 WITHIN = "within"
@@ -93,16 +93,16 @@ def find_columns(
             columns[role] = fitting[0]
 
     items = _ITEMS + _PRODUCTS
-    fill("sequence", _SESSIONS + _STORIES + (_USERS + _PAGES if _named(names, items) else _PAGES + _USERS))
+    fill("session", _SESSIONS + _STORIES + (_USERS + _PAGES if _named(names, items) else _PAGES + _USERS))
     if not stated:
         _require_one_meaning(path, names, columns)
-    story = columns.get("sequence") in _named(names, _STORIES + _PAGES)
-    visit = _plain(columns.get("sequence", "")) in _SESSIONS[:2]
-    fill("value", _USERS + items if story else items + _PAGES + (() if visit else _USERS))
+    story = columns.get("session") in _named(names, _STORIES + _PAGES)
+    visit = _plain(columns.get("session", "")) in _SESSIONS[:2]
+    fill("item", _USERS + items if story else items + _PAGES + (() if visit else _USERS))
     fill("time", TIME_NAMES)
     products = [name for name in names if _plain(name) in _PRODUCTS]
-    if "value" not in stated and columns.get("value") in products and len(products) > 1:
-        choices = " or ".join(f"value={name}" for name in products)
+    if "item" not in stated and columns.get("item") in products and len(products) > 1:
+        choices = " or ".join(f"item={name}" for name in products)
         raise DataError(f"{path}: the columns {listed(products)} may all be the item; choose with --columns {choices}")
     for role in ROLES[:2]:
         if role not in columns:
@@ -122,7 +122,7 @@ def find_columns(
         )
     if "time" not in stated and (within := _within(names, columns)):
         day, offset = within
-        roles = {"sequence": columns["sequence"], "value": columns["value"], "time": day, WITHIN: offset}
+        roles = {"session": columns["session"], "item": columns["item"], "time": day, WITHIN: offset}
         return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
     others = [name for name in _named(names, TIME_NAMES) if name not in columns.values()]
     doubt = tuple(
@@ -137,12 +137,12 @@ def find_columns(
 
 def is_user_log(columns: Mapping[str, str]) -> bool:
     """Whether a sequence is all that a user clicked: the columns are a user and an item."""
-    return _plain(columns.get("sequence", "")) in _USERS and _plain(columns.get("value", "")) in _ITEMS + _PRODUCTS
+    return _plain(columns.get("session", "")) in _USERS and _plain(columns.get("item", "")) in _ITEMS + _PRODUCTS
 
 
 def is_person(columns: Mapping[str, str]) -> bool:
     """Return whether a sequence is what one person does: a session or a user, no cascade."""
-    return _plain(columns.get("sequence", "")) in _SESSIONS + _USERS
+    return _plain(columns.get("session", "")) in _SESSIONS + _USERS
 
 
 def user_columns(names: Sequence[str]) -> list[str]:
@@ -164,9 +164,9 @@ def _asked(role: str, names: Sequence[str], columns: Mapping[str, str]) -> str:
     """The column of a role for a message: the one that is known, or that a published log has; else a gap to fill."""
     plain = {_plain(name): name for name in names}
     published = next((plain[word] for known, word in _ASKED.items() if known <= plain.keys()), "…")
-    column = columns.get(role, published if role == "value" else "…")
+    column = columns.get(role, published if role == "item" else "…")
     # Without an item, a user may be what a sequence is made of.
-    return "…" if role == "sequence" and _plain(column) in _USERS else one_line(column, 60)
+    return "…" if role == "session" and _plain(column) in _USERS else one_line(column, 60)
 
 
 def _require_one_meaning(path: Path, names: Sequence[str], columns: Mapping[str, str]) -> None:
@@ -176,11 +176,11 @@ def _require_one_meaning(path: Path, names: Sequence[str], columns: Mapping[str,
         DataError: with both readings.
     """
     pages, users = _named(names, _PAGES), _named(names, _USERS)
-    if columns.get("sequence") in pages and users:
+    if columns.get("session") in pages and users:
         page, user = pages[0], users[0]
         raise DataError(
             f"{path}: {quoted(user)} may open {quoted(page)}, or pass it on; name what is meant with --columns: "
-            f"sequence={user},value={page} for the page that a user opens next, sequence={page},value={user} for the "
+            f"session={user},item={page} for the page that a user opens next, session={page},item={user} for the "
             "user who shares a page next"
         )
 
@@ -209,8 +209,8 @@ def is_typed(names: Sequence[str], where: str) -> bool:
 def _within(names: Sequence[str], columns: Mapping[str, str]) -> tuple[str, str] | None:
     """Diginetica's day and its milliseconds within the session."""
     days, offsets = _named(names, ("eventdate",)), _named(names, ("timeframe",))
-    taken = {columns["sequence"], columns["value"]}
-    session = _plain(columns["sequence"]) in _SESSIONS and not {*days, *offsets} & taken
+    taken = {columns["session"], columns["item"]}
+    session = _plain(columns["session"]) in _SESSIONS and not {*days, *offsets} & taken
     return (days[0], offsets[0]) if days and offsets and session else None
 
 

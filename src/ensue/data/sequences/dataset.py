@@ -88,7 +88,7 @@ def _understood(
     clock = None if events.times is None else read_clock(events.times, layout, events.where, options.times)
     require_times(path, gap, timed=clock is not None)
     histories, order_notes = _histories(events, clock, sort)
-    users = is_user_log(events.columns) and "sequence" not in options.columns
+    users = is_user_log(events.columns) and "session" not in options.columns
     histories, cut_notes = _cut(histories, gap, layout, users and clock is not None and clock.format.absolute)
     return histories, report_of(
         path,
@@ -233,10 +233,10 @@ def group(rows: Rows) -> Events:
     """
     rows.require_filled()
     table, times = rows.table, rows.times()
-    values = table.frame["value"]
+    values = table.frame["item"]
     if values.dtype != pl.Categorical:
         values = values.cast(pl.String)
-    order, lengths, names = _runs(table.frame["sequence"].cast(pl.String))
+    order, lengths, names = _runs(table.frame["session"].cast(pl.String))
     if order is not None:
         values, times = values[order], None if times is None else times[order]
     return Events(

@@ -132,11 +132,11 @@ def with_ids(events: Events, ids: IdColumns) -> Events:
         DataError: a value was rounded, or none is left.
     """
     row = pl.int_range(len(events.values), eager=True)
-    table = ids.normalise(Table("", pl.DataFrame({"value": events.values, "row": row}), events.where, {}, ()))
+    table = ids.normalise(Table("", pl.DataFrame({"item": events.values, "row": row}), events.where, {}, ()))
     names = events.names
     if len(names):
-        named = Table("", pl.DataFrame({"sequence": names}), events.where, {}, ())
-        names = replace(ids, missing=KEEP, tallies={}, whole={}).normalise(named).frame["sequence"]
+        named = Table("", pl.DataFrame({"session": names}), events.where, {}, ())
+        names = replace(ids, missing=KEEP, tallies={}, whole={}).normalise(named).frame["session"]
     rows = table.frame["row"].to_numpy()
     lengths, times, where = events.lengths, events.times, events.where
     if len(rows) < len(events.values):
@@ -147,7 +147,7 @@ def with_ids(events: Events, ids: IdColumns) -> Events:
         times = None if times is None else times.gather(rows)
     return replace(
         events,
-        values=table.frame["value"],
+        values=table.frame["item"],
         times=times,
         lengths=lengths,
         names=names,

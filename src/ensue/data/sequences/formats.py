@@ -106,7 +106,7 @@ def read_user_lines(content: Content) -> Events:
     users = rows.group_by("user", maintain_order=True).agg("items", "line")
     at = users["line"].explode().to_numpy()
     lengths = users["items"].list.len().to_numpy()
-    note = "the first id of a line is its user, the others are items; --columns value=1- reads all ids as items"
+    note = "the first id of a line is its user, the others are items; --columns item=1- reads all ids as items"
     events = flat_events(content, users["items"].explode(), None, lengths, at, (*notes, note), users["user"])
     return replace(events, columns=USER_LINES)
 
@@ -127,18 +127,18 @@ def read_listed_events(content: Content) -> Events:
     outer = [name for name in names_of(samples) if not isinstance(samples[0].get(name), list | dict)]
     inner = names_of(event for sample in samples for event in _objects(sample.get(listed)))
     columns, notes = find_columns(content.path, [*outer, *(name for name in inner if name not in outer)], {})
-    if columns["sequence"] not in outer or not {columns["value"], columns.get("time", inner[0])} <= {*inner}:
+    if columns["session"] not in outer or not {columns["item"], columns.get("time", inner[0])} <= {*inner}:
         raise DataError(
             f"{content.path}: the events in {quoted(listed)} are read as items of the object's session; give an object "
             "a session, with an item and a time in each event"
         )
-    fields = {columns["value"]: pl.String, **({columns["time"]: pl.String} if "time" in columns else {})}
-    schema = {columns["sequence"]: pl.String(), listed: pl.List(pl.Struct(fields))}
+    fields = {columns["item"]: pl.String, **({columns["time"]: pl.String} if "time" in columns else {})}
+    schema = {columns["session"]: pl.String(), listed: pl.List(pl.Struct(fields))}
     frame = read_objects(content, schema, read_object)
     element = pl.element().struct
     lists = frame.select(
-        values=pl.col(listed).list.eval(element.field(columns["value"])),
-        id=pl.col(columns["sequence"]),
+        values=pl.col(listed).list.eval(element.field(columns["item"])),
+        id=pl.col(columns["session"]),
         **({"times": pl.col(listed).list.eval(element.field(columns["time"]))} if "time" in columns else {}),
     )
     events = list_events(content, lists, content.place_of_line, notes)
@@ -158,7 +158,7 @@ def read_takeout(content: Content) -> Events:
         raise DataError(f"{content.path}: no activity has an address (titleUrl), so nothing was opened")
     lengths, names = np.array([len(rows)]), pl.Series([ACCOUNT])
     events = flat_events(content, rows["url"], rows["time"], lengths, rows["line"].to_numpy(), (), names)
-    return replace(events, columns={"sequence": ACCOUNT, "value": "titleUrl", "time": "time"}, unordered=True)
+    return replace(events, columns={"session": ACCOUNT, "item": "titleUrl", "time": "time"}, unordered=True)
 
 
 def read_mind(content: Content) -> Events:

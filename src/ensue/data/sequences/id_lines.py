@@ -19,15 +19,15 @@ from pathlib import Path
 from ensue.errors import DataError
 
 _IDS = re.compile(r"[\w \ufffd-]+")  # what is not UTF-8 is refused by line, later
-SESSION_LINES = {"value": "1-"}
+SESSION_LINES = {"item": "1-"}
 """Role -> column of lines that hold items alone."""
 _MIN_LINES = 20
 """Lines from which on a layout that cannot be decided is asked for; fewer are read as sessions, and that is noted."""
 _CHANCE = 1e-4
 """A layout is decided where the lines would look as they do with less than this probability otherwise."""
-USER_LINES = {"sequence": "1", "value": "2-"}
+USER_LINES = {"session": "1", "item": "2-"}
 """Role -> column of lines that begin with a user; ``2-`` is all from the second on, as in ``cut``."""
-ASK = "--columns sequence=1,value=2- if a line begins with its user, --columns value=1- if all its ids are items"
+ASK = "--columns session=1,item=2- if a line begins with its user, --columns item=1- if all its ids are items"
 
 
 def is_id_lines(head: Sequence[str]) -> bool:

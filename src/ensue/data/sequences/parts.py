@@ -43,12 +43,12 @@ def parted(events: pl.DataFrame, bits: int) -> tuple[pl.DataFrame, list[int]]:
     """Events in order of their parts, and where each of the 2 ** ``bits`` parts begins, the end last.
 
     Args:
-        events: (events,) a column ``sequence`` and others.
+        events: (events,) a column ``session`` and others.
         bits: of the hash that choose the part, at most 16.
     """
     if not bits:
         return events, [0, len(events)]
-    part = (_hash(events["sequence"]) >> np.uint64(64 - bits)).astype(np.uint16)
+    part = (_hash(events["session"]) >> np.uint64(64 - bits)).astype(np.uint16)
     order = np.argsort(part, kind="stable")
     ends = np.cumsum(np.bincount(part, minlength=1 << bits))
     return events[order], [0, *ends.tolist()]
@@ -58,9 +58,9 @@ def ordered(events: pl.DataFrame) -> Part:
     """The sequences of a part.
 
     Args:
-        events: (events,) ``sequence``, ``value``, ``row`` and maybe ``time``, in the order of the log.
+        events: (events,) ``session``, ``item``, ``row`` and maybe ``time``, in the order of the log.
     """
-    sequences = events["sequence"]
+    sequences = events["session"]
     # Hash and place in one number: sorting it brings equal sequences together and keeps their order, see `group`.
     bits = max(1, (len(events) - 1).bit_length())
     packed = _hash(sequences) << np.uint64(bits)
@@ -87,7 +87,7 @@ def ordered(events: pl.DataFrame) -> Part:
         events["row"].to_numpy()[heads],
         lengths,
         sequences.gather(heads),
-        events["value"].to_numpy()[places],
+        events["item"].to_numpy()[places],
         events["time"].to_numpy()[places] if timed else np.empty(0),
     )
 

@@ -249,7 +249,7 @@ def _merge(
     assert alike is not None
     clock = None if batches.clock is None else batches.clock.end(alike.layout, options.times)
     require_times(shown, gap, timed=clock is not None)
-    users = is_user_log(alike.columns) and "sequence" not in options.columns and clock is not None and clock.absolute
+    users = is_user_log(alike.columns) and "session" not in options.columns and clock is not None and clock.absolute
     minutes = pause_of(gap, alike.layout, users=users)
     places = [work / f"{number:06}.part" for number in range(1 << batches.bits)]
     readers = [PartReader(place, timed=clock is not None, numbers=batches.numbers) for place in places]

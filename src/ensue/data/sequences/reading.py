@@ -42,7 +42,7 @@ def read(
         path: a plain or packed file, Parquet or Excel; a folder, or a pattern such as ``logs/*.parquet``, of files with
             one event a row, which are read as one log in the order of their names; or what ``ensue prepare`` wrote,
             whose columns are mapped.
-        columns: ``sequence``, ``value`` and ``time`` to column names, where the names do not speak for themselves.
+        columns: ``session``, ``item`` and ``time`` to column names, where the names do not speak for themselves.
         events: the event types that are read, such as ``("view", "purchase")``, of a table with a column of them
             (``event``, ``action``, ``type`` and the like, or ``columns={"event": …}``); all unless given.
         time_unit: ``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` (Excel's, since 1899-12-30) or ``iso``; found out

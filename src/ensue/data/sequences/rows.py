@@ -54,7 +54,7 @@ class Rows:
 
     layout: str
     table: Table
-    """Columns ``sequence``, ``value`` and maybe ``time`` and ``within``."""
+    """Columns ``session``, ``item`` and maybe ``time`` and ``within``."""
     event_types: Mapping[str, int] = field(default_factory=dict)
     """Event type -> rows that have it, where types are chosen: of all rows, those that are left out among them."""
 
@@ -88,8 +88,8 @@ class Rows:
     def with_ids(self, ids: IdColumns) -> Rows:
         """The rows with their ids in normal form, and what there is to say about them."""
         table = self.table
-        if table.frame["value"].dtype == pl.String:  # of categories each text is looked at once
-            table = replace(table, frame=table.frame.with_columns(pl.col("value").cast(pl.Categorical)))
+        if table.frame["item"].dtype == pl.String:  # of categories each text is looked at once
+            table = replace(table, frame=table.frame.with_columns(pl.col("item").cast(pl.Categorical)))
         table = ids.normalise(table)
         return replace(self, table=replace(table, notes=(*table.notes, *ids.notes), warnings=ids.warnings))
 
@@ -105,12 +105,12 @@ class Rows:
         return replace(self, table=replace(table, frame=frame, notes=notes), event_types=counts)
 
     def require_filled(self) -> None:
-        """Refuse an event without a sequence or a value.
+        """Refuse an event without a session or an item.
 
         Raises:
             DataError: at the first.
         """
-        for role in ("sequence", "value"):
+        for role in ("session", "item"):
             column = self.table.frame[role]
             empty = column.is_null().arg_true() if column.null_count() else pl.Series(dtype=pl.UInt32)
             if not len(empty) and not (column.dtype.is_numeric() or column.dtype.is_temporal()):
@@ -119,8 +119,8 @@ class Rows:
                 place = self.table.where(empty[0])
                 name = quoted(self.table.columns[role])
                 raise DataError(
-                    f"{place}: column {name} is empty; every event needs a {role}: leave such rows out with --missing "
-                    "drop"
+                    f"{place}: column {name} is empty; every event needs the {role}: leave such rows out with "
+                    "--missing drop"
                 )
 
 
@@ -143,7 +143,7 @@ def require_event_types(path: Path, types: Mapping[str, int], options: ReadOptio
 
 def id_columns(options: ReadOptions) -> IdColumns:
     """The columns of ids that a log of events has."""
-    return IdColumns({"sequence": "session", "value": "item"}, missing=options.missing_ids)
+    return IdColumns({"session": "session", "item": "item"}, missing=options.missing_ids)
 
 
 def layout_of(content: Content, options: ReadOptions) -> str | None:
@@ -224,7 +224,7 @@ def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequ
     columns, notes = find(names)
     if content.path.suffix == ".inter" and not typed:
         notes = (*notes, "the header has no RecBole types such as item_id:token; columns are found by their names")
-    types: dict[str, type[pl.DataType]] = {columns["value"]: pl.Categorical}
+    types: dict[str, type[pl.DataType]] = {columns["item"]: pl.Categorical}
     if "time" in columns and options.time_unit != "iso":
         at = names.index(columns["time"])
         rows = islice(delimited.rows(), not content.header, 100)
@@ -259,6 +259,6 @@ def _delimited(content: Content) -> Delimited:
     if "::" in line or any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in named):
         raise DataError(
             f"{where}: a header was expected, but {quoted(line, 40)} looks like data; number the columns, such as "
-            "--columns sequence=1,value=2,time=3, or add a line of column names"
+            "--columns session=1,item=2,time=3, or add a line of column names"
         )
     return delimited

@@ -150,9 +150,9 @@ def read_lists(content: Content, frame: pl.DataFrame, lists: Lists, where: Where
     if lists.name is not None:
         whole["id"] = frame[lists.name]
     events = list_events(content, pl.DataFrame(whole), place, notes)
-    columns = {"value": " + ".join(filter(None, [lists.values, lists.target]))}
+    columns = {"item": " + ".join(filter(None, [lists.values, lists.target]))}
     if lists.name is not None:
-        columns["sequence"] = lists.name
+        columns["session"] = lists.name
     if lists.times is not None:
         columns["time"] = " + ".join(filter(None, [lists.times, lists.target_time]))
     return replace(events, columns=columns)

@@ -119,7 +119,7 @@ def _source(path: Path, options: ReadOptions) -> Source:
         )
     columns, _ = find_roles(content, options, layout)
     parquet = layout == "parquet"
-    kind = content.schema()[columns["sequence"]] if parquet else pl.String()
+    kind = content.schema()[columns["session"]] if parquet else pl.String()
     return Source(
         path,
         layout,
@@ -195,7 +195,7 @@ def require_kind(kind: str, first: str, where: str, begin: str) -> None:
 
 def _texts(frame: pl.DataFrame) -> pl.DataFrame:
     """Sequences and values as texts, so that files that keep them as numbers and as texts go together."""
-    texts = [name for name in ("sequence", "value") if frame[name].dtype != pl.Categorical]
+    texts = [name for name in ("session", "item") if frame[name].dtype != pl.Categorical]
     return frame.with_columns(pl.col(texts).cast(pl.String))
 
 

@@ -81,16 +81,16 @@ def require_people_in(path: str | Path, names: Sequence[str], columns: Mapping[s
         SettingError: naming the columns and what to state.
     """
     users = user_columns(names)
-    if not users or "sequence" in columns:
+    if not users or "session" in columns:
         return
     with suppress(DataError):  # the reader says what is wrong with them
         roles = find_columns(Path(path), names, columns)[0]
         others = [name for name in users if name not in roles.values()]
         if others and is_person(roles):
-            sessions = roles["sequence"]
+            sessions = roles["session"]
             raise SettingError(
                 f"{path}: --min-users would count each session ({sessions}) as a person, though {others[0]} names "
-                f"users; give --columns sequence={others[0]},value=…,time=… to count users, or sequence={sessions},… "
+                f"users; give --columns session={others[0]},item=…,time=… to count users, or session={sessions},… "
                 "to count sessions"
             )
 
@@ -133,7 +133,7 @@ def _whole(content: Content) -> pl.DataFrame | None:
 
 
 def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
-    sequence, value = roles["sequence"], roles["value"]
+    sequence, value = roles["session"], roles["item"]
     if "time" in roles:
         times = frame[roles["time"]].cast(pl.Float64, strict=False)
         frame = frame.sort(times if not times.null_count() else frame[roles["time"]], maintain_order=True)

@@ -1,4 +1,4 @@
-"""The page of the command line: every verb with its arguments and options, from what ``--help`` shows."""
+"""The page of the command line: every command with its arguments and options, from what ``--help`` shows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def page() -> str:
     text = [
         "# Commands",
         "",
-        "Every verb of `ensue`. `ensue VERB --help` prints the same, `ensue fit TASK --help` what concerns one task.",
-        "A mistake is one line that names the culprit and the way out, and the exit code is 2. An update that is",
-        "refused because the model would get worse exits with 1.",
+        "Every command of `ensue`. `ensue COMMAND --help` prints the same, `ensue fit TASK --help` the part",
+        "that applies to one task.",
+        "A mistake ends with one line that says what is wrong and what to do, and exit code 2. An update that is",
+        "refused because the model would get worse ends with exit code 1.",
     ]
     group: Any = get_command(app)
     for name, command in group.commands.items():

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 from ensue.api import ESTIMATORS, AnyEstimator, Estimator
 from ensue.data.frames import frame_of, is_path, read_frame
-from ensue.data.histories import Histories
 from ensue.data.inputs import Reading
 from ensue.data.kinds import kind_of
-from ensue.data.posts.splits import hold_out_posts
-from ensue.data.queries import Queries, hold_out_queries
 from ensue.data.schema import NO_SCHEMA
-from ensue.data.splits import dated, hold_out
-from ensue.data.texts import Texts, hold_out_texts
+from ensue.data.test_split import split_data
 from ensue.errors import SettingError
 from ensue.evaluation import AnyResult, Data
 from ensue.evaluation import compare as compare_predictors
@@ -57,7 +52,7 @@ def compare(
     reader = kind()
     train, schema = reader._read(data, NO_SCHEMA, reading)
     if test is None:
-        train, held_out = _split(train, size, 0)
+        train, held_out = split_data(train, size)
     else:
         held_out = reader._read(test, schema, {})[0]
     trained = []
@@ -68,7 +63,7 @@ def compare(
 
 
 def split(
-    data: object, *, test: float = 0.2, task: str = "", seed: int = 0, **reading: Unpack[Reading]
+    data: object, *, test: float = 0.2, by: str = "", task: str = "", seed: int = 0, **reading: Unpack[Reading]
 ) -> tuple[Data, Data]:
     """Split data into what is trained on and what is scored.
 
@@ -78,6 +73,8 @@ def split(
     Args:
         data: as of :meth:`Estimator.fit`.
         test: fraction that becomes the test part, between 0 and 1.
+        by: ``time`` or ``random``; of query logs also ``user``, which keeps all sessions of a user on one side.
+            [default: ``time`` for sequences and query logs, else ``random``]
         task: whose data it is. [default: told from the file]
         seed: of a random split.
         reading: as of :meth:`Estimator.fit`.
@@ -98,18 +95,7 @@ def split(
     if task not in ("", *ESTIMATORS):
         raise SettingError(f"task {task!r} is not known; {near(task, ESTIMATORS)}choose from {', '.join(ESTIMATORS)}")
     kind = ESTIMATORS[task or _task_of_data(data)]
-    return _split(kind()._read(data, NO_SCHEMA, reading)[0], test, seed)
-
-
-def _split(data: Data, test: float, seed: int) -> tuple[Data, Data]:
-    if isinstance(data, Histories):
-        return hold_out(data, test, by_time=dated(data))[:2]
-    if isinstance(data, Queries):
-        return hold_out_queries(data, test, absolute=dated(data.histories))[:2]
-    if isinstance(data, Texts):
-        return hold_out_texts(data, test, seed)[:2]
-    train, held_out, _ = hold_out_posts(data.posts, test, seed)
-    return replace(data, posts=train), replace(data, posts=held_out)
+    return split_data(kind()._read(data, NO_SCHEMA, reading)[0], test, seed, by)
 
 
 def _kind_of(entries: Sequence[str | AnyEstimator], task: str) -> type[AnyEstimator]:

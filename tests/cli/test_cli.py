@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensue import History, __version__, load, read
+from ensue import History, __version__, cli, load, read
 from ensue.studies import PAPERS
 from ensue.studies.provenance import Study
 from ensue.studies.runner import Request
@@ -48,43 +48,41 @@ def test_version(ensue: Ensue) -> None:
     assert ensue("--version") == (0, f"ensue {__version__}\n", "")
 
 
-def test_help_lists_the_verbs(ensue: Ensue) -> None:
+JOBS = {
+    "Data": "check prepare split",
+    "Models": "fit update forget models settings",
+    "Evaluation": "evaluate compare score reproduce",
+    "Answers": "predict explain link spreaders",
+    "Services": "serve stream demo",
+}
+
+
+def test_help_lists_the_commands_by_job(ensue: Ensue) -> None:
     ran = ensue("--help")
     assert ran.code == 0
-    verbs = re.findall(r"^│ ([a-z]+) ", ran.out, re.MULTILINE)
-    assert verbs == [
-        "check",
-        "prepare",
-        "fit",
-        "evaluate",
-        "compare",
-        "score",
-        "predict",
-        "explain",
-        "spreaders",
-        "models",
-        "settings",
-        "update",
-        "forget",
-        "stream",
-        "link",
-        "serve",
-        "reproduce",
-        "demo",
-    ]
+    sections = re.findall(r"^(\w+):\n((?:  .*\n)+)", ran.out, re.MULTILINE)
+    listed = {title: " ".join(re.findall(r"^  ([a-z]+) ", rows, re.MULTILINE)) for title, rows in sections}
+    assert listed.pop("Options") == ""
+    assert listed == JOBS
 
 
-@pytest.mark.parametrize(
-    "verb",
-    ["check", "fit", "evaluate", "compare", "score", "predict", "explain", "update", "stream", "link", "demo"],
-)
-def test_each_verb_has_a_help_that_tells_every_option(ensue: Ensue, verb: str) -> None:
-    ran = ensue(verb, "--help")
-    assert (ran.code, ran.err) == (0, "")
-    options = re.findall(r"^│ \*?\s*(--?[a-z-]+)(.*)│$", ran.out, re.MULTILINE)
+@pytest.mark.parametrize("command", " ".join(JOBS.values()).split())
+def test_help_fits_two_screens_of_80_columns(
+    ensue: Ensue, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.argv", ["ensue", command, "--help"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    shown, error = capsys.readouterr()
+    lines = shown.splitlines()
+    assert (end.value.code, error) == (0, "")
+    assert len(lines) <= 48
+    assert max(map(len, lines)) <= 80
+    options = re.findall(r"^  (-.*?)(?:  |\n {10,})(.*)$", shown, re.MULTILINE)
     assert options
     for name, text in options:
-        assert len(re.findall(r"[a-z]{2,}", text)) >= 3, f"{name} is not explained"
+        assert len(re.findall(r"[A-Za-z]{2,}", text)) >= 2, f"{name} is not explained"
 
 
 # --- check -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``ensue settings`` and the help of a verb for one task, made from the settings themselves."""
+"""``ensue settings`` and the help of a command for one task, made from the settings themselves."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_best_lists_what_it_chooses_from(ensue: Ensue) -> None:
 
 def test_a_name_that_several_tasks_have_or_none(ensue: Ensue) -> None:
     ran = ensue("settings", "tfidf")
-    assert (ran.code, ran.err) == (2, "ensue: tfidf is a model of classify and link; say which: --task classify\n")
+    assert (ran.code, ran.err) == (2, "ensue: tfidf is a model of classify and link; choose with --task classify\n")
     assert ensue("settings", "tfidf", "--task", "link").code == 0
     ran = ensue("settings", "gpt")
-    assert (ran.code, ran.err) == (2, "ensue: model 'gpt' is not known; `ensue models` lists what there is\n")
+    assert (ran.code, ran.err) == (2, "ensue: model 'gpt' is not known; `ensue models` lists them\n")
 
 
 @pytest.mark.parametrize("words", ["fit link --help", "fit --help link"])

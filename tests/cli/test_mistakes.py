@@ -63,7 +63,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a value of another kind": ("predict next -k three", ("'-k'", "valid integer", "see `ensue predict --help`")),
     "an option without its value": (f"{FIT} --model", ("'--model' requires an argument", "see `ensue fit --help`")),
     "an argument left out": ("evaluate", ("Missing argument 'folder'", "see `ensue evaluate --help`")),
-    "an option that must be": ("compare next log.csv", ("Missing option '--test'", "see `ensue compare --help`")),
+    "an option that must be": ("fit next log.csv", ("Missing option", "--output", "see `ensue fit --help`")),
     "one argument too many": ("settings hidan sansr", ("unexpected extra argument", "see `ensue settings --help`")),
     "a verb that there is not": ("fitt next log.csv", ("No such command 'fitt'", "Did you mean", "see `ensue --help`")),
     # tasks and models

@@ -49,7 +49,7 @@ def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool 
         columns=reading.roles,
         phrases=reading.phrases,
         unlabelled=unlabelled,
-        part=reading.split,
+        part=reading.part,
         **reading.opening,
     )
     show.read_report(understood, warn=warn)

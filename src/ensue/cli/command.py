@@ -22,7 +22,7 @@ class Command(Protocol):
         """The data of a file, after showing what was understood of it."""
         ...
 
-    def read_for_training(self, path: Path, reading: Reading) -> tuple[object, DataSchema]:
+    def read_for_training(self, path: Path, reading: Reading) -> tuple[Any, DataSchema]:
         """As :meth:`read`, and how later files of the model are to be read."""
         ...
 

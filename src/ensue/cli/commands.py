@@ -1,4 +1,4 @@
-"""The verbs. Each reads, calls one thing of the library, and shows what came back."""
+"""The commands: each reads its options, calls the library once, and prints the result."""
 
 from __future__ import annotations
 
@@ -8,22 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.cli import (
-    demonstration,
-    fitting,
-    forgetting,
-    keeping,
-    linking,
-    listing,
-    predicting,
-    preparing,
-    serving,
-    spreading,
-    streaming,
-    tasks,
-)
+from ensue.cli import tasks
+from ensue.cli.demonstration import demo
+from ensue.cli.fitting import fit
+from ensue.cli.forgetting import forget
+from ensue.cli.keeping import update
+from ensue.cli.linking import link
+from ensue.cli.listing import CommandGroup, PlainHelp, TaskCommand, models, settings
 from ensue.cli.options import (
     LINKED,
+    SCORING,
     TABLES,
     Data,
     Folder,
@@ -35,49 +29,30 @@ from ensue.cli.options import (
     Task,
     Validation,
     all_present,
+    parsed,
     present,
     reads,
     settings_of,
 )
+from ensue.cli.predicting import explain, predict
+from ensue.cli.preparing import prepare
+from ensue.cli.serving import serve
+from ensue.cli.splitting import split
+from ensue.cli.spreading import spreaders
+from ensue.cli.streaming import stream
 from ensue.errors import SettingError
 from ensue.predictor import make
 from ensue.registry import require_model, require_paper, require_settings
 from ensue.version import __version__
 
 app = typer.Typer(
+    cls=CommandGroup,
+    rich_markup_mode=None,
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Who passes it on next, what is read or searched next, which label fits, which posts are about it: answers "
-    "from what you hold, with "
-    "what they leaned on.",
+    help="Predict the next event, label texts, suggest queries and link posts to articles, with attributions.",
 )
-
-Protocol = Annotated[
-    str,
-    typer.Option(
-        help="full; paper (the one of the model's paper, of queries the paper's rules); of next also last "
-        "(leave-one-out), macro, sampled"
-    ),
-]
-Unknown = Annotated[
-    str,
-    typer.Option(
-        help="of next: how events count that the training data lacks: miss, drop (not scored) or rank (those that the "
-        "sequence holds already are candidates), the same for every row"
-    ),
-]
-Cutoffs = Annotated[str, typer.Option(help="of next: cut-offs of the figures")]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="write the table here too: a .csv, .md, .tex or .json file")
-]
-PerExample = Annotated[
-    Path | None,
-    typer.Option(help="write a row for each model and each thing scored here: id, target, rank (.parquet, .csv, …)"),
-]
-Pairwise = Annotated[
-    bool, typer.Option("--pairwise", help="who is ahead of whom: every pair of rows, corrected for their number")
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -91,21 +66,19 @@ def _names(models: str) -> list[str]:
     return [name.strip() for name in models.split(",") if name.strip()]
 
 
-@app.command()
 @reads(*TABLES, *LINKED, "min_users")
 def check(
     context: typer.Context,
     data: Data = None,
     compare_to: Annotated[
-        list[Path] | None,
-        typer.Option(callback=all_present, help="another split, to look for leaks; may be repeated"),
+        list[Path] | None, typer.Option(callback=all_present, help="file to search for leaks; repeatable")
     ] = None,
     *,
-    task: Annotated[str, typer.Option(help="next, classify, suggest or link; found out unless stated")] = "",
+    task: Annotated[str, typer.Option(help="next, classify, suggest or link [default: auto]")] = "",
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Show what was understood of a file, and warnings about it."""
+    """Show how a file is read, and problems in it."""
     reading = Reading(**options)
     data = reading.data(data)
     chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
@@ -115,60 +88,36 @@ def check(
     command_of(chosen).check(data, compare_to or [], reading, json)
 
 
-app.command()(preparing.prepare)
-app.command(cls=listing.OfTask)(fitting.fit)
+@reads(*SCORING, *TABLES, *LINKED)
+def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: Own = "", **options: Any) -> None:
+    """Score a model on test data, next to the baselines.
 
-
-@app.command()
-@reads(*TABLES, *LINKED)
-def evaluate(
-    context: typer.Context,
-    folder: Folder,
-    data: Data = None,
-    protocol: Protocol = "full",
-    unknown: Unknown = "miss",
-    cutoffs: Cutoffs = "10,20,50,100",
-    model: Own = "",
-    output: Output = None,
-    per_example: PerExample = None,
-    *,
-    pairwise: Pairwise = False,
-    json: Json = False,
-    **options: Any,
-) -> None:
-    """Score a model on data it has not seen, counting beside it; the table also goes into its CARD.md."""
-    reading = Reading(**options)
+    The table is also written to CARD.md in the model folder.
+    """
+    reading, options_of_scoring = parsed(options)
     chosen = tasks.of_folder(folder, context)
     from ensue.cli import scoring  # the evaluator, which imports every task
 
-    wanted = scoring.Wanted(output=output, per_example=per_example, pairwise=pairwise, json=json)
-    scoring.evaluate(chosen, folder, reading.data(data), protocol, unknown, cutoffs, reading, wanted)
+    scoring.evaluate(chosen, folder, reading.data(data), reading, options_of_scoring)
 
 
-@app.command()
-@reads(*TABLES, *LINKED)
+@reads(*SCORING, *TABLES, *LINKED)
 def compare(
     context: typer.Context,
     task: Task,
-    test: Annotated[Path, typer.Option(callback=present, help="what the models are scored on")],
     data: Data = None,
+    test: Annotated[
+        Path | None, typer.Option(callback=present, help="test data [default: 20 % of DATA, see --split]")
+    ] = None,
     models: Annotated[str, typer.Option(help="names, separated by commas")] = "best",
-    seeds: Annotated[int, typer.Option(help="trainings a model, with seeds 0, 1, …")] = 1,
+    seeds: Annotated[int, typer.Option(help="trainings per model, with seeds 0, 1, …")] = 1,
     validation: Validation = None,
     set_: Set = None,
     min_users: MinUsers = None,
-    protocol: Protocol = "full",
-    unknown: Unknown = "miss",
-    cutoffs: Cutoffs = "10,20,50,100",
-    output: Output = None,
-    per_example: PerExample = None,
-    *,
-    pairwise: Pairwise = False,
-    json: Json = False,
     **options: Any,
 ) -> None:
-    """Train several models on the same data and score them side by side, counting always among them."""
-    reading = Reading(**options)
+    """Train several models on the same data and score them next to the baselines."""
+    reading, options_of_scoring = parsed(options)
     chosen, names = tasks.chosen(task, context), _names(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
@@ -179,46 +128,28 @@ def compare(
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in names]
     from ensue.cli import scoring  # the evaluator, which imports every task
 
-    wanted = scoring.Wanted(output=output, per_example=per_example, pairwise=pairwise, json=json)
-    scoring.compare(chosen, entries, reading.data(data), test, validation, protocol, unknown, cutoffs, reading, wanted)
+    scoring.compare(chosen, entries, reading.data(data), test, validation, reading, options_of_scoring)
 
 
-@app.command()
-@reads(*TABLES, *LINKED)
+@reads(*SCORING, *TABLES, *LINKED)
 def score(
     context: typer.Context,
     rankings: Annotated[
-        list[Path],
-        typer.Argument(callback=all_present, help="what other programs ranked: TREC runs, or JSON Lines; then DATA"),
+        list[Path], typer.Argument(callback=all_present, help="TREC runs or JSON Lines, then the data they rank for")
     ],
-    folder: Annotated[list[Path] | None, typer.Option(help="a model of ours beside it; may be repeated")] = None,
+    folder: Annotated[list[Path] | None, typer.Option(help="model folder to compare with; repeatable")] = None,
     task: Annotated[str, typer.Option(help="with --train: next, classify, suggest or link")] = "",
-    train: Annotated[
-        Path | None, typer.Option(callback=present, help="a log to count in, where there is no model of ours")
-    ] = None,
-    name: Annotated[
-        list[str] | None, typer.Option(help="of the rows, in their order; of the files unless stated")
-    ] = None,
-    protocol: Protocol = "full",
-    unknown: Unknown = "miss",
-    cutoffs: Cutoffs = "10,20,50,100",
-    output: Output = None,
-    per_example: PerExample = None,
-    *,
-    pairwise: Pairwise = False,
-    json: Json = False,
+    train: Annotated[Path | None, typer.Option(callback=present, help="training data of the baselines")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="names of the rankings [default: file names]")] = None,
     **options: Any,
 ) -> None:
-    """Score what another program ranked by our evaluator, beside models of ours and all that counts.
+    """Score rankings of other programs next to models and baselines.
 
-    A TREC run has lines of `query Q0 document rank score tag`; JSON Lines are {"id": …, "place": …, "ranking": […]}.
-    Of a sequence the place is how many events stand before the one that is foretold; in a TREC run `ID:PLACE`.
+    TREC runs hold "query Q0 document rank score tag", JSON Lines {"id": "s1", "place": 2, "ranking": ["a", "b"]}.
     """
-    reading = Reading(**options)
+    reading, options_of_scoring = parsed(options)
     if not folder and (train is None or not task):
-        raise SettingError(
-            "nothing to compare with: give --folder MODEL, or --task and --train with the log to count in"
-        )
+        raise SettingError("nothing to compare with: give --folder MODEL, or --task and --train DATA for the baselines")
     *ranked, given = rankings
     data = reading.data(given)
     if not ranked:
@@ -226,34 +157,20 @@ def score(
     chosen = tasks.of_folder(folder[0], context) if folder else tasks.chosen(task, context)
     from ensue.cli import scoring  # the evaluator, which imports every task
 
-    wanted = scoring.Wanted(output=output, per_example=per_example, pairwise=pairwise, json=json)
-    scoring.score(chosen, ranked, name or [], data, folder or [], train, protocol, unknown, cutoffs, reading, wanted)
+    scoring.score(chosen, ranked, name or [], data, folder or [], train, reading, options_of_scoring)
 
 
-app.command()(predicting.predict)
-app.command()(predicting.explain)
-app.command()(spreading.spreaders)
-app.command()(listing.models)
-app.command()(listing.settings)
-app.command()(keeping.update)
-app.command()(forgetting.forget)
-app.command()(streaming.stream)
-app.command()(linking.link)
-app.command()(serving.serve)
-
-
-@app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="hidan, sansr, mtn, centrality or ast; or anywhere, our own study")],
-    data: Annotated[Path, typer.Option(callback=present, help="the folder with the paper's data sets")],
-    quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs: an impression in minutes")] = False,
+    paper: Annotated[str, typer.Argument(help="hidan, sansr, mtn, centrality, ast or anywhere")],
+    data: Annotated[Path, typer.Option(callback=present, help="folder with the data sets of the paper")],
+    quick: Annotated[bool, typer.Option("--quick", help="fewer models and epochs, minutes instead of hours")] = False,
     models: Annotated[str, typer.Option(help="only these rows; names, separated by commas")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="trainings a model; where a study says so, of those it judges")] = 1,
-    json: Annotated[Path | None, typer.Option(help="write {paper, command, commit, machine, tables} here")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="trainings per model")] = 1,
+    json: Annotated[Path | None, typer.Option(help="write tables, command, commit and machine to this file")] = None,
 ) -> None:
-    """Rebuild a paper's tables on the data at hand, both protocols, counting beside.
+    """Rebuild the tables of a paper, next to the baselines.
 
-    Long studies keep their finished cells beside the JSON file: the same command goes on where it was stopped.
+    Finished runs are cached next to the JSON file: the same command continues after an interruption.
     """
     require_paper(paper)
     from ensue.cli import show
@@ -270,4 +187,13 @@ def reproduce(
         show.remark(f"wrote {json}")
 
 
-app.command()(demonstration.demo)
+_COMMANDS = {
+    "Data": (check, prepare, split),
+    "Models": (fit, update, forget, models, settings),
+    "Evaluation": (evaluate, compare, score, reproduce),
+    "Answers": (predict, explain, link, spreaders),
+    "Services": (serve, stream, demo),
+}
+for _panel, _functions in _COMMANDS.items():
+    for _function in _functions:
+        app.command(cls=TaskCommand if _function is fit else PlainHelp, rich_help_panel=_panel)(_function)

@@ -1,4 +1,4 @@
-"""The verb ``demo``: a made-up event, five small models, and the page that asks them."""
+"""The command ``demo``: a made-up event, five small models, and their page."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from typing import Annotated
 
 import typer
 
+from ensue.cli.options import Json, Seed
+
 
 def demo(
-    seed: Annotated[int, typer.Option(help="the same seed gives the same story and the same models")] = 0,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="the folder to write: models, story.json and the logs")
-    ] = Path("ensue-demo"),
-    serve: Annotated[
-        bool | None,
-        typer.Option("--serve/--no-serve", help="show the page when all is learned; without a terminal, try it once"),
-    ] = None,
+    seed: Seed = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder to write: models, scenario, logs")] = Path(
+        "ensue-demo"
+    ),
+    serve: Annotated[bool | None, typer.Option("--serve/--no-serve", help="serve the page after training")] = None,
     host: Annotated[str, typer.Option(help="address of the page")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes any that is free", min=0, max=65535)] = 8000,
-    html: Annotated[Path | None, typer.Option(help="draw one explained cascade into this page")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    port: Annotated[int, typer.Option(help="port; 0: any free one", min=0, max=65535)] = 8000,
+    html: Annotated[Path | None, typer.Option(help="plot one explained cascade to this page")] = None,
+    json: Json = False,
 ) -> None:
-    """A made-up event whose truth is known: five small models, counting beside them, and a page to ask them.
+    """Train five small models on a made-up event and serve a page that shows them.
 
-    Takes a minute or two. Nothing is fetched, and the page is for this machine alone.
+    Takes a minute or two, needs no network, and the page is for this machine alone.
     """
     from ensue.cli.story import tell  # imports torch
 

@@ -1,4 +1,4 @@
-"""The verb ``fit``: train a model, or count, and write its folder."""
+"""The command ``fit``: train a model and write its folder."""
 
 from __future__ import annotations
 
@@ -31,39 +31,28 @@ from ensue.registry import require_model, require_settings
 def fit(
     context: typer.Context,
     task: Task,
-    output: Annotated[Path, typer.Option("--output", "-o", help="the model folder to write")],
     data: Data = None,
-    model: Annotated[str, typer.Option(help="a model's name, best, or FILE.py:CLASS of your own")] = "best",
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="model folder to write")],
+    model: Annotated[str, typer.Option(help="see `ensue models`, or FILE.py:CLASS")] = "best",
     validation: Validation = None,
     set_: Set = None,
     seed: Seed = 0,
-    no_refit: Annotated[
-        bool, typer.Option("--no-refit", help="next, suggest: never learn what was held out or given as --validation")
-    ] = False,
-    no_examples: Annotated[
-        bool, typer.Option("--no-examples", help="keep no held-out record in the folder for the page to show")
-    ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="continue a run that was interrupted")] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="take the place of the model there, which is kept as a version")
-    ] = False,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used when there is one")] = None,
+    metric: Annotated[str | None, typer.Option(help="classify: monitor accuracy or macro-f1")] = None,
     min_users: MinUsers = None,
-    metric: Annotated[
-        str | None, typer.Option(help="of classify: what early stopping and best go by, accuracy or macro-f1")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CLUSTER",
-            help="train on ray (two workers on this machine) or ray://HOST:PORT; ?workers=N for more (extra cluster)",
-        ),
-    ] = None,
-    *,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda [default: GPU if any]")] = None,
+    no_refit: Annotated[bool, typer.Option("--no-refit", help="next, suggest: never train on validation data")] = False,
+    no_examples: Annotated[bool, typer.Option("--no-examples", help="store no example records in the folder")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the last checkpoint")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="replace the model there, kept as a version")] = False,
+    cluster: Annotated[str | None, typer.Option(metavar="ADDRESS", help="ray or ray://HOST:PORT?workers=N")] = None,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Train a model (or count) and write its folder."""
+    """Train a model and write its folder.
+
+    `ensue fit TASK --help` lists the models of a task and the settings of `best`.
+    """
     reading = Reading(**options)
     chosen = tasks.chosen(task, context)
     model = require_model(task, model)

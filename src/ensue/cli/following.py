@@ -130,7 +130,7 @@ def _signals() -> Iterator[list[int]]:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
         numbers.append(signal.SIGHUP)
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, frame: object) -> None:
         if number in caught:
             raise KeyboardInterrupt
         caught.append(number)

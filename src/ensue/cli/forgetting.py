@@ -16,22 +16,18 @@ from ensue.tasks.base import named
 def forget(
     context: typer.Context,
     folder: Folder,
-    user: Annotated[list[str] | None, typer.Option(help="whom to forget; may be repeated")] = None,
-    users: Annotated[
-        Path | None, typer.Option(callback=present, help="a file that names one of them on each line")
-    ] = None,
+    user: Annotated[list[str] | None, typer.Option(help="user id; repeatable")] = None,
+    users: Annotated[Path | None, typer.Option(callback=present, help="file of user ids, one per line")] = None,
     records: Annotated[
-        Path | None,
-        typer.Option(callback=present, help="the log that was trained on, or their rows, read as the log was"),
+        Path | None, typer.Option(callback=present, help="training log, or the users' rows of it")
     ] = None,
     model: Own = "",
     *,
     json: Json = False,
 ) -> None:
-    """Remove what a model of next and its kept versions hold of some people, and list what cannot be removed.
+    """Remove users from a model (next) and its versions, and list what cannot be removed.
 
-    A folder holds no names: histories are recognised by their events in RECORDS. The exit code is 2 where nothing is
-    known of them.
+    Folders hold no user names: sessions are found by their events in RECORDS. Exit code 2: nothing was found.
     """
     names = [*(user or []), *(users.read_text(encoding="utf-8").splitlines() if users else [])]
     names = [name.strip() for name in names if name.strip()]

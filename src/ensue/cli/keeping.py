@@ -1,4 +1,4 @@
-"""Verbs that keep a model folder fresh."""
+"""The command ``update``: new data for a model folder, or the way back."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ensue.cli import tasks
-from ensue.cli.options import (
-    TABLES,
-    Folder,
-    Json,
-    Own,
-    Reading,
-    present,
-    reads,
-)
+from ensue.cli.options import TABLES, Folder, Json, Own, Reading, present, reads
 from ensue.errors import SettingError
 
 
@@ -24,26 +16,19 @@ from ensue.errors import SettingError
 def update(
     context: typer.Context,
     folder: Folder,
-    new: Annotated[str | None, typer.Argument(help="what is new; with --rollback a version's number")] = None,
-    max_drop: Annotated[
-        float, typer.Option(help="the largest relative fall let pass of the figure that the test looks at")
-    ] = 0.05,
-    no_test: Annotated[
-        bool, typer.Option("--no-test", help="learn whatever the data says: nobody sees whether the model gets worse")
-    ] = False,
-    keep_versions: Annotated[int, typer.Option(help="former versions kept in FOLDER.versions, at most")] = 5,
-    rollback: Annotated[
-        bool, typer.Option("--rollback", help="put back the newest older version, or the one numbered")
-    ] = False,
+    new: Annotated[str | None, typer.Argument(help="new data; with --rollback a version")] = None,
+    max_drop: Annotated[float, typer.Option(help="largest relative drop of the tested metric")] = 0.05,
+    no_test: Annotated[bool, typer.Option("--no-test", help="accept the update without a test")] = False,
+    keep_versions: Annotated[int, typer.Option(help="former versions to keep in FOLDER.versions")] = 5,
+    rollback: Annotated[bool, typer.Option("--rollback", help="restore the latest or the given version")] = False,
     model: Own = "",
     *,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Learn what is new on top of a model; or put an old version back.
+    """Train a model further on new data, or restore an old version.
 
-    The model is tested before and after, on examples its folder keeps, and an update that makes it worse is refused
-    (exit code 1).
+    The model is tested before and after on stored examples; a worse one is refused (exit code 1).
     """
     reading = Reading(**options)
     from ensue.store.versions import current

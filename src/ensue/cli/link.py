@@ -31,13 +31,13 @@ WRITES_EVIDENCE = True
 def read(path: Path, reading: Reading) -> Corpus:
     """Articles and posts, after showing what was understood of them and what was left out."""
     corpus, _ = _read(path, reading)
-    return corpus.part(reading.split) if reading.split else corpus
+    return corpus.part(reading.part) if reading.part else corpus
 
 
 def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]:
     """As :func:`read`, and how later files of the model are to be read."""
     corpus, reports = _read(path, reading)
-    data = corpus.part(reading.split) if reading.split else corpus
+    data = corpus.part(reading.part) if reading.part else corpus
     return data, reading.schema_for(columns_of(*reports))
 
 

@@ -1,4 +1,4 @@
-"""The verb ``link``: posts ranked for a story, with a review at the terminal."""
+"""The command ``link``: posts ranked for a story, and the review of the ranking at a terminal."""
 
 from __future__ import annotations
 
@@ -16,39 +16,27 @@ from ensue.tasks.link import TASK
 @reads("columns", "encoding", "sheet", "max_unpacked", "missing")
 def link(
     context: typer.Context,
-    articles: Annotated[Path, typer.Argument(callback=present, help="the story: a file of one or many articles")],
-    posts: Annotated[
-        Path, typer.Argument(callback=present, help="the posts: a table, JSON Lines, or what a collector wrote")
-    ],
-    folder: Annotated[Path | None, typer.Option(help="a model folder; without one, lexical scores")] = None,
-    model: Annotated[str, typer.Option(help="without a folder: best, tfidf, bm25 or sbert")] = "best",
-    encoder: Annotated[
-        str, typer.Option(help="without a folder: an installed sentence-transformers model that is asked too")
-    ] = "",
+    articles: Annotated[Path, typer.Argument(callback=present, help="file of the story: one or many articles")],
+    posts: Annotated[Path, typer.Argument(callback=present, help="table, JSON Lines, or a collector's export")],
+    folder: Annotated[Path | None, typer.Option(help="model folder [default: lexical scores]")] = None,
+    model: Annotated[str, typer.Option(help="without --folder: best, tfidf, bm25 or sbert")] = "best",
+    encoder: Annotated[str, typer.Option(help="sentence-transformers model to add to the scores")] = "",
     unsupervised: Annotated[
-        bool,
-        typer.Option(
-            "--unsupervised", help="without a folder: first learn, of the texts alone, which words go together"
-        ),
+        bool, typer.Option("--unsupervised", help="first train word vectors on these texts")
     ] = False,
-    k: Annotated[int, typer.Option("-k", help="posts shown")] = 10,
+    k: Annotated[int, typer.Option("-k", help="posts to show")] = 10,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="write all posts here, best first: .csv, .tsv, .jsonl, .parquet"),
+        Path | None, typer.Option("--output", "-o", help="write all posts: .csv, .tsv, .jsonl, .parquet")
     ] = None,
-    review: Annotated[bool, typer.Option("--review", help="ask for labels until 90 % of the posts are found")] = False,
-    labels: Annotated[
-        Path | None, typer.Option(help="of a review: the file of labels; beside the posts if none")
-    ] = None,
-    annotator: Annotated[str, typer.Option(help="of a review: who labels; your name at this machine if none")] = "",
-    overlap: Annotated[
-        float, typer.Option(help="of a review: share of the posts that every reader labels, to see if they agree")
-    ] = 0.0,
+    review: Annotated[bool, typer.Option("--review", help="label posts until recall is 90 %")] = False,
+    labels: Annotated[Path | None, typer.Option(help="review: file of labels [default: next to POSTS]")] = None,
+    annotator: Annotated[str, typer.Option(help="review: name of the annotator [default: user]")] = "",
+    overlap: Annotated[float, typer.Option(help="review: fraction that every annotator labels")] = 0.0,
     *,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Rank posts for a story of one or many articles, with the sentence that each matches and what repeats it."""
+    """Rank posts by relevance to a story, with the best matching sentence of each."""
     reading = Reading(**options)
     if k < 1:
         raise SettingError(f"-k {k}: show at least 1 post")

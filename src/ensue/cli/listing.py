@@ -1,94 +1,89 @@
-"""The verbs ``models`` and ``settings``: what there is to choose from, and the help of a verb for one task."""
+"""The commands ``models`` and ``settings``, and how the help of all commands is laid out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from ensue import registry
 from ensue.cli.options import Json
 from ensue.errors import SettingError
-from ensue.registry import Setting
 from ensue.tasks import TASKS
 
 
 def models(
-    task: Annotated[str, typer.Argument(help="next, classify, suggest or link; all of them unless stated")] = "",
-    json: Json = False,
+    task: Annotated[str, typer.Argument(help="next, classify, suggest or link [default: all]")] = "", json: Json = False
 ) -> None:
-    """List the models of each task, with what each is and where it was published; * is what best chooses from."""
-    from ensue.cli import show
+    """List the models of each task; * marks those that `best` chooses from."""
+    from ensue.cli.show_models import show_models
 
-    found = {name: registry.models(name) for name in ([task] if task else TASKS)}
-    if json:
-        show.put_json([asdict(model) for listed in found.values() for model in listed])
-        return
-    for name in found:
-        _show_models(name)
-    show.line("*: what `--model best` is, or chooses from on data held out")
-
-
-def _show_models(task: str) -> None:
-    from ensue.cli import show
-
-    rows = (
-        (f"{model.name}{' *' * model.default}", model.about, "counting" if model.counting else model.paper)
-        for model in registry.models(task)
-    )
-    show.table(("model", "what it is", "paper"), rows, wraps=("what it is", "paper"), title=f"ensue fit {task}")
+    show_models([task] if task else [*TASKS], json)
 
 
 def settings(
-    model: Annotated[str, typer.Argument(help="a model's name, or best")],
-    task: Annotated[str, typer.Option(help="next, classify, suggest or link, where several have the model")] = "",
+    model: Annotated[str, typer.Argument(help="name of a model, or best")],
+    task: Annotated[str, typer.Option(help="needed where several tasks have the model")] = "",
     json: Json = False,
 ) -> None:
-    """List the settings of a model: what each is unless `--set name=value` changes it, and what it means.
-
-    Raises:
-        SettingError: no task has the model, or several have it.
-    """
-    from ensue.cli import show
-
+    """List the settings of a model, for `--set setting=value`."""
     having = [name for name in ([task] if task else TASKS) if model in registry.names_of(name)]
     if not having:
-        raise SettingError(f"model {model!r} is not known; `ensue models` lists what there is")
+        raise SettingError(f"model {model!r} is not known; `ensue models` lists them")
     if len(having) > 1:
-        raise SettingError(f"{model} is a model of {' and '.join(having)}; say which: --task {having[0]}")
-    rows = registry.settings_of(having[0], model)
-    if json:
-        show.put_json([asdict(row) for row in rows])
-    else:
-        _show_settings(rows, f"{having[0]}, {model}: --set name=value")
+        raise SettingError(f"{model} is a model of {' and '.join(having)}; choose with --task {having[0]}")
+    from ensue.cli.show_models import show_settings
+
+    show_settings(having[0], model, json)
 
 
-def _show_settings(rows: Sequence[Setting], title: str) -> None:
-    from ensue.cli import show
+class PlainHelp(TyperCommand):
+    """A command whose help lists its options in sections, one line each."""
 
-    cells = ((row.name, str(row.default), row.meaning) for row in rows)
-    show.table(("setting", "default", "meaning"), cells, wraps=("meaning",), title=title)
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, and the options by section."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            title = "Arguments" if parameter.param_type_name == "argument" else None
+            title = title or getattr(parameter, "rich_help_panel", None) or "Options"
+            if record := parameter.get_help_record(ctx):
+                sections.setdefault(title, []).append(record)
+        _write_sections(formatter, sections)
 
 
-class OfTask(TyperCommand):
-    """A verb whose ``--help``, given after the name of a task, is the help of that task."""
+class CommandGroup(TyperGroup):
+    """The program, whose help lists its commands by job."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands with their first lines, by section."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            title = getattr(command, "rich_help_panel", None) or "Commands"
+            sections.setdefault(title, []).append((name, command.get_short_help_str(100)))
+        _write_sections(formatter, sections)
+
+
+def _write_sections(formatter: Any, sections: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    for title, records in sections.items():
+        with formatter.section(title):
+            formatter.write_dl([(name, text.replace("  [", " [")) for name, text in records], col_max=24)
+
+
+class TaskCommand(PlainHelp):
+    """A command whose ``--help``, after the name of a task, is the help of that task."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Show what concerns the task: its options, its models, and the settings of what ``best`` is."""
+        """Show the options that apply to the task, its models, and the settings of ``best``."""
         task = next((word for word in args if word in TASKS), None)
         if task is None or "--help" not in args:
             rest: list[str] = super().parse_args(ctx, args)
             return rest
-        from ensue.cli import show
+        from ensue.cli.show_models import show_task
 
-        every = self.params
-        self.params = [parameter for parameter in every if parameter.name not in TASKS[task].foreign.split()]
-        self.format_help(ctx, ctx.make_formatter())
+        foreign = TASKS[task].foreign.split()
+        self.params, every = [one for one in self.params if one.name not in foreign], self.params
+        show_task(self.get_help(ctx), task)
         self.params = every
-        _show_models(task)
-        _show_settings(registry.settings_of(task, "best"), "--model best: --set name=value")
-        show.line("`ensue settings MODEL` lists those of every other model")
         raise typer.Exit

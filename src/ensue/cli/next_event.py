@@ -46,6 +46,8 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSche
 
 
 def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories, SequencesReport]:
+    if reading.part:
+        raise SettingError(f"--split {reading.part}: a log of events has no named parts; give a fraction such as 0.2")
     histories, understood = read_log(
         path,
         columns=reading.roles,

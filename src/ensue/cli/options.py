@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import Parameter, Signature, signature
+from io import FileIO
 from pathlib import Path
 from shutil import disk_usage
 from stat import S_ISFIFO
-from typing import Annotated, Any, get_type_hints
+from typing import IO, Annotated, Any, get_type_hints
 
 import typer
 
@@ -35,8 +38,11 @@ def present(path: Path | None) -> Path | None:
         DataError: there is no such file or folder, or a pipe without a writer or an end.
     """
     try:
+        if path == Path("-"):
+            return _stored(Path("stdin"), sys.stdin.buffer)
         if path is not None and S_ISFIFO(path.stat().st_mode):
-            return _drained(path)
+            with open_input(path) as stream:
+                return _stored(path, stream)
     except FileNotFoundError:
         if path is not None and not is_pattern(path):
             open_input(path)  # says why it is not there
@@ -46,15 +52,14 @@ def present(path: Path | None) -> Path | None:
     return path
 
 
-def _drained(pipe: Path) -> Path:
-    """What comes out of a pipe, in a file that goes when the program ends."""
-    with open_input(pipe) as stream:
-        folder = TEMPORARY.enter_context(temporary_folder())
-        limit = min(disk_usage(folder).free // 2, memory_at_hand())
-        with (folder / pipe.name).open("wb") as file:
-            while step := stream.read(min(_STEP, limit + 1 - file.tell())):
-                file.write(step)
-            size = file.tell()
+def _stored(pipe: Path, stream: IO[bytes] | FileIO) -> Path:
+    """Write what comes out of a pipe to a file that is deleted when the program ends."""
+    folder = TEMPORARY.enter_context(temporary_folder())
+    limit = min(disk_usage(folder).free // 2, memory_at_hand())
+    with (folder / pipe.name).open("wb") as file:
+        while step := stream.read(min(_STEP, limit + 1 - file.tell())):
+            file.write(step)
+        size = file.tell()
     if size > limit:
         raise DataError(
             f"{pipe}: does not end within {limit / 1e9:.3g} GB, the memory at hand or half of the room in "
@@ -90,132 +95,70 @@ def _add_all_own(references: list[str] | None) -> list[str] | None:
     return references
 
 
-Own = Annotated[
-    str, typer.Option("--model", callback=_add_own, help="of a model of your own, where it is from: FILE.py:CLASS")
-]
+Own = Annotated[str, typer.Option("--model", callback=_add_own, help="FILE.py:CLASS of the folder's own model")]
 OwnModels = Annotated[
-    list[str] | None,
-    typer.Option("--model", callback=_add_all_own, help="of a model of your own, where it is from: FILE.py:CLASS"),
+    list[str] | None, typer.Option("--model", callback=_add_all_own, help="FILE.py:CLASS of your own model")
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
-Folder = Annotated[Path, typer.Argument(help="a model folder made by `ensue fit`")]
-
-
+Folder = Annotated[Path, typer.Argument(help="model folder written by `ensue fit`")]
 Data = Annotated[
     Path | None,
-    typer.Argument(
-        callback=present,
-        help="a log, queries or labelled texts: CSV, TSV, Excel, JSON Lines, Parquet, or a layout known by its "
-        "shape; of next also a folder of such logs, a pattern in quotes ('logs/*.parquet'), or what `ensue prepare` "
-        "wrote; of link left out where --queries and --qrels name all there is",
-        show_default=False,
-    ),
+    typer.Argument(callback=present, help="file, folder, 'logs/*.parquet' or - for stdin", show_default=False),
 ]
 Validation = Annotated[
-    Path | None, typer.Option(callback=present, help="data for early stopping; else a tenth is held out")
+    Path | None, typer.Option(callback=present, help="data for early stopping [default: 10 % of DATA]")
 ]
-Task = Annotated[str, typer.Argument(callback=require_task, help="the question: next, classify, suggest or link")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="key=value: change a setting of the model or its schedule")
-]
-Seed = Annotated[int, typer.Option(help="the same seed gives the same model")]
+Task = Annotated[str, typer.Argument(callback=require_task, help="next, classify, suggest or link")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="setting=value, see `ensue settings`; repeatable")]
+Seed = Annotated[int, typer.Option(help="seed of every random choice")]
+MinUsers = Annotated[int | None, typer.Option(help="least users who share an item or query")]
 
 
-MinUsers = Annotated[
-    int | None,
-    typer.Option(
-        help="next, suggest: how many people must share what is learned; unless stated 1 for next, 5 for suggest"
-    ),
-]
-_PANEL = "How files are read"
+_reading = partial(typer.Option, rich_help_panel="Reading files")
+_scoring = partial(typer.Option, rich_help_panel="Scoring")
 
 
-def _option(*names: str, **about: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=_PANEL, **about)
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """How models are scored, and where the result is written; each field is an option, see :func:`reads`."""
+
+    protocol: Annotated[str, _scoring(help="full, paper; next: also last, macro or sampled")] = "full"
+    unknown: Annotated[str, _scoring(help="next: unknown events: miss, drop or rank")] = "miss"
+    cutoffs: Annotated[str, _scoring(help="next: k of HR@k and NDCG@k")] = "10,20,50,100"
+    pairwise: Annotated[bool, _scoring("--pairwise", help="test every pair of models, Holm-corrected")] = False
+    output: Annotated[Path | None, _scoring("--output", "-o", help="write the table: .csv, .md, .tex or .json")] = None
+    per_example: Annotated[Path | None, _scoring(help="write rank per example (.parquet, .csv)")] = None
+    json: Json = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How files are to be read: each field is an option, which :func:`reads` gives to a verb."""
+    """How files are read; each field is an option, see :func:`reads`."""
 
-    columns: Annotated[
-        str,
-        _option(
-            help="roles to column names, or numbers from 1 where a file has no header: "
-            "session=…,item=…,time=…,event=…; of "
-            "texts text=…,second=…,label=…,group=…,part=…; of query logs "
-            "query=…,user=…,session=…,turn=…,time=…,part=…; of posts and articles "
-            "text=…,id=…,about=…,part=…,body=…,summary=…,article_id=…,article_title=…"
-        ),
-    ] = ""
-    events: Annotated[
-        str,
-        _option(help="of logs with an event type a row: the types that are read, such as view,purchase"),
-    ] = ""
-    time_unit: Annotated[
-        str | None,
-        _option(help="unit of the times: s, ms, us, ns, h, days (Excel's) or iso; found out unless stated"),
-    ] = None
+    columns: Annotated[str, _reading(help="role=column: session=sid,item=iid,time=ts")] = ""
+    events: Annotated[str, _reading(help="event types to read, such as view,purchase")] = ""
+    time_unit: Annotated[str | None, _reading(help="s, ms, us, ns, h, days or iso [default: auto]")] = None
     day_first: Annotated[
-        bool | None,
-        _option("--day-first/--month-first", help="how dates such as 03/04/2024 begin; found out unless stated"),
+        bool | None, _reading("--day-first/--month-first", help="order in dates such as 03/04/2024")
     ] = None
-    sort: Annotated[
-        bool | None,
-        _option("--sort/--no-sort", help="sort events that are out of order and say so (default), or refuse them"),
-    ] = None
-    session_gap: Annotated[float | None, _option(help="minutes of pause that end a session; 0 never cuts")] = None
-    encoding: Annotated[
-        str,
-        _option(help="how a text file writes its characters, such as cp1252; UTF-8, or by its byte-order mark"),
-    ] = ""
-    sheet: Annotated[str, _option(help="of Excel files: the name of the sheet; the first unless stated")] = ""
-    max_unpacked: Annotated[
-        float | None,
-        _option(min=0, help="gigabytes that a packed file may unpack to; 64 times its size unless stated"),
-    ] = None
-    missing: Annotated[
-        str,
-        _option(
-            help="rows whose id is missing: drop (empty, NULL, NaN, None, or rounded by a spreadsheet) or keep (such "
-            "words are ids); unless stated words are left out with a warning and the rest is refused"
-        ),
-    ] = ""
-    phrases: Annotated[bool, _option("--phrases", help="of trees, read every labelled phrase, not only sentences")] = (
-        False
+    sort: Annotated[bool | None, _reading("--sort/--no-sort", help="sort events by time, or refuse unsorted ones")] = (
+        None
     )
-    rules: Annotated[
-        str,
-        _option(
-            help="of query logs: paper, or least=2,most=5,most_words=10,most_characters=500,repeats=false,"
-            "normalisation=plain|paper"
-        ),
-    ] = ""
-    split: Annotated[
-        str,
-        _option(help="only this part of the file: of posts and texts valid or the like, of query logs also test:novel"),
-    ] = ""
+    session_gap: Annotated[float | None, _reading(help="minutes of pause that end a session; 0: off")] = None
+    encoding: Annotated[str, _reading(help="such as cp1252 [default: UTF-8]")] = ""
+    sheet: Annotated[str, _reading(help="sheet of an Excel file [default: the first]")] = ""
+    max_unpacked: Annotated[float | None, _reading(min=0, metavar="<float>", help="most GB of an unpacked file")] = None
+    missing: Annotated[str, _reading(help="rows without id: drop; or keep NULL, NaN as ids")] = ""
+    phrases: Annotated[bool, _reading("--phrases", help="trees: read every labelled phrase")] = False
+    rules: Annotated[str, _reading(help="query cleaning: paper, or least=2,most=5")] = ""
+    split: Annotated[str, _reading(help="part of DATA to read, or test fraction (0.2)")] = ""
     articles: Annotated[
-        Path | None,
-        _option(
-            *("--articles", "--documents"),
-            callback=present,
-            help="of posts: the file of articles; a folder holds both files itself",
-        ),
+        Path | None, _reading("--articles", "--documents", callback=present, help="articles that the posts are about")
     ] = None
-    queries: Annotated[
-        Path | None, _option("--queries", callback=present, help="of link: the posts; DATA then is their --qrels")
-    ] = None
-    qrels: Annotated[
-        Path | None,
-        _option(
-            "--qrels",
-            callback=present,
-            help="of link: lines of query 0 document relevance, or query document relevance",
-        ),
-    ] = None
+    queries: Annotated[Path | None, _reading(callback=present, help="link: posts; DATA is then the qrels")] = None
+    qrels: Annotated[Path | None, _reading(callback=present, help="link: query, 0, document, relevance")] = None
     min_users: MinUsers = None
-    """Of ``check``: the privacy floor that is looked at."""
+    """Least number of users that ``check`` assumes."""
     schema: DataSchema = NO_SCHEMA
     """How the training data of the model was read; no option."""
     session_ids: bool = False
@@ -233,6 +176,27 @@ class Reading:
         if self.day_first is not None:
             found["day_first"] = self.day_first
         return found if self.max_unpacked is None else {**found, "max_unpacked": self.max_unpacked}
+
+    @property
+    def test_fraction(self) -> float | None:
+        """Fraction of the file that ``--split`` holds out as test data, or ``None``."""
+        try:
+            return float(self.split)
+        except ValueError:
+            return None
+
+    @property
+    def part(self) -> str:
+        """Name of the part of the file that ``--split`` selects, or ``""``.
+
+        Raises:
+            SettingError: a fraction, in a command that scores nothing.
+        """
+        if self.test_fraction is not None:
+            raise SettingError(
+                f"--split {self.split}: only evaluate and compare hold out a fraction; `ensue split` writes two files"
+            )
+        return self.split
 
     @property
     def may_sort(self) -> bool:
@@ -321,15 +285,30 @@ LINKED = ("articles", "queries", "qrels")
 """Those of one that reads posts too."""
 
 
+SCORING = ("protocol", "unknown", "cutoffs", "pairwise", "output", "per_example", "json")
+"""Those of one that scores."""
+
+
+def parsed(options: Mapping[str, Any]) -> tuple[Reading, Scoring]:
+    """Return the options of a command that reads and scores."""
+    scoring = {name: value for name, value in options.items() if name in SCORING}
+    return Reading(**{name: value for name, value in options.items() if name not in SCORING}), Scoring(**scoring)
+
+
 def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb options of :class:`Reading`, by name, in the place of its ``**options``."""
+    """Give a command options of :class:`Reading` and :class:`Scoring`, by name, in place of its ``**options``."""
 
     def declare(verb: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(Reading, include_extras=True)
+        hints = get_type_hints(Reading, include_extras=True) | get_type_hints(Scoring, include_extras=True)
         parameters = []
         for parameter in signature(verb, eval_str=True).parameters.values():
             own = [
-                Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(Reading, name), annotation=hints[name])
+                Parameter(
+                    name,
+                    Parameter.KEYWORD_ONLY,
+                    default=getattr(Scoring if name in SCORING else Reading, name),
+                    annotation=hints[name],
+                )
                 for name in names
             ]
             several = parameter.kind is Parameter.VAR_KEYWORD

@@ -54,7 +54,7 @@ class PlainCommand:
         if not len(data):
             raise DataError(f"{path}: holds nothing that could be {'learned' if learn else 'scored'}")
 
-    def require_like(self, data: Any, path: Path, predictor: Any) -> None:
+    def require_like(self, data: Any, path: Path, predictor: object) -> None:
         """Refuse a file that holds nothing.
 
         Raises:
@@ -69,11 +69,11 @@ class PlainCommand:
             found = {**asdict(report), "records": len(data)}
             show.put_json(found) if json else show.line(f"{place}: {len(data):,} records")
 
-    def leaks(self, train: Any, other: Any, name: str) -> Sequence[str]:
+    def leaks(self, train: object, other: object, name: str) -> Sequence[str]:
         """Nothing is known of what two parts share."""
         return ()
 
-    def told(self, predictor: Any) -> list[str]:
+    def told(self, predictor: object) -> list[str]:
         """Nothing but what the summary says."""
         return []
 
@@ -89,7 +89,7 @@ class PlainCommand:
         show_results.figures(found.rows, measures, "figures x 100, ± 95 %")
         show.line(found.verdict)
 
-    def records(self, source: str, reading: Reading, predictor: Any) -> Asked:
+    def records(self, source: str, reading: Reading, predictor: object) -> Asked:
         """The records of a file, or JSON Lines on stdin.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The verbs ``predict`` and ``explain``: an answer for every row or sequence, in its order, with its id or number."""
+"""The commands ``predict`` and ``explain``: one answer per row of the data, in the order of the rows."""
 
 from __future__ import annotations
 
@@ -8,69 +8,43 @@ from typing import Annotated, Any
 import typer
 
 from ensue.cli import tasks
-from ensue.cli.options import (
-    TABLES,
-    Folder,
-    Json,
-    Own,
-    Reading,
-    input_present,
-    present,
-    reads,
-)
+from ensue.cli.options import TABLES, Folder, Json, Own, Reading, input_present, present, reads
 from ensue.errors import SettingError
+
+Source = Annotated[
+    str, typer.Argument(metavar="DATA", callback=input_present, help="file, or - for lines of text or JSON on stdin")
+]
 
 
 @reads(*TABLES)
 def predict(
     context: typer.Context,
     folder: Folder,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="[INPUT]",
-            callback=input_present,
-            help="a log or texts; - for JSON Lines, or plain texts, on stdin",
-        ),
-    ] = "-",
-    k: Annotated[int, typer.Option("-k", help="choices an answer")] = 10,
+    source: Source = "-",
+    k: Annotated[int, typer.Option("-k", help="answers per row")] = 10,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="write the rows with their answers beside them here: .csv, .tsv, .jsonl, .parquet"
-        ),
+        Path | None, typer.Option("--output", "-o", help="write rows with answers: .csv, .tsv, .jsonl, .parquet")
     ] = None,
-    attributions: Annotated[bool, typer.Option(help="show what each choice leaned on")] = True,
-    prefix: Annotated[str, typer.Option(help="of suggestions: what stands in the search box already")] = "",
+    attributions: Annotated[bool, typer.Option(help="show attributions of each answer", show_default=False)] = True,
+    prefix: Annotated[str, typer.Option(help="suggest: what is typed already")] = "",
     exclude: Annotated[
-        Path | None, typer.Option(callback=present, help="of next: a file of values, one a line, that are no answer")
+        Path | None, typer.Option(callback=present, help="next: file of items to leave out, one per line")
     ] = None,
-    allow: Annotated[
-        Path | None, typer.Option(callback=present, help="of next: a file of the only values that are answers")
-    ] = None,
+    allow: Annotated[Path | None, typer.Option(callback=present, help="next: file of the only items to rank")] = None,
     exclude_seen: Annotated[
         bool | None,
         typer.Option(
-            "--exclude-seen/--include-seen",
-            show_default=False,
-            help="of next: items of a history are no answers to it, or may be; unless given as `fit` found out",
+            "--exclude-seen/--include-seen", show_default=False, help="next: items of the session [default: by data]"
         ),
     ] = None,
-    rank_unknown: Annotated[
-        bool,
-        typer.Option(
-            "--rank-unknown",
-            help="of next: values of a history that the training data lacks may be answers too, as `evaluate --unknown "
-            "rank` scores them",
-        ),
-    ] = False,
-    steps: Annotated[int | None, typer.Option(help="of next: roll forward so far, who and when and whether")] = None,
+    rank_unknown: Annotated[bool, typer.Option("--rank-unknown", help="next: rank items unseen in training")] = False,
+    steps: Annotated[int | None, typer.Option(help="next: forecast this many events")] = None,
     model: Own = "",
     *,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Rank what comes next after each history, or the labels of each text: one answer a row; new values are welcome."""
+    """Predict the next items, labels, queries or articles for each row."""
     reading = Reading(**options)
     if output is not None and steps is not None:
         raise SettingError("-o and --steps: a forecast has no row a sequence; give --json and > instead of -o")
@@ -94,28 +68,18 @@ def predict(
 def explain(
     context: typer.Context,
     folder: Folder,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT",
-            callback=input_present,
-            help="a log or texts; - for JSON Lines, or plain texts, on stdin",
-        ),
-    ],
-    html: Annotated[Path | None, typer.Option(help="draw the first one's weights into this page")] = None,
+    source: Source,
+    html: Annotated[Path | None, typer.Option(help="plot the first row's weights to this page")] = None,
     edges: Annotated[
-        Path | None,
-        typer.Option(
-            callback=present, help="of next: who truly passes to whom, 'from to' a line, beside what it leaned on"
-        ),
+        Path | None, typer.Option(callback=present, help="next: true edges to compare with, 'from to' per line")
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="choices an answer")] = 3,
+    k: Annotated[int, typer.Option("-k", help="answers per row")] = 3,
     model: Own = "",
     *,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Show what an answer leaned on inside each history or text, and how far the score drops without that."""
+    """Show attributions: weights, and how far a score drops without each event or word."""
     reading = Reading(**options)
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.answering import explain as account  # polars

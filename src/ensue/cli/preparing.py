@@ -1,4 +1,4 @@
-"""The verb ``prepare``: a log of any size, read once and written as columns that every other verb maps."""
+"""The command ``prepare``: a log of any size as a folder of columns that other commands map into memory."""
 
 from __future__ import annotations
 
@@ -15,37 +15,18 @@ from ensue.cli.options import Json, Reading, all_present, reads
 )
 def prepare(
     data: Annotated[
-        list[Path],
-        typer.Argument(
-            callback=all_present,
-            help="logs with an event a row: files, folders, or patterns in quotes such as 'logs/*.parquet'; CSV, TSV, "
-            "JSON Lines or Parquet, plain or packed, read as one log in the order of their names",
-            show_default=False,
-        ),
+        list[Path], typer.Argument(callback=all_present, help="files, folders or 'logs/*.parquet'", show_default=False)
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="the folder to write, which must not be there; give it as DATA then")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder to write; later commands take it as DATA")],
     *,
-    share: Annotated[
-        str,
-        typer.Option(
-            help="read one share of the files alone, such as '2/8', the second of eight, into PREPARED.shares: the "
-            "same command on each of several machines",
-            show_default=False,
-        ),
-    ] = "",
-    merge: Annotated[
-        bool, typer.Option("--merge", help="put together the shares that stand in PREPARED.shares")
-    ] = False,
+    share: Annotated[str, typer.Option(help="one of several shares, such as 2/8", show_default=False)] = "",
+    merge: Annotated[bool, typer.Option("--merge", help="merge the shares in OUTPUT.shares")] = False,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Read a large log once, in little memory, and write it as a folder that opens at once.
+    """Convert a log that exceeds memory to a folder that opens at once.
 
-    `ensue fit next PREPARED -o MODEL` then learns from it, and so do check, evaluate, compare and predict. A log that
-    fits in memory needs none of this: give it to `ensue fit` as it is. Killed, the same command goes on. Several
-    machines prepare a share each, and one of them puts all together.
+    Run the same command again to continue after an interruption. Several machines can prepare one share each.
     """
     from ensue.cli.prepare_log import run  # polars
 

@@ -13,9 +13,10 @@ from typing import Any
 from ensue import evaluation
 from ensue.cli import show, show_results
 from ensue.cli.command import Command, command_of
-from ensue.cli.options import Reading
+from ensue.cli.options import Reading, Scoring
 from ensue.cli.writing import require_place, write
 from ensue.data.rankings import read_rankings
+from ensue.data.test_split import split_data
 from ensue.errors import ModelFolderError
 from ensue.evaluation import AnyResult
 from ensue.predictor import AnyPredictor, load, make
@@ -27,89 +28,78 @@ TABLES = (".csv", ".md", ".tex", ".json")
 """Endings of a table of figures."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What becomes of a result.
+def _require_outputs(scoring: Scoring, inputs: Sequence[Path | None]) -> None:
+    """Refuse output files that cannot be written, before any work.
 
-    Attributes:
-        output: a file for the table.
-        per_example: a file for what each model made of each thing that was scored.
-        pairwise: whether every pair of rows is compared.
-        json: whether stdout gets one JSON object.
+    Raises:
+        SettingError: another file ending, a folder that is missing, or a file that is also read.
     """
-
-    output: Path | None = None
-    per_example: Path | None = None
-    pairwise: bool = False
-    json: bool = False
-
-    def require(self, inputs: Sequence[Path]) -> None:
-        """Find out before the work whether the files can be written.
-
-        Raises:
-            SettingError: a name with another ending, in no folder, or of what is read.
-        """
-        if self.output is not None:
-            require_place(self.output, inputs, formats=TABLES)
-        if self.per_example is not None:
-            require_place(self.per_example, inputs, option="--per-example")
+    existing = [path for path in inputs if path is not None]
+    if scoring.output is not None:
+        require_place(scoring.output, existing, formats=TABLES)
+    if scoring.per_example is not None:
+        require_place(scoring.per_example, existing, option="--per-example")
 
 
-def evaluate(
-    task: Task,
-    folder: Path,
-    data: Path,
-    protocol: str,
-    unknown: str,
-    cutoffs: str,
-    reading: Reading,
-    wanted: Wanted,
-) -> None:
+def evaluate(task: Task, folder: Path, data: Path, reading: Reading, scoring: Scoring) -> None:
     """Score the model of a folder, and write the table into its card too."""
-    wanted.require([data])
+    _require_outputs(scoring, [data])
     command = command_of(task)
-    scoring = command.scoring(protocol, unknown, cutoffs)
+    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
     predictor = load(folder)
-    test = command.read(data, reading.like(folder))
+    test = _test_data(command, data, reading.like(folder))
     command.require_like(test, data, predictor)
-    result = evaluation.evaluate(predictor, test, **scoring)
+    result = evaluation.evaluate(predictor, test, **keywords)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", evaluation.describe(predictor, result).encode())
-    _show(command, result, scoring, wanted)
+    _show(command, result, keywords, scoring)
+
+
+def _test_data(command: Command, path: Path, reading: Reading) -> Any:
+    """Return the data of a file, or the fraction of it that ``--split`` holds out."""
+    fraction = reading.test_fraction
+    if fraction is None:
+        return command.read(path, reading)
+    _, held_out = split_data(command.read(path, dataclasses.replace(reading, split="")), fraction)
+    show.remark(f"{path}: {len(held_out):,} held out as test data")
+    show.remark(f"warning: a model that was trained on all of {path} knows them; `ensue split` writes two files")
+    return held_out
 
 
 def compare(
     task: Task,
     entries: Sequence[Sequence[AnyPredictor]],
     data: Path,
-    test: Path,
+    test: Path | None,
     valid: Path | None,
-    protocol: str,
-    unknown: str,
-    cutoffs: str,
     reading: Reading,
-    wanted: Wanted,
+    scoring: Scoring,
 ) -> None:
     """Train models, each in as many seeds as there are of it, and score them side by side."""
-    wanted.require([data, test, *([valid] if valid else [])])
+    _require_outputs(scoring, [data, test, valid])
     command = command_of(task)
-    scoring = command.scoring(protocol, unknown, cutoffs)
+    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
     learned = dataclasses.replace(reading, split="")  # a part is of what is scored: nothing of it may be trained on
     train_data, schema = command.read_for_training(data, learned)
-    test_data = command.read(test, dataclasses.replace(reading, schema=schema))
+    if test is None:
+        fraction = 0.2 if reading.test_fraction is None else reading.test_fraction
+        train_data, test_data = split_data(train_data, fraction)
+        show.remark(f"{data}: {len(train_data):,} for training, {len(test_data):,} held out as test data")
+    else:
+        test_data = command.read(test, dataclasses.replace(reading, schema=schema))
     command.require(train_data, data, learn=True)
-    command.require(test_data, test, learn=False)
+    command.require(test_data, test or data, learn=False)
     valid_data = command.read(valid, dataclasses.replace(learned, schema=schema)) if valid else None
     for predictors in entries:
         for predictor in predictors:
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")
             show.training(predictor.fit(train_data, valid_data))
-    command.require_like(test_data, test, entries[0][0])
-    result = evaluation.compare(entries, test_data, **scoring)
+    command.require_like(test_data, test or data, entries[0][0])
+    result = evaluation.compare(entries, test_data, **keywords)
     leaks = [*command.leaks(train_data, test_data, "the test data")]
     if valid_data is not None:
         leaks += command.leaks(train_data, valid_data, "the validation data")
-    _show(command, dataclasses.replace(result, leaks=(*result.leaks, *leaks)), scoring, wanted)
+    _show(command, dataclasses.replace(result, leaks=(*result.leaks, *leaks)), keywords, scoring)
 
 
 def score(
@@ -119,16 +109,13 @@ def score(
     data: Path,
     folders: Sequence[Path],
     train: Path | None,
-    protocol: str,
-    unknown: str,
-    cutoffs: str,
     reading: Reading,
-    wanted: Wanted,
+    scoring: Scoring,
 ) -> None:
     """Score what other programs ranked, beside models of ours and counting."""
-    wanted.require([data, *rankings, *([train] if train else [])])
+    _require_outputs(scoring, [data, *rankings, train])
     command = command_of(task)
-    scoring = command.scoring(protocol, unknown, cutoffs)
+    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
     ranked = [read_rankings(path, name, **reading.opening) for path, name in zip_longest(rankings, names, fillvalue="")]
     predictors = [load(folder) for folder in folders]
     schema = reading.like(folders[0]).schema if folders else reading.schema
@@ -141,24 +128,24 @@ def score(
     test = command.read(data, dataclasses.replace(reading, schema=schema, session_ids=True))
     for predictor in predictors:
         command.require_like(test, data, predictor)
-    _show(command, evaluation.score_rankings(ranked, predictors, test, **scoring), scoring, wanted)
+    _show(command, evaluation.score_rankings(ranked, predictors, test, **keywords), keywords, scoring)
 
 
-def _show(command: Command, result: AnyResult, scoring: Mapping[str, Any], wanted: Wanted) -> None:
-    pairs = result.verdicts() if wanted.pairwise else ()
+def _show(command: Command, result: AnyResult, keywords: Mapping[str, Any], scoring: Scoring) -> None:
+    pairs = result.verdicts() if scoring.pairwise else ()
     found = result.to_dict() | ({"verdicts": [pair.to_dict() for pair in pairs]} if pairs else {})
-    if wanted.output is not None:
-        write_file(wanted.output, _table(result, found, wanted.output.suffix).encode())
-    if wanted.per_example is not None and result.examples is not None:
-        write(result.examples.to_frame(), wanted.per_example)
-    if wanted.json:
+    if scoring.output is not None:
+        write_file(scoring.output, _table(result, found, scoring.output.suffix).encode())
+    if scoring.per_example is not None and result.examples is not None:
+        write(result.examples.to_frame(), scoring.per_example)
+    if scoring.json:
         show.put_json(found)
         return
-    command.show_result(result, scoring)
+    command.show_result(result, keywords)
     show_results.of_pairs(pairs)
     for line in result.leaks:
         show.warning("leak:", line)
-    for path in (wanted.output, wanted.per_example):
+    for path in (scoring.output, scoring.per_example):
         if path is not None:
             show.remark(f"wrote {path}")
 

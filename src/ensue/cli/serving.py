@@ -1,4 +1,4 @@
-"""The verb ``serve``: model folders over HTTP, with their page."""
+"""The command ``serve``: model folders over HTTP, with their web page."""
 
 from __future__ import annotations
 
@@ -17,39 +17,23 @@ TOKEN, UPDATE_TOKEN = "ENSUE_TOKEN", "ENSUE_UPDATE_TOKEN"
 
 
 def serve(
-    folders: Annotated[
-        list[str], typer.Argument(metavar="FOLDER...", help="model folders, each FOLDER or NAME=FOLDER")
-    ],
-    host: Annotated[str, typer.Option(help=f"address to listen on; other than this machine's needs {TOKEN}")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(help="0 takes any that is free", min=0, max=65535)] = 8000,
-    workers: Annotated[
-        int, typer.Option(help="processes that answer, at one port; they share what is loaded", min=1)
-    ] = 1,
-    queue: Annotated[
-        str | None, typer.Option(help="where events wait for `ensue stream`: sqlite:queue.db or redis://…?stream=NAME")
-    ] = None,
-    scenario: Annotated[Path | None, typer.Option(help="a story for the page, as `ensue demo` writes it")] = None,
+    folders: Annotated[list[str], typer.Argument(metavar="FOLDER...", help="model folders: FOLDER or NAME=FOLDER")],
+    host: Annotated[str, typer.Option(help=f"address; any but this machine's needs {TOKEN}")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port; 0: any free one", min=0, max=65535)] = 8000,
+    workers: Annotated[int, typer.Option(help="processes", min=1)] = 1,
+    queue: Annotated[str | None, typer.Option(help="queue of `ensue stream`: sqlite:FILE or redis://…")] = None,
+    scenario: Annotated[Path | None, typer.Option(help="demo scenario, written by `ensue demo`")] = None,
     edges: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=FILE", help="true edges that pictures of this model show, 'from to' a line; may be repeated"
-        ),
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="true edges to plot, 'from to' per line")
     ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="a name that requests may call the service by; may be repeated")
-    ] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help="host name of the service; repeatable")] = None,
     model: OwnModels = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="refuse to learn over HTTP")] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value: change a limit or a time, such as patience=5")
-    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="refuse updates over HTTP")] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="limit=value, such as patience=5")] = None,
 ) -> None:
-    """Answer over HTTP: predict, explain, update, events, and a page that shows what answers leaned on.
+    """Serve models over HTTP, with a web page.
 
-    A folder that is replaced while it is served is taken up at once. ENSUE_TOKEN holds what clients must show, and
-    ENSUE_UPDATE_TOKEN what they must show to update and to send events.
+    Replaced folders are loaded at once. Clients send ENSUE_TOKEN, and ENSUE_UPDATE_TOKEN for updates and events.
     """
     models = named(folders)
     for folder in models.values():

@@ -1,4 +1,4 @@
-"""The verb ``spreaders``: who comes first, who is followed by most, and whom a model leaned on."""
+"""The command ``spreaders``: users who come first, whom many follow, and to whom a model attends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ensue.cli.options import TABLES, Data, Json, Own, Reading, Seed, reads
 
 
 class By(StrEnum):
-    """What people are ordered by."""
+    """Order of the users."""
 
     FIRST = "first"
     FOLLOWED = "followed"
@@ -22,26 +22,20 @@ class By(StrEnum):
 @reads(*TABLES)
 def spreaders(
     data: Data = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="a model folder of next: what later people leaned on each, beside the counts")
-    ] = None,
-    order_by: Annotated[
-        By | None, typer.Option(help="order: first, followed or credit; credit with --folder, else followed")
-    ] = None,
-    top: Annotated[int, typer.Option(help="how many people")] = 20,
+    folder: Annotated[Path | None, typer.Option(help="model folder (next), for attributions")] = None,
+    order_by: Annotated[By | None, typer.Option(help="[default: credit with --folder, else followed]")] = None,
+    top: Annotated[int, typer.Option(help="users to show")] = 20,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="write the table here too: .csv, .tsv, .jsonl, .parquet")
+        Path | None, typer.Option("--output", "-o", help="write the table: .csv, .tsv, .jsonl, .parquet")
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="draw them into this page, with --folder also a cascade along time")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(help="plot the users to this page")] = None,
     model: Own = "",
     seed: Seed = 0,
     *,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Who spreads it: counted, with 95 % over cascades drawn anew, and what a model leaned on; not who caused what."""
+    """Rank users by how they spread cascades, with 95 % intervals (associations, not causes)."""
     reading = Reading(**options)
     place = reading.data(data)
     from ensue.cli.spread import run  # polars

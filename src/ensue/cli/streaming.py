@@ -1,4 +1,4 @@
-"""The verb ``stream``: a model folder that goes on learning from a log that grows."""
+"""The command ``stream``: a model folder that trains on a growing log."""
 
 from __future__ import annotations
 
@@ -19,30 +19,26 @@ INTERRUPTED = 130
 
 def stream(
     folder: Folder,
-    source: Annotated[
-        str,
-        typer.Argument(help="file.jsonl, folder/, sqlite:FILE, redis://HOST/0?stream=KEY,KEY or kafka://HOST/TOPIC"),
-    ],
+    source: Annotated[str, typer.Argument(help="FILE.jsonl, FOLDER/, sqlite:FILE, redis://… or kafka://…")],
     follow: Annotated[bool, typer.Option(help="wait for more at the end of the source")] = True,
-    baselines: Annotated[str, typer.Option(help="rivals beside recent popularity: frozen,nightly")] = "",
+    baselines: Annotated[str, typer.Option(help="compare with frozen,nightly too")] = "",
     session_gap: Annotated[float, typer.Option(help="minutes of pause that end a session")] = 30.0,
-    replay: Annotated[float, typer.Option(help="share of remembered sessions in what is learned")] = 0.2,
-    commit_interval: Annotated[float, typer.Option(help="seconds between two commits of weights and position")] = 30.0,
-    eval_fraction: Annotated[
-        float, typer.Option(help="share of the sessions that are scored before they are learned")
-    ] = 1.0,
-    max_events: Annotated[int | None, typer.Option(help="stop once so many events were counted in all")] = None,
-    plot: Annotated[Path | None, typer.Option(help="draw HR@20 by hour into this page, anew with each commit")] = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="forget position and figures, keep what was learned")
-    ] = False,
-    standby: Annotated[bool, typer.Option("--standby", help="wait while another learns into the folder")] = False,
-    columns: Annotated[str, typer.Option(help="roles to field names: session=…,item=…,time=…")] = "",
-    time_unit: Annotated[str | None, typer.Option(help="unit of the times: s, ms, us, ns, h, days or iso")] = None,
+    replay: Annotated[float, typer.Option(help="fraction of replayed sessions in training")] = 0.2,
+    commit_interval: Annotated[float, typer.Option(help="seconds between commits")] = 30.0,
+    eval_fraction: Annotated[float, typer.Option(help="fraction of sessions to score")] = 1.0,
+    max_events: Annotated[int | None, typer.Option(help="stop after this many events in all")] = None,
+    plot: Annotated[Path | None, typer.Option(help="page with HR@20 by hour")] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="reset position and metrics, keep the weights")] = False,
+    standby: Annotated[bool, typer.Option("--standby", help="wait while another process trains the folder")] = False,
+    columns: Annotated[str, typer.Option(help="role=field, such as session=sid,item=iid,time=ts")] = "",
+    time_unit: Annotated[str | None, typer.Option(help="s, ms, us, ns, h, days or iso")] = None,
     model: Own = "",
     json: Json = False,
 ) -> None:
-    """Predict, score, then learn each event as it comes; position and weights are committed together."""
+    """Train on events as they arrive, each scored before it is trained on.
+
+    Weights and position in the source are committed together.
+    """
     if not TASKS[task := task_of(folder)].streamed:
         streamed = " and ".join(name for name, one in TASKS.items() if one.streamed)
         raise SettingError(f"{folder}: is of task {task}; only task {streamed} learns from a stream")

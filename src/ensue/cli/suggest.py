@@ -52,10 +52,10 @@ def _read(
         **reading.opening,
     )
     show.read_report(understood, warn=warn)
-    if reading.split:
-        name, _, marked = reading.split.partition(":")
+    if reading.part:
+        name, _, marked = reading.part.partition(":")
         if marked not in ("", "novel"):
-            raise SettingError(f"--split {reading.split}: after the colon only novel is known, as in test:novel")
+            raise SettingError(f"--split {reading.part}: after the colon only novel is known, as in test:novel")
         queries = queries.part(name, novel=bool(marked))
     return queries, understood
 

@@ -45,11 +45,7 @@ def train(
     _require_free(output, replace)
     place = output.resolve()
     checkpoint = place.with_name(f".{place.name}.checkpoint")
-    with (
-        _until_stopped(checkpoint, resume),
-        ranks() as (rank, _),
-        only_writer(output) if rank == 0 else nullcontext(),
-    ):
+    with _until_stopped(checkpoint, resume), ranks() as (rank, _), only_writer(output) if rank == 0 else nullcontext():
         if rank == 0:
             sweep(output)
             _require_free(output, replace)  # another may have been saved before the lock was ours

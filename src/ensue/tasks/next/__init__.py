@@ -15,7 +15,7 @@ TASK = Task(
     update="ensue.refresh.next_event:learn",
     command="ensue.cli.next_event",
     service="ensue.serve.tasks.next_event:NextService",
-    foreign="metric phrases rules split prefix articles queries qrels",
+    foreign="metric phrases rules prefix articles queries qrels",
     kinds=("sequences",),
     streamed=True,
 )

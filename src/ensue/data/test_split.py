@@ -1,0 +1,56 @@
+"""Splitting any data into what is trained on and what is scored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ensue.data.histories import Histories
+from ensue.data.posts import Corpus
+from ensue.data.posts.splits import hold_out_posts
+from ensue.data.queries import Queries, hold_out_queries
+from ensue.data.splits import dated, hold_out
+from ensue.data.texts import Texts, hold_out_texts
+from ensue.errors import DataError, SettingError
+
+Data = Histories | Texts | Queries | Corpus
+
+
+def split_data(data: Data, test: float, seed: int = 0, by: str = "") -> tuple[Data, Data]:
+    """Return the training part and the test part of data; see :func:`ensue.split`.
+
+    Raises:
+        DataError: too little data.
+        SettingError: a fraction outside (0, 1), or another ``by`` than the data allows.
+    """
+    ways = ["time", "random"] if isinstance(data, Histories | Queries) else ["random"]
+    ways += ["user"] * isinstance(data, Queries)
+    if by not in ("", *ways):
+        raise SettingError(f"by {by!r}: this data can be split by {' or '.join(ways)}")
+    if isinstance(data, Histories) and by != "random":
+        return hold_out(data, test, by_time=dated(data))[:2]
+    if isinstance(data, Queries) and by not in ("random", "user"):
+        return hold_out_queries(data, test, absolute=dated(data.histories))[:2]
+    if isinstance(data, Histories | Queries):
+        return _split_at_random(data, test, seed, by)
+    if isinstance(data, Texts):
+        return hold_out_texts(data, test, seed)[:2]
+    train, held_out, _ = hold_out_posts(data.posts, test, seed)
+    return replace(data, posts=train), replace(data, posts=held_out)
+
+
+def _split_at_random(data: Histories | Queries, test: float, seed: int, by: str) -> tuple[Data, Data]:
+    """Hold out whole users, or single sessions, drawn at random until they hold the fraction ``test``."""
+    if not 0 < test < 1:
+        raise SettingError(f"test: {test} is not between 0 and 1")
+    owners = np.arange(len(data))
+    if by == "user" and isinstance(data, Queries):
+        owners = data.people
+    if len(owners) != len(data) or len(np.unique(owners)) < 2:
+        raise DataError(f"by {by}: give data of at least two {by if by == 'user' else 'session'}s")
+    order = np.random.default_rng(seed).permutation(np.unique(owners))
+    sizes = np.bincount(owners)[order].cumsum()
+    num_test = min(max(int(np.searchsorted(sizes, test * len(data), side="right")), 1), len(order) - 1)
+    held_out = np.isin(owners, order[:num_test])
+    return data.select(~held_out), data.select(held_out)

@@ -60,6 +60,9 @@ SINGLE = (
     "architecture",
     "custom_code",
     "compiled_kernels",
+    "troubleshooting",
+    "faq",
+    "citing",
     "glossary",
 )
 html_sidebars = {page: [] for page in SINGLE}

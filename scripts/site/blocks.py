@@ -4,8 +4,9 @@
 
 All blocks of a page run in their order, in one folder of small files that ``files.py`` makes, and in this one process:
 
-- A fence of the language ``console`` holds commands, each behind ``$ ``, and below each what it prints. After
-  ``console`` may stand ``first=3`` and ``last=2``: so many of its first and last lines are shown, and ``…`` between.
+- A fence of the language ``console`` holds commands, each after ``$ ``, and below each what it prints. After
+  ``console``, ``first=3`` and ``last=2`` limit what is shown to the first and last lines, with ``…`` between them;
+  ``rows`` shows the rows of tables only, and ``hide=1`` nothing that the first command prints.
 - ``python`` is run, all of a page in one namespace; a fence of the language ``text`` below it holds what it prints.
 - ``<!-- run: COMMAND -->`` runs, and shows nothing.
 - ``sh`` holds commands that cannot be run here, because they install, start other machines or never end. Their verbs
@@ -124,12 +125,17 @@ def _pieces(text: str, page: Page) -> Iterator[str]:
 
 def _console(body: str, options: str, page: Page) -> str:
     """Each command of a block with what it prints."""
-    shown = dict(re.findall(r"(first|last)=(\d+)", options))
+    shown = dict(re.findall(r"(first|last|hide)=(\d+)", options))
     lines = []
-    for command in commands(body):
+    for number, command in enumerate(commands(body), 1):
         lines += [f"$ {command}".replace("\n", "\n> ")]
         printed = masked(run_command(command, page)).splitlines()
-        first, last = int(shown.get("first", len(printed))), int(shown.get("last", 0))
+        if " rows" in options:
+            printed = [line for line in printed if line.startswith(("┃", "│"))]
+        if number <= int(shown.get("hide", 0)):
+            continue
+        last = int(shown.get("last", 0))
+        first = int(shown.get("first", 0 if last else len(printed)))
         if first + last < len(printed):
             printed = [*printed[:first], "…", *printed[len(printed) - last :]]
         lines += printed

@@ -1,4 +1,4 @@
-"""The ratios that defend what is written by hand, from the files of ``benchmarks/results``."""
+"""Measured ratios of custom code against libraries, from the files of ``benchmarks/results``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from scripts.site.tables import load, source
 
 
 def table() -> str:
-    """A row a part: the peer, what was measured, ours over it, and why the part is ours."""
+    """Return one row per part: the library, what was measured, the ratio, and why the part is custom."""
     reading, prepare, normalisers = (
         load(f"benchmarks/results/{name}.json") for name in ("reading", "prepare", "normalisers")
     )
@@ -17,15 +17,15 @@ def table() -> str:
     rows = []
     for row in reading["rows"]:
         if row["reader"] != "ensue":
-            why = "numbers ids while it reads, so text columns are never held whole"
-            rows.append(("`data`: a CSV log to columns", row["reader"], "CPU time", row["ensue_over_it"], why))
+            why = "maps ids to integers while reading, so no text column is held in memory"
+            rows.append(("`data`: read a CSV log", row["reader"], "CPU time", row["ensue_over_it"], why))
     first = {row["step"]: row for row in prepare["runs"][0]["rows"]}
     own, peer = first["ensue prepare"], first["polars"]
-    why = "a log larger than the memory, grouped by sequence and ordered, the same bytes whatever the number of parts"
-    rows.append(("`data`: a log prepared on disk", "polars", "CPU time", own["over_polars"], why))
+    why = "logs larger than memory, grouped and sorted; the same bytes for any number of chunks"
+    rows.append(("`data`: prepare a log on disk", "polars", "CPU time", own["over_polars"], why))
     rows.append(
         (
-            "`data`: a log prepared on disk",
+            "`data`: prepare a log on disk",
             "polars",
             "memory",
             round(own["peak_megabytes"] / peer["peak_megabytes"], 2),
@@ -35,7 +35,7 @@ def table() -> str:
     for row in normalisers["tables"]["entmax"]:
         if row["alpha"] == "learned" and row["shape"] != "ring, copied":
             shape = " x ".join(map(str, row["size"]))
-            why = "a gradient in alpha, and no loop of fifty halvings"
+            why = "a gradient for alpha, without a loop of 50 bisection steps"
             rows.append(
                 (
                     f"`nn`: alpha-entmax, {shape}",
@@ -50,8 +50,8 @@ def table() -> str:
             rows.append(
                 (
                     f"`tasks.next`: HiDAN, {row['users']:,} users",
-                    "the paper's LSTM, step by step",
-                    "time of an epoch",
+                    "LSTM of the paper, step by step",
+                    "time per epoch",
                     row["hidan_over_it"],
                     "all steps of a cascade in one pass",
                 )
@@ -62,9 +62,9 @@ def table() -> str:
                 (
                     f"`tasks.next`: SANSR, {row['items']:,} items",
                     row["model"],
-                    "time of an epoch",
+                    "time per epoch",
                     row["sansr_over_it"],
-                    "one loop for every task, sampled and full softmax",
+                    "one training loop for every task, sampled and full softmax",
                 )
             )
     for row in suggestions["tables"]["throughput"]:
@@ -75,12 +75,12 @@ def table() -> str:
                     row["model"],
                     "time",
                     round(1 / row["ours_over_it"], 2),
-                    "copying of typed words, the privacy floor inside the search",
+                    "copies typed words, applies the k-anonymity threshold during the search",
                 )
             )
-    why = "exchanges the touched rows of a table, not all of it"
-    rows.append(("`training`: two ranks", "one process", "time of an epoch", distributed["two_over_one"], why))
-    lines = ["| part | peer | measured | ours over it | why it is ours |", "|---|---|---|---|---|"]
+    why = "exchanges only the rows of a table that a step changed"
+    rows.append(("`training`: two ranks", "one process", "time per epoch", distributed["two_over_one"], why))
+    lines = ["| part | compared with | measured | ratio | why it is custom |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
     made = (reading, prepare["runs"][0], normalisers, epoch, sessions, suggestions, distributed)
     return "\n".join([*lines, "", *(f"- {source(found)}" for found in made)])

@@ -1,4 +1,4 @@
-"""One drawing for each protocol and each part of a verdict, as SVG: dark on white, legible in either scheme."""
+"""One drawing per protocol and per part of an evaluation, as SVG: dark on white, legible in either scheme."""
 
 from __future__ import annotations
 
@@ -42,32 +42,28 @@ def _row(y: float, names: Iterable[str], target: str = "", out: Iterable[str] = 
 
 
 def full() -> str:
-    """All values are ranked; who is in the cascade already is ruled out."""
-    parts = [_text(10, 33, "happened so far"), *_row(14, ["ann", "bob"])]
+    """Draw the protocol in which users of the cascade are left out."""
+    parts = [_text(10, 33, "events so far"), *_row(14, ["ann", "bob"])]
     parts += [
         _text(10, 83, "ranked by the model"),
         *_row(64, ["bob", "eve", "ann", "dan", "cat", "…"], "dan", ["bob", "ann"]),
     ]
-    parts += [
-        _text(10, 125, "dan passed it on. ann and bob are ruled out, so dan stands at place 2: 1 / rank is 0.50.")
-    ]
+    parts += [_text(10, 125, "dan shared it. ann and bob are left out, so dan has rank 2: 1 / rank is 0.50.")]
     parts += [_text(10, 147, "Every target counts the same: MRR is the mean of 1 / rank over all of them.", GREY)]
-    return _svg(160, "Protocol full: everybody is ranked, those already in the cascade are ruled out", parts)
+    return _svg(160, "Protocol full: all users are ranked, except those already in the cascade", parts)
 
 
 def macro() -> str:
-    """A mean over each cascade, then over cascades; nobody is ruled out."""
+    """Draw the mean over each cascade, then over cascades."""
     parts = [_text(10, 33, "a long cascade"), *_row(14, ["1", "1/2", "1/2", "1/4", "1/4", "0.50"], "0.50")]
     parts += [_text(10, 83, "a short one"), *_row(64, ["1/10", "0.10"], "0.10")]
     parts += [_text(10, 125, "First a mean over each cascade (blue), then over cascades: (0.50 + 0.10) / 2 = 0.30.")]
-    parts += [
-        _text(10, 147, "A micro average, over the six targets at once, would be 0.43. Nobody is ruled out.", GREY)
-    ]
+    parts += [_text(10, 147, "A micro average, over the six targets at once, would be 0.43. Nobody is left out.", GREY)]
     return _svg(160, "Protocol macro: the mean over each cascade, then the mean over cascades", parts)
 
 
 def sampled() -> str:
-    """The target among a hundred drawn at random."""
+    """Draw a target among a hundred random candidates."""
     parts = [_text(10, 33, "all 43,097 items")]
     parts += [
         f'<rect x="{150 + 11 * n}" y="16" width="8" height="26" fill="{ORANGE if n in (4, 13, 22, 31) else PALE}"/>'
@@ -78,25 +74,25 @@ def sampled() -> str:
         _text(10, 91, "100 drawn, and the target"),
         *_row(72, ["x", "y", "target", "z", "…"], "target", left=190),
     ]
-    parts += [_text(10, 133, "Among 101 the target is near the top by chance alone: 20 in 101 are among the first 20.")]
-    parts += [_text(10, 155, "Such figures are high for any model, and may put models in a wrong order.", GREY)]
-    return _svg(168, "Protocol sampled: the target is ranked among a hundred values drawn at random", parts)
+    parts += [_text(10, 133, "Among 101, a random order has the target in the first 20 in 20 of 101 cases.")]
+    parts += [_text(10, 155, "Such metrics are high for any model, and can put models in the wrong order.", GREY)]
+    return _svg(168, "Protocol sampled: the target is ranked among a hundred items drawn at random", parts)
 
 
 def ties() -> str:
-    """Equal scores count against the target."""
-    parts = [_text(10, 33, "value"), *_row(14, ["eve", "dan", "cat", "fay"], "dan")]
+    """Draw how equal scores count."""
+    parts = [_text(10, 33, "user"), *_row(14, ["eve", "dan", "cat", "fay"], "dan")]
     parts += [
         _text(10, 73, "score"),
         *[_text(181 + 72 * n, 73, score, INK, "middle") for n, score in enumerate(["0.9", "0.4", "0.4", "0.1"])],
     ]
-    parts += [_text(10, 110, "dan and cat have the same score. dan's place is 3, not 2: a model that says the same")]
-    parts += [_text(10, 130, "of everybody earns nothing by it.")]
+    parts += [_text(10, 110, "dan and cat have the same score. dan's rank is 3, not 2: a model that gives everybody")]
+    parts += [_text(10, 130, "the same score gains nothing.")]
     return _svg(145, "Ties count against the target", parts)
 
 
 def interval() -> str:
-    """The same data drawn anew a thousand times."""
+    """Draw the metrics of a thousand resamples."""
     heights = [2, 5, 9, 16, 26, 38, 49, 56, 58, 52, 43, 31, 20, 12, 7, 3, 1]
     parts = [
         f'<rect x="{120 + 22 * n}" y="{90 - high}" width="20" height="{high}" fill="{BLUE if 2 <= n <= 14 else PALE}"/>'
@@ -104,108 +100,104 @@ def interval() -> str:
     ]
     parts += [_line(110, 90, 505, 90), _line(164, 100, 450, 100, ORANGE, 3), _text(164, 120, "20.1", INK, "middle")]
     parts += [_text(450, 120, "24.3", INK, "middle"), _text(307, 120, "22.2 ± 2.1", INK, "middle")]
-    parts += [
-        _text(10, 150, "Whole sequences are drawn again and again, 1,000 times. The middle 95 % of the figures is the")
-    ]
+    parts += [_text(10, 150, "Whole sessions are resampled 1,000 times. The middle 95 % of the metrics is the")]
     parts += [
         _text(
             10,
             170,
-            "interval; ± is half of it. Events of one sequence succeed and fail together, so they stay together.",
+            "interval; ± is half of it. Events of one session are correlated, so they stay together.",
         )
     ]
-    return _svg(184, "An interval: the middle 95 per cent of a thousand resampled figures", parts)
+    return _svg(184, "A confidence interval: the middle 95 % of a thousand resampled metrics", parts)
 
 
 def verdict() -> str:
-    """The difference of two models on the same resampled data."""
+    """Draw the difference of two models on the same resampled data."""
     parts = [_line(310, 14, 310, 128, GREY, 1, "4 4"), _text(310, 146, "no difference", GREY, "middle", 12)]
     rows = (
         ("significant: the model is better", 340, 520, BLUE),
         ("not significant", 270, 390, GREY),
         ("significant: the baseline is better", 130, 285, ORANGE),
     )
-    for place, (said, low, high, colour) in enumerate(rows):
+    for place, (label, low, high, colour) in enumerate(rows):
         y = 28 + 38 * place
         middle = (low + high) / 2
         parts += [_line(low, y, high, y, colour, 3), f'<circle cx="{middle}" cy="{y}" r="5" fill="{colour}"/>']
-        parts.append(_text(10, y - 8, said, INK, size=13))
-    parts += [_text(10, 172, "Both models answer the same resampled sequences, and the difference is taken each time.")]
+        parts.append(_text(10, y - 8, label, INK, size=13))
+    parts += [
+        _text(10, 172, "Both models are scored on the same resampled sessions, and the difference is taken each time.")
+    ]
     parts += [_text(10, 192, "Significant is p < .05, two-sided. Several comparisons: Holm's correction.", GREY)]
-    return _svg(205, "A verdict: the interval of the difference lies above, on, or below nought", parts)
+    return _svg(205, "Significance: the interval of the difference is above, around or below zero", parts)
 
 
 def leak() -> str:
-    """Training before, test after; what stands in both is a leak."""
+    """Draw training data before test data, and a copy in both."""
     parts = [_line(20, 60, 600, 60), _text(585, 50, "time", GREY, "end", 12)]
     parts += [
-        _box(30, 70, "learned", BLUE, "#fff", 320),
-        _box(360, 70, "watched", PALE, INK, 100),
-        _box(470, 70, "scored", ORANGE, "#fff", 120),
+        _box(30, 70, "training", BLUE, "#fff", 320),
+        _box(360, 70, "validation", PALE, INK, 100),
+        _box(470, 70, "test", ORANGE, "#fff", 120),
     ]
     parts += [
-        _text(30, 36, "the same sequence …"),
+        _text(30, 36, "the same session …"),
         _text(470, 36, "… and here again"),
         _line(160, 40, 160, 68, GREY, 1, "3 3"),
         _line(520, 40, 520, 68, GREY, 1, "3 3"),
     ]
     parts += [
         _text(
-            10, 130, "The newest part is scored, and nothing of it is learned or chosen by. What stands in training and"
+            10, 130, "The newest part is for testing only. Sessions that are in the training data and in the test data"
         )
     ]
-    parts += [_text(10, 150, "in test is counted as leaked: whoever remembers it looks better than they are.")]
-    return _svg(164, "Time split: the past is learned, the newest part is scored; copies are counted as leaked", parts)
+    parts += [_text(10, 150, "are counted as leaked: a model that memorises them looks better than it is.")]
+    return _svg(164, "Time split: train on the past, test on the newest part; copies are counted as leaked", parts)
 
 
 def deletion() -> str:
-    """The score without what was leaned on, beside the score without something at random."""
+    """Draw the score without the largest weights, next to the score without random events."""
     parts = [
         _text(10, 33, "all events"),
         f'<rect x="230" y="16" width="340" height="24" fill="{BLUE}"/>',
         _text(236, 33, "0.68", "#fff"),
     ]
     parts += [
-        _text(10, 73, "without what it leaned on"),
+        _text(10, 73, "without the largest weights"),
         f'<rect x="230" y="56" width="185" height="24" fill="{ORANGE}"/>',
         _text(236, 73, "0.37", "#fff"),
     ]
     parts += [
-        _text(10, 113, "without as many at random"),
+        _text(10, 113, "without random events"),
         f'<rect x="230" y="96" width="327" height="24" fill="{GREY}"/>',
         _text(236, 113, "0.65", "#fff"),
     ]
-    parts += [
-        _text(
-            10, 150, "A weight is what the model leaned on, not a cause. If the score falls no further than at random,"
-        )
-    ]
+    parts += [_text(10, 150, "A weight is not a cause. If the score falls no further than without random events,")]
     parts += [_text(10, 170, "the weights say little about this answer.")]
-    return _svg(184, "The deletion test: how far a score falls without what the model leaned on", parts)
+    return _svg(184, "The deletion test: change of the score without the events with the largest weights", parts)
 
 
 def calibration() -> str:
-    """What is said to be likely beside how often it is right."""
+    """Draw predicted probabilities against observed accuracy."""
     parts = [_line(230, 20, 230, 190), _line(230, 190, 400, 190), _line(230, 190, 400, 20, GREY, 1, "4 4")]
     bins = ((250, 176, 20), (285, 150, 12), (320, 122, 18), (355, 92, 27), (390, 64, 34))
     for x, y, off in bins:
         parts += [f'<circle cx="{x - 10}" cy="{y}" r="5" fill="{BLUE}"/>', _line(x - 10, y, x - 10, y - off, ORANGE, 2)]
     parts += [
-        _text(222, 30, "right", INK, "end"),
-        _text(400, 208, "said", INK, "end"),
-        _text(410, 60, "the orange gaps, by how many texts"),
+        _text(222, 30, "accuracy", INK, "end"),
+        _text(400, 208, "predicted", INK, "end"),
+        _text(410, 60, "the orange gaps, weighted by their"),
     ]
-    parts += [_text(410, 80, "have each, are the calibration error")]
-    parts += [_text(10, 236, "Of the texts that a model labels with 80 %, four in five should be right.")]
-    return _svg(250, "Calibration: how often answers are right beside the probability that was said", parts)
+    parts += [_text(410, 80, "number of texts: calibration error")]
+    parts += [_text(10, 236, "Of the texts with a predicted probability of 80 %, four in five should be right.")]
+    return _svg(250, "Calibration: accuracy against predicted probability", parts)
 
 
 def pool() -> str:
-    """Ranking for each post, and all pairs in one list."""
+    """Draw one ranking per post, and all pairs in one list."""
     parts = [
         _text(10, 33, "for a post"),
         *_row(14, ["ferry", "bridge", "school"], "bridge"),
-        _text(380, 33, "place 2: 1 / rank 0.50", GREY),
+        _text(380, 33, "rank 2: 1 / rank 0.50", GREY),
     ]
     parts += [
         _text(10, 83, "in one pool"),
@@ -217,16 +209,14 @@ def pool() -> str:
         ],
     ]
     parts += [
-        _text(
-            10, 125, "MRR and recall@10 ask each post alone. Pooled AP, mRP and AUC put all pairs of post and article"
-        )
+        _text(10, 125, "MRR and recall@10 rank articles for each post. Pooled AP, mRP and AUC rank all pairs of post")
     ]
-    parts += [_text(10, 145, "in one list: only scores that mean the same for every post do well there.")]
-    return _svg(160, "Link: a ranking for each post, and all pairs in one pool", parts)
+    parts += [_text(10, 145, "and article in one list: scores must be comparable between posts.")]
+    return _svg(160, "Link: one ranking per post, and all pairs in one list", parts)
 
 
 def words() -> str:
-    """Words of the first suggestion that the true next query has."""
+    """Draw the words that the first suggestion shares with the next query."""
     parts = [
         _text(10, 33, "suggested"),
         *[
@@ -240,15 +230,11 @@ def words() -> str:
     ]
     parts += [
         _text(
-            10, 125, "BLEU counts shared words and runs of words: two of three here. MRR@10 and recall@10 ask where the"
+            10, 125, "BLEU counts shared words and n-grams: two of three here. MRR@10 and recall@10 use the rank of the"
         )
     ]
-    parts += [
-        _text(
-            10, 145, "query that was really typed stands among ten: a suggestion nearly right is worth nothing there."
-        )
-    ]
-    return _svg(160, "Suggest: words shared with the true next query, and its place among ten", parts)
+    parts += [_text(10, 145, "query that was typed, among ten: a suggestion that is nearly right counts nothing.")]
+    return _svg(160, "Suggest: words shared with the next query, and its rank among ten", parts)
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {

@@ -15,7 +15,11 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from ensue.data.story import VALID_DAY, Story, make_story
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from ensue.data.story import VALID_DAY, Story, make_story  # noqa: E402
+from scripts.site.collectors import write_exports  # noqa: E402
 
 
 @cache
@@ -29,6 +33,7 @@ def write_all(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for write in (write_shares, write_clicks, write_texts, write_searches, write_posts):
         write(folder)
+    write_exports(folder, town())
 
 
 def write_shares(folder: Path) -> None:

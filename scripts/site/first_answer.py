@@ -1,4 +1,4 @@
-"""The ways of the page ``docs/first_answers.md``: their commands, and the table of what each took."""
+"""The page ``docs/first_answers.md``: its commands, and the table of what each question took."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from scripts.site.tables import ROOT, load, source
 
 PAGE = ROOT / "docs" / "first_answers.md"
 MOST = 5
-"""Commands of a way, the install among them."""
+"""Most commands per question, the install included."""
 
 
 def install() -> str:
-    """The first command of every way."""
+    """Return the first command of every question."""
     (body,) = (body for kind, _, body in FENCE.findall(PAGE.read_text(encoding="utf-8")) if kind == "sh")
     return str(body).strip()
 
 
 def ways() -> dict[str, list[str]]:
-    """The commands after the install, by question."""
+    """Return the commands after the install, by question."""
     sections = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     return {
         section.split("\n", 1)[0]: [
@@ -30,21 +30,20 @@ def ways() -> dict[str, list[str]]:
 
 
 def table() -> str:
-    """How many commands and how many seconds each way took, from ``benchmarks/results/first_answer.json``."""
+    """Return how many commands and seconds each question took, from ``benchmarks/results/first_answer.json``."""
     found = load("benchmarks/results/first_answer.json")
-    lines = ["| question | commands, with the install | processor, s | at the clock, s |", "|---" * 4 + "|"]
-    for row in found["rows"]:
+    lines = ["| question | commands, install included | CPU seconds | seconds |", "|---" * 4 + "|"]
+    for question, row in zip(ways(), found["rows"], strict=True):
         cells = f"{len(row['commands']) + 1} | {row['cpu_s']:.1f} | {row['wall_s']:.1f}"
-        lines.append(f"| [{row['question']}](#{_place(row['question'])}) | {cells} |")
+        lines.append(f"| [{question}](#{_anchor(question)}) | {cells} |")
     lines += [
         "",
-        f"Seconds are of all commands after the install, medians of {found['rounds']} runs in turns, on one thread and "
-        f"beside other load. The install took {found['install_s']:.0f} s, with PyTorch (CPU) on the disk and the rest "
-        f"fetched from a mirror near by; {found['installed_mb']:,.0f} MB stand in its environment then.",
+        f"Seconds are of all commands after the install: medians of {found['rounds']} runs on one thread of a busy "
+        f"machine. The install took {found['install_s']:.0f} s, with PyTorch (CPU) on disk and the rest from a mirror; "
+        f"its environment takes {found['installed_mb']:,.0f} MB.",
     ]
     return "\n".join([*lines, "", source(found)])
 
 
-def _place(heading: str) -> str:
-    """The anchor of a heading."""
+def _anchor(heading: str) -> str:
     return re.sub(r"[^a-z ]", "", heading.lower()).replace(" ", "-")

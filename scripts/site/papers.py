@@ -1,4 +1,4 @@
-"""What opens the page of a paper: its row, ours under its protocol, ours under the honest one, counting."""
+"""The first table of a paper's page: its own numbers, ours under its protocol and under full ranking, baselines."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def hidan() -> str:
     """HiDAN: the paper learns 80 % of the cascades, here 10 % are public."""
     found = _required("hidan")
     names = ("mrr", "hit@10", "hit@50", "hit@100")
-    lines = _head("data", "row", "MRR", "hits@10", "hits@50", "hits@100")
+    lines = _head("data", "row", "MRR", "HR@10", "HR@50", "HR@100")
     for data in ("memes", "weibo", "twitter"):
         macro, full = (_of(found["tables"]["prediction"], data=data, protocol=name) for name in ("macro", "full"))
         (own,) = _of(macro, model="hidan")
-        lines.append(_line(data, "HiDAN, the paper (learns 80 % of the cascades)", _printed(own["paper"], names)))
-        lines.append(_line(data, "HiDAN, ours, the paper's protocol (learns 10 %)", _figures(own, names)))
+        lines.append(_line(data, "HiDAN, paper (trained on 80 % of the cascades)", _printed(own["paper"], names)))
+        lines.append(_line(data, "HiDAN, ours, protocol of the paper (trained on 10 %)", _figures(own, names)))
         (honest,) = _of(full, model="hidan")
         lines.append(_line(data, "HiDAN, ours, protocol full", _figures(honest, names)))
         (blend,) = _of(full, model="cascade-blend")
         lines.append(_line(data, "`cascade-blend`, protocol full", _figures(blend, names)))
-        for rows, protocol in ((macro, "the paper's protocol"), (full, "protocol full")):
+        for rows, protocol in ((macro, "protocol of the paper"), (full, "protocol full")):
             best = max((row for row in rows if row["model"] in NEXT_COUNTING), key=lambda row: row["mrr"])
-            lines.append(_line(data, f"counting: {best['model']}, {protocol}", _figures(best, names)))
+            lines.append(_line(data, f"best baseline: {best['model']}, {protocol}", _figures(best, names)))
     return "\n".join(lines)
 
 
@@ -53,13 +53,13 @@ def centrality() -> str:
         of_data = _of(rows, data=data)
         (own,) = _of(of_data, model="centrality")
         if own.get("paper"):
-            lines.append(_line(data, "centrality, the paper", [f"{own['paper']:.1f}"]))
-        lines.append(_line(data, "centrality, ours, the paper's protocol", _figures(own, ("accuracy",))))
+            lines.append(_line(data, "centrality, paper", [f"{own['paper']:.1f}"]))
+        lines.append(_line(data, "centrality, ours, protocol of the paper", _figures(own, ("accuracy",))))
         for blend in _of(of_data, model="blend"):
             lines.append(_line(data, "`blend`, ours", _figures(blend, ("accuracy",))))
         counting = [row for row in of_data if row["model"] in ("tfidf", "vectors", "majority")]
         best = max(counting, key=lambda row: row["accuracy"])
-        lines.append(_line(data, f"counting: {best['model']}", _figures(best, ("accuracy",))))
+        lines.append(_line(data, f"best baseline: {best['model']}", _figures(best, ("accuracy",))))
     return "\n".join(lines)
 
 
@@ -69,7 +69,7 @@ def mtn() -> str:
     names = ("bleu", "content@1", "mrr@10")
     lines = _head("data", "row", "BLEU", "content words", "MRR@10")
     for model, score in printed.items():
-        lines.append(_line("AOL", f"{model}, the paper (another log)", [f"{score:.2f}", NO_FIGURE, NO_FIGURE]))
+        lines.append(_line("AOL", f"{model}, paper (another log)", [f"{score:.2f}", NO_FIGURE, NO_FIGURE]))
     said = {"transformer": "Transformer, ours", "mtn": "MTN, ours", "best": "`best`, ours"}
     return "\n".join([*lines, *_ours(rows, said, SUGGEST_COUNTING, "bleu", names)])
 
@@ -80,7 +80,7 @@ def ast() -> str:
     names = ("pooled_ap", "auc", "mrp", "mrr")
     lines = _head("data", "row", "AP, pooled", "AUC", "mRP", "MRR of a post's article")
     cells = [f"{table[name]:.2f}" if name in table else NO_FIGURE for name in names]
-    lines.append(_line("the paper's posts", "AST, the paper (another set)", cells))
+    lines.append(_line("the paper's posts", "AST, paper (other data)", cells))
     said = {"ast": "AST, ours, no article on both sides", "best": "`best`, ours"}
     return "\n".join([*lines, *_ours(rows, said, LINK_COUNTING, "pooled_ap", names)])
 
@@ -93,7 +93,7 @@ def sansr() -> str:
     rows = found["tables"]["overall"] if found else []
     for data in printed:
         table = printed[data]["sansr"]
-        lines.append(_line(data, "SANSR, the paper", [f"{100 * table[name]:.2f}" for name in names]))
+        lines.append(_line(data, "SANSR, paper", [f"{100 * table[name]:.2f}" for name in names]))
         of_data = _of(rows, data=data)
         for model, said in (("sansr", "SANSR, ours"), ("blend", "`blend`, ours")):
             for row in _of(of_data, model=model):
@@ -102,17 +102,17 @@ def sansr() -> str:
             counting = [row for row in _of(of_data, protocol=protocol) if row["model"] in NEXT_COUNTING]
             if counting:
                 best = max(counting, key=lambda row: row.get("mrr@20", 0.0))
-                lines.append(_line(data, f"counting: {best['model']}, protocol {protocol}", _figures(best, names)))
+                lines.append(_line(data, f"best baseline: {best['model']}, protocol {protocol}", _figures(best, names)))
     if found is None:
-        lines += ["", "`ensue reproduce sansr` writes ours; there is no file of its results yet, so none is shown."]
+        lines += ["", "`ensue reproduce sansr` writes our results; there are none yet."]
     return "\n".join(lines)
 
 
 def anywhere() -> str:
-    """How often `best` is significantly ahead of the floor that scores best, by task; of what it costs, the most."""
+    """Return how often `best` is significantly better than the best baseline, by task, and the longest training."""
     verdicts = _required("anywhere")["tables"]["verdicts"]
     lines = _head(
-        "task", "cuts", *(f"`best` {outcome}" for outcome in OUTCOMES), "ahead by, median", "longest learning"
+        "task", "subsets", *(f"`best` {OUTCOMES[name]}" for name in OUTCOMES), "median difference", "longest training"
     )
     for task in (*dict.fromkeys(row["task"] for row in verdicts), None):
         own = verdicts if task is None else [row for row in verdicts if row["task"] == task]
@@ -145,7 +145,7 @@ def _ours(
             _line(data, name, _figures(row, names)) for model, name in said.items() for row in _of(of_data, model=model)
         ]
         best = max((row for row in of_data if row["model"] in counting), key=lambda row: row[by])
-        lines.append(_line(data, f"counting: {best['model']}", _figures(best, names)))
+        lines.append(_line(data, f"best baseline: {best['model']}", _figures(best, names)))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Tables of the pages of results, each a text of Markdown made of ``studies/results`` or ``benchmarks/results``."""
+"""Tables of the results pages as Markdown, from ``studies/results`` and ``benchmarks/results``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LOSSES = {"sampled": "shared negatives", "ce": "softmax over all"}
 
 
 def hidan() -> str:
-    """HiDAN, its rivals, ours and the best counting row, from ``studies/results/hidan.json``."""
+    """Return HiDAN, the models of its paper, ours and the best baseline, from ``studies/results/hidan.json``."""
     found = load("studies/results/hidan.json")
-    lines = ["| data | protocol | model | seeds | MRR | A@10 | A@50 | A@100 | MAP@100 |", "|---" * 9 + "|"]
+    lines = ["| data | protocol | model | seeds | MRR | HR@10 | HR@50 | HR@100 | MAP@100 |", "|---" * 9 + "|"]
     tables: dict[tuple[str, str], list[Any]] = {}
     for row in found["tables"]["prediction"]:
         if row.get("cascades", "all") == "all" and (row["protocol"] != "macro" or row["data"] in _HIDAN):
@@ -33,19 +33,21 @@ def hidan() -> str:
 
 
 def sources() -> str:
-    """How often the earlier user who stands out is one who can infect, on the true graph."""
+    """Return how often the selected earlier user has an edge of the true graph to the user."""
     found = load("studies/results/hidan.json")
     rows = found["tables"]["sources"]
-    lines = ["| row | by | an edge of the true graph | to chance |", "|---" * 4 + "|"]
+    lines = ["| row | selected by | true edges | ratio to random |", "|---" * 4 + "|"]
     every = [(row["model"], row["by"], row["precision"]) for row in rows]
-    every += [(f"the {name} user" if name == "latest" else name, "", rows[0][name]) for name in ("latest", "chance")]
+    every += [
+        ("the latest user" if name == "latest" else "a random user", "", rows[0][name]) for name in ("latest", "chance")
+    ]
     for name, way, share in every:
         lines.append(f"| {name} | {way} | {100 * share:.1f} % | {share / rows[0]['chance']:.2f} |")
     return "\n".join([*lines, "", source(found)])
 
 
 def spread(row: Any, name: str) -> str:
-    """A figure, x 100, and half its interval."""
+    """Return a metric in % and half its interval."""
     if name not in row.get("interval", ()):
         return f"{100 * row[name]:.2f}" if name in row else ""
     low, high = row["interval"][name]
@@ -53,12 +55,12 @@ def spread(row: Any, name: str) -> str:
 
 
 def speed() -> str:
-    """The ratios of the benchmarks."""
-    lines = ["| what | beside | ratio |", "|---|---|---|"]
+    """Return the ratios of the benchmarks."""
+    lines = ["| what | compared with | ratio |", "|---|---|---|"]
     epoch = load("benchmarks/results/epoch.json")
     for row in epoch["rows"]:
         if row["model"] != "hidan":
-            what = f"an epoch of HiDAN, {row['users']:,} users, mean length 24"
+            what = f"one epoch of HiDAN, {row['users']:,} users, mean length 24"
             lines.append(f"| {what} | {row['model']} | {row['hidan_over_it']} |")
     reading = load("benchmarks/results/reading.json")
     for row in reading["rows"]:
@@ -68,17 +70,17 @@ def speed() -> str:
     for row in sessions["rows"]:
         if not row["model"].startswith("sansr"):
             name, _, loss = row["model"].partition(", ")
-            what = f"an epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
+            what = f"one epoch of SANSR, {row['items']:,} items, {_LOSSES[loss]}"
             lines.append(f"| {what} | {name} | {row['sansr_over_it']} |")
     pooling = load("benchmarks/results/pooling.json")
     for row in pooling["tables"]["training"]:
         if row["model"].startswith("centrality"):
-            what = f"a training step of {row['model']}, 64 texts, {row['lengths'].replace('each', 'words each')}"
+            what = f"one training step of {row['model']}, 64 texts, {row['lengths'].replace('each', 'words each')}"
             lines.append(f"| {what} | self-attention | {row['ratio']} |")
     normalisers = load("benchmarks/results/normalisers.json")
     for row in normalisers["tables"]["entmax"]:
         if row["alpha"] == "learned" and row["shape"] != "ring, copied":
-            what = f"alpha-entmax, forward and backward, alpha learned, {tuple(row['size'])}"
+            what = f"alpha-entmax, forward and backward, alpha trained, {tuple(row['size'])}"
             lines.append(f"| {what} | bisection, 50 steps | {round(1 / row['times_faster'], 3)} |")
     return "\n".join([*lines, "", *map(source, (epoch, reading, sessions, pooling, normalisers))])
 
@@ -86,11 +88,14 @@ def speed() -> str:
 def answers() -> str:
     """Milliseconds of one answer, and answers a second in batches."""
     found = load("benchmarks/results/answers.json")
-    lines = ["| model | evidence | one answer, median | 95 % within | batches of 256 |", "|---|---|---|---|---|"]
+    lines = [
+        "| model | attributions | one answer, median | 95th percentile | batches of 256 |",
+        "|---|---|---|---|---|",
+    ]
     for row in found["rows"]:
         evidence = "with" if row["evidence"] else "without"
         single = f"{row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms"
-        lines.append(f"| {row['model']} | {evidence} | {single} | {row['answers_a_second']:,} a second |")
+        lines.append(f"| {row['model']} | {evidence} | {single} | {row['answers_a_second']:,} per second |")
     return "\n".join([*lines, "", source(found)])
 
 
@@ -112,24 +117,27 @@ def queries() -> str:
 def suggestions() -> str:
     """Milliseconds of five suggestions, suggestions a second beside a peer, and what training MTN costs."""
     found = load("benchmarks/results/suggestions.json")
-    lines = ["| model | evidence | one answer, median | 95 % within |", "|---|---|---|---|"]
+    lines = ["| model | attributions | one answer, median | 95th percentile |", "|---|---|---|---|"]
     for row in found["tables"]["answers"]:
         evidence = "with" if row["evidence"] else "without"
         lines.append(f"| {row['model']} | {evidence} | {row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms |")
-    lines += ["", "| in batches of 32 | suggestions a second | the first row over it |", "|---|---|---|"]
+    lines += ["", "| in batches of 32 | suggestions per second | ratio of the first row |", "|---|---|---|"]
     for row in found["tables"]["throughput"]:
         lines.append(f"| {row['model']} | {row['suggestions_a_second']:,} | {row['ours_over_it']} |")
     (ratio,) = (row["cpu_over_transformer"] for row in found["tables"]["training"] if row["model"] == "mtn")
-    lines += ["", f"A training step of MTN takes {ratio} of the Transformer's of equal depth on the same batches."]
+    lines += [
+        "",
+        f"One training step of MTN takes {ratio} of the time of a Transformer of equal depth on the same batches.",
+    ]
     return "\n".join([*lines, "", source(found)])
 
 
 def newcomers() -> str:
-    """Users who are new in a log that is learned by ``update``: found how often, at which price for the others."""
+    """Return the metrics of new and of known users before and after an update."""
     found = load("benchmarks/results/newcomers.json")
     moved = {"after update": "answers after update", "trained on all": "answers of training on all"}
     seconds = {"after update": found["seconds"]["update"], "trained on all": found["seconds"]["training on all"]}
-    lines = ["| | known users, MRR | new users, A@10 | first answers that stay | seconds |", "|---" * 5 + "|"]
+    lines = ["| | known users, MRR | new users, HR@10 | unchanged first answers | seconds |", "|---" * 5 + "|"]
     for name in ("before", *moved):
         stays = f"{100 * found[moved[name]]['first of ten stays']:.0f} %" if name in moved else ""
         took = f"{seconds[name]:.0f}" if name in seconds else ""
@@ -141,7 +149,9 @@ def newcomers() -> str:
 def reviews() -> str:
     """What a simulated review reads before it stops, and how often it is right to stop."""
     found = load("benchmarks/results/reviews.json")
-    lines = ["| data | recall to reach | stops by | reviews | right | posts read | over the oracle's | recall |"]
+    lines = [
+        "| data | target recall | stopping rule | reviews | target met | posts read | ratio to the oracle | recall |"
+    ]
     lines.append("|---" * 8 + "|")
     for row in found["rows"]:
         right, read, recall = (f"{100 * row[name]:.1f} %" for name in ("right", "read", "recall"))
@@ -161,13 +171,13 @@ def linking() -> str:
     found = load("benchmarks/results/linking.json")
     tables = found["tables"]
     lines = [
-        "| words of an article | ms an article | over half the words | MB | over half the words |",
+        "| words of an article | ms per article | ratio to half the words | MB | ratio to half the words |",
         "|---" * 5 + "|",
     ]
     for row in tables["length"]:
         over = {name: row[f"{name}_over_half"] or "" for name in ("ms", "mb")}
         lines.append(f"| {row['words']:,} | {row['ms']} | {over['ms']} | {row['mb']} | {over['mb']} |")
-    lines += ["", "| encoder | posts a second | the first row over it |", "|---|---|---|"]
+    lines += ["", "| encoder | posts per second | ratio of the first row |", "|---|---|---|"]
     for row in tables["rate"]:
         lines.append(f"| {row['model']} | {row['posts_a_second']:,} | {row.get('ours_over_it', 1.0)} |")
     (row,) = tables["million"]
@@ -186,7 +196,7 @@ def linking() -> str:
 def linking_at_size() -> str:
     """What ``ensue link`` takes of untrained posts and articles, and one answer."""
     found = load("benchmarks/results/linking_at_size.json")
-    lines = ["| posts | articles | MB of posts | CPU s | GB |", "|---" * 5 + "|"]
+    lines = ["| posts | articles | MB of posts | CPU seconds | GB |", "|---" * 5 + "|"]
     for row in found["sizes"]:
         cells = f"{row['posts']:,} | {row['articles']:,} | {row['file_mb']:.0f} | {row['cpu_seconds']:.0f}"
         lines.append(f"| {cells} | {row['memory_mb'] / 1000:.2f} |")
@@ -200,15 +210,15 @@ def linking_at_size() -> str:
 
 
 def texts() -> str:
-    """Texts labelled a second, and how many rightly."""
+    """Return texts per second and accuracy."""
     found = load("benchmarks/results/texts.json")
-    lines = ["| model | texts a second | accuracy |", "|---|---|---|"]
+    lines = ["| model | texts per second | accuracy |", "|---|---|---|"]
     lines += [f"| {row['model']} | {row['texts_a_second']:,} | {row['accuracy']:.3f} |" for row in found["rows"]]
     return "\n".join([*lines, "", source(found)])
 
 
 def poolings() -> str:
-    """Accuracy of the poolings and of counting, a column a data set, from ``studies/results/centrality.json``."""
+    """Return the accuracy of poolings and baselines, one column per data set."""
     found = load("studies/results/centrality.json")
     rows = {(row["data"], row["model"]): row for row in found["tables"]["overall"]}
     sets, models = (list(dict.fromkeys(key[side] for key in rows)) for side in (0, 1))
@@ -225,24 +235,24 @@ def _accuracy(row: dict[str, Any]) -> str:
 
 
 def stream() -> str:
-    """The news site's clicks, the kills, and the large log."""
+    """Return the results of the stream, of the kill test and of the large log."""
     news, kill, large = (load(f"benchmarks/results/{name}.json") for name in ("globo", "kill", "memory"))
     hours = news["hour_by_hour"]
-    lines = [f"| {news['events']:,} clicks of a news site, HR@20 | all | hours in which the model is above it |"]
-    lines += ["|---|---|---|", f"| the model ({news['model']}) | {overall(news, 'model')} | |"]
+    lines = [f"| {news['events']:,} clicks of a news site, HR@20 | all | hours in which the model is better |"]
+    lines += ["|---|---|---|", f"| {news['model']} | {overall(news, 'model')} | |"]
     for name in (name for name in hours if isinstance(hours[name], dict)):
-        above = f"{hours[name]['above']} of {hours['hours']}, the closest {hours[name]['closest']:+.3f}"
+        above = f"{hours[name]['above']} of {hours['hours']}, smallest difference {hours[name]['closest']:+.3f}"
         lines.append(f"| {name} | {overall(news, name)} | {above} |")
     killed = sum(row["kills"] for row in kill["rows"])
     differ = sum(row["rounds_that_differ"] + row["folders_that_do_not_load"] for row in kill["rows"])
-    rate, peak = f"{news['events_a_second']:,.0f} events a second", f"{news['peak_mb'] / 1000:.2f} GB at most"
+    rate, peak = f"{news['events_a_second']:,.0f} events per second", f"at most {news['peak_mb'] / 1000:.2f} GB"
     lines += [
         "",
-        f"Hours with {hours['least_targets']:,} targets or more. One pass, rivals included: {rate}, {peak}.",
-        f"`kill -9` at {killed} random moments of a stream, {len(kill['rows'])} kinds of source: {differ} ended "
-        "otherwise than the stream left alone.",
-        f"A log of {large['clicks']:,} clicks over {large['items']:,} items, {large['sessions']:,} sessions, read, cut "
-        f"and learned for one epoch: {large['peak_mb'] / 1000:.2f} GB at most.",
+        f"Hours with at least {hours['least_targets']:,} targets. One pass, baselines included: {rate}, {peak}.",
+        f"`kill -9` at {killed} random moments of a stream, {len(kill['rows'])} kinds of source: {differ} differ from "
+        "the uninterrupted stream.",
+        f"A log of {large['clicks']:,} clicks, {large['items']:,} items and {large['sessions']:,} sessions, read, "
+        f"split and trained on for one epoch: at most {large['peak_mb'] / 1000:.2f} GB.",
         "",
     ]
     return "\n".join([*lines, *map(source, (news, kill, large))])
@@ -255,14 +265,14 @@ def overall(news: dict[str, Any], name: str) -> str:
 
 
 def load(path: str) -> dict[str, Any]:
-    """A file of results."""
+    """Return a file of results."""
     found: dict[str, Any] = json.loads((ROOT / path).read_text())
     return found
 
 
 def source(found: dict[str, Any]) -> str:
-    """The command, the commit and the machine that made it."""
-    return f"Made by `{found['command']}` at {found['commit']} on {found['machine']}."
+    """Return the command, the commit and the machine of a result."""
+    return f"Generated by `{found['command']}` at {found['commit']} on {found['machine']}."
 
 
 SECTIONS: dict[str, Callable[[], str]] = {

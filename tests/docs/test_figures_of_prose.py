@@ -36,7 +36,7 @@ def test_the_cuts_of_reviews_are_those_that_were_measured() -> None:
         assert f"| {shown} | {cells} |" in REVIEW
     covered = [f"{100 * row['covered']:.0f}" for row in found]
     assert f"| stories whose best cut lies in the interval | {covered[0]} % | {covered[1]} % |" in REVIEW
-    assert f"of {covered[0]} and {covered[1]} % of new ones" in REVIEW
+    assert f"of {covered[0]} and {covered[1]} % of new stories" in REVIEW
     table = REVIEW.split("| F1, mean over stories |")[1].split("\n\n")[0]
     assert len(re.findall(r"\.\d{3}", table)) == 2 * len(ROWS)
 
@@ -96,7 +96,7 @@ def _mtn() -> Iterator[str]:
     rows = load("studies/results/mtn.json")["tables"]["verdicts"]
     own = _one(rows, data="msmarco", model="mtn", other="seq2seq", measure="bleu")
     mean, low, high = (f"{100 * own[name]:+.2f}" for name in ("difference", "low", "high"))
-    yield f"(Seq2Seq: {mean}, {low} to {high}, which may be chance)"
+    yield f"(Seq2Seq: {mean}, {low} to {high}, not significant)"
     assert own["p_value"] > 0.05
 
 
@@ -114,17 +114,18 @@ def _ast() -> Iterator[str]:
     assert all(apart(data, other, "mrr") >= 0 for data in ("politifact", "clickbait22") for other in encoders)
     assert {apart("clickbait22", other, "pooled_ap") for other in encoders} == {1}
     assert {apart("politifact", other, "pooled_ap") for other in encoders} == {0}
-    yield "pooled, it is significantly above all three on Clickbait22 and level on PolitiFact"
+    yield "pooled, it is significantly better than all three on Clickbait22"
+    yield "with no significant difference on PolitiFact"
     both = [row for row in tables["verdicts"] if (row["model"], row["other"]) == ("best+ast", "best")]
     assert {row["data"] for row in both} == {"politifact", "clickbait22"} and not any(row["difference"] for row in both)
     yield "`best+ast` leaves it out and ranks as `best` does"
     took = {(row["data"], row["model"]): row.get("seconds_an_epoch", 0.0) for row in tables["overall"]}
     shares = [took[data, "ast"] / took[data, other] for data in ("politifact", "clickbait22") for other in encoders]
-    yield f"an epoch costs {100 * min(shares):.0f} to {100 * max(shares):.0f} % of theirs"
+    yield f"an epoch takes {100 * min(shares):.0f} to {100 * max(shares):.0f} % of their time"
     reviews = load("benchmarks/results/reviews.json")["rows"]
     few = {row["rule"]: row["reviews"] for row in reviews}
     assert few.pop("earlier stories") == few.pop("estimated recall") == 1_000 and set(few.values()) == {200}
-    yield "1,000 simulated reviews a row of the two rules that stop the same readings, 200 of the others."
+    yield "1,000 simulated reviews per row for the two rules that stop the same readings, 200 for the others."
     assert min(row["right"] for row in reviews if row["rule"] == "earlier stories") >= 0.95  # as it promises
 
 
@@ -135,7 +136,7 @@ def _anywhere() -> Iterator[str]:
     yield "200 and 2,000 query sessions; 50 and 200 labelled posts"
     verdicts = load("studies/results/anywhere.json")["tables"]["verdicts"]
     assert not [row for row in verdicts if row["outcome"] == "loses"]
-    yield "`best` is significantly below its best floor nowhere."
+    yield "`best` is significantly worse than its best baseline nowhere."
     small = re.compile(r"500 \w+|100 labels, .*|200 \w+ ?\w*")
     drawn = [row for row in verdicts if row["outcome"] == "draws"]
     counts = {model.name for task in TASKS for model in models(task) if model.counting}
@@ -143,8 +144,8 @@ def _anywhere() -> Iterator[str]:
     assert 2 * len(few) > len(drawn) and sum(row["chosen"] in counts for row in drawn) > 0.4 * len(drawn)
     news = _one(verdicts, data="globo", part="newest 200,000 histories")
     assert news["outcome"] == "draws" and EVALUATION_SAMPLE == 30_000
-    yield "Its first 30,000 events are looked at now, and the cut is a draw."
-    yield "mostly little can be learned: 500 sessions, 100 labels, questions that never repeat"
+    yield "Its first 30,000 events are used now, and there is no significant difference."
+    yield "there is mostly little to learn: 500 sessions, 100 labels, questions that never repeat"
     counted = [row for row in verdicts if row["task"] == "next" and row["learned"] <= 500]
     assert median(row["seconds_of_the_floor"] for row in counted) < 0.15 < 1 < min(row["seconds"] for row in counted)
     yield "A small log is counted in a tenth of a second, and `best` takes seconds"
@@ -162,20 +163,20 @@ def _sansr() -> Iterator[str]:
             for name in ("sansr", "interpolated")
         )
         assert own > other > 0.8
-    yield "In full ranking no network alone is ahead of the interpolated counts by MRR@20, on either set; `blend`"
-    yield "Among 101 SANSR is ahead of them too, and all figures are high."
+    yield "In full ranking no network alone has a higher MRR@20 than the baseline `interpolated`, on either data set"
+    yield "Among 101 candidates SANSR is better than `interpolated` too, and all metrics are high."
     best = {row["blocks"]: 0.0 for row in tables["grid"]}
     for row in tables["grid"]:
         if row["protocol"] == "full" and row["heads"] == 1:
             best[row["blocks"]] += row["ndcg@20"] / 2
     assert best[1] > best[0] + 0.02 and max(best.values()) - best[1] < 0.001
-    yield "More than one block, and more than one head, bring nothing here."
+    yield "More than one block, or more than one head, does not improve the metrics here."
 
 
 def _centrality() -> Iterator[str]:
     tables = load("studies/results/centrality.json")["tables"]
     here, paper = (_one(tables["statistics"], data="snli", row=row)["train"] for row in ("here", "paper"))
-    yield f"SNLI has {here:,} pairs to learn here, not the {paper:,} of the paper"
+    yield f"SNLI has {here:,} training pairs here, not the {paper:,} of the paper"
     seeds: dict[str, set[int]] = {}
     for row in tables["overall"]:
         if row["model"] == "max":  # one of the poolings
@@ -201,7 +202,7 @@ def _speed() -> Iterator[str]:
     cost = load("studies/results/hidan.json")["tables"]["cost"]
     times = {(row["data"], row["model"]): row["paper_seconds"] for row in cost if row["paper_seconds"]}
     shares = [times[data, "hidan"] / times[data, "lstm"] for data in ("memes", "weibo", "twitter")]
-    yield f"(HiDAN at {min(shares):.2f} to {max(shares):.2f} of it on its card)"
+    yield f"(HiDAN takes {min(shares):.2f} to {max(shares):.2f} of its time on the paper's GPU)"
 
 
 PROSE = {

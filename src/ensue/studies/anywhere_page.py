@@ -9,7 +9,11 @@ import plotly.graph_objects as go
 from ensue import figures
 from ensue.studies.rows import Row, Rows, distinct
 
-OUTCOMES = ("leads", "draws", "loses")
+OUTCOMES = {
+    "leads": "significantly better",
+    "draws": "no significant difference",
+    "loses": "significantly worse",
+}
 
 
 def write(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> str:

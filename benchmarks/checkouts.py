@@ -24,7 +24,12 @@ START = """
 import random, sys, time
 import torch
 torch.set_num_threads(1)
-from ensue import make, read, read_queries, read_texts, read_corpus, History, Text, Post
+from ensue import History, Text, Post
+from ensue.data.posts import read_corpus
+from ensue.data.queries import read_queries
+from ensue.data.sequences import read
+from ensue.data.texts import read_texts
+from ensue.predictor import make
 folder = sys.argv[1]
 
 def fitted(task, model, data, **settings):

@@ -3,28 +3,27 @@
 Run it as a script, or cell by cell in an editor that knows ``# %%``.
 """
 
-# %% A world: people, who hears from whom, and what spread. With data of your own: ``read(FILE)``
-from ensue import History, evaluate, make
+# %% A world: people, who hears from whom, and what spread. With data of your own: ``fit("cascades.csv")``
+from ensue import NextEvent
 from ensue.data.world import make_world
 
 world = make_world(num_users=16, num_cascades=400, seed=1)
-print(f"{len(world.train):,} cascades to learn from, {len(world.test):,} to be tested on")
+print(f"{len(world.train):,} cascades for training, {len(world.test):,} for testing")
 
-# %% Train a small HiDAN. Each report says where it stands; here only the last one is looked at.
-predictor = make("next", "hidan", settings={"epochs": 4, "dim": 16, "table_dim": 8, "learning_rate": 0.005})
-*_, report = predictor.fit(world.train, world.valid)
-print(f"stopped after epoch {report.epoch}")
+# %% Train a small HiDAN.
+model = NextEvent("hidan", epochs=4, dim=16, table_dim=8, learning_rate=0.005)
+model.fit(world.train, world.valid)
 
-# %% Ask: people the model has never seen are welcome.
-(answer,) = predictor.predict([History(("u003", "u007", "somebody new"))], k=3)
+# %% Predict; people that the model has never seen are allowed.
+(answer,) = model.predict([["u003", "u007", "somebody new"]], k=3, explain=True)
 for choice in answer.choices:
-    leaned = ", ".join(f"{attribution.value} {attribution.weight:.2f}" for attribution in choice.attributions)
-    print(f"{choice.value}  {choice.score:.3f}  leaned on {leaned}")
-print(f"{answer.in_vocabulary} of {answer.events} people known")
+    weights = ", ".join(f"{attribution.value} {attribution.weight:.2f}" for attribution in choice.attributions)
+    print(f"{choice.value}  {choice.score:.3f}  attributions: {weights}")
+print(f"{answer.in_vocabulary} of {answer.events} people in vocabulary")
 
-# %% Is it any good? Counting always stands beside it.
-result = evaluate(predictor, world.test)
+# %% Evaluate it next to the baselines.
+result = model.evaluate(world.test)
 print(result.verdict)
 
-# %% Keep it, and go on from there with what came later.
-predictor.update(world.valid)
+# %% Save it, and train it further on later data.
+model.update(world.valid)

@@ -1,4 +1,4 @@
-"""What will be searched next? A log of queries, suggestions while one types, and the floor that keeps rare ones back.
+"""What will be searched next? A query log, suggestions while one types, and a threshold that hides rare queries.
 
 Run it as a script, or cell by cell in an editor that knows ``# %%``.
 """
@@ -8,7 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from ensue import History, make, read_queries
+from ensue import QuerySuggester
 
 TRIPS = [
     ("flights to rome", "rome hotels", "rome with children"),
@@ -27,26 +27,17 @@ folder = tempfile.TemporaryDirectory()
 log = Path(folder.name) / "log.jsonl"
 log.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-# %% Read it. What was left out is counted.
-queries, understood = read_queries(log)
-print(f"{len(queries)} sessions; {understood.time}")
-
 # %% Train a small MTN.
-predictor = make(
-    "suggest",
-    "mtn",
-    settings={"dim": 16, "heads": 2, "epochs": 12, "learning_rate": 0.01, "warm_up": 20, "batch_size": 16},
-)
-for _ in predictor.fit(queries):
-    pass
+model = QuerySuggester("mtn", dim=16, heads=2, epochs=12, learning_rate=0.01, warm_up=20, batch_size=16)
+model.fit(log)
 
-# %% Suggest what comes next, and what it may become while somebody types.
-(answer,) = predictor.predict([History(("flights to rome",))], k=3)
-print("next:", [choice.value for choice in answer.choices])
-(typed,) = predictor.predict([History(("flights to oslo",))], k=3, prefix="os")
-print("os…:", [choice.value for choice in typed.choices])
+# %% Suggest the next query, and completions of what is typed so far.
+(suggestions,) = model.predict([["flights to rome"]], k=3).values
+print("next:", suggestions)
+(completions,) = model.predict([["flights to oslo"]], k=3, prefix="os").values
+print("os…:", completions)
 
-# %% What only one person typed is never shown to another.
-(private,) = predictor.predict([History(("rome hotels",))], k=5, prefix="my")
-print("my…:", [choice.value for choice in private.choices])
+# %% A query that only one person typed is never shown to another.
+(private,) = model.predict([["rome hotels"]], k=5, prefix="my").values
+print("my…:", private)
 folder.cleanup()

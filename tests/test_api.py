@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,6 @@ from sklearn.utils.estimator_checks import check_estimator
 from ensue import (
     DataError,
     EnsueError,
-    Histories,
     ModelFolderError,
     NextEvent,
     PostLinker,
@@ -36,6 +35,7 @@ from ensue import (
 )
 from ensue.api import AnyEstimator, load
 from ensue.callbacks import JSONLines, MLflow, TensorBoard
+from ensue.data.histories import Histories
 from ensue.model_selection import compare
 
 SESSIONS = [["a", "b", "c"], ["b", "c"], ["a", "b"], ["c", "a"]] * 5
@@ -76,7 +76,8 @@ def test_next_event_answers_lists_of_ids() -> None:
 
 def test_seen_ids_are_left_out_unless_asked_for() -> None:
     model = NextEvent("markov").fit([["a", "b"], ["a", "b"], ["b", "c"]])
-    for exclude_seen, expected in ((None, {"c"}), (True, {"c"}), (False, {"a", "b", "c"})):
+    cases: list[tuple[bool | Literal["auto"], set[str]]] = [("auto", {"c"}), (True, {"c"}), (False, {"a", "b", "c"})]
+    for exclude_seen, expected in cases:
         assert set(model.predict([["a", "b"]], exclude_seen=exclude_seen).values[0]) == expected
 
 
@@ -221,7 +222,7 @@ def test_names_that_there_are_not_are_refused_with_the_closest() -> None:
 def test_parameters_are_those_of_the_constructor() -> None:
     model = NextEvent("sansr", seed=3, dim=16)
     assert model.get_params() == {"model": "sansr", "seed": 3, "device": None, "dim": 16}
-    assert repr(model) == "NextEvent('sansr', seed=3, dim=16)"
+    assert repr(model) == "NextEvent('sansr', dim=16, seed=3)"
     assert repr(clone(model)) == repr(model)
     assert model.set_params(dim=8, seed=0).get_params()["dim"] == 8
     assert repr(model) == "NextEvent('sansr', dim=8)"

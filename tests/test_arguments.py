@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
 import pytest
 
 import ensue
-from ensue import Article, Articles, Corpus, EnsueError, Histories, History, Post, Posts, Text, Texts, make
+from ensue import Article, EnsueError, History, Post, Text, evaluation, predictor
 from ensue.client import Client
+from ensue.data.histories import Histories
+from ensue.data.posts import Articles, Corpus, Posts, read_corpus
+from ensue.data.queries import read_queries
+from ensue.data.sequences import read
+from ensue.data.texts import Texts, read_texts
+from ensue.predictor import make
 
 untyped: Any = ensue
+untyped_evaluation: Any = evaluation
+untyped_predictor: Any = predictor
 """For calls that a type checker refuses."""
 
 LOG = "session_id,item_id,timestamp\n" + "".join(
@@ -36,7 +44,7 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def markov(clicks: Path) -> Any:
     """Fitted on it."""
-    return fitted(make("next", "markov"), ensue.read(clicks)[0])
+    return fitted(make("next", "markov"), read(clicks)[0])
 
 
 @pytest.fixture(scope="module")
@@ -163,38 +171,38 @@ HISTORY = History(("110",))
         ("markov", lambda one: one.predict([HISTORY], exclude=[None]), f"exclude[0]: None is not an id; {MISSING}"),
         (
             "markov",
-            lambda one: untyped.evaluate(one, "x.csv"),
-            "data is of type str; give Histories: data, report = ensue.read(path) reads a file as such",
+            lambda one: untyped_evaluation.evaluate(one, "x.csv"),
+            "data is of type str; give Histories",
         ),
         (
             "markov",
-            lambda one: untyped.evaluate(one, (Histories.of([HISTORY]), "report")),
-            "data is of type tuple; give Histories: data, report = ensue.read(path) reads a file as such",
+            lambda one: untyped_evaluation.evaluate(one, (Histories.of([HISTORY]), "report")),
+            "data is of type tuple; give Histories",
         ),
         (
             "markov",
-            lambda one: untyped.evaluate(one, Histories.of([HISTORY]), at="10"),
+            lambda one: untyped_evaluation.evaluate(one, Histories.of([HISTORY]), at="10"),
             "at is the text '10'; give a list of cut-offs, such as ['10']",
         ),
         (
             "markov",
-            lambda one: untyped.compare([one], Histories.of([HISTORY])),
+            lambda one: untyped_evaluation.compare([one], Histories.of([HISTORY])),
             "compare takes a list of predictors for each model, such as [[first], [second]]",
         ),
         (
             "markov",
-            lambda one: untyped.evaluate("m", Histories.of([HISTORY])),
-            "'m' is a name, not a predictor; give ensue.load(folder)",
+            lambda one: untyped_evaluation.evaluate("m", Histories.of([HISTORY])),
+            "'m' is a name, not a predictor; give ensue.predictor.load(folder)",
         ),
         (
             "markov",
             lambda one: one.fit("clicks.csv"),
-            "data is of type str; give Histories: data, report = ensue.read(path) reads a file as such",
+            "data is of type str; give Histories",
         ),
         (
             "markov",
             lambda one: one.update([HISTORY]),
-            "data is of type list; give Histories: data, report = ensue.read(path) reads a file as such",
+            "data is of type list; give Histories",
         ),
         ("tfidf", lambda one: one.predict(["great film"]), f"records[0] is of type str; {TEXTS}"),
         ("tfidf", lambda one: one.explain("great film"), f"records is of type str; {TEXTS}"),
@@ -202,7 +210,7 @@ HISTORY = History(("110",))
         (
             "tfidf",
             lambda one: one.fit(Histories.of([HISTORY])),
-            "data is of type Histories; give Texts: data, report = ensue.read_texts(path) reads a file as such",
+            "data is of type Histories; give Texts",
         ),
         ("links", lambda one: one.predict(["about the ferry"]), f"records[0] is of type str; {POSTS}"),
     ],
@@ -224,7 +232,7 @@ def test_columns_are_of_records(columns: Any, wanted: str) -> None:
         assert str(error.value) == f"{message}; {wanted}"
 
 
-@pytest.mark.parametrize("reader", [ensue.read, ensue.read_texts, ensue.read_queries, ensue.read_corpus])
+@pytest.mark.parametrize("reader", [read, read_texts, read_queries, read_corpus])
 def test_a_frame_is_not_the_name_of_a_file(reader: Callable[[Any], object]) -> None:
     with pytest.raises(EnsueError) as error:
         reader(pl.DataFrame({"a": [1]}))
@@ -233,26 +241,26 @@ def test_a_frame_is_not_the_name_of_a_file(reader: Callable[[Any], object]) -> N
 
 def test_a_number_is_not_the_name_of_a_folder() -> None:
     with pytest.raises(EnsueError) as error:
-        untyped.load(7)
+        untyped_predictor.load(7)
     assert str(error.value) == "folder is of type int; give the name of a file or a folder"
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: untyped.make(5), "task 5 is not known; choose from next, classify, suggest, link"),
+        (lambda: untyped_predictor.make(5), "task 5 is not known; choose from next, classify, suggest, link"),
         (
-            lambda: untyped.make("next", "hidan", settings=["dim=8"]),
+            lambda: untyped_predictor.make("next", "hidan", settings=["dim=8"]),
             "settings is of type list; give a dictionary such as {'dim': 64}",
         ),
         (lambda: untyped.add_model("hidan"), "model is of type str; give a class"),
-        (lambda: untyped.read_texts(["a.csv"]), "path is of type list; give the name of a file or a folder"),
+        (lambda: cast(Any, read_texts)(["a.csv"]), "path is of type list; give the name of a file or a folder"),
         (
-            lambda: untyped.compare([], Histories.of([HISTORY])),
+            lambda: untyped_evaluation.compare([], Histories.of([HISTORY])),
             "there is nothing to compare; give a list of predictors for each model",
         ),
         (
-            lambda: untyped.compare([[]], Histories.of([HISTORY])),
+            lambda: untyped_evaluation.compare([[]], Histories.of([HISTORY])),
             "compare takes a list of predictors for each model, such as [[first], [second]]",
         ),
     ],

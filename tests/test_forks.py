@@ -12,7 +12,10 @@ import multiprocessing, os, threading, time, warnings
 warnings.simplefilter("ignore")
 import polars as pl
 import torch
-from ensue import Histories, History, Post, SettingError, Text, Texts, make
+from ensue import History, Post, SettingError, Text
+from ensue.data.histories import Histories
+from ensue.data.texts import Texts
+from ensue.predictor import make
 
 torch.set_num_threads(2)
 walk = [History(tuple(f"v{(at + step) % 300}" for step in range(5))) for at in range(300)]

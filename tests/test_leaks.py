@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ensue import evaluate, evaluation
+from ensue import evaluation
 from ensue.answers import Answer, Choice, LinkAnswer, TextAnswer
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts
@@ -15,7 +15,7 @@ from ensue.data.queries import Queries
 from ensue.data.texts import Texts
 from ensue.data.world import make_world
 from ensue.errors import SettingError
-from ensue.evaluation import compare, describe, untrained_with_leaks
+from ensue.evaluation import compare, describe, evaluate, untrained_with_leaks
 from ensue.evaluation.leaks import Recorded, reads_others
 from ensue.records import Article, History, Post, Text
 from ensue.tasks.next.predictor import NextPredictor

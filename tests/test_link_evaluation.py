@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ensue import evaluate
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError
-from ensue.evaluation import LinkResult, compare, describe
+from ensue.evaluation import LinkResult, compare, describe, evaluate
 from ensue.evaluation import link as evaluator
 from ensue.records import Article, Post
 from ensue.tasks.link.measures import area_under_curve, average_precision, precision_curve

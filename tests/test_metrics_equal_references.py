@@ -19,9 +19,12 @@ import pytest
 import sacrebleu
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
 
-from ensue import Histories, History, Queries, Text, Texts, read_corpus
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue import History, Text
+from ensue.data.histories import Histories
+from ensue.data.posts import Articles, Corpus, Posts, read_corpus
+from ensue.data.queries import Queries
 from ensue.data.rankings import Rankings, read_rankings
+from ensue.data.texts import Texts
 from ensue.evaluation import classify, link, score_rankings, suggest
 from ensue.metrics import STOP_WORDS
 from ensue.predictor import AnyPredictor, make

@@ -15,8 +15,10 @@ import pytest
 import torch
 from torch import nn
 
-from ensue import Histories, History, compare
+from ensue import History
+from ensue.data.histories import Histories
 from ensue.errors import DataError
+from ensue.evaluation import compare
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.dataset import draw_negatives
 from ensue.tasks.next.predictor import NextPredictor

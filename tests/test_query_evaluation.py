@@ -9,11 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue import evaluate
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import SuggestResult, compare, describe
+from ensue.evaluation import SuggestResult, compare, describe, evaluate
 from ensue.evaluation import suggest as evaluator
 from ensue.evaluation.paired_test import PairedTest
 from ensue.evaluation.suggest import MEASURES

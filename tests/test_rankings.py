@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue import Corpus, Histories, History, Queries, Text, Texts
-from ensue.data.posts import Articles, Posts
+from ensue import History, Text
+from ensue.data.histories import Histories
+from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.queries import Queries
 from ensue.data.rankings import Rankings, read_rankings
+from ensue.data.texts import Texts
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare, score_rankings
 from ensue.predictor import AnyPredictor, make

@@ -13,9 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue import Corpus, Histories, History, Queries, Text, Texts, evaluate
-from ensue.data.posts import Articles, Posts
-from ensue.evaluation import AnyResult, Row
+from ensue import History, Text
+from ensue.data.histories import Histories
+from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.queries import Queries
+from ensue.data.texts import Texts
+from ensue.evaluation import AnyResult, Row, evaluate
 from ensue.evaluation.verdicts import holm
 from ensue.predictor import make
 from ensue.records import Article, Post

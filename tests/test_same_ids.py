@@ -12,7 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue import evaluate, make, read, read_corpus, read_queries, read_texts
+from ensue.data.posts import read_corpus
+from ensue.data.queries import read_queries
+from ensue.data.sequences import read
+from ensue.data.texts import read_texts
+from ensue.evaluation import evaluate
+from ensue.predictor import make
 from tests.data.forms import FORMS
 
 IDS = {"texts": pl.String, "whole numbers": pl.Int64, "floats": pl.Float64, "floats as texts": None}

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from safetensors.torch import load as tensors_of
 
-from ensue import make
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
 from ensue.errors import SettingError
+from ensue.predictor import make
 from ensue.records import History, Text
 from ensue.refresh import refresh
 from ensue.refresh.classify import slices

@@ -16,11 +16,12 @@ import polars as pl
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall_fscore_support
 
-import ensue
-from ensue import Text, Texts, evaluation, metrics
+from ensue import Text, evaluation, metrics
+from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation import TextResult, classify, compare, describe, evaluate
 from ensue.evaluation.classify import MEASURES
+from ensue.predictor import load, make
 from ensue.registry import task_of
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
@@ -225,7 +226,7 @@ def test_models_that_know_other_labels_are_scored_on_the_same_ones() -> None:
 
 
 def test_json_form() -> None:
-    found = json.loads(json.dumps(ensue.evaluate(fitted(), Texts.of(TRAIN)).to_dict()))
+    found = json.loads(json.dumps(evaluation.evaluate(fitted(), Texts.of(TRAIN)).to_dict()))
     assert list(found) == [
         *("task", "protocol", "rows", "duels", "best_counting", "beats_counting", "winner", "p_value", "verdict"),
     ]
@@ -253,9 +254,9 @@ def test_the_card_of_a_folder_tells_facts_and_scores() -> None:
 
 
 def test_make_and_load_know_the_task(tmp_path: Path) -> None:
-    assert isinstance(ensue.make("classify", "majority"), ClassifyPredictor)
+    assert isinstance(make("classify", "majority"), ClassifyPredictor)
     fitted("majority").save(tmp_path / "m")
-    assert isinstance(ensue.load(tmp_path / "m"), ClassifyPredictor) and task_of(tmp_path / "m") == "classify"
+    assert isinstance(load(tmp_path / "m"), ClassifyPredictor) and task_of(tmp_path / "m") == "classify"
 
 
 def test_refusals() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue import load, make
 from ensue.errors import ModelFolderError
+from ensue.predictor import load, make
 from ensue.tasks import TASKS
 from tests.cli.conftest import Ensue, ensue
 from tests.serve.conftest import running

@@ -7,14 +7,16 @@ import ensue
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Estimators": (
         "ensue",
-        ("NextEvent", "TextClassifier", "QuerySuggester", "PostLinker", "Predictions", "split"),
+        ("NextEvent", "TextClassifier", "QuerySuggester", "PostLinker", "Predictions", "load", "add_model"),
     ),
-    "Train, load, score": ("ensue", ("make", "load", "Predictor", "evaluate", "compare", "add_model")),
-    "Read files": ("ensue", ("read", "read_texts", "read_queries", "read_corpus")),
+    "Data and model selection": ("ensue", ("read", "split", "compare")),
+    "Callbacks": ("ensue.callbacks", ("EarlyStop", "JSONLines")),
     "Records": ("ensue", ("History", "Text", "Post", "Article")),
-    "Data as columns": ("ensue", ("Histories", "Texts", "Queries", "Posts", "Articles", "Corpus")),
     "Answers": ("ensue", ("Answer", "Choice", "Attribution", "TextAnswer", "LinkAnswer", "Link")),
-    "Explanations": ("ensue", ("Explanation", "TextExplanation", "QueryExplanation", "Passage", "Deletion")),
+    "Explanations": (
+        "ensue",
+        ("Explanation", "TextExplanation", "QueryExplanation", "LinkExplanation", "Passage", "Deletion"),
+    ),
     "Errors": ("ensue", ("EnsueError", "DataError", "SettingError", "ModelFolderError")),
     "Ask a service": ("ensue.client", ("Client", "AsyncClient")),
     "Streams": ("ensue.stream", ("SQLiteQueue", "partition_of")),

@@ -1,26 +1,23 @@
-"""ensue: who passes it on next, what is read next, which label fits, from what people already hold.
+"""Predict what comes next, classify texts, suggest queries and link posts, with evidence and honest error bars.
 
-    >>> from ensue import History, make, read
-    >>> histories, understood = read("cascades.csv")
-    >>> predictor = make("next", "hidan")
-    >>> for report in predictor.fit(histories):
-    ...     pass
-    >>> predictor.predict([History(("ann", "bob"))], k=3)
+    >>> import ensue
+    >>> model = ensue.NextEvent("markov").fit("clicks.csv")
+    >>> model.predict([["crack-explained", "bridge-history"]], k=1).values
+    [['bridge-closes']]
+    >>> model.save("models/next")
+    >>> model = ensue.load("models/next")
 
-    >>> from ensue import Text, read_texts
-    >>> texts, understood = read_texts("reviews.csv")
-    >>> predictor = make("classify", settings={"hidden": 64})
-    >>> for report in predictor.fit(texts):
-    ...     pass
-    >>> predictor.explain([Text(("a fine film",))])
+    >>> texts, labels = ["a good film", "a bad film"] * 10, ["yes", "no"] * 10
+    >>> ensue.TextClassifier("tfidf").fit(texts, labels).predict(["so good"]).tolist()
+    ['yes']
 
-The names below are the public ones; each is imported when it is first asked for.
+Each of the names below is imported when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ensue import forks  # noqa: F401 - what it does when this process is forked
+from ensue import forks  # noqa: F401 - handlers for a fork of this process
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.version import __version__
 
@@ -33,48 +30,37 @@ if TYPE_CHECKING:
         Explanation,
         Link,
         LinkAnswer,
+        LinkExplanation,
         Passage,
         QueryExplanation,
         TextAnswer,
         TextExplanation,
     )
-    from ensue.api import NextEvent, PostLinker, QuerySuggester, TextClassifier
-    from ensue.data.histories import Histories
-    from ensue.data.posts import Articles, Corpus, Posts, read_corpus
-    from ensue.data.queries import Queries, read_queries
-    from ensue.data.sequences import read
-    from ensue.data.texts import Texts, read_texts
-    from ensue.evaluation import compare, evaluate
-    from ensue.model_selection import split
+    from ensue.api import NextEvent, PostLinker, QuerySuggester, TextClassifier, load
+    from ensue.model_selection import compare, read, split
     from ensue.predictions import Predictions
-    from ensue.predictor import Predictor, load, make
     from ensue.records import Article, History, Post, Text
     from ensue.tasks.own import add_model
 
 __all__ = [
     "Answer",
     "Article",
-    "Articles",
     "Attribution",
     "Choice",
-    "Corpus",
     "DataError",
     "Deletion",
     "EnsueError",
     "Explanation",
-    "Histories",
     "History",
     "Link",
     "LinkAnswer",
+    "LinkExplanation",
     "ModelFolderError",
     "NextEvent",
     "Passage",
     "Post",
     "PostLinker",
-    "Posts",
     "Predictions",
-    "Predictor",
-    "Queries",
     "QueryExplanation",
     "QuerySuggester",
     "SettingError",
@@ -82,47 +68,34 @@ __all__ = [
     "TextAnswer",
     "TextClassifier",
     "TextExplanation",
-    "Texts",
     "__version__",
     "add_model",
     "compare",
-    "evaluate",
     "load",
-    "make",
     "read",
-    "read_corpus",
-    "read_queries",
-    "read_texts",
     "split",
 ]
 
-_HOMES = {
-    "answers": "Answer Choice Deletion Explanation Attribution Link LinkAnswer Passage "
+_MODULES = {
+    "answers": "Answer Attribution Choice Deletion Explanation Link LinkAnswer LinkExplanation Passage "
     "QueryExplanation TextAnswer TextExplanation",
-    "api": "NextEvent PostLinker QuerySuggester TextClassifier",
-    "data.histories": "Histories",
-    "data.posts": "Articles Corpus Posts read_corpus",
-    "data.queries": "Queries read_queries",
-    "data.sequences": "read",
-    "data.texts": "Texts read_texts",
-    "evaluation": "compare evaluate",
-    "model_selection": "split",
+    "api": "NextEvent PostLinker QuerySuggester TextClassifier load",
+    "model_selection": "compare read split",
     "predictions": "Predictions",
-    "predictor": "Predictor load make",
     "records": "Article History Post Text",
     "tasks.own": "add_model",
 }
-_HOME = {name: f"ensue.{module}" for module, names in _HOMES.items() for name in names.split()}
+_MODULE_OF = {name: f"ensue.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if not TYPE_CHECKING:  # whoever checks types has the imports above
+if not TYPE_CHECKING:  # type checkers read the imports above
 
     def __getattr__(name: str) -> object:
-        if name not in _HOME:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module 'ensue' has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(_HOME[name]), name)
-        return found
+        globals()[name] = value = getattr(import_module(_MODULE_OF[name]), name)
+        return value

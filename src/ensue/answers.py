@@ -184,13 +184,11 @@ class Explanation(Explained):
     deletion test for the events of the largest weight.
 
     Example:
-        >>> from ensue import Explanation, History, make, read
-        >>> predictor = make("next", "markov")
-        >>> for report in predictor.fit(read("clicks.csv")[0]):
-        ...     pass
-        >>> (explanation,) = predictor.explain([History(("crack-explained", "bridge-history"))])
-        >>> isinstance(explanation, Explanation), explanation.values
-        (True, ('bridge-history',))
+        >>> from ensue import NextEvent
+        >>> model = NextEvent("markov").fit("clicks.csv")
+        >>> (explanation,) = model.explain([["crack-explained", "bridge-history"]])
+        >>> explanation.values, explanation.influence
+        (('bridge-history',), (1.0,))
     """
 
     values: tuple[str, ...]
@@ -212,13 +210,11 @@ class QueryExplanation(Explained):
     ``weights[i][j]`` is the weight of word j of all queries for suggested word (or piece) i; empty where none was read.
 
     Example:
-        >>> from ensue import History, QueryExplanation, make, read_queries
-        >>> predictor = make("suggest", "most-frequent-next")
-        >>> for report in predictor.fit(read_queries("searches.tsv")[0]):
-        ...     pass
-        >>> (explanation,) = predictor.explain([History(("ferry times",))])
-        >>> isinstance(explanation, QueryExplanation)
-        True
+        >>> from ensue import QuerySuggester
+        >>> model = QuerySuggester("most-frequent-next").fit("searches.tsv")
+        >>> (explanation,) = model.explain([["ferry times"]])
+        >>> explanation.queries
+        ('ferry times',)
     """
 
     queries: tuple[str, ...]
@@ -343,13 +339,11 @@ class TextExplanation(Explained):
     deletion tests.
 
     Example:
-        >>> from ensue import Text, TextExplanation, make, read_texts
-        >>> predictor = make("classify", "tfidf")
-        >>> for report in predictor.fit(read_texts("coded.csv")[0]):
-        ...     pass
-        >>> (explanation,) = predictor.explain([Text(("Nobody tells us why",))])
-        >>> isinstance(explanation, TextExplanation), explanation.answer.choices[0].value
-        (True, 'angry')
+        >>> from ensue import TextClassifier
+        >>> model = TextClassifier("tfidf").fit("coded.csv")
+        >>> (explanation,) = model.explain(["Nobody tells us why"])
+        >>> explanation.answer.choices[0].value
+        'angry'
     """
 
     passages: tuple[Passage, ...]
@@ -372,6 +366,14 @@ class LinkExplanation(Explained):
 
     ``score_drops[i]`` is the drop of the best article's score without word i of the post; words after the first sixty
     are not tested. ``sentences`` are the article's sentences closest to the post with their cosines, best first.
+
+    Example:
+        >>> from ensue import PostLinker
+        >>> articles = {"ferry": "The ferry sails at ten.", "bus": "The bus stop moved."}
+        >>> model = PostLinker("tfidf").fit([("the ferry again", ["ferry"]), ("a late bus", ["bus"])], articles)
+        >>> (explanation,) = model.explain(["the ferry sails"])
+        >>> explanation.words
+        ('the', 'ferry', 'sails')
     """
 
     post: str

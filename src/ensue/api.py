@@ -1,13 +1,13 @@
 """Estimators: one class per question, used like those of scikit-learn.
 
-===================  ====================================  ==========================================
-class                question                              fitted on
-===================  ====================================  ==========================================
-NextEvent            what follows in a sequence            sessions, cascades: lists of ids
-TextClassifier       which label fits a text               labelled texts
-QuerySuggester       which search query follows            sessions of queries
-PostLinker           which article a post is about         articles, and posts linked to them
-===================  ====================================  ==========================================
+==============  ======================================  ======================================
+class           predicts                                training data
+==============  ======================================  ======================================
+NextEvent       the next item of a session or cascade   sessions: lists of ids
+TextClassifier  the label of a text                     labelled texts
+QuerySuggester  the next search query of a session      sessions of queries
+PostLinker      the articles that a post is about       articles, and posts linked to them
+==============  ======================================  ======================================
 
     >>> import ensue
     >>> model = ensue.NextEvent("markov").fit("clicks.csv")
@@ -18,7 +18,7 @@ PostLinker           which article a post is about         articles, and posts l
     >>> ensue.load("models/markov")
     NextEvent('markov')
 
-Data is the path of a file, of a folder or a pattern; a data frame of polars, pandas or pyarrow; or plain lists.
+Data is the path of a file or folder, a glob pattern, a data frame of polars, pandas or pyarrow, or plain lists.
 Every error is an :class:`~ensue.errors.EnsueError` with the same line that the command line prints.
 """
 
@@ -27,10 +27,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -60,33 +59,34 @@ if TYPE_CHECKING:
 
 
 P = TypeVar("P", bound=AnyPredictor)
+Auto = Literal["auto"]
 
 
 class Training(Reading, total=False):
     """Keywords of :meth:`Estimator.fit`."""
 
     callbacks: Iterable[Callback]
-    progress: bool | None
+    progress: bool | Auto
     checkpoint: str | Path | None
     resume: bool
 
 
 class Estimator(Generic[P]):
-    """What the four estimators share: parameters, training, evaluation, folders.
+    """Base class of the four estimators: parameters, training, evaluation and model folders.
 
     Args:
         model: name of a model (``ensue models`` lists them), or ``best``: the default ensemble.
-        seed: the same seed, data and machine give the same bytes on the CPU.
-        device: ``cpu`` or ``cuda``; a GPU is used when there is one.
+        seed: seed of all random numbers; the same seed, data and machine give the same bytes on the CPU.
+        device: ``cpu`` or ``cuda``. [default: the GPU if there is one]
         settings: settings of the model by name (``ensue settings`` lists them), such as ``dim=128, epochs=5``.
 
     Raises:
-        SettingError: a model that there is not, or a setting that it does not have.
+        SettingError: an unknown model or setting.
     """
 
     task: ClassVar[str]
     predictor_: P
-    """What was fitted; there is none before."""
+    """The fitted predictor; absent before ``fit``."""
 
     def __init__(self, model: str = "best", *, seed: int = 0, device: str | None = None, **settings: object) -> None:
         self.model = model
@@ -103,7 +103,7 @@ class Estimator(Generic[P]):
         valid: object = None,
         *,
         callbacks: Iterable[Callback] = (),
-        progress: bool | None = None,
+        progress: bool | Auto = "auto",
         checkpoint: str | Path | None = None,
         resume: bool = False,
         **reading: Unpack[Reading],
@@ -111,20 +111,20 @@ class Estimator(Generic[P]):
         """Train the model and return the estimator.
 
         Args:
-            data: what the model is trained on: a path, a frame or lists, see the class.
-            valid: what early stopping and model selection go by. [default: a tenth of ``data`` is held out]
-            callbacks: functions that get each report (:mod:`ensue.callbacks`).
-            progress: whether to show a progress bar on stderr. [default: on a terminal]
-            checkpoint: a file from which a killed training continues.
-            resume: continue from there.
+            data: training data: a path, a frame or lists, see the class.
+            valid: validation data for early stopping and model selection. [default: a tenth of ``data``]
+            callbacks: functions that get each report of the training (:mod:`ensue.callbacks`).
+            progress: whether to show a progress bar on stderr; ``auto`` shows it on a terminal.
+            checkpoint: file in which the state of the training is saved.
+            resume: whether to continue from the checkpoint.
             reading: how ``data`` and ``valid`` are read, see :class:`Reading`.
 
         Raises:
-            DataError: nothing can be learned from the data, or it cannot be read.
-            SettingError: a setting without meaning, or the checkpoint of another training.
+            DataError: the data cannot be read, or is too little to train on.
+            SettingError: an invalid setting, or the checkpoint of another training.
         """
         reports = self.fit_iter(data, valid, checkpoint=checkpoint, resume=resume, **reading)
-        with _shown(progress) as show_report:
+        with _progress_bar(progress) as show_report:
             for report in reports:
                 for callback in (show_report, *callbacks):
                     callback(report)
@@ -139,9 +139,9 @@ class Estimator(Generic[P]):
         resume: bool = False,
         **reading: Unpack[Reading],
     ) -> Iterator[Report]:
-        """Train the model step by step: data is read at once, each report is one step; see :meth:`fit`.
+        """Read the data and return an iterator that trains the model, one report per step; see :meth:`fit`.
 
-        The estimator is fitted once the iterator is exhausted.
+        The estimator is fitted when the iterator is exhausted.
         """
         predictor: P = make(  # type: ignore[assignment]
             self.task, self.model, settings=self._settings, seed=self.seed, device=self.device
@@ -162,16 +162,16 @@ class Estimator(Generic[P]):
         self.predictor_ = predictor
 
     def update(self, data: object, **reading: Unpack[Reading]) -> Self:
-        """Train on new data on top of what was fitted, in one pass, and return the estimator.
+        """Continue the training with one pass over new data, and return the estimator.
 
-        Nothing is tested: ``ensue update`` compares the new version with the old one before it takes over.
+        The new version is not tested; ``ensue update`` compares it with the old one before it replaces it.
 
         Args:
-            data: as of :meth:`fit`.
-            reading: as of :meth:`fit`; like the training data unless stated.
+            data: new data, as for :meth:`fit`.
+            reading: as for :meth:`fit`. [default: as the training data was read]
 
         Raises:
-            DataError: nothing can be learned from the data.
+            DataError: the data cannot be read, or is too little to train on.
             SettingError: not fitted.
         """
         self._fitted.update(self._read(data, self._schema, reading)[0])
@@ -180,27 +180,19 @@ class Estimator(Generic[P]):
     # Folders
 
     def save(self, folder: str | Path) -> None:
-        """Write the model folder; a model that is there is replaced as a whole.
+        """Write the model folder; an existing model is replaced atomically.
 
         Raises:
-            ModelFolderError: not writable, full, or something that is no model is there.
+            ModelFolderError: the folder is not writable, or exists and holds no model.
             SettingError: not fitted.
         """
         self._fitted.save(folder, describe(self._fitted))
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Read a model folder that :meth:`save` or ``ensue fit`` wrote.
-
-        Args:
-            folder: a folder of this estimator's task.
-            device: ``cpu`` or ``cuda``; a GPU is used when there is one.
-
-        Raises:
-            ModelFolderError: it is incomplete, damaged, of another task, or no model folder.
-        """
+        """Read a model folder of this task; see :func:`ensue.load`."""
         if (task := task_of(folder)) != cls.task:
-            raise ModelFolderError(f"{folder}: holds a model of task {task}; read it with {ESTIMATORS[task].__name__}")
+            raise ModelFolderError(f"{folder}: holds a model of task {task}; load it with {ESTIMATORS[task].__name__}")
         predictor = load_predictor(folder, device=device)
         estimator = cls(predictor.model_name, seed=predictor.seed, device=device)
         vars(estimator)["predictor_"] = predictor
@@ -208,11 +200,7 @@ class Estimator(Generic[P]):
 
     @property
     def _fitted(self) -> P:
-        """The predictor.
-
-        Raises:
-            SettingError: not fitted.
-        """
+        """The fitted predictor, or an error that says how to get one."""
         if not self.__sklearn_is_fitted__():
             raise SettingError(f"this {type(self).__name__} is not fitted; call fit(data) first, or ensue.load(folder)")
         return self.predictor_
@@ -227,49 +215,48 @@ class Estimator(Generic[P]):
 
     @staticmethod
     def _read(data: object, schema: DataSchema, reading: Reading) -> tuple[Data, DataSchema]:
-        """Return data of the task's own type, and how it was read: a function of :mod:`ensue.data.inputs`."""
+        """Return data as the type of the task, and how it was read: a function of :mod:`ensue.data.inputs`."""
         raise NotImplementedError
 
     @staticmethod
     def _require_people(data: object, reading: Reading) -> None:
-        """Refuse data in which ``min_users`` would count sessions as people although it names users."""
+        """Refuse data whose sessions ``min_users`` would count as people although it has a column of users."""
 
     # Parameters, as scikit-learn has them
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
-        """Return the parameters of the constructor by name, settings among them."""
+        """Return the parameters of the constructor by name, including the settings."""
         return {"model": self.model, "seed": self.seed, "device": self.device, **self._settings}
 
     def set_params(self, **params: object) -> Self:
-        """Change parameters of the constructor and return the estimator; what was fitted stays until the next fit.
+        """Change parameters of the constructor and return the estimator; the fitted model stays until the next fit.
 
         Raises:
-            SettingError: a setting that the model does not have.
+            SettingError: an unknown model or setting.
         """
-        changed = {**self.get_params(), **params}
-        own = {name: changed.pop(name) for name in ("model", "seed", "device")}
-        _require_names(self.task, own["model"], changed)
-        self._settings = changed
-        for name, value in own.items():
-            setattr(self, name, value)
+        settings = {**self.get_params(), **params}
+        attributes = {name: settings.pop(name) for name in ("model", "seed", "device")}
+        _require_names(self.task, attributes["model"], settings)
+        self._settings = settings
+        vars(self).update(attributes)
         return self
 
     def __repr__(self) -> str:
-        """Return the constructor's call, without what has its default."""
-        settings = [f"{name}={value!r}" for name, value in self._settings.items()]
-        others = [f"seed={self.seed!r}"] * (self.seed != 0) + [f"device={self.device!r}"] * (self.device is not None)
-        return f"{type(self).__name__}({', '.join([repr(self.model), *others, *settings])})"
+        """Return the call of the constructor, without defaults."""
+        defaults = {"seed": 0, "device": None}
+        params = {name: value for name, value in self.get_params().items() if name not in defaults}
+        params |= {name: vars(self)[name] for name, default in defaults.items() if vars(self)[name] != default}
+        model = params.pop("model")
+        arguments = [repr(model), *(f"{name}={value!r}" for name, value in params.items())]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows of an estimator."""
-        return f"<code>{escape(repr(self))}</code>"
+        """Return the constructor's call and, once fitted, a table of the training data, metrics and size."""
+        table = self.predictor_._repr_html_() if self.__sklearn_is_fitted__() else ""
+        return f"<code>{escape(repr(self))}</code>{table}"
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the parameters; a fitted estimator is not pickled.
-
-        Raises:
-            SettingError: it is fitted.
-        """
+        """Return the parameters for ``pickle``, which is refused for a fitted estimator."""
         if self.__sklearn_is_fitted__():
             raise SettingError(
                 f"a fitted {type(self).__name__} is not pickled; write it with save(folder), read it with ensue.load"
@@ -278,7 +265,7 @@ class Estimator(Generic[P]):
 
 
 class NextEvent(Estimator[NextPredictor]):
-    """Rank what follows in a sequence: the next user of a cascade, the next item of a session.
+    """Rank the next items of a session, or the next users of a cascade.
 
     Data is a log of events (a path or a frame with columns such as session, item and timestamp), or lists:
     ``[["a", "b"], ["c"]]``, with times ``[(["a", "b"], [0.0, 60.0])]``.
@@ -294,12 +281,12 @@ class NextEvent(Estimator[NextPredictor]):
     _read, _require_people = staticmethod(inputs.histories_from), staticmethod(inputs.require_people)
 
     def forget(self, data: object, values: Collection[str] = (), **reading: Unpack[Reading]) -> Forgotten:
-        """Remove what the model holds of a person, and return what was removed and what remains.
+        """Remove a person's data from the model, and return a report of what was removed and what remains.
 
         Args:
-            data: the person's histories, as they were trained on.
-            values: ids that stand for the person, such as a user who passes cascades on.
-            reading: as of :meth:`fit`; like the training data unless stated.
+            data: the person's sessions, as they were in the training data.
+            values: ids of the person, such as a user who shares posts.
+            reading: as for :meth:`fit`. [default: as the training data was read]
         """
         return self._fitted.forget(self._read(data, self._schema, reading)[0], values)
 
@@ -310,32 +297,39 @@ class NextEvent(Estimator[NextPredictor]):
         *,
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
-        exclude_seen: bool | None = None,
+        exclude_seen: bool | Auto = "auto",
         rank_unknown: bool = False,
         explain: bool = False,
         **reading: Unpack[Reading],
     ) -> Predictions[Answer]:
-        """Return the ``k`` likeliest next ids of each history.
+        """Return the ``k`` likeliest next ids of each session.
 
         Args:
-            queries: histories, oldest event first, as of :meth:`fit`.
-            k: ids per history, fewer if there are fewer.
-            exclude: ids that are no answer, such as what is sold out.
-            allow: the only ids that are answers. [default: all]
-            exclude_seen: whether ids of a history are no answers. [default: ``exclusion`` of the model card]
-            rank_unknown: also rank ids of a history that the training data lacks.
-            explain: fill the attributions of each choice (a few more passes).
-            reading: as of :meth:`fit`; like the training data unless stated.
+            queries: sessions, oldest event first, as for :meth:`fit`.
+            k: number of ids per session.
+            exclude: ids that are never returned, such as sold-out items.
+            allow: the only ids that are returned. [default: all]
+            exclude_seen: whether ids of the session are left out; ``auto`` follows the repeats in the training data.
+            rank_unknown: whether ids of the session that the training data lacks are ranked too.
+            explain: whether to fill the attributions of each choice (a few more forward passes).
+            reading: as for :meth:`fit`. [default: as the training data was read]
 
         Raises:
             SettingError: not fitted, or ``k`` below 1.
         """
-        records = list(self._read(queries, self._schema, reading)[0].records())
-        predict = partial(self._fitted.predict, exclude_seen=exclude_seen, rank_unknown=rank_unknown)
-        return Predictions(predict(records, k, evidence=explain, exclude=exclude, allow=allow))
+        answers = self._fitted.predict(
+            list(self._read(queries, self._schema, reading)[0].records()),
+            k,
+            evidence=explain,
+            exclude=exclude,
+            allow=allow,
+            exclude_seen=None if exclude_seen == "auto" else exclude_seen,
+            rank_unknown=rank_unknown,
+        )
+        return Predictions(answers)
 
     def explain(self, queries: object, k: int = 3, **reading: Unpack[Reading]) -> list[Explanation]:
-        """Return, for each history, the weights between its events and the score drops of a deletion test."""
+        """Return, for each session, the weights between its events and the score drops of a deletion test."""
         return self._fitted.explain(list(self._read(queries, self._schema, reading)[0].records()), k)
 
     def evaluate(
@@ -347,14 +341,14 @@ class NextEvent(Estimator[NextPredictor]):
         unknown: str = "miss",
         **reading: Unpack[Reading],
     ) -> Result:
-        """Score the model next to its baselines: HR, MRR and NDCG with 95 % intervals, and one sentence on who wins.
+        """Return HR, MRR and NDCG of the model and its baselines with 95 % intervals, and a verdict in one sentence.
 
         Args:
-            data: as of :meth:`fit`.
+            data: test data, as for :meth:`fit`.
             protocol: ``full``, ``last`` (leave-one-out), ``macro``, ``paper`` or ``sampled``.
-            cutoffs: ranks at which HR, MRR and NDCG are cut.
-            unknown: what becomes of events that the training data lacks: ``miss``, ``drop`` or ``rank``.
-            reading: as of :meth:`fit`; like the training data unless stated.
+            cutoffs: cutoffs k of HR@k, MRR@k and NDCG@k.
+            unknown: treatment of events that the training data lacks: ``miss``, ``drop`` or ``rank``.
+            reading: as for :meth:`fit`. [default: as the training data was read]
 
         Raises:
             DataError: the data holds nothing to score.
@@ -364,11 +358,11 @@ class NextEvent(Estimator[NextPredictor]):
 
 
 class QuerySuggester(Estimator[SuggestPredictor]):
-    """Suggest the search query that follows in a session.
+    """Suggest the next search query of a session.
 
     Data is a query log (a path or a frame with columns such as user, query and time), or lists of sessions:
-    ``[["ferry", "ferry times"]]``. Queries are normalised: letter case and white space do not count. Nothing is
-    suggested that fewer users typed than the setting ``min_users`` asks for (sessions, where there are no users).
+    ``[["ferry", "ferry times"]]``. Queries are normalised: letter case and white space do not count. A query is only
+    suggested if at least ``min_users`` users typed it (a setting; sessions count where there are no users).
 
     Example:
         >>> from ensue import QuerySuggester
@@ -392,14 +386,14 @@ class QuerySuggester(Estimator[SuggestPredictor]):
         """Return the ``k`` likeliest next queries of each session.
 
         Args:
-            queries: sessions of queries typed so far, as of :meth:`fit`.
-            k: suggestions per session, fewer if there are fewer.
-            prefix: what is in the search box already: one text for all sessions, or one per session.
-            explain: fill the attributions of each choice.
-            reading: as of :meth:`fit`; like the training data unless stated.
+            queries: sessions of queries typed so far, as for :meth:`fit`.
+            k: number of suggestions per session.
+            prefix: text in the search box: one for all sessions, or one per session.
+            explain: whether to fill the attributions of each choice.
+            reading: as for :meth:`fit`. [default: as the training data was read]
 
         Raises:
-            SettingError: not fitted, ``k`` below 1, or not as many prefixes as sessions.
+            SettingError: not fitted, ``k`` below 1, or a wrong number of prefixes.
         """
         return Predictions(
             self._fitted.predict(
@@ -408,11 +402,11 @@ class QuerySuggester(Estimator[SuggestPredictor]):
         )
 
     def explain(self, queries: object, k: int = 3, **reading: Unpack[Reading]) -> list[QueryExplanation]:
-        """Return, for each session, the weights of its words for each word of the best suggestion."""
+        """Return, for each session, the attention weights of its words for each word of the best suggestion."""
         return self._fitted.explain(inputs.sessions_from(queries, self._schema, reading), k)
 
     def evaluate(self, data: object, *, protocol: str = "full", **reading: Unpack[Reading]) -> SuggestResult:
-        """Score the model next to its baselines; ``protocol`` is ``full`` or ``paper``."""
+        """Return the metrics of the model and its baselines; ``protocol`` is ``full`` or ``paper``."""
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0], protocol)
 
 
@@ -439,13 +433,13 @@ class PostLinker(Estimator[LinkPredictor]):
         """Train the model and return the estimator.
 
         Args:
-            posts: posts, some of which are known to be about some articles; or a folder that holds both.
+            posts: posts, some of them linked to articles; or a folder that holds posts and articles.
             articles: the articles.
-            valid: posts for early stopping and model selection. [default: a tenth, by article]
+            valid: validation posts for early stopping and model selection. [default: a tenth, by article]
             options: keywords of :meth:`Estimator.fit`.
 
         Raises:
-            DataError: nothing can be learned from the data, or it cannot be read.
+            DataError: the data cannot be read, or is too little to train on.
         """
         held_out = None if valid is None else (valid, articles)
         return super().fit((posts, articles), held_out, **options)
@@ -455,8 +449,8 @@ class PostLinker(Estimator[LinkPredictor]):
 
         Args:
             queries: posts: a list of texts, or a path or a frame with a column of texts.
-            k: articles per post.
-            explain: find the sentence of each article that is closest to the post.
+            k: number of articles per post.
+            explain: whether to find the sentence of each article that is closest to the post.
 
         Raises:
             SettingError: not fitted, or ``k`` below 1.
@@ -468,16 +462,16 @@ class PostLinker(Estimator[LinkPredictor]):
         return self._fitted.explain(inputs.post_records(queries), k)
 
     def evaluate(self, posts: object, articles: object = None, **reading: Unpack[Reading]) -> LinkResult:
-        """Score the model next to its baselines on posts whose articles are known."""
+        """Return the metrics of the model and its baselines on posts that are linked to articles."""
         return evaluate(self._fitted, self._read((posts, articles), self._schema, reading)[0])
 
     def update(self, posts: object, articles: object = None, **reading: Unpack[Reading]) -> Self:
-        """Add articles, and posts about them, on top of what was fitted."""
+        """Add articles and posts about them, without training from scratch."""
         return super().update((posts, articles), **reading)
 
 
 class TextClassifier(Estimator[ClassifyPredictor]):
-    """Say which label fits a text, or a pair of texts: a classifier of scikit-learn.
+    """Classify texts, or pairs of texts: a scikit-learn classifier.
 
     ``X`` is a list, an array or a column of texts, or of pairs of texts, with one label each in ``y``; or, without
     ``y``, a path or a frame with columns such as text and label.
@@ -494,7 +488,7 @@ class TextClassifier(Estimator[ClassifyPredictor]):
 
     task = "classify"
     _read = staticmethod(inputs.texts_from)
-    _labels: Mapping[str, object] = {}  # text of a label -> as it was given
+    _labels: Mapping[str, object] = {}  # text of a label -> label of the caller's type
 
     def fit(  # type: ignore[override]
         self, X: object, y: object = None, *, valid: object = None, **options: Unpack[Training]
@@ -502,13 +496,13 @@ class TextClassifier(Estimator[ClassifyPredictor]):
         """Train the model and return the estimator.
 
         Args:
-            X: texts, or a path or a frame that holds their labels too.
+            X: texts, or a path or a frame that holds texts and labels.
             y: (texts,) labels: texts, numbers or booleans.
-            valid: labelled texts for early stopping and model selection. [default: a tenth is held out]
+            valid: validation data for early stopping and model selection. [default: a tenth of the texts]
             options: keywords of :meth:`Estimator.fit`.
 
         Raises:
-            DataError: no labels, one label only, or as many labels as there are no texts.
+            DataError: no labels, a single label, or a wrong number of labels.
         """
         labels = None if y is None else column_of(y, "y")
         super().fit(X if labels is None else (X, labels), valid, **options)
@@ -517,7 +511,7 @@ class TextClassifier(Estimator[ClassifyPredictor]):
 
     @property
     def classes_(self) -> npt.NDArray[np.generic]:
-        """(labels,) sorted, as they were given; those of a folder are texts."""
+        """(labels,) the labels, sorted; texts if the model was loaded from a folder."""
         return np.unique(np.array([self._labels.get(label, label) for label in self._fitted.labels]))
 
     def predict_proba(self, X: object, **reading: Unpack[Reading]) -> npt.NDArray[np.float64]:
@@ -538,9 +532,9 @@ class TextClassifier(Estimator[ClassifyPredictor]):
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """Return the accuracy of :meth:`predict`."""
-        right = self.predict(X) == np.asarray(column_of(y, "y"))
+        is_correct = self.predict(X) == np.asarray(column_of(y, "y"))
         weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return float(np.average(right, weights=weights))
+        return float(np.average(is_correct, weights=weights))
 
     def explain(self, X: object, k: int = 3, **reading: Unpack[Reading]) -> list[TextExplanation]:
         """Return, for each text, the weights of its words and sentences, and a deletion test."""
@@ -552,7 +546,7 @@ class TextClassifier(Estimator[ClassifyPredictor]):
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0])
 
     def update(self, X: object, y: object = None, **reading: Unpack[Reading]) -> Self:
-        """Train on new labelled texts on top of what was fitted; new words are welcome, new labels are not."""
+        """Continue the training with new labelled texts, which may have new words but no new labels."""
         return super().update(X if y is None else (X, column_of(y, "y")), **reading)
 
     def __sklearn_tags__(self) -> Tags:
@@ -571,30 +565,36 @@ AnyEstimator = NextEvent | TextClassifier | QuerySuggester | PostLinker
 ESTIMATORS: dict[str, type[AnyEstimator]] = {
     kind.task: kind for kind in (NextEvent, TextClassifier, QuerySuggester, PostLinker)
 }
-"""By task."""
+"""Task -> estimator."""
 
 
 def load(folder: str | Path, *, device: str | None = None) -> AnyEstimator:
-    """Read a model folder as the estimator of its task; :meth:`Estimator.load` reads one whose task is known.
+    """Read a model folder as the estimator of its task.
 
     Args:
-        folder: what :meth:`Estimator.save` or ``ensue fit`` wrote.
-        device: ``cpu`` or ``cuda``; a GPU is used when there is one.
+        folder: a folder written by :meth:`Estimator.save` or ``ensue fit``.
+        device: ``cpu`` or ``cuda``. [default: the GPU if there is one]
 
     Raises:
-        ModelFolderError: it is incomplete, damaged, or no model folder.
+        ModelFolderError: the folder is incomplete, damaged, or no model folder.
+
+    Example:
+        >>> from ensue import NextEvent, load
+        >>> NextEvent("markov").fit([["a", "b"], ["a", "b"]]).save("models/tiny")
+        >>> load("models/tiny")
+        NextEvent('markov')
     """
     return ESTIMATORS[task_of(folder)].load(folder, device=device)
 
 
-def _shown(progress: bool | None) -> AbstractContextManager[Callable[[Report], object]]:
-    """Return a context that gives a callback: one that shows reports, or one that ignores them."""
-    is_shown = sys.stderr.isatty() if progress is None else progress
+def _progress_bar(progress: bool | Auto) -> AbstractContextManager[Callable[[Report], object]]:
+    """Return a context whose value is a callback that shows reports, or one that ignores them."""
+    is_shown = sys.stderr.isatty() if progress == "auto" else progress
     return show.epochs() if is_shown else nullcontext(lambda report: None)
 
 
 def _require_names(task: str, model: object, settings: Mapping[str, object]) -> None:
-    """Refuse a model that there is not, and settings that it does not have; values are checked when it is trained."""
+    """Refuse an unknown model or setting; values of settings are checked by ``fit``."""
     name = require_model(task, str(model))
     if settings:
         require_settings(task, name, dict.fromkeys(settings, ""))

@@ -47,22 +47,18 @@ def optional_bool(value: object, name: str) -> bool | None:
     return value
 
 
-def require_data(data: object, kind: type, reader: str) -> None:
+def require_data(data: object, kind: type) -> None:
     """Refuse data of another type than a task learns and scores.
 
     Args:
         data: what a caller gave.
         kind: the class that it must have.
-        reader: the public function that reads a file as such data.
 
     Raises:
         DataError: it is of another type.
     """
     if not isinstance(data, kind):
-        raise DataError(
-            f"data is of type {type(data).__name__}; give {kind.__name__}: "
-            f"data, report = ensue.{reader}(path) reads a file as such"
-        )
+        raise DataError(f"data is of type {type(data).__name__}; give {kind.__name__}")
 
 
 def require_path(path: object, name: str = "path") -> Path:

@@ -1,6 +1,7 @@
 """Callbacks of ``fit``: functions that get each report of a training.
 
-Every function of a :class:`~ensue.training.report.Report` will do; a report whose ``valid`` is set closes an epoch.
+A function of a :class:`~ensue.training.report.Report` is a callback. A report whose ``valid`` is set closes an epoch;
+``report.stop()`` ends the training after it.
 
     >>> from ensue import NextEvent
     >>> from ensue.callbacks import JSONLines
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
@@ -24,11 +25,61 @@ Callback: TypeAlias = Callable[[Report], object]
 """Gets each report; what it returns is ignored, and what it raises ends the training."""
 
 
+class EarlyStop:
+    """End the training when the monitored metric stops improving, or when the time is up; the best epoch is kept.
+
+    The models stop early by themselves (settings ``patience`` and ``epochs``); this is a second, tighter bound.
+
+    Args:
+        patience: epochs without a better monitored metric. [default: no bound]
+        seconds: duration after which no further epoch is started. [default: no bound]
+
+    Raises:
+        SettingError: neither is set, or a bound is not positive.
+
+    Example:
+        >>> from ensue import NextEvent
+        >>> from ensue.callbacks import EarlyStop
+        >>> NextEvent("sansr", dim=16, epochs=5).fit("clicks.csv", callbacks=[EarlyStop(patience=1, seconds=600)])
+        NextEvent('sansr', dim=16, epochs=5)
+    """
+
+    def __init__(self, patience: int | None = None, seconds: float | None = None) -> None:
+        if patience is None and seconds is None:
+            raise SettingError("EarlyStop has no bound; give patience=3 (epochs) or seconds=600")
+        for name, bound in (("patience", patience), ("seconds", seconds)):
+            if bound is not None and not bound > 0:
+                raise SettingError(f"{name} is {bound!r}; it must be above 0")
+        self.patience = patience
+        self.seconds = seconds
+        self._best: float | None = None
+        self._epochs_without_gain = 0
+
+    def __call__(self, report: Report) -> None:
+        """Request the end of the training where a bound is reached."""
+        if report.note or report.valid is None:
+            return
+        self._epochs_without_gain = 0 if report.best != self._best else self._epochs_without_gain + 1
+        self._best = report.best
+        is_late = self.seconds is not None and report.seconds >= self.seconds
+        if is_late or (self.patience is not None and self._epochs_without_gain >= self.patience):
+            report.stop()
+
+
 class JSONLines:
-    """Write each report as one line of JSON; a file that exists is continued.
+    """Write each report as one line of JSON; an existing file is continued.
 
     Args:
         path: the file.
+
+    Example:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from ensue import NextEvent
+        >>> from ensue.callbacks import JSONLines
+        >>> model = NextEvent("sansr", dim=8, epochs=1).fit("clicks.csv", callbacks=[JSONLines("training.jsonl")])
+        >>> json.loads(Path("training.jsonl").read_text().splitlines()[0])["stage"]
+        'fit'
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -36,8 +87,9 @@ class JSONLines:
 
     def __call__(self, report: Report) -> None:
         """Append one line."""
+        values = {field.name: getattr(report, field.name) for field in fields(report) if field.name != "stop"}
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(report)) + "\n")
+            file.write(json.dumps(values) + "\n")
 
 
 class TensorBoard:
@@ -83,7 +135,7 @@ class MLflow:
 
 
 def scalars(report: Report) -> dict[str, float]:
-    """Return what is plotted of a report by name: of one that closes an epoch its loss and its monitored metric."""
+    """Return the loss and the monitored metric of a report that closes an epoch, by name; else nothing."""
     if report.note or report.valid is None:
         return {}
     return {f"{report.stage}/loss": report.loss, f"{report.stage}/validation_{report.monitor}": report.valid}

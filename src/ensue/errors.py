@@ -1,12 +1,12 @@
-"""Every error a user can cause, and nothing else.
+"""The errors that users can cause and mend.
 
 ::
 
     EnsueError
-    ├── DataError           a file, a line or a record is not what it should be
-    ├── SettingError        a setting, an option or a name is wrong
+    ├── DataError           a file, a line or a record is invalid
+    ├── SettingError        a setting, an option or a name is invalid
     │   └── UnknownModelError   no model has this name
-    └── ModelFolderError    a model folder is half, foreign, newer or cannot be written
+    └── ModelFolderError    a model folder is incomplete, of another program or version, or cannot be written
 
 A message is one line: where (file, line, field), what is wrong, what to do. The command line prints it and exits with
 code 2; the service answers 422 with the same text.
@@ -17,9 +17,9 @@ class EnsueError(Exception):
     """Base of all errors raised for reasons a user can mend.
 
     Example:
-        >>> from ensue import EnsueError, read
+        >>> from ensue import EnsueError, NextEvent
         >>> try:
-        ...     read("nowhere.csv")
+        ...     NextEvent("markov").fit("nowhere.csv")
         ... except EnsueError as error:
         ...     print(error)
         nowhere.csv: no such file; check the name
@@ -27,7 +27,7 @@ class EnsueError(Exception):
 
 
 class DataError(EnsueError):
-    """The input data is not usable as it stands.
+    """The input data is invalid.
 
     Example:
         >>> from ensue import DataError, History
@@ -40,12 +40,12 @@ class DataError(EnsueError):
 
 
 class SettingError(EnsueError):
-    """A setting or an option has no meaning here.
+    """A setting, an option or a name is invalid.
 
     Example:
-        >>> from ensue import SettingError, make
+        >>> from ensue import NextEvent, SettingError
         >>> try:
-        ...     make("next", "hidan", settings={"dim": 0})
+        ...     NextEvent("hidan", dim=0).fit([["a", "b"]])
         ... except SettingError as error:
         ...     print(error)
         dim is 0; it must be at least 1
@@ -53,7 +53,7 @@ class SettingError(EnsueError):
 
 
 class UnknownModelError(SettingError):
-    """No model has this name; it may be one of somebody's own, whose file was not named."""
+    """No model has this name; it may be a custom model whose file was not loaded."""
 
 
 class ModelFolderError(EnsueError):
@@ -70,4 +70,4 @@ class ModelFolderError(EnsueError):
 
 
 class FolderInUseError(ModelFolderError):
-    """Another process learns into a model folder."""
+    """Another process trains into the model folder."""

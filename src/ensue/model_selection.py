@@ -1,10 +1,10 @@
-"""Splitting data and comparing models that are trained on the same part of it."""
+"""Reading and splitting data, and comparing models that are trained on the same part of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, Unpack
 
 from ensue.api import ESTIMATORS, AnyEstimator, Estimator
 from ensue.data.frames import frame_of, is_path, read_frame
@@ -27,32 +27,38 @@ def compare(
     test: object = None,
     *,
     task: str = "",
-    size: float = 0.2,
+    test_size: float = 0.2,
     seeds: int = 1,
-    progress: bool | None = None,
+    progress: bool | Literal["auto"] = "auto",
     **reading: Unpack[Reading],
 ) -> AnyResult:
     """Train several models on the same data and score them on the same test data, next to the baselines.
 
     Args:
-        entries: names of models, or estimators that are not fitted.
-        data: what they are trained on.
-        test: what they are scored on. [default: the last part of ``data`` by time, see :func:`split`]
-        task: ``next``, ``classify``, ``suggest`` or ``link``, where the names do not tell.
-        size: fraction of ``data`` that is split off where there is no ``test``.
-        seeds: trainings per model; intervals then cover seeds too.
-        progress: as of :meth:`Estimator.fit`.
-        reading: as of :meth:`Estimator.fit`.
+        entries: names of models, or estimators, which are cloned.
+        data: training data.
+        test: test data. [default: the last part of ``data`` by time, see :func:`split`]
+        task: ``next``, ``classify``, ``suggest`` or ``link``, if several tasks have these models.
+        test_size: fraction of ``data`` that is split off if there is no ``test``.
+        seeds: number of seeds per model; with several, intervals cover the variance between seeds.
+        progress: as for :meth:`Estimator.fit`.
+        reading: as for :meth:`Estimator.fit`.
 
     Raises:
         DataError: the data cannot be read, or holds nothing to score.
-        SettingError: names of models of several tasks.
+        SettingError: models of several tasks, or a model that several tasks have.
+
+    Example:
+        >>> from ensue import compare
+        >>> result = compare(["markov", "popularity"], "clicks.csv", "last_days.csv")
+        >>> [row.model for row in result.rows][:2]
+        ['markov', 'popularity']
     """
     kind = _kind_of(entries, task)
     reader = kind()
     train, schema = reader._read(data, NO_SCHEMA, reading)
     if test is None:
-        train, held_out = split_data(train, size)
+        train, held_out = split_data(train, test_size)
     else:
         held_out = reader._read(test, schema, {})[0]
     trained = []
@@ -62,29 +68,53 @@ def compare(
     return compare_predictors(trained, held_out)
 
 
+def read(data: object, *, task: str = "", **reading: Unpack[Reading]) -> Data:
+    """Read data once, for several calls of ``fit``, ``evaluate``, :func:`split` or :func:`compare`.
+
+    Args:
+        data: as for :meth:`Estimator.fit`.
+        task: ``next``, ``classify``, ``suggest`` or ``link``. [default: detected from the file]
+        reading: as for :meth:`Estimator.fit`.
+
+    Raises:
+        DataError: the data cannot be read.
+        SettingError: an unknown task, or data whose task cannot be detected.
+
+    Example:
+        >>> from ensue import NextEvent, read
+        >>> clicks = read("clicks.csv")
+        >>> len(clicks)
+        836
+        >>> models = [NextEvent(name).fit(clicks) for name in ("markov", "popularity")]
+    """
+    if task not in ("", *ESTIMATORS):
+        raise SettingError(f"task {task!r} is not known; {near(task, ESTIMATORS)}choose from {', '.join(ESTIMATORS)}")
+    return ESTIMATORS[task or _task_of_data(data)]()._read(data, NO_SCHEMA, reading)[0]
+
+
 def split(
     data: object, *, test: float = 0.2, by: str = "", task: str = "", seed: int = 0, **reading: Unpack[Reading]
 ) -> tuple[Data, Data]:
-    """Split data into what is trained on and what is scored.
+    """Split data into training and test data.
 
-    Sequences and query sessions are split by time (the last ones are the test; without times the order of the file
-    counts), texts at random with each label in proportion, posts by article.
+    Sessions are split by time (the last ones are the test data; without times, the order of the file counts), texts at
+    random and stratified by label, posts by article.
 
     Args:
-        data: as of :meth:`Estimator.fit`.
-        test: fraction that becomes the test part, between 0 and 1.
-        by: ``time`` or ``random``; of query logs also ``user``, which keeps all sessions of a user on one side.
-            [default: ``time`` for sequences and query logs, else ``random``]
-        task: whose data it is. [default: told from the file]
-        seed: of a random split.
-        reading: as of :meth:`Estimator.fit`.
+        data: as for :meth:`Estimator.fit`.
+        test: fraction of test data, between 0 and 1.
+        by: ``time`` or ``random``; for query logs also ``user``, which keeps all sessions of a user on one side.
+            [default: ``time`` for sessions and query logs, else ``random``]
+        task: ``next``, ``classify``, ``suggest`` or ``link``. [default: detected from the file]
+        seed: seed of a random split.
+        reading: as for :meth:`Estimator.fit`.
 
     Returns:
         The training data and the test data, for ``fit`` and ``evaluate``.
 
     Raises:
         DataError: the data cannot be read, or is too little to be split.
-        SettingError: a fraction outside (0, 1), or data whose task is not known.
+        SettingError: a fraction outside (0, 1), or data whose task cannot be detected.
 
     Example:
         >>> from ensue import split
@@ -92,14 +122,11 @@ def split(
         >>> len(train), len(test)
         (669, 167)
     """
-    if task not in ("", *ESTIMATORS):
-        raise SettingError(f"task {task!r} is not known; {near(task, ESTIMATORS)}choose from {', '.join(ESTIMATORS)}")
-    kind = ESTIMATORS[task or _task_of_data(data)]
-    return split_data(kind()._read(data, NO_SCHEMA, reading)[0], test, seed, by)
+    return split_data(read(data, task=task, **reading), test, seed, by)
 
 
 def _kind_of(entries: Sequence[str | AnyEstimator], task: str) -> type[AnyEstimator]:
-    """Return the estimator of the task that all models are of.
+    """Return the estimator class of the task that all models belong to.
 
     Raises:
         SettingError: an unknown model, or models of several tasks.
@@ -113,8 +140,8 @@ def _kind_of(entries: Sequence[str | AnyEstimator], task: str) -> type[AnyEstima
         elif entry != "best":
             tasks = {name for name in tasks if entry in {model.name for model in models(name)}}
     if len(tasks) != 1:
-        named = ", ".join(map(repr, entries))
-        raise SettingError(f"{named}: no task has all of these models" if not tasks else f"{named}: give task=…")
+        names = ", ".join(map(repr, entries))
+        raise SettingError(f"{names}: no task has all of these models" if not tasks else f"{names}: give task=…")
     return ESTIMATORS[tasks.pop()]
 
 
@@ -125,10 +152,10 @@ def _unfitted(kind: type[AnyEstimator], entry: str | AnyEstimator, seed: int) ->
 
 
 def _task_of_data(data: object) -> str:
-    """Return the task that data is for.
+    """Return the task of data.
 
     Raises:
-        SettingError: it is not known.
+        SettingError: it cannot be detected.
     """
     for name, task in TASKS.items():
         if isinstance(data, named(task.predictor).data_type):

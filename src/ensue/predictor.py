@@ -36,7 +36,9 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
     ``Corpus`` and answers a ``Post`` with a ``LinkAnswer`` and a ``LinkExplanation``.
 
     Example:
-        >>> from ensue import Text, Texts, make
+        >>> from ensue import Text
+        >>> from ensue.data.texts import Texts
+        >>> from ensue.predictor import make
         >>> predictor = make("classify", "tfidf")
         >>> for report in predictor.fit(Texts.of([Text(("good film",), "yes"), Text(("bad film",), "no")] * 10)):
         ...     pass
@@ -101,6 +103,8 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
         """Read a model folder."""
         ...
+
+    def _repr_html_(self) -> str: ...
 
 
 @runtime_checkable
@@ -182,7 +186,9 @@ def make(
         SettingError: an unknown task, model or setting.
 
     Example:
-        >>> from ensue import Histories, History, make
+        >>> from ensue import History
+        >>> from ensue.data.histories import Histories
+        >>> from ensue.predictor import make
         >>> predictor = make("next", "markov")
         >>> for report in predictor.fit(Histories.of([History(("a", "b")), History(("a", "b"))])):
         ...     pass
@@ -206,7 +212,9 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyPredictor:
         ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
 
     Example:
-        >>> from ensue import Histories, History, load, make
+        >>> from ensue import History
+        >>> from ensue.data.histories import Histories
+        >>> from ensue.predictor import load, make
         >>> predictor = make("next", "markov")
         >>> for report in predictor.fit(Histories.of([History(("a", "b")), History(("a", "b"))])):
         ...     pass

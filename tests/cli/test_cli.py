@@ -12,7 +12,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensue import History, __version__, cli, load, read
+from ensue import History, __version__, cli
+from ensue.data.sequences import read
+from ensue.predictor import load
 from ensue.studies import PAPERS
 from ensue.studies.provenance import Study
 from ensue.studies.runner import Request

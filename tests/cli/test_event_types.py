@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue import read
+from ensue.data.sequences import read
 from ensue.errors import DataError
 from tests.cli.conftest import Ensue
 

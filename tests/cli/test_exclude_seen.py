@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ensue import History, evaluate, load, read
+from ensue import History
 from ensue.client import Client
+from ensue.data.sequences import read
 from ensue.errors import SettingError
+from ensue.evaluation import evaluate
 from ensue.metrics import MISS
+from ensue.predictor import load
 from ensue.tasks.next.predictor import NextPredictor
 from tests.cli.conftest import Ensue, run
 from tests.serve.conftest import running

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue import load
+from ensue.predictor import load
 from ensue.store import versions
 from ensue.store.lock import only_writer
 from ensue.training.report import Report

@@ -10,9 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-import ensue as library
-from ensue import DataError, Text, Texts, read_texts
+from ensue import DataError, Text
+from ensue.data.texts import Texts, read_texts
 from ensue.data.texts.labels import label_key
+from ensue.evaluation import evaluate
+from ensue.predictor import make
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.cli.conftest import Ensue
 
@@ -43,7 +45,7 @@ def write(path: Path, labels: list[Any], numbers: list[int] = NUMBERS) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> ClassifyPredictor:
     path = write(tmp_path_factory.mktemp("labels") / "train.csv", NUMBERS)
-    predictor = library.make("classify", "tfidf")
+    predictor = make("classify", "tfidf")
     assert isinstance(predictor, ClassifyPredictor)
     for _ in predictor.fit(read_texts(path)[0]):
         pass
@@ -142,7 +144,7 @@ def test_labels_none_of_which_is_known_are_refused(
     found = ensue("evaluate", folder, path)
     assert (found.code, found.lines[-1]) == (2, f"ensue: {path}: {refused}")
     with pytest.raises(DataError) as error:
-        library.evaluate(model, read_texts(path)[0])
+        evaluate(model, read_texts(path)[0])
     assert str(error.value) == f"the texts to score: {refused}"
     valid = ensue(
         "fit", "classify", write(tmp_path / "train.csv", NUMBERS), "--validation", path, "-o", tmp_path / "new"
@@ -171,7 +173,7 @@ def test_python_texts_are_joined_too(model: ClassifyPredictor) -> None:
         pass
     assert [label.lower() for label in predictor.labels] == ["no", "yes"]
     assert predictor.metadata.notes[0].startswith("spellings of one label are joined: ")
-    result = library.evaluate(predictor, Texts.of(texts[:9]))
+    result = evaluate(predictor, Texts.of(texts[:9]))
     assert result.rows[0].figures["accuracy"] == 1.0
     fields = [{"texts": [text], "label": number} for text, number in zip(texts_of([0, 1]), (False, 1.0), strict=True)]
     served = Texts.of([Text.from_fields(own) for own in fields])

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from torch import nn
 
-from ensue import Histories, History, add_model, load, make
+from ensue import History, add_model
+from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
+from ensue.predictor import load, make
 from ensue.registry import models
 from ensue.tasks import own
 from tests.cli.conftest import Ensue, Logs

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensue import read_texts
+from ensue.data.texts import read_texts
 from tests.cli.conftest import Ensue
 
 Rows = list[tuple[str, str]]

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 import xlsxwriter
 
-from ensue import read, read_queries
+from ensue.data.queries import read_queries
+from ensue.data.sequences import read
 from ensue.data.sequences.prepare import prepare
 from ensue.data.sequences.prepared import read_prepared
 from ensue.data.table import ReadOptions

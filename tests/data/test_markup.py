@@ -8,9 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensue import Text, Texts, read_texts
+from ensue import Text
 from ensue.data.markup import strip_markup
 from ensue.data.queries import read_queries
+from ensue.data.texts import Texts, read_texts
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
 

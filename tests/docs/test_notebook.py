@@ -15,8 +15,8 @@ from scripts.site.blocks import ROOT, differences, environment
 from tests.page.conftest import CHROMIUM, browser
 
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
-SHOWN = ("NextPredictor", "Protocol full", "2 of 3 in vocabulary", "attention weights, not causes")
-"""The captions of a predictor, a result, an answer and an explanation."""
+SHOWN = ("Fitted model", "Protocol full", "2 of 3 in vocabulary", "attention weights, not causes")
+"""The captions of a model, a result, an answer and an explanation."""
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,9 @@ def test_objects_show_themselves_as_tables(folder: Path) -> None:
     tables = ["".join(lines) for lines in shown if lines]
     for caption in SHOWN:
         assert any(caption in table for table in tables), caption
-    untrained, trained = (table for table in tables if "NextPredictor" in table)
-    assert "not trained yet" in untrained
-    assert " ± " in trained and " sequences, " in trained and " MB in its folder" in trained
+    unfitted, fitted = (table for table in tables if "NextEvent" in table)
+    assert "<table>" not in unfitted
+    assert " sequences, " in fitted and " MB in its folder" in fitted
     assert not any("http" in table or "<script" in table for table in tables)
 
 
@@ -72,6 +72,6 @@ def test_its_page_is_seen_and_asks_nobody(folder: Path) -> None:
         page.goto((folder / "notebook.html").as_uri())
         for caption in SHOWN:
             assert page.locator("table caption", has_text=caption).first.is_visible(), caption
-        assert page.locator("table").count() == 6  # an explanation shows its answer too
+        assert page.locator("table").count() == 5  # an explanation shows its answer too
         chromium.close()
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []

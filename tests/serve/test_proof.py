@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
-from ensue import Histories, Text, Texts, make
+from ensue import Text
+from ensue.data.histories import Histories
+from ensue.data.texts import Texts
 from ensue.errors import ModelFolderError
+from ensue.predictor import make
 from ensue.serve import models, proof
 from ensue.store.folder import clone_folder
 from ensue.tasks import own

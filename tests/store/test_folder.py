@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import ensue
+from ensue import predictor
 from ensue.data.world import World, make_world
 from ensue.errors import ModelFolderError
 from ensue.records import History
@@ -66,7 +66,7 @@ def folder(trained: NextPredictor, tmp_path: Path) -> Path:
 
 def load(folder: Path) -> Any:
     """The model of a folder whose checksums are right, whatever else was done to it."""
-    return ensue.load(resum(folder), device="cpu")
+    return predictor.load(resum(folder), device="cpu")
 
 
 def refusal(call: Callable[..., Any], *arguments: Any) -> str:

@@ -13,9 +13,11 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from ensue import Histories, History, load, make
+from ensue import History
+from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError
 from ensue.lines import decode_json
+from ensue.predictor import load, make
 from ensue.store import checksums
 from ensue.store.card import read_scores
 from ensue.store.folder import clone_folder, read_settings

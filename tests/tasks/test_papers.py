@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from ensue import Histories, History, Queries, Text, Texts, load, make, read_queries
+from ensue import History, Text
+from ensue.data.histories import Histories
+from ensue.data.queries import Queries, read_queries
+from ensue.data.texts import Texts
+from ensue.predictor import load, make
 from ensue.tasks.classify.catalogue import MODELS as CLASSIFY
 from ensue.tasks.link.catalogue import MODELS as LINK
 from ensue.tasks.next.catalogue import MODELS as NEXT

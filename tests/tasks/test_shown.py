@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from ensue import Histories, History, Text, Texts, load, make
+from ensue import History, Text
+from ensue.data.histories import Histories
+from ensue.data.texts import Texts
+from ensue.predictor import load, make
 from ensue.store.card import SCORES
 from tests.tasks.link.checks import planted
 
@@ -28,10 +31,10 @@ def test_it_says_how_its_folder_scored_until_it_has_learned_more(
     task: str, model: str, data: Any, said: str, tmp_path: Path
 ) -> None:
     predictor: Any = make(task, model)
-    assert "not trained yet" in predictor._repr_html_()
+    assert "not fitted: call fit(data)" in predictor._repr_html_()
     for _ in predictor.fit(data):
         pass
-    assert "not evaluated yet" in predictor._repr_html_()
+    assert "not evaluated:" in predictor._repr_html_()
     predictor.save(tmp_path / "model", CARD)
     loaded: Any = load(tmp_path / "model")
     page = loaded._repr_html_()

@@ -32,7 +32,8 @@ class Histories:
         names: one id a history, or empty.
 
     Example:
-        >>> from ensue import Histories, History
+        >>> from ensue import History
+        >>> from ensue.data.histories import Histories
         >>> histories = Histories.of([History(("ann", "bob")), History(("bob",))])
         >>> len(histories), histories.lengths.tolist(), histories.record(1).values
         (2, [2, 1], ('bob',))

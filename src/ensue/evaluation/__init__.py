@@ -119,7 +119,9 @@ def evaluate(
         SettingError: an unknown protocol or rule.
 
     Example:
-        >>> from ensue import evaluate, make, read
+        >>> from ensue.data.sequences import read
+        >>> from ensue.evaluation import evaluate
+        >>> from ensue.predictor import make
         >>> predictor = make("next", "markov")
         >>> for report in predictor.fit(read("clicks.csv")[0]):
         ...     pass
@@ -182,7 +184,9 @@ def compare(
         SettingError: an unknown protocol or rule, or a model whose scores change with what else is in the batch.
 
     Example:
-        >>> from ensue import compare, make, read
+        >>> from ensue.data.sequences import read
+        >>> from ensue.evaluation import compare
+        >>> from ensue.predictor import make
         >>> clicks, later = read("clicks.csv")[0], read("last_days.csv")[0]
         >>> entries = [[make("next", name)] for name in ("popularity", "markov")]
         >>> for (predictor,) in entries:
@@ -256,7 +260,7 @@ def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None
             raise SettingError("compare takes a list of predictors for each model, such as [[first], [second]]")
         for predictor in seeds:
             if isinstance(predictor, str | PathLike):
-                raise SettingError(f"{str(predictor)!r} is a name, not a predictor; give ensue.load(folder)")
+                raise SettingError(f"{str(predictor)!r} is a name, not a predictor; give ensue.predictor.load(folder)")
             if isinstance(predictor, SavedPredictor):
                 predictor.require_data(data)
 

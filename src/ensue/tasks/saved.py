@@ -30,8 +30,6 @@ class SavedPredictor:
 
     data_type: ClassVar[type]
     """Class of the data that the task learns and scores."""
-    reader: ClassVar[str]
-    """Name of the public function that reads a file as such data."""
 
     @classmethod
     def require_data(cls, data: object, valid: object = None) -> None:
@@ -45,7 +43,7 @@ class SavedPredictor:
             DataError: the data is of another type than ``data_type``.
         """
         for given in (data,) if valid is None else (data, valid):
-            require_data(given, cls.data_type, cls.reader)
+            require_data(given, cls.data_type)
 
     @property
     def trained(self: _Learner) -> object | None:

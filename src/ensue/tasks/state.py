@@ -127,7 +127,7 @@ def shown_as_html(state: Shown, learned: object | None) -> str:
     facts = state.metadata.to_dict()
     rows = [("task", state.task), ("model", f"{state.model_name}, seed {state.seed}")]
     if learned is None:
-        rows.append(("data", "not trained yet: loop over fit(data)"))
+        rows.append(("data", "not fitted: call fit(data)"))
     else:
         counts = [(name, facts[name]) for name in _DATA if name in facts]
         sizes = [(name, len(many) if isinstance(many, list) else many) for name, many in counts]
@@ -135,12 +135,13 @@ def shown_as_html(state: Shown, learned: object | None) -> str:
         rows += [("score", _score(state.kept, repr(facts))), ("size", _size(state.kept, learned))]
     cells = (f'<th>{name}</th><td style="text-align: left">{escape(text)}</td>' for name, text in rows)
     body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return f"<table><caption>{type(state).__name__}</caption><tbody>{body}</tbody></table>"
+    caption = "Model, not fitted" if learned is None else "Fitted model"
+    return f"<table><caption>{caption}</caption><tbody>{body}</tbody></table>"
 
 
 def _score(kept: Kept | None, learned: str) -> str:
     if kept is None or kept.scores is None or kept.learned != learned:
-        return "not evaluated yet: evaluate(predictor, data), or `ensue evaluate FOLDER TEST` to keep it in the folder"
+        return "not evaluated: `ensue evaluate FOLDER TEST` writes metrics into the folder"
     figures = ", ".join(f"{name} {figure}" for name, figure in kept.scores["figures"].items())
     return f"{figures} (x 100, ± half of the 95 % interval); {kept.scores['verdict']}"
 

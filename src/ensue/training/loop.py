@@ -35,7 +35,7 @@ from ensue.training.checkpoint import load_state, save_state
 from ensue.training.distributed import max_over_ranks, mean_over_ranks, rank_and_size, share
 from ensue.training.gradients import GradientSums
 from ensue.training.optimizer import by_row
-from ensue.training.report import Report
+from ensue.training.report import Report, StopRequest
 from ensue.training.source import Index, Learner, Source, TrainingBatch
 
 PATIENCE_FACTOR = 4
@@ -119,6 +119,7 @@ def _epochs(
     with run, whole_steps():
         run.start(fingerprint, resume=resume)
         first, begun, spent, seed = run.epoch, time.monotonic(), time.process_time(), run.seed
+        stop = StopRequest()
 
         def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
             since = time.monotonic() - begun
@@ -136,6 +137,7 @@ def _epochs(
                 stopped,
                 schedule.monitor,
                 improving,
+                stop=stop,
             )
 
         while run.epoch < schedule.epochs and run.waited < run.patience(schedule, min_useful_metric):
@@ -158,6 +160,8 @@ def _epochs(
             if signalled:
                 raise Interruption(signalled)
             yield report(run.epoch, len(plan), len(plan), mean, figure, over)
+            if stop.is_made:
+                break
         best, seconds = run.restore_best(), (time.process_time() - spent) / max(1, run.epoch - first)
         run.require_learned(data, schedule)
         return Trained(best, seconds, run.improving(schedule), run.taken)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+class StopRequest:
+    """A request to end a training after the current epoch, made by calling it."""
+
+    def __init__(self) -> None:
+        self.is_made = False
+
+    def __call__(self) -> None:
+        """Make the request."""
+        self.is_made = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +38,5 @@ class Report:
     """Whether the last epoch there was came out best, so that more of them may come out better still."""
     note: str = ""
     """A line to be said; a report that has one tells nothing else."""
+    stop: StopRequest = field(default_factory=StopRequest, repr=False, compare=False)
+    """Call it to end the training after this epoch; the best epoch is kept as usual."""

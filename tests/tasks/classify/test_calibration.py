@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from torch.nn.functional import cross_entropy, one_hot
 
-from ensue import Text, Texts, evaluate
-from ensue.evaluation import classify
+from ensue import Text
+from ensue.data.texts import Texts
+from ensue.evaluation import classify, evaluate
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.predictor import ClassifyPredictor
 

@@ -13,8 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ensue import Histories, History, load, make
+from ensue import History
+from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
+from ensue.predictor import load, make
 from ensue.tasks.next import indexing, item_index
 from ensue.tasks.next.predictor import NextPredictor
 from tests.cli.conftest import run

@@ -40,7 +40,8 @@ class Corpus:
         missing_queries: (part, id) of the judged queries that are not among the posts.
 
     Example:
-        >>> from ensue import Article, Articles, Corpus, Post, Posts
+        >>> from ensue import Article, Post
+        >>> from ensue.data.posts import Articles, Corpus, Posts
         >>> articles = Articles.of([Article("It sails at ten.", "ferry")])
         >>> corpus = Corpus(articles, Posts.of([Post("the ferry!", "p1", ("ferry",)), Post("no bus", "p2")]))
         >>> len(corpus.posts), len(corpus.linked())
@@ -140,7 +141,7 @@ def read_corpus(
         SettingError: an unknown role, or no file of articles.
 
     Example:
-        >>> from ensue import read_corpus
+        >>> from ensue.data.posts import read_corpus
         >>> corpus, understood = read_corpus("linked.jsonl", "stories.csv")
         >>> len(corpus.posts), len(corpus.articles)
         (400, 24)

@@ -49,7 +49,8 @@ class Posts:
         flat: of JSON, reads its fields anew as columns.
 
     Example:
-        >>> from ensue import Post, Posts
+        >>> from ensue import Post
+        >>> from ensue.data.posts import Posts
         >>> len(Posts.of([Post("the ferry sails at night"), Post("no bus again")]))
         2
     """
@@ -142,7 +143,8 @@ class Articles:
         ids: (articles,) all different.
 
     Example:
-        >>> from ensue import Article, Articles
+        >>> from ensue import Article
+        >>> from ensue.data.posts import Articles
         >>> len(Articles.of([Article("It sails at ten.", "ferry-night", "Ferry adds night crossings")]))
         1
     """

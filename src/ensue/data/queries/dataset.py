@@ -51,7 +51,7 @@ class Queries:
         novel: (sessions,) whether the file marks it as sharing nothing with the other parts, or empty.
 
     Example:
-        >>> from ensue import read_queries
+        >>> from ensue.data.queries import read_queries
         >>> queries, understood = read_queries("searches.tsv")
         >>> len(queries) == len(queries.histories)
         True
@@ -152,7 +152,7 @@ def read_queries(
         SettingError: an unknown role or unit.
 
     Example:
-        >>> from ensue import read_queries
+        >>> from ensue.data.queries import read_queries
         >>> queries, understood = read_queries("searches.tsv")
         >>> queries.histories.vocabulary.values[0]
         'lantern bridge closed'

@@ -63,7 +63,7 @@ def read(
         SettingError: an unknown role or unit, a gap that is no pause, or one for a file without times.
 
     Example:
-        >>> from ensue import read
+        >>> from ensue.data.sequences import read
         >>> histories, understood = read("clicks.csv")
         >>> len(histories), histories.vocabulary.values[0]
         (836, 'bridge-closes')

@@ -45,7 +45,8 @@ class Texts:
         originals: of a whole file, reads all columns of its rows anew; of JSON the objects in a column ``json``.
 
     Example:
-        >>> from ensue import Text, Texts
+        >>> from ensue import Text
+        >>> from ensue.data.texts import Texts
         >>> texts = Texts.of([Text(("a fine film",), "good"), Text(("a bad one",), "bad")])
         >>> len(texts)
         2
@@ -148,7 +149,7 @@ def read_texts(
         SettingError: an unknown role, or roles or phrases that the layout does not have.
 
     Example:
-        >>> from ensue import read_texts
+        >>> from ensue.data.texts import read_texts
         >>> texts, understood = read_texts("coded.csv")
         >>> len(texts)
         400

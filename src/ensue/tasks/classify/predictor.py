@@ -27,7 +27,7 @@ from ensue.training.report import Report
 class ClassifyPredictor(SavedPredictor, ClassifyState):
     """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
 
-    data_type, reader = Texts, "read_texts"
+    data_type = Texts
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False

@@ -26,7 +26,7 @@ from ensue.training.report import Report
 class LinkPredictor(SavedPredictor, LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
 
-    data_type, reader = Corpus, "read_corpus"
+    data_type = Corpus
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False

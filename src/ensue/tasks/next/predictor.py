@@ -29,7 +29,7 @@ from ensue.training.report import Report
 class NextPredictor(SavedPredictor, NextState):
     """Ranks what follows a history."""
 
-    data_type, reader = Histories, "read"
+    data_type = Histories
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False

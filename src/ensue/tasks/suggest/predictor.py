@@ -26,7 +26,7 @@ class SuggestPredictor(SavedPredictor, SuggestState):
     See :class:`SuggestState` for its arguments.
     """
 
-    data_type, reader = Queries, "read_queries"
+    data_type = Queries
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False

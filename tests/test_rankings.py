@@ -64,22 +64,32 @@ def test_json_lines_and_our_own_answers_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["q Q0 a 1 1.0 x", "q Q0 a"], ":2: 3 fields; expected query Q0 document rank score tag"),
-        (["q Q0 a 1 much x"], ":1: score 'much' is no number"),
-        (["q Q0 a 1 nan x"], ":1: score 'nan' is no number"),
+        (["q Q0 a 1 1.0 x", "q Q0 a"], ", line 2: 3 fields; expected query Q0 document rank score tag"),
+        (["q Q0 a 1 much x"], ", line 1: score 'much' is not a number"),
+        (["q Q0 a 1 nan x"], ", line 1: score 'nan' is not a number"),
         (
             ['{"id": "q", "ranking": ["a"], "scores": [NaN]}'],
-            ":1: scores holds something that is no number: 'nan'; give finite numbers, or leave the scores out",
+            ", line 1: scores holds something that is not a number: 'nan'; give finite numbers, or leave the "
+            "scores out",
         ),
-        (['{"id": "q", "ranking": ["a", "b"], "scores": [1, null]}'], ":1: scores holds something that is no number"),
-        (['{"id": "q", "ranking": ["a"], "scores": [true]}'], ":1: scores holds something that is no number: 'True'"),
-        (['{"id": "q", "ranking": [1.5]}'], ":1: 1.5 is not"),
-        (["q Q0 a 1 1 x", "q Q0 a 2 0 x"], ": 'a' stands twice in the ranking of 'q'"),
-        (['{"id": "q", "ranking": "a"}'], ":1: ranking is no list of values, best first"),
-        (['{"id": "q", "ranking": ["a"], "scores": []}'], ":1: scores is no list of 1 number, one for each value"),
-        (['{"id": "q", "ranking": ["a"], "scores": ["1"]}'], ":1: scores holds something that is no number"),
-        (['{"id": "q", "ranking": ["a"]}', '{"ranking": ["a"]}'], ":2: has no id"),
-        (['{"id": "q", "ranking": ["a"]}', '{"id": '], ":2: is no JSON"),
+        (
+            ['{"id": "q", "ranking": ["a", "b"], "scores": [1, null]}'],
+            ", line 1: scores holds something that is not a number",
+        ),
+        (
+            ['{"id": "q", "ranking": ["a"], "scores": [true]}'],
+            ", line 1: scores holds something that is not a number: 'True'",
+        ),
+        (['{"id": "q", "ranking": [1.5]}'], ", line 1: 1.5 is not"),
+        (["q Q0 a 1 1 x", "q Q0 a 2 0 x"], ": 'a' appears twice in the ranking of 'q'"),
+        (['{"id": "q", "ranking": "a"}'], ", line 1: ranking is not a list of values, best first"),
+        (
+            ['{"id": "q", "ranking": ["a"], "scores": []}'],
+            ", line 1: scores is not a list of 1 number, one for each value",
+        ),
+        (['{"id": "q", "ranking": ["a"], "scores": ["1"]}'], ", line 1: scores holds something that is not a number"),
+        (['{"id": "q", "ranking": ["a"]}', '{"ranking": ["a"]}'], ", line 2: has no id"),
+        (['{"id": "q", "ranking": ["a"]}', '{"id": '], ", line 2: not JSON"),
     ],
 )
 def test_what_is_no_ranking_is_refused_with_its_line(tmp_path: Path, lines: list[str], said: str) -> None:
@@ -104,7 +114,8 @@ def test_equal_scores_of_a_list_count_against_the_target_and_rising_ones_are_ref
     with pytest.raises(DataError) as error:
         score_rankings([own], [markov], SESSIONS)
     assert str(error.value) == (
-        f"{tmp_path / 'own.jsonl'}:2: scores rise along the ranking, from 0.5 of 'a' to 2 of 'b'; list the best value "
+        f"{tmp_path / 'own.jsonl'}, line 2: scores rise along the ranking, from 0.5 of 'a' to 2 of 'b'; list the "
+        "best value "
         "first with the highest score: negate distances, or leave the scores out if the order is right"
     )
     data, sessions = corpus(6), Queries(SESSIONS)
@@ -414,8 +425,8 @@ def test_lists_and_queries_that_do_not_belong_together_are_said(tmp_path: Path) 
     markov = fitted("next", "markov", SESSIONS)
     own = written(tmp_path / "own.run", ["s0:1 Q0 b 1 1 x", "s0:2 Q0 c 1 1 x", "s0:3 Q0 a 1 1 x", "s9:1 Q0 a 1 1 x"])
     result = score_rankings([own], [markov], SESSIONS)
-    expected = "no list for 5 of 7 queries, such as s1:1: misses; 2 lists of nothing that is scored, such as s0:3: "
-    assert result.rows[0].to_dict()["unmatched"] == f"{expected}not looked at"
+    expected = "no list for 5 of 7 queries, such as s1:1: misses; 2 lists for unknown queries, such as s0:3: "
+    assert result.rows[0].to_dict()["unmatched"] == f"{expected}ignored"
     assert result.card["targets"].startswith("7: every event after the first; ")
     last = score_rankings([written(tmp_path / "own.run", [f"s{n} Q0 a 1 1 x" for n in range(4)])], [markov], SESSIONS)
     assert "unmatched" not in last.rows[0].to_dict()
@@ -431,7 +442,7 @@ def test_a_text_and_a_post_without_a_list_are_said(tmp_path: Path) -> None:
     texts = Texts.of([Text((f"word {n}",), label="ab"[n % 2], id=f"t{n}") for n in range(4)])
     labels = [json.dumps({"id": f"t{n}", "ranking": ["a"]}) for n in range(5)]
     result = score_rankings([written(tmp_path / "own.jsonl", labels)], [fitted("classify", "tfidf", texts)], texts)
-    assert result.rows[0].notes["unmatched"] == "1 list of nothing that is scored, such as t4: not looked at"
+    assert result.rows[0].notes["unmatched"] == "1 list for unknown queries, such as t4: ignored"
 
 
 def test_answers_of_what_follows_the_last_event_are_refused(tmp_path: Path) -> None:

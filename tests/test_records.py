@@ -43,9 +43,9 @@ def test_json_by_hand() -> None:
     [
         (
             (("a", "b"), (1.0,), "x"),
-            "history 'x': 2 values but 1 time; give one time a value, or none",
+            "history 'x': 2 values but 1 time; give one time per value, or none",
         ),
-        (((), (1.0,)), "history '': 0 values but 1 time; give one time a value, or none"),
+        (((), (1.0,)), "history '': 0 values but 1 time; give one time per value, or none"),
         ((("a",), (float("nan"),)), "history '': times[0] is nan; times must be finite numbers"),
         ((("a", "b"), (1.0, float("inf"))), "history '': times[1] is inf; times must be finite numbers"),
         ((("a", "b"), (5.0, 3.0), "x"), "history 'x': times[1] = 3.0 comes after 5.0; times must not decrease"),

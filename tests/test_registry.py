@@ -73,7 +73,7 @@ def test_an_unknown_setting_is_refused_in_the_predictors_own_words(task: str, na
         with pytest.raises(SettingError) as caught:
             refuse(task, name, given)
         said.append(str(caught.value))
-    assert said[0] == said[1] and said[0].startswith("setting 'sideways' is not known here; choose from ")
+    assert said[0] == said[1] and said[0].startswith("setting 'sideways' is not known; choose from ")
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_a_folder_of_a_task_to_come_is_refused(tmp_path: Path) -> None:
     settings = '{"ensue": "9", "format": 1, "task": "sing", "model": "x", "settings": {}, "schedule": null'
     (tmp_path / "settings.json").write_text(settings + ', "seed": 0, "facts": {}}')
     resum(tmp_path)
-    with pytest.raises(ModelFolderError, match="task 'sing' is not known to this ensue; update ensue"):
+    with pytest.raises(ModelFolderError, match="task 'sing' is not known to this version; update ensue"):
         registry.task_of(tmp_path)

@@ -59,7 +59,7 @@ INTEGER = "Input should be a valid integer"
     [
         (
             {"cuont": 1},
-            "setting 'cuont' is not known here; did you mean 'count'? choose from count, epochs, name, on, rate",
+            "setting 'cuont' is not known; did you mean 'count'? choose from count, epochs, name, on, rate",
         ),
         ({"count": "many"}, f"setting count: {INTEGER} (got 'many')"),
         ({"count": "1.5"}, f"setting count: {INTEGER} (got '1.5')"),

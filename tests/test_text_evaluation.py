@@ -263,10 +263,10 @@ def test_refusals() -> None:
     predictor = fitted()
     for data, message in (
         (Texts.of([]), "nothing to score: there are no texts"),
-        (Texts.of([Text(("good",))]), "the texts have no labels; name their column, such as label=COLUMN"),
+        (Texts.of([Text(("good",))]), "the texts have no labels; name the column, such as label=COLUMN"),
         (
             Texts.of([Text(("good", "bad"), "a")]),
-            "these are pairs, but the model learned single texts; give single texts",
+            "these are pairs, but the model was trained on single texts; give single texts",
         ),
     ):
         with pytest.raises(DataError) as error:

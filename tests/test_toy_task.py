@@ -89,7 +89,7 @@ def test_mistakes_have_a_line(ensue: Ensue, reviews: Path, tmp_path: Path) -> No
     assert "choose from best, words, mean" in ensue("fit", "stars", reviews, "-o", tmp_path / "m", "--model=gpt").err
     ensue("fit", "stars", reviews, "-o", tmp_path / "m")
     ran = ensue("predict", tmp_path / "m", "-", stdin='{"words": 1}')
-    assert ran.code == 2 and ran.lines == ['ensue: -:1: must be an object such as {"text": "a fine film"}']
+    assert ran.code == 2 and ran.lines == ['ensue: stdin, line 1: must be an object such as {"text": "a fine film"}']
     (tmp_path / "empty.csv").write_text("text,stars\n")
     ran = ensue("fit", "stars", tmp_path / "empty.csv", "-o", tmp_path / "n")
     assert ran.code == 2 and "holds nothing that could be learned" in ran.err

@@ -88,7 +88,7 @@ class History(Record):
     def _require_rising_times(self) -> None:
         if len(self.times) != len(self.values):
             values, times = plural(len(self.values), "value"), plural(len(self.times), "time")
-            raise DataError(f"history {quoted(self.id)}: {values} but {times}; give one time a value, or none")
+            raise DataError(f"history {quoted(self.id)}: {values} but {times}; give one time per value, or none")
         for position, time in enumerate(self.times):
             if not math.isfinite(time):
                 raise DataError(f"history {quoted(self.id)}: times[{position}] is {time}; times must be finite numbers")

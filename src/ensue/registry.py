@@ -44,7 +44,7 @@ def require_task(task: str) -> str:
         SettingError: it is not.
     """
     if task not in TASKS:
-        first = "; the task comes first, then the file" if isinstance(task, str) and Path(task).is_file() else ""
+        first = "; give the task first, then the file" if isinstance(task, str) and Path(task).is_file() else ""
         hint = near(task, TASKS)
         raise SettingError(f"task {task!r} is not known; {hint}choose from {', '.join(TASKS)}{first}")
     return task
@@ -157,7 +157,7 @@ def task_of(folder: str | Path) -> str:
     """
     task = read_settings(require_path(folder, "folder"))["task"]
     if not isinstance(task, str) or task not in TASKS:
-        raise ModelFolderError(f"{folder}: task {one_line(repr(task))} is not known to this ensue; update ensue")
+        raise ModelFolderError(f"{folder}: task {one_line(repr(task))} is not known to this version; update ensue")
     return task
 
 

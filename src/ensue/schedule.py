@@ -135,7 +135,7 @@ def require_fixed(schedule: Schedule | None, task: str, monitor: str) -> None:
     """
     for name, only in (("monitor", monitor), ("refit", False), ("replay", 0), ("min_steps", 0)):
         if schedule is not None and getattr(schedule, name) != only:
-            raise SettingError(f"{name} is {getattr(schedule, name)!r}; task {task} knows only {only!r}")
+            raise SettingError(f"{name} is {getattr(schedule, name)!r}; task {task} allows only {only!r}")
 
 
 def by_hand(settings: Mapping[str, object]) -> dict[str, object]:

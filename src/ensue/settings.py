@@ -156,7 +156,7 @@ def require_known(names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             choices = ", ".join(sorted(known))
-            raise SettingError(f"setting {name!r} is not known here; {near(name, known)}choose from {choices}")
+            raise SettingError(f"setting {name!r} is not known; {near(name, known)}choose from {choices}")
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -175,7 +175,7 @@ def require_file(name: str, path: str | Path | None) -> None:
         SettingError: it is not.
     """
     if path is not None and not Path(path).is_file():
-        raise SettingError(f"{name} is {str(path)!r}; there is no such file")
+        raise SettingError(f"{name} is {str(path)!r}; no such file")
 
 
 def require_encoder(name: str) -> None:
@@ -185,7 +185,7 @@ def require_encoder(name: str) -> None:
         SettingError: it is neither, or the package that reads it is missing.
     """
     if _ELSEWHERE.match(name) or not name.strip() or not name.isprintable():
-        raise SettingError(f"encoder is {name!r}; give the name of an installed one, or a folder of this machine")
+        raise SettingError(f"encoder is {name!r}; give the name of an installed encoder, or a local folder")
     if not _INSTALLED.fullmatch(name) and not Path(name).is_dir():
         raise SettingError(f"encoder is {name!r}; there is no such folder")
     if find_spec("sentence_transformers") is None:
@@ -213,7 +213,7 @@ def require_k(k: object, most: int | None = None) -> None:
     """
     number = require_integer("k", k)
     if number < 1:
-        raise SettingError(f"k is {k}; ask for at least 1 choice")
+        raise SettingError(f"k is {k}; give at least 1")
     if most is not None and number > most:
         raise SettingError(f"k is {k}; ask for at most {most:,} choices")
 

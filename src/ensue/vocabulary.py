@@ -102,7 +102,7 @@ class Vocabulary:
             IndexError: no value has it; padding and unknown are ids that stand for none.
         """
         if id < FIRST:
-            raise IndexError(f"id {id} is a placeholder (padding or unknown) and stands for no value")
+            raise IndexError(f"id {id} is a placeholder (padding or unknown) and has no value")
         return self._values[id - FIRST]
 
 

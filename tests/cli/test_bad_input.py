@@ -33,20 +33,20 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     ),
     "text in the time column": (
         HEAD + "1,a,5\n1,b,soon\n",
-        ":3: time 'soon' is not a number or a date; write seconds since 1970, or ISO 8601",
+        ", line 3: time 'soon' is not a time; use seconds since 1970, ISO 8601, or --time-unit",
     ),
-    "NaN": (HEAD + "1,a,5\n1,b,nan\n", ":3: time nan is not a finite number"),
-    "infinite": (HEAD + "1,a,5\n1,b,inf\n", ":3: time inf is not a finite number"),
+    "NaN": (HEAD + "1,a,5\n1,b,nan\n", ", line 3: time nan is not a finite number"),
+    "infinite": (HEAD + "1,a,5\n1,b,inf\n", ", line 3: time inf is not a finite number"),
     "empty": ("", ": is empty"),
     "header only": (HEAD, ": has a header but no event"),
     "mixed units": (
         HEAD + "1,a,1400000000\n1,b,1400000005000\n",
-        ":3: time 1400000005000 looks like milliseconds since 1970, but others, such as 1400000000, look like "
+        ", line 3: time 1400000005000 looks like milliseconds since 1970, but others, such as 1400000000, look like "
         "seconds; give all times in one unit",
     ),
     "broken UTF-8": (
         HEAD.encode() + b"1,a,5\n1,b\xff,6\n",
-        ":3: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+        ", line 3: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
     "truncated gzip": (
         gzip.compress((HEAD + "1,a,5\n" * 999).encode())[:60],
@@ -54,17 +54,20 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     ),
     "a line of 10 MB": (
         HEAD.encode() + b"1,a,5\n1," + b"x" * 10_000_000 + b",6\n",
-        ":3: a line is longer than 8 MiB; put one event or one sequence on a line",
+        ", line 3: a line is longer than 8 MiB; put one event or sequence on each line",
     ),
     "binary": (
         b"\x7fELF\0\0\0",
         ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades",
     ),
-    "bad JSON": ('{"values": ["a", "b"]}\n{"values": ["a"\n', ":2: not JSON ("),
-    "deep JSON": ('{"values": ["a", "b"]}\n' + '{"values":' + "[" * 10_000 + "]" * 10_000 + "}\n", ":2: not JSON ("),
+    "bad JSON": ('{"values": ["a", "b"]}\n{"values": ["a"\n', ", line 2: not JSON ("),
+    "deep JSON": (
+        '{"values": ["a", "b"]}\n' + '{"values":' + "[" * 10_000 + "]" * 10_000 + "}\n",
+        ", line 2: not JSON (",
+    ),
     "NaN in JSON": (
         '{"values": ["a", "b"], "times": [1, 2]}\n{"values": ["a", "b"], "times": [1, NaN]}\n',
-        ":2: history '': times[1] is nan; times must be finite numbers",
+        ", line 2: history '': times[1] is nan; times must be finite numbers",
     ),
 }
 
@@ -176,7 +179,7 @@ def test_with_no_sort_a_file_out_of_order_is_refused(
     ran = ensue(*COMMANDS[command](path, own, logs), "--no-sort")
     check_refused(
         ran,
-        f"{path}:3: time 1.0 comes after 5.0 in the same sequence; times must not decrease: leave --no-sort out",
+        f"{path}, line 3: time 1.0 comes after 5.0 in the same sequence; times must not decrease: remove --no-sort",
     )
     assert not own.with_name("new").exists()
 
@@ -188,7 +191,7 @@ def test_sequences_of_one_event(ensue: Ensue, own: Path, tmp_path: Path) -> None
     for command, expected in (
         (
             ["fit", "next", path, "-o", own, "--replace", *SMALL],
-            "nothing follows anything, so there is nothing to learn",
+            "nothing follows anything, so there is nothing to train on",
         ),
         (["evaluate", own, path], "nothing to score: no sequence has two events"),
     ):
@@ -288,7 +291,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "set": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim"], "'dim' is not of the form key=value"),
     "set the unknown": (
         ["fit", "next", "TRAIN", "-o", "NEW", "--set", "nonsense=1"],
-        "setting 'nonsense' is not known here; choose from batch_size, beta2, cascade_attention, ",
+        "setting 'nonsense' is not known; choose from batch_size, beta2, cascade_attention, ",
     ),
     "set a text": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim=wide"], "setting dim: "),
     "set nought": (["fit", "next", "TRAIN", "-o", "NEW", "--set", "dim=0"], "dim is 0; it must be at least 1"),
@@ -310,8 +313,8 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
         ["check", "CSV", "--time-unit=m"],
         "time_unit: 'm' is not known; the units are s, ms, us, ns, h, days, iso",
     ),
-    "k": (["predict", "MODEL", "-k", "0"], "k is 0; ask for at least 1 choice"),
-    "k of explain": (["explain", "MODEL", "-", "-k", "0"], "k is 0; ask for at least 1 choice"),
+    "k": (["predict", "MODEL", "-k", "0"], "k is 0; give at least 1"),
+    "k of explain": (["explain", "MODEL", "-", "-k", "0"], "k is 0; give at least 1"),
     "page": (["explain", "MODEL", "-", "--html", "/nowhere/page.html"], "/nowhere/page.html: the figure cannot be"),
 }
 
@@ -374,7 +377,7 @@ def test_an_output_that_cannot_be_written_is_found_out_before_the_work(
     output = place / "m" if taken == "parent" else place
     problem = "cannot be written here (File exists)" if taken == "parent" else "exists and is not a model folder"
     message = check_refused(ensue("fit", "next", logs.train, "-o", output), str(output))
-    assert message == f"{output}: {problem}; name another place"
+    assert message == f"{output}: {problem}; use another folder"
     assert contents(tmp_path) == before
 
 
@@ -382,38 +385,38 @@ def test_an_output_that_cannot_be_written_is_found_out_before_the_work(
 
 GOOD = '{"values": ["u001"]}\n'
 RECORDS: dict[str, tuple[str | bytes, str]] = {
-    "not JSON": ("{", "-:2: not JSON ("),
-    "a list": ("[1]", '-:2: field "values" is missing; expected {"values": ["a", "b"]}'),
-    "a number": ("3", '-:2: field "values" is missing; expected {"values": ["a", "b"]}'),
-    "no values": ('{"times": [1]}', '-:2: field "values" is missing; expected {"values": ["a", "b"]}'),
+    "not JSON": ("{", "stdin, line 2: not JSON ("),
+    "a list": ("[1]", 'stdin, line 2: field "values" is missing; expected {"values": ["a", "b"]}'),
+    "a number": ("3", 'stdin, line 2: field "values" is missing; expected {"values": ["a", "b"]}'),
+    "no values": ('{"times": [1]}', 'stdin, line 2: field "values" is missing; expected {"values": ["a", "b"]}'),
     "unknown field": (
         '{"values": [], "user": "x"}',
-        "-:2: field 'user' is not known; a history has values, times and id",
+        "stdin, line 2: field 'user' is not known; a history has values, times and id",
     ),
-    "values": ('{"values": "u001"}', '-:2: field "values" must be a list of texts or whole numbers'),
-    "null": ('{"values": [null]}', '-:2: field "values" must be a list of texts or whole numbers'),
-    "NaN value": ('{"values": [NaN]}', '-:2: field "values" must be a list of texts or whole numbers'),
-    "times": ('{"values": ["a"], "times": ["x"]}', '-:2: field "times" must be a list of numbers (seconds)'),
+    "values": ('{"values": "u001"}', 'stdin, line 2: field "values" must be a list of texts or whole numbers'),
+    "null": ('{"values": [null]}', 'stdin, line 2: field "values" must be a list of texts or whole numbers'),
+    "NaN value": ('{"values": [NaN]}', 'stdin, line 2: field "values" must be a list of texts or whole numbers'),
+    "times": ('{"values": ["a"], "times": ["x"]}', 'stdin, line 2: field "times" must be a list of numbers (seconds)'),
     "NaN": (
         '{"values": ["a"], "times": [NaN]}',
-        "-:2: history '': times[0] is nan; times must be finite numbers",
+        "stdin, line 2: history '': times[0] is nan; times must be finite numbers",
     ),
     "infinite": (
         '{"values": ["a"], "times": [1e999]}',
-        "-:2: history '': times[0] is inf; times must be finite numbers",
+        "stdin, line 2: history '': times[0] is inf; times must be finite numbers",
     ),
-    "huge": ('{"values": ["a"], "times": [1' + "0" * 400 + "]}", "-:2: "),
-    "too many digits": ('{"values": ["a"], "times": [1' + "0" * 5000 + "]}", "-:2: not JSON ("),
+    "huge": ('{"values": ["a"], "times": [1' + "0" * 400 + "]}", "stdin, line 2: "),
+    "too many digits": ('{"values": ["a"], "times": [1' + "0" * 5000 + "]}", "stdin, line 2: not JSON ("),
     "counts": (
         '{"values": ["a", "b"], "times": [1], "id": "x"}',
-        "-:2: history 'x': 2 values but 1 time; give one time a value, or none",
+        "stdin, line 2: history 'x': 2 values but 1 time; give one time per value, or none",
     ),
     "decreasing": (
         '{"values": ["a", "b"], "times": [2, 1]}',
-        "-:2: history '': times[1] = 1.0 comes after 2.0; times must not decrease",
+        "stdin, line 2: history '': times[1] = 1.0 comes after 2.0; times must not decrease",
     ),
-    "deep": ("[" * 10_000 + "]" * 10_000, "-:2: not JSON ("),
-    "deep inside": ('{"values": ' + "[" * 10_000 + "]" * 10_000 + "}", "-:2: not JSON ("),
+    "deep": ("[" * 10_000 + "]" * 10_000, "stdin, line 2: not JSON ("),
+    "deep inside": ('{"values": ' + "[" * 10_000 + "]" * 10_000 + "}", "stdin, line 2: not JSON ("),
     "broken UTF-8": (b'{"values": ["\xff"]}', "-: not UTF-8 ("),
 }
 

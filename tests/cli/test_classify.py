@@ -109,9 +109,9 @@ def test_check_reports_duplicates_across_splits(ensue: Ensue, files: Files, tmp_
     ]
     assert found["splits"][str(test)]["shared"] == found["splits"][str(test)]["shared_disagree"] == 1
     assert found["warnings"][2:] == [
-        f"1 of 2 (50.0 %) texts of {test} stands here too, such as {text!r}",
-        f"1 of 2 (50.0 %) texts of {test} stands here under another label",
-        f"1 of 2 (50.0 %) texts of {test} has a label never seen here ('maybe')",
+        f"1 of 2 (50.0 %) texts of {test} is here too, such as {text!r}",
+        f"1 of 2 (50.0 %) texts of {test} is here with another label",
+        f"1 of 2 (50.0 %) texts of {test} has a label unseen here ('maybe')",
     ]
 
 
@@ -230,7 +230,7 @@ def test_pairs_stand_between_tabs(ensue: Ensue, files: Files) -> None:
     assert (one["choices"][0]["value"], one["events"], nothing["events"]) == ("yes", 4, 0)
     check_refused(
         ensue("predict", files.paired, "--json", stdin="good w1\n"),
-        "-:1: 1 text, but the model learned pairs; write one, a tab, the other",
+        "stdin, line 1: 1 text, but the model was trained on pairs; write one, a tab, the other",
     )
 
 
@@ -369,12 +369,12 @@ def test_a_bad_update_changes_nothing(ensue: Ensue, files: Files, tmp_path: Path
     new = write(tmp_path / "new.tsv", [("yes", "w2"), ("maybe", "w1")])
     check_refused(
         ensue("update", folder, new),
-        "new data: the label 'maybe' is new to the model, which knows no, yes; fit anew on all the data",
+        "new data: the label 'maybe' is not a label of the model (no, yes); fit again on all data",
         before=1,
     )
     check_refused(
         ensue("update", folder, files.pairs),
-        f"{files.pairs}: holds pairs, but the model learned single texts; give single texts",
+        f"{files.pairs}: holds pairs, but the model was trained on single texts; give single texts",
         before=1,
     )
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -393,9 +393,9 @@ DATA: dict[str, tuple[str, str]] = {
     ),
     "too many columns": (
         "text,label\ngood,yes\nbad,no,perhaps\n",
-        "{}:3: 3 fields, but the header has 2; is a quote missing?",
+        "{}, line 3: 3 fields, but the header has 2; is a quote missing?",
     ),
-    "too few fields": ("yes\tw1\nno\n", "{}:2: 1 field, but the file begins with 2: label TAB text"),
+    "too few fields": ("yes\tw1\nno\n", "{}, line 2: 1 field, but the file begins with 2: label TAB text"),
     "an unknown header": (
         "colour,size\nred,1\n",
         "{}: no column is known as the text; the columns are 'colour', 'size'; name them with --columns text=…,label=…",
@@ -447,15 +447,15 @@ def test_pairs_for_a_model_of_single_texts_and_the_reverse(ensue: Ensue, files: 
         (files.model, files.pairs, ("pairs", "single texts")),
         (files.paired, files.test, ("single texts", "pairs")),
     ):
-        message = f"{data}: holds {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}"
+        message = f"{data}: holds {kinds[0]}, but the model was trained on {kinds[1]}; give {kinds[1]}"
         check_refused(ensue(verb, folder, data), message, before=1)
 
 
 def test_a_pair_on_a_pipe(ensue: Ensue, files: Files) -> None:
     ran = ensue("predict", files.model, "--json", stdin='{"texts": ["a"]}\n{"texts": ["a", "b"]}\n')
-    check_refused(ran, "-:2: 2 texts, but the model learned single texts")
+    check_refused(ran, "stdin, line 2: 2 texts, but the model was trained on single texts")
     ran = ensue("predict", files.model, "--json", stdin='{"texts": ["a"]}\nplain\n')
-    assert ran.lines[0].startswith("ensue: -:2: not JSON (") and ran.code == 2
+    assert ran.lines[0].startswith("ensue: stdin, line 2: not JSON (") and ran.code == 2
     ran = ensue("predict", files.model, "--json", stdin=b"good\n\xff\n")
     assert ran.lines[0].startswith("ensue: -: not UTF-8 (") and ran.code == 2
 
@@ -476,7 +476,7 @@ def test_vectors_of_another_width(ensue: Ensue, files: Files, tmp_path: Path) ->
     ran = ensue(
         "fit", "classify", files.train, "-o", tmp_path / "m", *options, f"--set=vectors={vectors}", "--set=dim=8"
     )
-    message = f"dim is 8, but the vectors of {vectors} have 3 numbers; leave dim out"
+    message = f"dim is 8, but the vectors of {vectors} have 3 numbers; remove dim"
     check_refused(ran, message, before=1)
     ran = ensue("fit", "classify", files.train, "-o", tmp_path / "m", *options, f"--set=vectors={vectors}")
     assert ran.code == 0 and ClassifyPredictor.load(tmp_path / "m").counting.keys() == {"tfidf", "vectors", "majority"}

@@ -22,7 +22,7 @@ from ensue.tasks.next import catalogue as next_event
 from tests.cli.conftest import SMALL, Ensue, Logs
 from tests.studies.small_demo import shrink
 
-CLOCK = "jsonl histories; time: seconds from 0 (the record's convention), 0 to 1"
+CLOCK = "jsonl histories; time: seconds from 0 (the convention of this record type), 0 to 1"
 MEASURES = ["mrr", "hit@5", "mrr@5", "ndcg@5", "hit@10", "mrr@10", "ndcg@10"]
 CARD = [
     "name", "data", "targets", "unknown", "candidates", "repeats", "averaging", "published", "ties",
@@ -94,7 +94,7 @@ def test_check_tells_what_was_understood(ensue: Ensue, logs: Logs) -> None:
     ran = ensue("check", logs.train, "--compare-to", logs.test)
     assert ran.code == 0
     assert ran.out.startswith("48 sequences, 303 events, 15 distinct values; length mean 6.3, median 5.5, longest 13\n")
-    assert "warning: every sequence starts at time 0: no global split by time is possible" in ran.out
+    assert "warning: every sequence starts at time 0: a global split by time is impossible" in ran.out
     assert [line.startswith(f"{path}: {CLOCK}") for path, line in zip((logs.train, logs.test), ran.lines, strict=True)]
 
 
@@ -428,7 +428,7 @@ def test_predict_some_steps_ahead(ensue: Ensue, model: Path) -> None:
     shown = ensue("predict", model, "-", "--steps", "2", stdin=KNOWN)
     assert shown.out.startswith("one\n") and "stops" in shown.out and path[0] in shown.out
     wrong = ensue("predict", model, "--steps", "0", stdin=KNOWN)
-    assert (wrong.code, wrong.out) == (2, "") and "look at least 1 step ahead" in wrong.err
+    assert (wrong.code, wrong.out) == (2, "") and "give at least 1" in wrong.err
 
 
 def test_predict_of_nothing_is_nothing(ensue: Ensue, model: Path) -> None:

@@ -30,8 +30,8 @@ def shop(tmp_path: Path) -> Path:
 
 def test_check_names_the_types_and_the_option(ensue: Ensue, shop: Path) -> None:
     warning = (
-        "warning: column 'action' holds 3 event types, 'view' 48, 'cart' 12, 'purchase' 12: all are read alike, as if "
-        "each were the same; choose those that are to be predicted, such as --events view"
+        "warning: column 'action' holds 3 event types, 'view' 48, 'cart' 12, 'purchase' 12: all are treated the "
+        "same; choose the types to predict, such as --events view"
     )
     assert warning in ensue("check", shop).out.splitlines()
     chosen = ensue("check", shop, "--events", "view,purchase")
@@ -94,7 +94,7 @@ def test_what_cannot_be_chosen_is_refused(ensue: Ensue, shop: Path, tmp_path: Pa
     ran = ensue("check", lists, "--events", "view")
     assert (ran.code, ran.lines[-1]) == (
         2,
-        f"ensue: {lists}: the layout jsonl histories has no column of event types; leave --events out",
+        f"ensue: {lists}: the layout jsonl histories has no column of event types; remove --events",
     )
     assert ensue("fit", "classify", shop, "--events", "view", "-o", tmp_path / "c").lines[-1] == (
         "ensue: --events means nothing to task classify; leave it out"

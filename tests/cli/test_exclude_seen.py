@@ -25,8 +25,8 @@ NEWS = {f"s{row}": "abcdef"[row % 3 : row % 3 + 4] for row in range(12)} | {"s12
 SHOP = {f"s{row}": "abab" for row in range(9)} | {"s9": "bcc"}
 MUSIC = {f"s{row}": "aabbcc" for row in range(9)}
 LINES = {
-    "news": "2.6 % of the events repeat an item of their sequence, 0.0 % the item just before: predict leaves out "
-    "items of the sequence, unless --include-seen is given",
+    "news": "2.6 % of the events repeat an item of their sequence, 0.0 % the item just before: predict leaves "
+    "out items of the sequence, unless --include-seen is set",
     "shop": "65.5 % of the events repeat an item of their sequence, 3.4 % the item just before: predict leaves out the "
     "item just viewed; --exclude-seen leaves out all items of the sequence",
     "music": "60.0 % of the events repeat an item of their sequence, 60.0 % the item just before: predict may answer "

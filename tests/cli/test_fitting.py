@@ -111,7 +111,7 @@ def test_replay_0_says_what_it_leaves_out(ensue: Ensue, logs: Logs, tmp_path: Pa
     ran = ensue("fit", "next", logs.train, "-o", tmp_path / "b", "--model=cascade-blend", "--set=replay=0", *small)
     assert ran.lines[-2].endswith("in the folder, so cascade-blend answers by its network alone")
     ran = ensue("fit", "next", logs.train, "-o", tmp_path / "v", "--model=vsknn", "--set=replay=0")
-    assert ran.code == 2 and "setting 'replay' is not known here" in ran.err
+    assert ran.code == 2 and "setting 'replay' is not known" in ran.err
 
 
 def test_held_out_records_stay_in_the_folder_unless_nobody_is_to_be_kept(

@@ -74,7 +74,7 @@ def test_check_counts_missing_and_rounded_ids_and_fit_refuses_those_that_were_ro
     assert "ids such as 1.23457E+18 were cut by a spreadsheet" in ensue("check", path).out
     refused = ensue("fit", "next", path, "-o", tmp_path / "m", "--model", "markov")
     assert refused.code == 2
-    assert "log.csv:165: ids such as 1.23457E+18 were cut by a spreadsheet" in refused.err
+    assert "log.csv, line 165: ids such as 1.23457E+18 were cut by a spreadsheet" in refused.err
     assert refused.err.endswith("export again with ids as text, or leave such rows out with --missing drop\n")
     fitted = ensue("fit", "next", path, "-o", tmp_path / "m", "--model", "markov", "--missing", "drop")
     assert fitted.code == 0

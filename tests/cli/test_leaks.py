@@ -123,10 +123,10 @@ def test_copies_and_later_times_between_parts(ensue: Ensue, tmp_path: Path) -> N
     ran = ensue("check", train, "--compare-to", test, "--json")
     warnings = json.loads(ran.out)["warnings"]
     assert any(told[0] in line and told[2] in line for line in warnings)
-    assert any("here too, value for value" in line for line in warnings)
+    assert any("here too, as exact duplicates" in line for line in warnings)
     ran = ensue("compare", "next", train, "--test", test, "--models=markov", "--json")
     leaks = json.loads(ran.out)["leaks"]
-    assert [line for line in leaks if "stand in the training data too, value for value" in line]
+    assert [line for line in leaks if "stand in the training data too, as exact duplicates" in line]
     assert [line for line in leaks if "begin before the last in the training data does" in line]
     other = {name: items[::-1] for name, items in some(0, 30).items()}
     clean = clicks(tmp_path / "clean.csv", other, begin=1.6e9)
@@ -147,8 +147,8 @@ def test_prefixes_as_rows_and_the_share_that_stands_beside(ensue: Ensue, tmp_pat
     sessions = some(0, 30)
     prefixes = {f"{name}-{end}": items[:end] for name, items in sessions.items() for end in range(2, len(items) + 1)}
     found = json.loads(ensue("check", clicks(tmp_path / "rows.csv", prefixes), "--json").out)
-    (line,) = [line for line in found["warnings"] if "the row beside it" in line]
-    assert line.endswith("prefixes of one sequence, whose answers stand in the same batch; give whole sequences")
+    (line,) = [line for line in found["warnings"] if "the adjacent row" in line]
+    assert line.endswith("expanded prefixes contain each other's answers; give whole sequences")
     whole = clicks(tmp_path / "whole.csv", sessions)
     found = json.loads(ensue("check", whole, "--json").out)
     targets = sum(len(items) - 1 for items in sessions.values())
@@ -174,9 +174,9 @@ def test_columns_that_tell_the_next_value(ensue: Ensue, tmp_path: Path, kind: st
         frame.write_json(path) if kind == "json" else frame.write_parquet(path)
     found = warnings(ensue("check", path, "--json"))
     told = [line for line in found if line.startswith("column ")]
-    advice = "it is not read, and must not become a value or a feature"
-    assert told[0] == f"column 'goes_to' holds the next value in 100.0 % of the rows: {advice}"
-    assert told[1].startswith("column 'code' tells the next value in ") and told[1].endswith(advice)
+    advice = "it is not read, and must not be used as an item or a feature"
+    assert told[0] == f"column 'goes_to' holds the next item in 100.0 % of the rows: {advice}"
+    assert told[1].startswith("column 'code' determines the next item in ") and told[1].endswith(advice)
     assert len(told) == 2, "neither the place nor the colour tells it"
 
 
@@ -184,7 +184,7 @@ def test_times_that_run_backwards(ensue: Ensue, tmp_path: Path) -> None:
     path = tmp_path / "back.csv"
     path.write_text("session,item,time\na,x,1500000009\na,y,1500000001\nb,x,1500000003\nb,y,1500000004\n")
     found = json.loads(ensue("check", path, "--json").out)
-    assert "times ran backwards: 1 of 2 sequences sorted by time" in found["warnings"]
+    assert "times decreased: 1 of 2 sequences sorted by time" in found["warnings"]
 
 
 def warnings(ran: Ran) -> list[str]:
@@ -196,7 +196,7 @@ def warnings(ran: Ran) -> list[str]:
 def test_a_text_that_holds_its_label(ensue: Ensue, tmp_path: Path) -> None:
     found = warnings(ensue("check", labelled(tmp_path / "texts.tsv"), "--json"))
     told = "the word 'bad' stands in 100.0 % of the texts labelled 'b' and in 0.0 % of the others"
-    assert f"{told}: does the text hold its label?" in found
+    assert f"{told}: does the text contain its label?" in found
 
 
 def test_near_copies_of_texts_between_parts(ensue: Ensue, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_queries_of_later_sessions(ensue: Ensue, tmp_path: Path) -> None:
         *("compare", "suggest", train, "--test", test, "--models=most-frequent-next", "--min-users=1", "--json")
     )
     leaks = json.loads(ran.out)["leaks"]
-    assert "100.0 % of the pairs of the test data stand in the training data too: a look-up scores on them" in leaks
+    assert "100.0 % of the pairs of the test data are in the training data too: memorising scores on them" in leaks
     assert any("begin before the last in the training data does" in line for line in leaks)
 
 
@@ -236,9 +236,9 @@ def test_posts_that_hold_the_id_of_their_article(ensue: Ensue, tmp_path: Path) -
     articles.write_text("id,body\narticle-17,The ferry sails at night\narticle-18,The council votes on roads\n")
     posts.write_text("id,text,about\n1,see article-17 now,article-17\n2,the roads,article-18\n")
     found = warnings(ensue("check", posts, "--articles", articles, "--json"))
-    assert "1 of 2 posts holds the id of an article that it is about: a look-up finds those" in found
+    assert "1 of 2 posts holds the id of an article that it is about: matching ids finds those" in found
     ran = ensue("compare", "link", posts, "--articles", articles, "--test", posts, "--models=tfidf", "--json")
-    assert any("stands on both sides: split by article" in line for line in json.loads(ran.out)["leaks"])
+    assert any("is in both files; split by article" in line for line in json.loads(ran.out)["leaks"])
 
 
 def test_prefixes_that_give_nothing_away_are_not_spoken_of(ensue: Ensue, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
         ran = run(patch, "fit", "link", found.posts, "--articles", found.articles, "-o", found.model, "--device=cpu")
     assert ran.code == 0, ran.err
     assert "held-out posts: MRR" in ran.err and "weights by held-out posts: sum " in ran.err
-    assert "posts held out in turn: 5 folds of 73 posts, each scored by what the others taught" in ran.err
+    assert "posts held out in turn: 5 folds of 73 posts, each scored by a model trained on the others" in ran.err
     assert "MRR of each score alone: sum " in ran.err and "of first answers P says " in ran.err
     return found
 
@@ -83,7 +83,7 @@ def test_an_installed_encoder_is_asked_too(
     )
     check_refused(
         ensue("link", files.story, bare, "--model", "tfidf", "--encoder", "stand-in"),
-        "model tfidf asks no encoder; leave it out, or take best or sbert",
+        "model tfidf uses no encoder; remove it, or use best or sbert",
     )
     check_refused(
         ensue("link", files.story, bare, "--folder", files.model, "--encoder", "stand-in"),
@@ -115,7 +115,7 @@ def test_check_knows_a_collectors_posts_for_what_they_are(ensue: Ensue, tmp_path
         assert ran.code == 0, ran.err
         assert ran.lines[0] == f"{path}: 4cat (text=body, id=id, title=subject); 3 rows"
         assert ran.out.startswith("3 posts, words median 5, longest 5; near copies of an earlier one: 1")
-        assert "nothing is learned or scored without the articles: give them with --articles" in ran.out
+        assert "training and scoring need the articles: give them with --articles" in ran.out
     found = json.loads(ensue("check", path, "--json").out)
     assert (found["kind"], found["texts"], found["understood"]["layout"]) == ("posts", 3, "4cat")
     # It may be a log of threads and authors all the same, for who asks for that.
@@ -178,7 +178,7 @@ def test_link_works_at_once(ensue: Ensue, files: Files, tmp_path: Path) -> None:
 
 def test_labels_give_probabilities_and_a_cut(ensue: Ensue, files: Files) -> None:
     found = json.loads(ensue("link", files.story, files.posts, "-k", "2", "--json").out)
-    assert found["probabilities"] == "learned from the labels of this file"
+    assert found["probabilities"] == "fitted on the labels of this file"
     assert found["cut"]["relevant"] == 13 and found["cut"]["recall_interval"][0] <= found["cut"]["recall"]
     assert 0.5 < found["best"][0]["probability"] <= 1 and found["repeat_another"] == 1
     shown = ensue("link", files.story, files.posts)
@@ -192,7 +192,7 @@ def test_labels_give_probabilities_and_a_cut(ensue: Ensue, files: Files) -> None
 def test_link_asks_a_folder(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     ran = ensue("link", files.story, files.posts, "--folder", files.model, "-o", tmp_path / "out.jsonl")
     assert ran.code == 0, ran.err
-    assert "probabilities learned from held-out posts" in ran.out
+    assert "probabilities fitted on held-out posts" in ran.out
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [*rows[0]][-5:] == ["probability", "article", "sentence", "copy_of", "other_language"] and rows[0][
         "probability"
@@ -213,7 +213,7 @@ def test_only_new_posts_are_encoded(ensue: Ensue, files: Files, tmp_path: Path) 
     (tmp_path / "m.posts" / "index.json").unlink()
     check_refused(
         ensue("link", files.story, fewer, "--folder", tmp_path / "m"),
-        f"{tmp_path / 'm.posts'}: an index that was never finished; delete the folder",
+        f"{tmp_path / 'm.posts'}: the index is incomplete; delete the folder",
     )
 
 
@@ -223,7 +223,7 @@ def test_a_review_asks_stops_and_goes_on(ensue: Ensue, files: Files, tmp_path: P
     assert ran.code == 0, ran.err
     assert (
         "y, n, ? (unsure), u (undo) or q?" in ran.out
-        and "3 of 73 posts read, 2 relevant; nothing can be said of recall yet" in ran.err
+        and "3 of 73 posts read, 2 relevant; recall cannot be estimated yet" in ran.err
     )
     assert "stopped before the target; the same command goes on" in ran.err
     kept = [json.loads(line) for line in place.read_text().splitlines()]
@@ -231,7 +231,7 @@ def test_a_review_asks_stops_and_goes_on(ensue: Ensue, files: Files, tmp_path: P
     assert "probabilities after 3 labels, 2 of them yes" in ran.out
     on = ensue("link", files.story, files.posts, "--review", "--labels", place, stdin="n\n" * 80)
     assert on.code == 0 and "(3 so far)" in on.err
-    enough = r"(\d+) of 73 posts read, 2 relevant, at most 0 more: recall at least 1.00; that is enough"
+    enough = r"(\d+) of 73 posts read, 2 relevant, at most 0 more: recall at least 1.00; the target is reached"
     assert (read := re.search(enough, on.err)) is not None and 20 < int(read[1]) <= 73
     assert len([line for line in place.read_text().splitlines() if '"id"' in line]) == int(read[1])
 
@@ -249,7 +249,7 @@ def test_a_review_takes_back_leaves_open_and_counts(ensue: Ensue, files: Files, 
     assert second == third and "nothing of yours" not in ran.out, ran_ids
     # Another day the last label can still be taken back; unsure posts count as missed.
     ran = ensue(*review, "--annotator", "ana", stdin="u\n?\nq\n")
-    assert "3 of 73 posts read, 1 relevant, 1 unsure; nothing can be said of recall yet" in ran.err
+    assert "3 of 73 posts read, 1 relevant, 1 unsure; recall cannot be estimated yet" in ran.err
     # A second person is asked about the open one, and about all that another one labelled with --overlap 1.
     ran = ensue(*review, "--annotator", "bo", "--overlap", "1", stdin="n\ny\ny\nu\ny\nq\n")
     assert ran.code == 0, ran.err
@@ -459,7 +459,7 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
     check_refused(ensue("link", files.story, files.posts, "-k", "0"), "-k 0: show at least 1 post")
     check_refused(
         ensue("fit", "link", files.posts, "-o", tmp_path / "x"),
-        f"{files.posts}: these are posts; name the file of articles with --articles FILE",
+        f"{files.posts}: holds posts; give the file of articles with --articles FILE",
     )
     check_refused(
         ensue("evaluate", files.model, files.posts, "--protocol", "paper"),
@@ -468,12 +468,14 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
     check_refused(
         ensue("predict", files.model, "-", stdin=b"\xff\n"), "-: not UTF-8 (invalid start byte at byte 0); send UTF-8"
     )
-    check_refused(ensue("predict", files.model, "-", stdin='{"text": 3}\n'), '-:1: field "text" must be a text')
+    check_refused(
+        ensue("predict", files.model, "-", stdin='{"text": 3}\n'), 'stdin, line 1: field "text" must be a text'
+    )
     labels = tmp_path / "labels.jsonl"
     labels.write_text('{"id": "a", "relevant": true}\n{"id": 3}\n')
     check_refused(
         ensue("link", files.story, files.posts, "--review", "--labels", labels),
-        f'{labels}:2: is no label; expected {{"id": "p1", "relevant": true}}',
+        f'{labels}, line 2: is not a label; expected {{"id": "p1", "relevant": true}}',
     )
     ran = ensue("link", tmp_path / "none.jsonl", files.posts)
     assert ran.code == 2 and len(ran.lines) == 1

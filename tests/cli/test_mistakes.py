@@ -32,16 +32,16 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a wrong path": ("check lgo.csv", ("lgo.csv: no such file", "check the name")),
     "a folder in place of a file": ("check next", ("next: is a folder", "name a file in it")),
     "a header and nothing else": ("check head.csv", ("head.csv: has a header but no event",)),
-    "another encoding": ("check latin.csv", ("latin.csv:2: not UTF-8", "--encoding cp1252")),
+    "another encoding": ("check latin.csv", ("latin.csv, line 2: not UTF-8", "--encoding cp1252")),
     "an encoding that there is not": ("check log.csv --encoding utf-99", ("'utf-99' is not known", "cp1252")),
     "times that are words": (
         "check dates.csv",
-        ("dates.csv:2: time 'yesterday'", "write seconds since 1970, or ISO 8601"),
+        ("dates.csv, line 2: time 'yesterday'", "use seconds since 1970, ISO 8601, or --time-unit"),
     ),
-    "half a line of JSON": ("check half.jsonl", ("half.jsonl:2: not JSON", "expected one object a line")),
+    "half a line of JSON": ("check half.jsonl", ("half.jsonl, line 2: not JSON", "expected one object per line")),
     "a packed file cut short": ("check cut.csv.gz", ("cut.csv.gz: the gzip data", "fetch or pack the file again")),
     "a picture": ("check picture.png", ("picture.png: is binary", "give CSV, TSV, JSON Lines")),
-    "a page of the web": ("check page.html", ("page.html:1: '<html>", "give one, such as session,item,time")),
+    "a page of the web": ("check page.html", ("page.html, line 1: '<html>", "give one, such as session,item,time")),
     # columns
     "a column misspelt": ("check log.csv --columns session=sesion", ("column 'sesion'", "the columns are 'session'")),
     "a role that there is not": ("check log.csv --columns user=item", ("role 'user'", "the roles are session, item")),
@@ -55,7 +55,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "clicks as queries": ("fit suggest log.csv -o new", ("known as the query", "--columns query=…")),
     "texts without labels": ("fit classify plain.csv -o new", ("the texts have no labels", "--columns label=…")),
     "one label": ("fit classify one.csv -o new", ("every text has the label 'yes'", "at least two labels")),
-    "posts without articles": ("fit link posts.jsonl -o new", ("these are posts", "--articles FILE")),
+    "posts without articles": ("fit link posts.jsonl -o new", ("holds posts", "--articles FILE")),
     "a story in the place of posts": ("link plain.csv page.html", ("page.html:", "the story comes first: ensue link")),
     # what is typed
     "an option that there is not": ("fit --sideways", ("No such option: --sideways", "see `ensue fit --help`")),
@@ -68,7 +68,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a verb that there is not": ("fitt next log.csv", ("No such command 'fitt'", "Did you mean", "see `ensue --help`")),
     # tasks and models
     "a task misspelt": ("fit nxt log.csv -o new", ("'nxt'", "did you mean 'next'?")),
-    "a task left out": ("fit log.csv -o new", ("task 'log.csv'", "the task comes first, then the file")),
+    "a task left out": ("fit log.csv -o new", ("task 'log.csv'", "give the task first, then the file")),
     "a model misspelt": (f"{FIT} --model hidn", ("model 'hidn'", "did you mean 'hidan'?")),
     "a model of another task": (f"{FIT} --model tfidf", ("model 'tfidf' is not known for task next", "choose from")),
     "a model's file that is not there": (f"{FIT} --model mine.py:Mine", ("mine.py: there is no such file",)),
@@ -83,7 +83,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a width of nought": (f"{FIT} --model core --set dim=0", ("dim is 0", "it must be at least 1")),
     "vectors that are not there": ("fit classify texts.csv -o new --set vectors=glove.txt", ("'glove.txt'",)),
     "a device that is not at hand": (f"{FIT} --device tpu", ("device 'tpu'", "choose from cpu")),
-    "no choice asked for": ("predict next log.csv -k 0", ("k is 0", "ask for at least 1")),
+    "no choice asked for": ("predict next log.csv -k 0", ("k is 0", "give at least 1")),
     "a share above one": ("update next log.csv --max-drop 5", ("--max-drop 5", "give a share in [0, 1)")),
     "ranks that are words": ("evaluate next log.csv --cutoffs ten", ("--cutoffs 'ten'", "such as 10,20")),
     "a protocol that there is not": ("evaluate next log.csv --protocol hard", ("'hard'", "choose from full, last")),
@@ -92,8 +92,8 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a folder misspelt": ("evaluate nxt log.csv", ("nxt: no such model folder", "ensue fit TASK DATA")),
     "folder and file exchanged": ("evaluate log.csv next", ("log.csv: is a file, no model folder", "comes first")),
     "a folder that holds a model": ("fit next log.csv -o next", ("next: holds a model already", "--replace")),
-    "a place that is taken": ("fit next log.csv -o page.html", ("page.html: exists", "name another place")),
-    "a place below a file": ("fit next log.csv -o page.html/m", ("page.html/m: cannot be written", "another place")),
+    "a place that is taken": ("fit next log.csv -o page.html", ("page.html: exists", "use another folder")),
+    "a place below a file": ("fit next log.csv -o page.html/m", ("page.html/m: cannot be written", "another folder")),
     "a version that is not kept": ("update next --rollback 9", ("version 9 is not kept",)),
     "a stream for another task": ("stream mood log.csv --no-follow", ("mood: is of task classify", "only task next")),
     # output and service
@@ -148,7 +148,7 @@ def test_a_place_without_permission(ensue: Ensue, place: Path, tmp_path: Path) -
     tmp_path.chmod(0o500)
     ran = ensue("fit", "next", place / "log.csv", "-o", tmp_path / "m", "--model", "markov")
     assert (ran.code, len(ran.lines)) == (2, 1)
-    assert "cannot be written here (Permission denied); name another place" in ran.err
+    assert "cannot be written here (Permission denied); use another folder" in ran.err
 
 
 def test_help_is_shown_where_it_is_asked_for_or_nothing_is(ensue: Ensue) -> None:

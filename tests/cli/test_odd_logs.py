@@ -60,7 +60,7 @@ def test_a_log_without_times_that_was_concatenated_is_told(ensue: Ensue, tmp_pat
         path = tmp_path / f"{copies}.{'csv' if kind == 'table' else 'jsonl'}"
         path.write_text("".join(f"{row}\n" for row in [*(["session,item"] if kind == "table" else []), *rows * copies]))
         sentence = (
-            f"400 of 800 (50.0 %) events are there again in the same order: {TWICE}; keep the first half of the file"
+            f"400 of 800 (50.0 %) events are repeated in the same order: {TWICE}; keep the first half of the file"
         )
         assert (sentence in warnings(ensue, path)) is told
 
@@ -68,22 +68,20 @@ def test_a_log_without_times_that_was_concatenated_is_told(ensue: Ensue, tmp_pat
 def test_kinds_of_events_in_one_column_are_told(ensue: Ensue, tmp_path: Path) -> None:
     rows = [f"{row},{('view', 'view', 'cart')[at % 3]},shop" for at, row in enumerate(clicks(300))]
     found = warnings(ensue, write(tmp_path / "log.csv", rows, "session,item,time,event_type,category"))
-    types = (
-        "column 'event_type' holds 2 event types, 'view' 200, 'cart' 100: all are read alike, as if each were the same"
-    )
+    types = "column 'event_type' holds 2 event types, 'view' 200, 'cart' 100: all are treated the same"
     assert [line for line in found if "event types" in line] == [
-        f"{types}; choose those that are to be predicted, such as --events view"
+        f"{types}; choose the types to predict, such as --events view"
     ]
 
 
 def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> None:
     program = [row.replace(row.partition(",")[0], "bot") for row in clicks(250, seconds=2)]
     found = warnings(ensue, write(tmp_path / "log.csv", clicks(400) + program))
-    sentence = "sequences has 200 events and more within 10 minutes, 'bot' 250 in all: rather programs than people"
-    assert f"1 of 101 (1.0 %) {sentence}; leave them out" in found
+    sentence = "sequences has 200 events and more within 10 minutes, 'bot' 250 in all: probably bots"
+    assert f"1 of 101 (1.0 %) {sentence}; remove them" in found
     burst = [f"burst,i{at % 60},{1_700_500_000 + at}" for at in range(300)]  # 300 events in 5 minutes
     found = warnings(ensue, write(tmp_path / "burst.csv", clicks(400) + burst))
-    assert any("'burst' 300 in all: rather programs than people" in line for line in found)
+    assert any("'burst' 300 in all: probably bots" in line for line in found)
     draw, time, crawler, reader = random.Random(2), 1_700_600_000, list[str](), list[str]()
     for at in range(400):
         crawler.append(f"crawler,i{at % 60},{1_700_600_000 + 30 * at + (at > 200) * 3_000 + at % 2}")
@@ -91,8 +89,8 @@ def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> Non
         time += draw.randrange(3, 90)
     found = warnings(ensue, write(tmp_path / "crawler.csv", clicks(400) + crawler + reader))
     assert [line for line in found if "programs" in line] == [
-        "1 of 102 (1.0 %) sequences has 100 events and more at steady intervals, 'crawler' every 31 s: rather programs "
-        "than people; leave them out"
+        "1 of 102 (1.0 %) sequences has 100 events and more at steady intervals, 'crawler' every 31 s: probably "
+        "bots; remove them"
     ]
     header = "cascade,user,time"  # of which many people take part
     assert not any(
@@ -114,7 +112,7 @@ def test_a_file_of_texts_that_was_concatenated_is_told(
     articles = tmp_path / "articles.csv"
     articles.write_text("id,title,text\n" + "".join(f"a{at},title {at},a ferry of the town {at}\n" for at in range(9)))
     options = ("--articles", articles) if task == "link" else ()
-    sentence = "40 of 80 (50.0 %) rows are there again in the same order: the file looks concatenated twice"
+    sentence = "40 of 80 (50.0 %) rows are repeated in the same order: the file looks concatenated twice"
     for copies, told in ((1, False), (2, True)):
         path = write(tmp_path / name, rows * copies, header)
         ran = ensue("check", path, *options)

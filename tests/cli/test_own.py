@@ -151,7 +151,7 @@ def test_what_is_no_model_is_refused_in_a_line(
 def test_an_unknown_setting_of_it_is_refused_before_anything_is_read(ensue: Ensue, tmp_path: Path, logs: Logs) -> None:
     command = ("fit", "next", logs.train, "-o", tmp_path / "m", f"--model={EXAMPLES}/latest.py:Latest")
     ran = ensue(*command, "--set=heads=2")
-    assert ran.code == 2 and "setting 'heads' is not known here; choose from ages, " in ran.err
+    assert ran.code == 2 and "setting 'heads' is not known; choose from ages, " in ran.err
 
 
 def test_a_class_that_is_given_is_known_in_this_process() -> None:

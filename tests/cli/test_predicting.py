@@ -153,7 +153,7 @@ def test_nothing_is_lost(ensue: Ensue, labels: Path, tmp_path: Path, output: str
 
 def test_a_file_that_fails_half_way_leaves_none(ensue: Ensue, labels: Path, tmp_path: Path) -> None:
     ran = ensue("predict", labels, "-o", tmp_path / "out.csv", stdin='{"texts": ["good"]}\n{"texts": 5}\n')
-    assert ran.code == 2 and "-:2" in ran.err and list(tmp_path.iterdir()) == []
+    assert ran.code == 2 and "stdin, line 2" in ran.err and list(tmp_path.iterdir()) == []
 
 
 def test_link_writes_who_when_and_how_many(ensue: Ensue, tmp_path: Path) -> None:

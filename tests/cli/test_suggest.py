@@ -175,7 +175,7 @@ def test_update_keeps_the_former_version(ensue: Ensue, files: Files, tmp_path: P
 def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     check_refused(
         ensue("predict", files.model, "-", stdin='{"values": 3}\n'),
-        '-:1: field "values" must be a list of texts or whole numbers',
+        'stdin, line 1: field "values" must be a list of texts or whole numbers',
     )
     check_refused(
         ensue("predict", files.model, "-", stdin=b"\xff\n"),
@@ -196,13 +196,15 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
     bad.write_text("user,question\nu1,a\n")
     check_refused(
         ensue("fit", "suggest", bad, "-o", tmp_path / "x"),
-        f"{bad}: there is no time, and no session column either, so nothing tells where a session ends; the "
-        "columns are 'user', 'question'; name them with --columns query=…,user=…,time=…, or session=…",
+        f"{bad}: there is no time, and no session column either, so sessions cannot be separated; the columns are "
+        "'user', 'question'; name them with --columns query=…,user=…,time=…, or session=…",
     )
     alone = tmp_path / "alone.csv"
     alone.write_text("session,query\ns1,a\ns2,b\n")
     ran = ensue("fit", "suggest", alone, "-o", tmp_path / "x")
-    assert ran.code == 2 and ran.lines[-1].startswith(f"ensue: {alone}: no session of 2 or more queries is left: ")
+    assert ran.code == 2 and ran.lines[-1].startswith(
+        f"ensue: {alone}: no session of 2 or more queries is left after cleaning: "
+    )
     check_refused(
         ensue("fit", "link", files.train, "-o", tmp_path / "x", "--min-users", "3"),
         "--min-users means nothing to task link; leave it out",

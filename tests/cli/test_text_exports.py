@@ -111,49 +111,49 @@ def test_read(ensue: Ensue, tmp_path: Path, name: str) -> None:
     assert json.loads(ensue("check", path, "--json").out)["labels"].keys() == {label for label, _ in rows}
 
 
-ONE = "but a text has one label in task classify; keep one, or leave the text out"
+ONE = "but a text has one label in task classify; keep one, or remove the text"
 REFUSED: dict[str, tuple[str, str, str]] = {
     "two labels": (
         "x.jsonl",
         jsonl({"text": "a", "label": ["pos"]}, {"text": "b", "label": ["neg", "fun"]}),
-        f"{{path}}:2: 2 labels ('neg' and 'fun') in field 'label', {ONE}",
+        f"{{path}}, line 2: 2 labels ('neg' and 'fun') in field 'label', {ONE}",
     ),
     "spans": (
         "x.jsonl",
         jsonl({"text": "Ann met Bob", "label": [[0, 3, "PER"]]}),
-        "{path}:1: field 'label' holds spans of the text, not a label of it; export labels of whole texts, or name "
+        "{path}, line 1: field 'label' holds spans of the text, not a label; export labels of whole texts, or name "
         "another field with --columns label=…",
     ),
     "annotators disagree": (
         "x.json",
         json.dumps([{"data": {"text": "a"},
                      "annotations": task("a", "pos")["annotations"] + task("a", "neg")["annotations"]}]),
-        f"{{path}}:1: 2 labels ('pos' and 'neg') in field 'sentiment', {ONE}",
+        f"{{path}}, line 1: 2 labels ('pos' and 'neg') in field 'sentiment', {ONE}",
     ),
     "two controls": (
         "x.json",
         json.dumps([{"data": {"text": "a"}, "annotations": [
             {"result": [task("a", "pos")["annotations"][0]["result"][0],
                         task("a", "x", control="topic")["annotations"][0]["result"][0]]}]}]),
-        "{path}:1: several controls give labels, 'sentiment', 'topic'; choose one with --columns label=sentiment",
+        "{path}, line 1: several controls give labels, 'sentiment', 'topic'; choose one with --columns label=sentiment",
     ),
     "rejected": (
         "x.jsonl",
         jsonl({"text": "a", "label": "pos", "answer": "reject"}),
-        "{path}:1: the label 'pos' was rejected, which does not say what the label is; leave the text out, or name the "
-        "answer as the label with --columns label=answer",
+        "{path}, line 1: the label 'pos' was rejected, so the correct label is unknown; remove the text, or use "
+        "the answer as the label with --columns label=answer",
     ),
     "coders": (
         "x.csv",
         "id,text,coder_1,coder_2\n1,a,pos,neg\n",
-        "{path}: the columns 'coder_1', 'coder_2' may each hold labels, one for each coder; choose one with --columns "
-        "label=coder_1",
+        "{path}: the columns 'coder_1', 'coder_2' may all hold labels, one column per coder; choose one with "
+        "--columns label=coder_1",
     ),
     "a second label": (
         "x.csv",
         "text,Label,Label2,Annotator A id\na,pos,neg,7\n",
-        "{path}: the columns 'Label', 'Label2' may each hold labels, one for each coder; choose one with --columns "
-        "label=Label",
+        "{path}: the columns 'Label', 'Label2' may all hold labels, one column per coder; choose one with "
+        "--columns label=Label",
     ),
     "parts": (
         "x.json",

@@ -136,26 +136,28 @@ def test_seconds_of_a_day_are_no_excel_days(tmp_path: Path) -> None:
     [
         (
             [1704100000, 1704100010, 0, 1704100021, -1, 1704100021],
-            "2 of 6 events are years apart from the others (2024-01-01 09:06 to 2024-01-01 09:07): {0}:6: -1, {0}:4: 0",
+            "2 of 6 events are years apart from the others (2024-01-01 09:06 to 2024-01-01 09:07): {0}, line 6: -1, "
+            "{0}, line 4: 0",
         ),
         (
             ["0001-01-01T00:00:00Z", "2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z", "9999-12-31T00:00:00Z"],
-            "2 of 4 events are years apart from the others (2024-01-01 00:00 to 2024-01-01 00:00): {0}:2: "
-            "0001-01-01T00:00:00Z, {0}:5: 9999-12-31T00:00:00Z",
+            "2 of 4 events are years apart from the others (2024-01-01 00:00 to 2024-01-01 00:00): {0}, line 2: "
+            "0001-01-01T00:00:00Z, {0}, line 5: 9999-12-31T00:00:00Z",
         ),
         (
             [*(1700000000000 + 1000 * step for step in range(40)), 0],
-            "1 of 41 events is years apart from the others (2023-11-14 22:13 to 2023-11-14 22:13): {0}:42: 0",
+            "1 of 41 events is years apart from the others (2023-11-14 22:13 to 2023-11-14 22:13): {0}, line 42: 0",
         ),
         (
             [253402300799, *(1700000000 + step for step in range(40))],
-            "1 of 41 events is years apart from the others (2023-11-14 22:13 to 2023-11-14 22:13): {0}:2: 253402300799",
+            "1 of 41 events is years apart from the others (2023-11-14 22:13 to 2023-11-14 22:13): {0}, line 2: "
+            "253402300799",
         ),
     ],
 )
 def test_events_years_apart_are_counted(tmp_path: Path, ensue: Ensue, times: list[object], warning: str) -> None:
     path = write(tmp_path, *times)
-    advice = "; correct the time or leave the event out, for order and splits go by it"
+    advice = "; correct the time or remove the event, because order and splits depend on it"
     _, report = read(path)
     assert report.warnings == (warning.format(path) + advice,)
     ran = ensue("check", path)
@@ -173,24 +175,32 @@ def test_a_long_log_has_no_outliers(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[list[object], bool | None, str]] = {
-    "spreadsheet": (["1.7041E+09"] * 2, None, "log.csv:2: time 1.7041E+09 was cut to 5 digits by a spreadsheet"),
+    "spreadsheet": (["1.7041E+09"] * 2, None, "log.csv, line 2: time 1.7041E+09 was cut to 5 digits by a spreadsheet"),
     "two units": (
         [1700000000, 1700000001, 1700000002000],
         None,
-        "log.csv:4: time 1700000002000 looks like milliseconds",
+        "log.csv, line 4: time 1700000002000 looks like milliseconds",
     ),
     "ns among us": ([1700000000000000, 1700000000000001, 1700000000000000002], None, "looks like nanoseconds"),
-    "no order": (["03/04/2024", "05/06/2024"], None, "log.csv:2: time '03/04/2024' may begin with the day or with the"),
-    "against --day-first": (["03/14/2024"] * 2, True, "begins with the month, against --day-first"),
-    "against --month-first": (["14/03/2024"] * 2, False, "begins with the day, against --month-first"),
+    "no order": (
+        ["03/04/2024", "05/06/2024"],
+        None,
+        "log.csv, line 2: time '03/04/2024' may be day-first or month-first",
+    ),
+    "against --day-first": (["03/14/2024"] * 2, True, "begins with the month, which contradicts --day-first"),
+    "against --month-first": (["14/03/2024"] * 2, False, "begins with the day, which contradicts --month-first"),
     "unknown zone": (
         ["2023-11-14 22:13:20 CET"] * 2,
         None,
-        "log.csv:2: time '2023-11-14 22:13:20 CET' is not a number",
+        "log.csv, line 2: time '2023-11-14 22:13:20 CET' is not a time",
     ),
-    "two digits of a year": (["14/11/23"] * 2, None, "log.csv:2: time '14/11/23' is not a number or a date"),
-    "no such day": (["2023-11-14", "2023-02-30"], None, "log.csv:3: time '2023-02-30' is not a number or a date"),
-    "a zero among dates": (["2023-11-14", "2023-11-15", "0"], None, "log.csv:4: time '0' is not a number or a date"),
+    "two digits of a year": (["14/11/23"] * 2, None, "log.csv, line 2: time '14/11/23' is not a time"),
+    "no such day": (["2023-11-14", "2023-02-30"], None, "log.csv, line 3: time '2023-02-30' is not a time"),
+    "a zero among dates": (
+        ["2023-11-14", "2023-11-15", "0"],
+        None,
+        "log.csv, line 4: time '0' is not a time",
+    ),
 }
 
 
@@ -210,7 +220,7 @@ def test_a_stated_order_of_day_and_month(tmp_path: Path, ensue: Ensue) -> None:
     assert read(path, day_first=False)[0].times[0] == datetime(2024, 3, 4, tzinfo=ZoneInfo("UTC")).timestamp()
     ran = ensue("check", path)
     assert ran.code == 2
-    assert "state --day-first or --month-first" in ran.err
+    assert "set --day-first or --month-first" in ran.err
     assert "dates as month/day/year" in ensue("check", path, "--month-first").err
 
 

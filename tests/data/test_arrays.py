@@ -50,14 +50,14 @@ def test_as_json_lines(
 def test_the_report_says_so_and_messages_count_records(tmp_path: Path) -> None:
     path = write(tmp_path, '[\n {"values": ["a"]},\n\n {"values": ["b",\n "c"]}\n]\n')
     _, understood = read(path)
-    assert understood.notes == ("a JSON array of 2 records: messages name a record by its number in place of a line",)
+    assert understood.notes == ("a JSON array of 2 records: line numbers in messages are record numbers",)
     path = write(tmp_path, '[\n {"values": ["a"]},\n\n {"values": [""]}\n]\n')
-    with pytest.raises(DataError, match=":2: a value is empty"):
+    with pytest.raises(DataError, match=", line 2: a value is empty"):
         read(path)
 
 
 @pytest.mark.parametrize("text", ['[{"values": ["a"]}', '[{"values": ["a"}]', '[{"values": ["a"]} {}]', '[{"a": 1},]'])
 def test_a_broken_array_is_no_json(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(DataError, match=r"is not JSON .*; give JSON Lines, or one whole document"):
+    with pytest.raises(DataError, match=r"is not JSON .*; give JSON Lines, or one document"):
         read(path)

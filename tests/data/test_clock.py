@@ -81,20 +81,23 @@ def test_dates_as_people_write_them(texts: list[str], iso: list[str], order: str
     [
         (
             ["5/6/2023", "1/2/2024"],
-            "file:1: time '5/6/2023' may begin with the day or with the month, and no time of the file tells which; "
-            "state --day-first or --month-first, or write ISO dates, such as 2023-12-31",
+            "file:1: time '5/6/2023' may be day-first or month-first, and no time in the file decides it; set "
+            "--day-first or --month-first, or write ISO dates, such as 2023-12-31",
         ),
         (
             ["1/2/2024", "13/2/2023", "1/20/2024"],
-            "file:3: time '1/20/2024' has day and month the other way round than '13/2/2023' before it; "
-            "write ISO dates, such as 2023-12-31",
+            "file:3: time '1/20/2024' swaps day and month, unlike '13/2/2023' before it; write ISO dates, such as "
+            "2023-12-31",
         ),
-        (["1.2.2024", "30.2.2024"], "file:2: time '30.2.2024' is no date as day.month.year, as which others are read"),
+        (
+            ["1.2.2024", "30.2.2024"],
+            "file:2: time '30.2.2024' is not a date written as day.month.year, like the others",
+        ),
         (
             ["2024-02-01", "1.2.2024"],
-            "file:1: time '2024-02-01' is no date as day.month.year, as which others are read",
+            "file:1: time '2024-02-01' is not a date written as day.month.year, like the others",
         ),
-        (["1.2.24"], "file:1: time '1.2.24' is not a number or a date; write seconds since 1970, or ISO 8601"),
+        (["1.2.24"], "file:1: time '1.2.24' is not a time; use seconds since 1970, ISO 8601, or --time-unit"),
     ],
 )
 def test_dates_that_nobody_can_tell(texts: list[str], message: str) -> None:

@@ -36,10 +36,10 @@ def test_spaces_part_where_nothing_else_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("from\tto\n", "holds no edge; expected 'from to' a line"),
-        ("ann\tbob\nbob\n", ":2: 1 field; expected 'from to'"),
-        ("ann\t\n", ":1: 2 fields; expected"),
-        ('{"from": "ann"}\n', "is no list of edges; expected"),
+        ("from\tto\n", "holds no edge; expected 'from to' on each line"),
+        ("ann\tbob\nbob\n", ", line 2: 1 field; expected 'from to'"),
+        ("ann\t\n", ", line 1: 2 fields; expected"),
+        ('{"from": "ann"}\n', "is not a list of edges; expected"),
     ],
 )
 def test_what_is_no_list_of_edges(tmp_path: Path, text: str, said: str) -> None:

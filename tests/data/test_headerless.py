@@ -61,7 +61,7 @@ def test_tweets_of_sentiment140(tmp_path: Path) -> None:
 def test_queries_of_orcas_have_no_sessions(tmp_path: Path) -> None:
     path = write(tmp_path, ORCAS)
     assert kind_of(path) == "queries"
-    expected = re.escape("so nothing tells where a session ends; the columns are 'qid', 'query', 'did', 'url'")
+    expected = re.escape("so sessions cannot be separated; the columns are 'qid', 'query', 'did', 'url'")
     with pytest.raises(DataError, match=expected):
         read_queries(path)
 

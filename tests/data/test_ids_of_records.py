@@ -100,7 +100,7 @@ def test_ids_of_posts_that_a_spreadsheet_cut_name_the_cause(
     reader: Callable[..., tuple[object, object]], tmp_path: Path
 ) -> None:
     path = write(tmp_path, "id,text\n1.29403E+18,the ferry sails\n1.29403E+18,the bus stops\n", "posts.csv")
-    with pytest.raises(DataError, match=r"posts.csv:2: ids such as 1.29403E\+18 were cut by a spreadsheet"):
+    with pytest.raises(DataError, match=r"posts.csv, line 2: ids such as 1.29403E\+18 were cut by a spreadsheet"):
         reader(path)
 
 

@@ -109,7 +109,7 @@ def test_a_page_that_announces_two_gigabytes_is_refused_before_room_is_made(
 
 def test_a_page_that_announces_more_values_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "p", page_doctored(written(), (5, 1), 2**31 - 1)) == (
-        ": is damaged (a column announces other values than its pages); write it anew"
+        ": is damaged (a column announces other values than its pages); write it again"
     )
 
 
@@ -118,7 +118,7 @@ def test_the_command_ends_in_one_line_and_with_2(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ensue", "check", "p.parquet"]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert run.returncode == 2 and run.stdout == ""
-    wanted = "p.parquet: is damaged (it announces 1,000,000,000,000 rows and holds 1,000); write it anew"
+    wanted = "p.parquet: is damaged (it announces 1,000,000,000,000 rows and holds 1,000); write it again"
     assert " ".join(run.stderr.split()) == f"ensue: {wanted}"
 
 

@@ -112,7 +112,7 @@ def test_a_split_tears_neither_articles_nor_copies() -> None:
     records += [story(40, "a0", "a1"), story(41, "b", text=records[4].text + " https://t.co/1"), story(42)]
     posts = Posts.of(records)
     train, held, rule = hold_out_posts(posts, 0.25, seed=1)
-    assert rule == "9 of 43 posts at random (seed 1), split by article; near-copies go with their like"
+    assert rule == "9 of 43 posts at random (seed 1), split by article; near copies stay together"
     assert link_leaks(train, held) == LinkLeaks(
         posts=34, other_posts=9, shared_articles=0, on_shared=0, copies=0, examples=()
     )
@@ -136,9 +136,7 @@ def test_refused_splits() -> None:
         hold_out_posts(posts, 1)
     with pytest.raises(DataError) as error:
         hold_out_posts(posts)
-    assert str(error.value) == (
-        "all posts hang together by their articles and near-copies; give posts about two stories"
-    )
+    assert str(error.value) == ("all posts are connected by articles and near copies; give posts about two stories")
     with pytest.raises(DataError) as error:
         hold_out_posts(Posts.of([story(0), story(1)]))
     assert str(error.value) == "no post is about an article; name their column with --columns about=…"

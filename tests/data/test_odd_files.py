@@ -68,7 +68,7 @@ def test_what_is_no_file_is_named_and_nobody_waits(
         server.bind(str(tmp_path / "socket.csv"))
         expected = {
             tmp_path / "pipe.csv": ": is a pipe that nobody writes into; start its writer first, or give a file",
-            tmp_path / "link.csv": ": is a link to nowhere.csv, which is not there; check the name",
+            tmp_path / "link.csv": ": is a link to nowhere.csv, which does not exist; check the name",
             tmp_path / "socket.csv": ": is a socket; give a file",
             Path("/dev/zero"): ": is a device or a terminal; give a file, or pipe the data in",
             Path("/dev/null"): ": is a device or a terminal; give a file, or pipe the data in",
@@ -92,7 +92,7 @@ def test_a_writer_that_comes_late_is_waited_for(tmp_path: Path) -> None:
 def test_zero_bytes_behind_the_head_are_found(tmp_path: Path, bad: bytes) -> None:
     path = write(tmp_path, HEADER.encode() + ROWS.encode() + bad)
     assert path.stat().st_size > files._HEAD
-    message = ":20002: holds a zero byte, which no text does; cut out what is damaged"
+    message = ", line 20002: holds a zero byte, which text files never do; remove the damaged part"
     for name in ("log", "texts", "queries", "prepare"):
         assert refusal(READERS[name], path) == message, name
 
@@ -109,7 +109,7 @@ def test_a_long_line_is_refused_before_it_takes_memory(tmp_path: Path, monkeypat
     path = tmp_path / "log.csv"
     path.write_text(HEADER + "x" * (files.LONGEST_LINE + 2**21))
     monkeypatch.setattr(FileBytes, "whole", lambda self: pytest.fail("read whole"))
-    assert refusal(read, path) == ":2: a line is longer than 8 MiB; put one event or one sequence on a line"
+    assert refusal(read, path) == ", line 2: a line is longer than 8 MiB; put one event or sequence on each line"
 
 
 def test_a_file_larger_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_a_growing_log_is_prepared_up_to_its_last_whole_line(tmp_path: Path, mon
 def test_a_file_that_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, HEADER + ROWS)
     changing(monkeypatch, lambda path: os.utime(path, (1, 1)))
-    assert refusal(read, path) == ": was written to while it was read; wait until that is done, and try again"
+    assert refusal(read, path) == ": was written to while it was read; wait until it is complete"
 
 
 def test_a_file_that_is_replaced_is_read_as_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_a_pipe_is_read_and_one_without_end_is_refused(tmp_path: Path, monkeypat
     with subprocess.Popen(["yes", "1,a,5"], stdout=subprocess.PIPE) as endless:
         assert endless.stdout is not None
         path = Path(f"/dev/fd/{endless.stdout.fileno()}")
-        assert refusal(path).startswith(": does not end within 0.000524 GB, half of the memory at hand")
+        assert refusal(path).startswith(": does not end within 0.000524 GB, half of the available memory")
         endless.kill()
 
 
@@ -123,7 +123,7 @@ def test_parquet_that_packs_more_rows_than_memory_holds(tmp_path: Path, monkeypa
     frame = pl.select(session=pl.repeat("a", 100_000), item=pl.repeat("b", 100_000))
     frame.write_parquet(tmp_path / "p")
     monkeypatch.setattr("ensue.data.files.memory_at_hand", lambda: 2**20)
-    assert refusal(tmp_path / "p") == ": 100,000 rows of 2 columns need more memory than there is"
+    assert refusal(tmp_path / "p") == ": 100,000 rows of 2 columns do not fit into memory"
 
 
 @pytest.mark.parametrize(("end", "mended"), [(b"\x15PAR1", True), (b"PAR1", True)])
@@ -131,7 +131,7 @@ def test_damaged_parquet_is_an_error_of_the_file(tmp_path: Path, end: bytes, men
     pl.DataFrame({"session": ["a"], "item": ["b"]}).write_parquet(tmp_path / "p")
     path = write(tmp_path, (tmp_path / "p").read_bytes()[:-20] + end)
     for reader in (read, read_texts, read_queries, read_posts, read_articles):
-        with pytest.raises(DataError, match="is damaged, or unusual in what it holds"):
+        with pytest.raises(DataError, match="is damaged or has unusual content"):
             reader(path)
 
 
@@ -141,7 +141,7 @@ def test_a_panic_of_polars_is_an_error_of_the_file(tmp_path: Path, monkeypatch: 
 
     pl.DataFrame({"session": ["a"], "item": ["b"]}).write_parquet(tmp_path / "p")
     monkeypatch.setattr(pl, "read_parquet", panic)
-    assert refusal(tmp_path / "p") == ": is damaged, or unusual in what it holds (index out of bounds)"
+    assert refusal(tmp_path / "p") == ": is damaged or has unusual content (index out of bounds)"
 
 
 # --- Excel -----------------------------------------------------------------------------------------------------------
@@ -237,7 +237,9 @@ def test_the_line_that_excel_names_its_separator_in(first: bytes, between: bytes
     note = first.decode().strip('"').replace("\t", "\\t")
     assert understood.notes == (f"a first line {note}, as Excel writes and reads, left out",)
     # lines keep the numbers that an editor gives them: the fifth is one field short
-    assert refusal(write(tmp_path, first + b"\n" + table + b"2\n")).startswith(":5: 1 field, but the header has 3")
+    assert refusal(write(tmp_path, first + b"\n" + table + b"2\n")).startswith(
+        ", line 5: 1 field, but the header has 3"
+    )
 
 
 def test_posts_articles_and_queries_of_excel(tmp_path: Path) -> None:
@@ -262,7 +264,7 @@ def test_what_is_no_workbook(tmp_path: Path) -> None:
         archive.writestr("log.csv", LOG)
     assert refusal(tmp_path / "z").startswith(": is an archive without an Excel workbook; unpack it")
     workbook(tmp_path / "x", [["session", "item"]])
-    assert "is empty, or has a header at best" in refusal(tmp_path / "x")
+    assert "is empty or holds only a header" in refusal(tmp_path / "x")
     whole = workbook(tmp_path / "x", [["session", "item"], ["1", "a"]]).read_bytes()
     for cut in (len(whole) // 3, len(whole) // 2, len(whole) - 30):
         assert re.search("damaged|unusual", refusal(write(tmp_path, whole[:cut])))
@@ -278,7 +280,7 @@ def test_a_workbook_that_unpacks_to_too_much_or_spans_too_much(tmp_path: Path, m
     with zipfile.ZipFile(far) as old, zipfile.ZipFile(edited, "w") as new:
         for part in old.infolist():
             new.writestr(part, old.read(part).replace(b'r="B2"', b'r="XFD1048576"'))
-    assert re.search(r"sheet1.xml spans 17,179,869,184 cells; delete what stands far out", refusal(edited))
+    assert re.search(r"sheet1.xml spans 17,179,869,184 cells; delete cells far outside", refusal(edited))
 
 
 # --- vectors ----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_lines_above_the_header(tmp_path: Path, case: str, end: str, mark: str) 
     assert histories.times.tolist() == [1704100000, 1704100010]
     assert [f"note {text}" for text in report.notes] == ([note] if note else [])
     path.write_bytes((mark + above + TABLE + "1,c,soon\n").replace("\n", end).encode())
-    with pytest.raises(DataError, match=rf"log\.csv:{above.count(chr(10)) + 4}: time 'soon'"):
+    with pytest.raises(DataError, match=rf"log\.csv, line {above.count(chr(10)) + 4}: time 'soon'"):
         read(path)
 
 

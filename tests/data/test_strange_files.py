@@ -55,7 +55,9 @@ def test_a_file_without_a_mark_carries_none(tmp_path: Path) -> None:
 
 def test_cp1252_by_name(tmp_path: Path) -> None:
     path = write(tmp_path, "text,label\n„Käse“ – 5 €,good\nb,bad\n".encode("cp1252"))
-    with pytest.raises(DataError, match=r":2: not UTF-8 text; save the file as UTF-8, or name .* --encoding cp1252"):
+    with pytest.raises(
+        DataError, match=r", line 2: not UTF-8 text; save the file as UTF-8, or name .* --encoding cp1252"
+    ):
         read_texts(path)
     texts, understood = read_texts(path, encoding="cp1252")
     assert texts.texts[0][0] == "„Käse“ – 5 €"
@@ -64,7 +66,7 @@ def test_cp1252_by_name(tmp_path: Path) -> None:
         read_texts(path, encoding="cp12525")
     with pytest.raises(SettingError, match="encoding 'base64' is not known"):
         read_texts(path, encoding="base64")
-    with pytest.raises(DataError, match=r":2: not cp1252 \(.*\); name another"):
+    with pytest.raises(DataError, match=r", line 2: not cp1252 \(.*\); use another encoding"):
         read_texts(write(tmp_path, b"text,label\na\x81,1\n"), encoding="cp1252")
 
 
@@ -170,7 +172,7 @@ def test_large_numbers_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_numbers_beyond_all_bounds(tmp_path: Path) -> None:
     digits = "9" * 5000
-    assert refusal(write(tmp_path, f'{{"session":{digits},"item":1,"time":1}}\n')).startswith(":1: not JSON (")
+    assert refusal(write(tmp_path, f'{{"session":{digits},"item":1,"time":1}}\n')).startswith(", line 1: not JSON (")
     lines = f'{{"session":"a","item":"b","time":{"9" * 400}}}\n'
     assert "umber" in refusal(write(tmp_path, lines))
 

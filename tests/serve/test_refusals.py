@@ -199,7 +199,7 @@ def test_one_bad_record_spoils_no_neighbour(small: Running) -> None:
     """Pairs where the model learned single texts: the library says so, and the next request is answered."""
     pair = small.post("/v1/models/mood/predict", {"records": [{"texts": ["a", "b"]}]})
     assert pair.status_code == 422
-    assert pair.json()["error"].endswith("but the model learned single texts; give single texts")
+    assert pair.json()["error"].endswith("but the model was trained on single texts; give single texts")
     assert small.post("/v1/models/mood/predict", {"records": [{"texts": ["a"]}]}).status_code == 200
 
 

@@ -131,7 +131,7 @@ def test_the_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, fitted
     for arguments, error in (
         ([tmp_path / "none"], "no such model folder"),
         ([folder, "--host", "0.0.0.0"], "set ENSUE_TOKEN"),
-        ([folder, "--set", "nonsense=1"], "setting 'nonsense' is not known here"),
+        ([folder, "--set", "nonsense=1"], "setting 'nonsense' is not known"),
         ([folder, "--set", "patience=0"], "patience is 0"),
         ([folder, "--queue", f"sqlite:{tmp_path}/no/q.db"], "cannot be opened"),
     ):

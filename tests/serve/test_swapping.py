@@ -251,7 +251,11 @@ def test_an_update_of_each_other_task(fitted: Path, tmp_path: Path) -> None:
         ("clicks", {"records": [{"values": ["v1"]}]}, "new data: "),
         ("clicks", {"records": [{"values": ["a", "b"]}], "max_drop": 1}, 'field "max_drop" must be a share in [0, 1)'),
         ("clicks", {"records": [{"values": ["a", "b"]}], "test": 0}, 'field "test" must be true or false'),
-        ("mood", {"records": [{"texts": ["a"], "label": "maybe"}]}, "new data: the label 'maybe' is new to the model"),
+        (
+            "mood",
+            {"records": [{"texts": ["a"], "label": "maybe"}]},
+            "new data: the label 'maybe' is not a label of the model",
+        ),
         ("mood", {"records": [{"texts": ["a"]}]}, "the texts have no labels"),
         ("links", {"records": [{"text": "a", "about": ["nothing"]}]}, "new data: no article is new"),
         ("links", {"records": [], "articles": [{"body": "x", "id": "n", "who": 1}]}, "articles[0]: field 'who'"),

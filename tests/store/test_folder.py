@@ -37,7 +37,7 @@ FILES = {
 }
 TENSORS = sorted(name for name in FILES if name.endswith(".safetensors"))
 HALF = "{0}: {1} is missing or unreadable (No such file or directory); this is not a whole model folder"
-TAKEN = "{}: exists and is not a model folder; name another place"
+TAKEN = "{}: exists and is not a model folder; use another folder"
 
 
 @pytest.fixture(scope="module")
@@ -267,7 +267,7 @@ def test_a_parent_that_may_not_be_written(
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr(folder_module, "create_folder", forbid)
-    expected = f"{parent}/m: cannot be written here (Permission denied); name another place"
+    expected = f"{parent}/m: cannot be written here (Permission denied); use another folder"
     assert refusal(trained.save, parent / "m") == expected
     assert refusal(require_writable, parent / "m") == expected
     parent.chmod(0o755)
@@ -277,7 +277,7 @@ def test_a_parent_that_may_not_be_written(
 def test_a_file_in_place_of_the_parent(trained: NextPredictor, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     message = refusal(require_writable, tmp_path / "file" / "m")
-    assert message == f"{tmp_path}/file/m: cannot be written here (File exists); name another place"
+    assert message == f"{tmp_path}/file/m: cannot be written here (File exists); use another folder"
     message = refusal(write_file, tmp_path / "file" / "c", b"")
     assert message.endswith("what stood there is unchanged")
     assert contents(tmp_path) == {"file": b"in the way"}
@@ -388,7 +388,7 @@ def test_a_newer_format_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("task", ["nonsense", "../next", ["next"], None, {"a": 1}])
 def test_an_unknown_task_is_refused(folder: Path, task: Any) -> None:
     change(folder, task=task)
-    assert refusal(load, folder) == f"{folder}: task {task!r} is not known to this ensue; update ensue"
+    assert refusal(load, folder) == f"{folder}: task {task!r} is not known to this version; update ensue"
 
 
 MALICIOUS = ["os.system", "__import__('os').abort()", "../../etc/passwd", "ensue.cli:main", "best\nx", ["hidan"], {}, 1]

@@ -133,7 +133,7 @@ class Contract:
         record = self.asked()[0]
         with pytest.raises(SettingError) as error:
             predictor.predict([record], 0)
-        assert str(error.value) == "k is 0; ask for at least 1 choice"
+        assert str(error.value) == "k is 0; give at least 1"
         with pytest.raises(SettingError) as error:
             self.predictor_class(self.model, settings=self.options).predict([record])
         assert str(error.value) == "this predictor is not trained yet: loop over fit(data), or load a folder"

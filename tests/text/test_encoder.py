@@ -52,7 +52,7 @@ def test_an_encoder_that_cannot_be_read_says_why(name: str, reason: str) -> None
     with pytest.raises(SettingError) as error:
         Encoder(name, CPU).vectors(["a"])
     assert str(error.value) == (
-        f"encoder {name!r} cannot be read ({reason}); nothing is downloaded: give the folder or the name of an "
+        f"encoder {name!r} cannot be read ({reason}); nothing is downloaded; give the folder or the name of an "
         "installed sentence-transformers model with safetensors weights"
     )
 

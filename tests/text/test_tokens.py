@@ -194,7 +194,7 @@ def test_a_floor_for_counts_and_words_that_come_later() -> None:
     assert tokenizer.add([pl.Series(["c c d a"])], min_count=2) == 1
     assert list(tokenizer.vocabulary.values) == ["a", "b", "c"]
     assert Tokenizer.fit([]).encode(pl.Series(["a b"])).ids.tolist() == [1, 1]
-    with pytest.raises(SettingError, match="min_count: 0 is below 1; 1 keeps every word"):
+    with pytest.raises(SettingError, match="min_count: 0 is below 1; use 1 to keep every word"):
         Tokenizer.fit([pl.Series(["a"])], min_count=0)
 
 
@@ -226,9 +226,9 @@ def test_caps_are_counted() -> None:
     assert tokens.texts.tolist() == [0, 2, 4, 5]
     flat = tokenizer.encode(column, max_words=4)
     assert (flat.lengths.tolist(), flat.cut_words, flat.cut_sentences, flat.cut_texts) == ([4, 2, 2], 5, 0, 1)
-    with pytest.raises(SettingError, match="max_words: 0 is below 1; leave it out to read everything"):
+    with pytest.raises(SettingError, match="max_words: 0 is below 1; remove it to read everything"):
         tokenizer.encode(column, max_words=0)
-    with pytest.raises(SettingError, match="max_sentences: -1 is below 1; leave it out to read everything"):
+    with pytest.raises(SettingError, match="max_sentences: -1 is below 1; remove it to read everything"):
         tokenizer.encode(column, max_sentences=-1)
 
 
@@ -283,15 +283,18 @@ WORDS = 'f: expected "lower" true or false and "words" a list of texts; save it 
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ([], "f: is no tokenizer of format 1; save it again with this version"),
-        ({"format": 2, "lower": True, "words": []}, "f: is no tokenizer of format 1; save it again with this version"),
+        ([], "f is not a tokenizer of format 1; save it again with this version"),
+        (
+            {"format": 2, "lower": True, "words": []},
+            "f is not a tokenizer of format 1; save it again with this version",
+        ),
         ({"format": 1, "words": []}, WORDS),
         ({"format": 1, "lower": 1, "words": []}, WORDS),
         ({"format": 1, "lower": True, "words": "ab"}, WORDS),
         ({"format": 1, "lower": True, "words": ["a", 1]}, WORDS),
         (
             {"format": 1, "lower": True, "words": ["a", "b", "a"]},
-            "f: a word stands twice, so ids are unsure; save the tokenizer again",
+            "f: a word appears twice, so ids are ambiguous; save the tokenizer again",
         ),
     ],
 )

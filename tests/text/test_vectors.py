@@ -83,15 +83,18 @@ def test_numbers_survive(tmp_path: Path, table: dict[str, tuple[float, ...]], da
 
 
 LINES: dict[str, tuple[str | bytes, str]] = {
-    "short": ("a 1 2 3\n\nb 1 2\n", ":3: 2 numbers, but the file begins with 3; is the line cut short?"),
-    "short, header": ("2 3\na 1 2 3\nb 1 2\n", ":3: 2 numbers, but the file begins with 3; is the line cut short?"),
-    "words": ("a 1 2\nb 1 x\n", ":2: 'b' is followed by what is no number; fetch the file again"),
-    "nan": ("a 1 2\nb 1 nan\n", ":2: 'b' has a number that is not finite; delete the line"),
-    "too large": ("a 1 2\nb 1 1e39\n", ":2: 'b' has a number that is not finite; delete the line"),
-    "one column": ("just\nwords\n", ":1: 'just' is no vector; expected a word and its numbers"),
+    "short": ("a 1 2 3\n\nb 1 2\n", ", line 3: 2 numbers, but the first line has 3; is it cut short?"),
+    "short, header": (
+        "2 3\na 1 2 3\nb 1 2\n",
+        ", line 3: 2 numbers, but the first line has 3; is it cut short?",
+    ),
+    "words": ("a 1 2\nb 1 x\n", ", line 2: 'b' is followed by a non-number; fetch the file again"),
+    "nan": ("a 1 2\nb 1 nan\n", ", line 2: 'b' has a number that is not finite; delete the line"),
+    "too large": ("a 1 2\nb 1 1e39\n", ", line 2: 'b' has a number that is not finite; delete the line"),
+    "one column": ("just\nwords\n", ", line 1: 'just' is not a vector; expected a word and its numbers"),
     "empty": ("", ": is empty"),
     "count": ("3 2\na 1 2\nb 1 2\n", ": ends after 2 of 3 vectors; fetch the file again"),
-    "none": ("A 1 2\n", ": holds none of the 2 words, such as 'a'; do language and capitals agree?"),
+    "none": ("A 1 2\n", ": holds none of the 2 words, such as 'a'; do language and case agree?"),
     "gzip": (gzip.compress(b"a 1 2\n" * 999)[:40], ": cannot be read (Compressed file ended before the end-of-stream "),
     "xz": (lzma.compress(b"a 1 2\n" * 999)[:60], ": cannot be read (Compressed file ended before the end-of-stream "),
     "npz": (b"PK\x03\x04 cut short", ": the npz is damaged or holds Python objects; write plain arrays"),

@@ -46,7 +46,7 @@ from tests.processes import PLAIN, Started
 SMALL = HiDANSettings(dim=8, table_dim=4)
 # 48 cascades in batches of 16: 3 steps and 4 reports an epoch.
 SCHEDULE = Schedule(epochs=4, batch_size=16, learning_rate=0.02)
-OTHER_RUN = "{}: the checkpoint is of other data or settings; start without --resume"
+OTHER_RUN = "{}: the checkpoint belongs to other data or settings; start without --resume"
 
 
 class Outcome(NamedTuple):
@@ -468,8 +468,8 @@ def test_a_model_that_training_made_worse_is_refused(rate: float, loss: float | 
     with pytest.raises(SettingError) as caught:
         collect(reports, [])
     assert re.fullmatch(
-        r"training made the model worse: its loss rose from 1 to \S+ on what it learned first; "
-        rf"learning_rate is {re.escape(f'{rate:g}')}, try a smaller one",
+        r"training made the model worse: its loss rose from 1 to \S+ on its first training batches; learning_rate "
+        rf"is {re.escape(f'{rate:g}')}, try a smaller one",
         str(caught.value),
     )
 

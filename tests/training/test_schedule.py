@@ -84,5 +84,5 @@ def test_what_a_person_sets_is_not_fitted_to_the_log() -> None:
 def test_a_task_that_does_not_fit_its_schedules_says_so() -> None:
     only = Schedule(monitor="mrr", refit=False, replay=0)
     require_fixed(only, "link", "mrr")
-    with pytest.raises(SettingError, match="min_steps is 9; task link knows only 0"):
+    with pytest.raises(SettingError, match="min_steps is 9; task link allows only 0"):
         require_fixed(Schedule(monitor="mrr", refit=False, replay=0, min_steps=9), "link", "mrr")

@@ -86,7 +86,7 @@ def require_like(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
 def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
     if data.paired != predictor.metadata.paired:
         kinds = ("pairs", "single texts") if data.paired else ("single texts", "pairs")
-        raise DataError(f"{path}: holds {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
+        raise DataError(f"{path}: holds {kinds[0]}, but the model was trained on {kinds[1]}; give {kinds[1]}")
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
@@ -134,7 +134,7 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Aske
     if source == "-":
         if reading.columns or reading.phrases:
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
-        return Asked(_of_lines(stdin.lines(), "-", paired))
+        return Asked(_of_lines(stdin.lines(), "stdin", paired))
     if not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
         show.remark(f"{source}: one text a line")
         content = open_file(Path(source), **reading.opening)
@@ -156,19 +156,20 @@ def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Ite
                 blanks += 1
                 continue
             listed = text.lstrip().startswith("{")
-            yield from (_plain("", f"{where}:{place}", paired) for place in range(1, blanks * (not listed) + 1))
+            yield from (_plain("", f"{where}, line {place}", paired) for place in range(1, blanks * (not listed) + 1))
         if not listed:
-            yield _plain(text, f"{where}:{number}", paired)
+            yield _plain(text, f"{where}, line {number}", paired)
         elif text.strip():
-            record = Text.from_json(text, f"{where}:{number}")
+            record = Text.from_json(text, f"{where}, line {number}")
             if (len(record.texts) == 2) != paired:
                 kinds = ("single texts", "pairs") if not paired else ("pairs", "single texts")
                 raise DataError(
-                    f"{where}:{number}: {plural(len(record.texts), 'text')}, but the model learned {kinds[0]}"
+                    f"{where}, line {number}: {plural(len(record.texts), 'text')}, but the model was trained on "
+                    f"{kinds[0]}"
                 )
             yield record
     if listed is None:
-        yield from (_plain("", f"{where}:{place}", paired) for place in range(1, blanks + 1))
+        yield from (_plain("", f"{where}, line {place}", paired) for place in range(1, blanks + 1))
 
 
 def _plain(line: str, where: str, paired: bool) -> Text:
@@ -177,7 +178,7 @@ def _plain(line: str, where: str, paired: bool) -> Text:
     parts = line.split("\t") if line else ["", ""]
     if len(parts) != 2:
         raise DataError(
-            f"{where}: {plural(len(parts), 'text')}, but the model learned pairs; write one, a tab, the other"
+            f"{where}: {plural(len(parts), 'text')}, but the model was trained on pairs; write one, a tab, the other"
         )
     return Text(tuple(parts))
 

@@ -163,7 +163,7 @@ def _of_stdin() -> Iterator[Post]:
         text = line.rstrip("\r\n")
         if text.lstrip().startswith("{"):
             listed = True
-            yield Post.from_json(text, f"-:{number}")
+            yield Post.from_json(text, f"stdin, line {number}")
         elif text.strip() or not listed:
             yield Post(text)
 

@@ -151,7 +151,7 @@ def records(source: str, reading: Reading, predictor: NextPredictor) -> Asked:
         DataError: naming the file, the line, the field and what to do.
     """
     if source == "-":
-        lines = (History.from_json(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
+        lines = (History.from_json(line, f"stdin, line {number}") for number, line in stdin.lines() if line.strip())
         return Asked(_warned(lines, predictor))
     histories, understood = _read(Path(source), reading)
     _warn_of_unknown(histories, predictor)

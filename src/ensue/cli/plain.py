@@ -98,7 +98,7 @@ class PlainCommand:
         if source != "-":
             data, report = self._read(Path(source), reading)
             return Asked(iter(data.records()), len(data), byte_order_mark=report.byte_order_mark)
-        return Asked(self._record(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
+        return Asked(self._record(line, f"stdin, line {number}") for number, line in stdin.lines() if line.strip())
 
     def _record(self, line: str, where: str) -> Any:
         try:

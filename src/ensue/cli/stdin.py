@@ -38,7 +38,7 @@ def _records() -> Iterator[str]:
     for line in sys.stdin:
         if line.lstrip().startswith("["):
             rest = sys.stdin.read()
-            listed = json_lines_of("-", f"{line}{rest}".encode())
+            listed = json_lines_of("stdin", f"{line}{rest}".encode())
             yield from io.StringIO(f"{line}{rest}" if listed is None else listed[0].decode())
             return
         yield line

@@ -154,7 +154,7 @@ def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked
         DataError: naming the file, the line, the field and what to do.
     """
     if source == "-":
-        return Asked(History.from_json(line, f"-:{number}") for number, line in stdin.lines() if line.strip())
+        return Asked(History.from_json(line, f"stdin, line {number}") for number, line in stdin.lines() if line.strip())
     queries, understood = _read(Path(source), reading, least=0)
     if ruled_out := int((queries.histories.lengths == 0).sum()):
         holds = part_of(ruled_out, len(queries), "session", "holds", "hold")

@@ -43,7 +43,7 @@ def json_lines_of(path: object, text: bytes | FileBytes) -> tuple[bytes, str] | 
         if between is None:
             _require_json(path, whole)
             return None
-    note = f"a JSON array of {plural(len(lines), 'record')}: messages name a record by its number in place of a line"
+    note = f"a JSON array of {plural(len(lines), 'record')}: line numbers in messages are record numbers"
     return "\n".join(lines).encode("utf-8"), note
 
 
@@ -53,4 +53,4 @@ def _require_json(path: object, whole: str) -> None:
         json.loads(whole)
     except (ValueError, RecursionError) as error:
         why = quoted(error)
-        raise DataError(f"{path}: is not JSON ({why}); give JSON Lines, or one whole document") from error
+        raise DataError(f"{path}: is not JSON ({why}); give JSON Lines, or one document") from error

@@ -165,14 +165,14 @@ def format_of(
     if high >= MILLISECONDS:
         worst = max(bulk, key=lambda bucket: bucket.high)
         raise DataError(
-            f"{worst.where}: time {worst.text} cannot be {WORDS[unit]} ({reason}); state the unit with --time-unit"
+            f"{worst.where}: time {worst.text} cannot be {WORDS[unit]} ({reason}); set the unit with --time-unit"
         )
     absolute = bool(words) or low >= SINCE_1970
     shown = " to ".join(format_time(second, unit, absolute) for second in (low, high))
     if scale in CALENDARS:
         sentence = f"dates such as {buckets[0].text} ({reason}), read as UTC, {shown}"
     elif words:
-        read = "brought from their zones to UTC" if summary.zoned else "read as UTC"
+        read = "converted from their time zones to UTC" if summary.zoned else "read as UTC"
         sentence = f"{words}, {read}, {shown}"
     else:
         since = " since 1899-12-30" if unit == "days" else " since 1970" if absolute else " from 0" if low == 0 else ""
@@ -300,7 +300,7 @@ def _parse_numbers(column: pl.Series, where: Where) -> Times:
     if numbers.null_count():
         row = _first(numbers.is_null())
         raise DataError(
-            f"{where(row)}: time {quoted(column[row])} is not a number or a date; write seconds since 1970, or ISO 8601"
+            f"{where(row)}: time {quoted(column[row])} is not a time; use seconds since 1970, ISO 8601, or --time-unit"
         )
     times = numbers.to_numpy()
     finite = np.isfinite(times)
@@ -319,9 +319,9 @@ def _unit(summary: TimeSummary, name: str, layout: str, options: TimeOptions) ->
     if options.unit is not None:
         return options.unit, "as stated"
     if named := named_unit(name):
-        return named, f"by the column's name {quoted(name)}"
+        return named, f"from the column's name {quoted(name)}"
     if layout.endswith("histories"):
-        return "s", "the record's convention"
+        return "s", "the convention of this record type"
     if summary.calendars:
         return summary.calendars[-1], "inferred: every number is a date"
     if (unit := _unit_since_1970(summary)) is not None:
@@ -329,7 +329,7 @@ def _unit(summary: TimeSummary, name: str, layout: str, options: TimeOptions) ->
         if options.usual_unit not in (None, unit):
             raise DataError(
                 f"{buckets[0].where}: time {buckets[0].text} looks like {WORDS[unit]} since 1970, but the training "
-                f"data was read in {WORDS[options.usual_unit or 's']}; state the unit with --time-unit"
+                f"data was read in {WORDS[options.usual_unit or 's']}; set the unit with --time-unit"
             )
         near = f"{min(bucket.low for bucket in buckets):.1e}".replace("e+0", "e").replace("e+", "e")
         return unit, f"inferred: values near {near}"
@@ -338,10 +338,10 @@ def _unit(summary: TimeSummary, name: str, layout: str, options: TimeOptions) ->
     if layout in ("forest", "ms-hgat", "topo-lstm") and summary.low >= 2e5 and summary.high <= 7e5:
         return "h", f"inferred: values near {summary.low:.0f}"
     if layout == "hidan":
-        return "h", "the layout's convention"
+        return "h", "the convention of this layout"
     if _are_excel_days(summary, name):
         return "days", "inferred: all from 20,000 to 60,000"
-    return "s", "assumed: state the unit with --time-unit"
+    return "s", "assumed; set the unit with --time-unit"
 
 
 def _unit_since_1970(summary: TimeSummary) -> str | None:
@@ -415,7 +415,7 @@ def _apart_sentence(apart: list[Bucket], total: int, shown: str) -> str:
     more = ", …" if len(apart) > _SHOWN or count > len(apart) else ""
     return (
         f"{part_of(count, total, 'event', 'is', 'are')} years apart from the others ({shown}): {examples}{more}; "
-        "correct the time or leave the event out, for order and splits go by it"
+        "correct the time or remove the event, because order and splits depend on it"
     )
 
 

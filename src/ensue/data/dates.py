@@ -18,7 +18,7 @@ from ensue.data.time_summary import ParsedTimes
 from ensue.errors import DataError
 from ensue.lines import quoted
 
-ASK = "state --day-first or --month-first"
+ASK = "set --day-first or --month-first"
 _ISO = re.compile(r"\s*\d{4}-\d\d-\d\d")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(?P<name>[A-Za-z]{3,9})"
@@ -90,7 +90,7 @@ def parse_dates(
     if moments.null_count():
         row = int(moments.is_null().arg_max() or 0)
         raise DataError(
-            f"{where(row)}: time {quoted(texts[row])} is not a number or a date; write seconds since 1970, or ISO 8601"
+            f"{where(row)}: time {quoted(texts[row])} is not a time; use seconds since 1970, ISO 8601, or --time-unit"
         )
     words = "dates with names of months" if re.match("[0-9]*[ -]?[A-Za-z]", texts[0]) else "ISO dates"
     return ParsedTimes(_seconds(moments), words, _has_zones(texts), None)
@@ -167,15 +167,15 @@ def _year_last(
     if order is None:
         row = int(parts["year"].is_not_null().arg_max() or 0)
         raise DataError(
-            f"{where(row)}: time {quoted(texts[row])} may begin with the day or with the month, and no time of the "
-            f"file tells which; {ASK}, or write ISO dates, such as 2023-12-31"
+            f"{where(row)}: time {quoted(texts[row])} may be day-first or month-first, and no time in the file "
+            f"decides it; {ASK}, or write ISO dates, such as 2023-12-31"
         )
     words = f"day{mark}month{mark}year" if order else f"month{mark}day{mark}year"
     names: Mapping[str, str] = {"first": "day", "then": "month"} if order else {"first": "month", "then": "day"}
     moments = _moments(parts.rename(dict(names)))
     if moments.null_count():
         row = int(moments.is_null().arg_max() or 0)
-        raise DataError(f"{where(row)}: time {quoted(texts[row])} is no date as {words}, as which others are read")
+        raise DataError(f"{where(row)}: time {quoted(texts[row])} is not a date written as {words}, like the others")
     return ParsedTimes(_seconds(moments), f"dates as {words}", _has_zones(texts), order)
 
 
@@ -191,14 +191,15 @@ def _order(
     if len(rows) == 2:
         above, below = sorted(rows.values())
         raise DataError(
-            f"{where(below)}: time {quoted(texts[below])} has day and month the other way round than "
-            f"{quoted(texts[above])} before it; write ISO dates, such as 2023-12-31"
+            f"{where(below)}: time {quoted(texts[below])} swaps day and month, unlike {quoted(texts[above])} before "
+            "it; write ISO dates, such as 2023-12-31"
         )
     told = "first" in rows if rows else None
     if None not in (stated, told) and stated != told:
         (row,) = rows.values()
         option, other = ("--day-first", "month") if stated else ("--month-first", "day")
         raise DataError(
-            f"{where(row)}: time {quoted(texts[row])} begins with the {other}, against {option}; leave that out"
+            f"{where(row)}: time {quoted(texts[row])} begins with the {other}, which contradicts {option}; remove "
+            "that option"
         )
     return told if stated is None else stated

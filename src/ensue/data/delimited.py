@@ -50,11 +50,11 @@ class Delimited:
         names = content.names(self.separator) if self.quoted else content.head(1)[0].split(self.separator)
         double = next((name for name, count in Counter(names).items() if count > 1), None)
         if double is not None:
-            raise DataError(f"{content.path}:{number}: column {quoted(double)} appears twice; rename one")
+            raise DataError(f"{content.path}, line {number}: column {quoted(double)} appears twice; rename one")
         if number > content.first_line:
             raise DataError(
-                f"{content.path}:{content.first_line}: is empty, the header stands in line {number}; delete the lines "
-                "before it"
+                f"{content.path}, line {content.first_line}: is empty, the header is in line {number}; delete the "
+                "lines before it"
             )
         return names
 
@@ -75,7 +75,7 @@ class Delimited:
 
     def where(self, row: int) -> str:
         """The place of a row of data, from 0."""
-        return f"{self.content.path}:{next(islice(self.rows(), row + (not self.given), None))[0]}"
+        return f"{self.content.path}, line {next(islice(self.rows(), row + (not self.given), None))[0]}"
 
     def read(self, columns: Iterable[str], types: Types | None = None) -> pl.DataFrame:
         """Columns by their names, as texts unless a type is given.
@@ -120,7 +120,7 @@ class Delimited:
         width, whole = len(self.names), "layout" if self.given else "header"
         times = [self.names.index(name) for name, kind in types.items() if kind == pl.Float64]
         for line, row in self.rows():
-            where = f"{self.content.path}:{line}"
+            where = f"{self.content.path}, line {line}"
             if (any(row) if self.strict else row) and not fits(row, width):
                 why = "is a quote missing?" if self.strict else "is a quote left open?"
                 raise DataError(f"{where}: {plural(len(row), 'field')}, but the {whole} has {width}; {why}")
@@ -128,7 +128,7 @@ class Delimited:
                 if row[place] and not is_number(row[place]):
                     time = quoted(row[place])
                     raise DataError(
-                        f"{where}: time {time} is not a number or a date; write seconds since 1970, or ISO 8601"
+                        f"{where}: time {time} is not a time; use seconds since 1970, ISO 8601, or --time-unit"
                     )
 
 

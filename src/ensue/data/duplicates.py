@@ -46,9 +46,7 @@ def duplicates(histories: Histories) -> str:
     if _halves_are_equal(histories):
         verb = "is", "are"
         half = part_of(num_events // 2, num_events, "event", *verb, percent=True)
-        return (
-            f"{half} there again in the same order: the log looks concatenated twice; keep the first half of the file"
-        )
+        return f"{half} repeated in the same order: the log looks concatenated twice; keep the first half of the file"
     return ""
 
 
@@ -64,7 +62,7 @@ def doubled_rows(rows: pl.DataFrame) -> tuple[str, ...]:
     if rows[:half].n_unique() < max(MIN_DISTINCT, half / 2):  # a few texts that come again and again
         return ()
     part = part_of(half, len(rows), "row", "is", "are", percent=True)
-    return (f"{part} there again in the same order: the file looks concatenated twice; keep its first half",)
+    return (f"{part} repeated in the same order: the file looks concatenated twice; keep its first half",)
 
 
 def _event_keys(histories: Histories) -> npt.NDArray[np.uint64]:

@@ -18,7 +18,7 @@ from ensue.lines import plural
 Edges = frozenset[tuple[str, str]]
 NAMED = (("from", "to"), ("source", "target"), ("src", "dst"), ("followed", "follower"), ("followee", "follower"))
 """Columns of a header: what is passed on goes from the first to the second."""
-_EXPECTED = "expected 'from to' a line, or a table with the columns from and to"
+_EXPECTED = "expected 'from to' on each line, or a table with the columns from and to"
 
 
 def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
@@ -33,7 +33,7 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
     with answering(path):
         content = open_file(path, **opening)
         if content.parquet or content.json:
-            raise DataError(f"{path}: is no list of edges; {_EXPECTED}")
+            raise DataError(f"{path}: is not a list of edges; {_EXPECTED}")
         found, places = list[tuple[str, str]](), (0, 1)
         for at, (number, row) in enumerate(_rows(content)):
             if at == 0 and (header := _header(row)):
@@ -41,7 +41,7 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
                 continue
             pair = [row[place].strip() if place < len(row) else "" for place in places]
             if not all(pair):
-                raise DataError(f"{path}:{number}: {plural(len(row), 'field')}; {_EXPECTED}")
+                raise DataError(f"{path}, line {number}: {plural(len(row), 'field')}; {_EXPECTED}")
             found.append((pair[0], pair[1]))
     if not found:
         raise DataError(f"{path}: holds no edge; {_EXPECTED}")

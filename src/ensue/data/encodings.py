@@ -56,10 +56,10 @@ def decode(
                 at = getattr(error, "start", 0)
                 line = data[:at].count(b"\n") + 1
                 raise DataError(
-                    f"{path}:{line}: not {name} ({getattr(error, 'reason', error)}); name another"
+                    f"{path}, line {line}: not {name} ({getattr(error, 'reason', error)}); use another encoding"
                 ) from error
             text = data[2:].decode(name, "replace")
-            notes = ("some characters were broken or cut in two: \ufffd stands for them",)
+            notes = ("some characters were broken or cut in two and were replaced by \ufffd",)
         data = text.encode("utf-8", "replace")
         notes = (f"read as {name}", *notes)
     if data.find(b"\n") < 0 and data.find(b"\r") >= 0:

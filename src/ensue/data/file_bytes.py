@@ -24,7 +24,7 @@ _OVERLAP = 2**8
 _REASONS: Mapping[type[Exception], str] = {
     FileNotFoundError: "no such file; check the name",
     IsADirectoryError: "is a folder; name a file in it",
-    PermissionError: "may not be read; change its permissions",
+    PermissionError: "cannot be read; change its permissions",
 }
 _KINDS = (
     (stat.S_ISDIR, _REASONS[IsADirectoryError]),
@@ -84,7 +84,7 @@ def read_stream(path: Path, file: io.RawIOBase) -> bytes:
             whole.write(step)
             if whole.tell() > limit:
                 raise DataError(
-                    f"{path}: does not end within {limit / 1e9:.3g} GB, half of the memory at hand; give a file"
+                    f"{path}: does not end within {limit / 1e9:.3g} GB, half of the available memory; give a file"
                 )
     except OSError as error:
         raise DataError(f"{path}: {_reason(path, error)}") from error
@@ -150,8 +150,8 @@ class FileBytes(io.RawIOBase):
         limit = memory_at_hand()
         if self._size > limit:
             raise DataError(
-                f"{self.path}: has {self._size / 1e9:.3g} GB, and {limit / 1e9:.3g} GB of memory are left; write only "
-                "the columns that are needed, or read it in parts"
+                f"{self.path}: has {self._size / 1e9:.3g} GB, and {limit / 1e9:.3g} GB of memory are free; keep "
+                "only the columns that are needed, or read it in parts"
             )
         data = self[:]
         return data[: data.rfind(b"\n") + 1] if self.has_grown() else data
@@ -166,7 +166,7 @@ class FileBytes(io.RawIOBase):
         if status.st_size < self._size:
             raise self._shortened()
         if status.st_size == self._size and status.st_mtime_ns != self._changed:
-            raise DataError(f"{self.path}: was written to while it was read; wait until that is done, and try again")
+            raise DataError(f"{self.path}: was written to while it was read; wait until it is complete")
         return status.st_size > self._size
 
     def readable(self) -> bool:
@@ -213,7 +213,7 @@ def is_regular(file: io.FileIO) -> bool:
 
 def _reason(path: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and path.is_symlink():
-        return f"is a link to {path.readlink()}, which is not there; check the name"
+        return f"is a link to {path.readlink()}, which does not exist; check the name"
     return _REASONS.get(type(error)) or getattr(error, "strerror", None) or str(error)
 
 

@@ -139,7 +139,7 @@ class Content:
             # A run of equal values is packed without any limit: each still takes its place in memory.
             rows = self.num_rows()
             if rows * max(len(wanted), 1) * _BYTES_A_CELL > memory_at_hand():
-                raise DataError(f"{self.path}: {rows:,} rows of {len(wanted)} columns need more memory than there is")
+                raise DataError(f"{self.path}: {rows:,} rows of {len(wanted)} columns do not fit into memory")
             return pl.read_parquet(self.source, columns=wanted)
 
     def num_rows(self) -> int:
@@ -175,7 +175,7 @@ class Content:
                 try:
                     yield number, line.decode("utf-8-sig" if number == self.first_line else "utf-8")
                 except UnicodeDecodeError as error:
-                    raise DataError(f"{self.path}:{number}: {_FOREIGN}") from error
+                    raise DataError(f"{self.path}, line {number}: {_FOREIGN}") from error
 
     def filled(self) -> Iterator[tuple[int, str]]:
         """As :meth:`lines`, without those that hold nothing."""
@@ -183,7 +183,7 @@ class Content:
 
     def place_of_line(self, row: int) -> str:
         """The place of a line, from 0, among those that hold anything."""
-        return f"{self.path}:{next(islice(self.filled(), row, None))[0]}"
+        return f"{self.path}, line {next(islice(self.filled(), row, None))[0]}"
 
     def place(self, row: int) -> str:
         """The place of a row of Parquet or of a sheet, from 0, for messages."""
@@ -207,11 +207,11 @@ class Content:
                 f"not CSV ({error})"
                 if not strict
                 else (
-                    f"a quote {'is left open' if 'end of data' in str(error) else 'stands inside a quoted field'}; "
+                    f"a quote {'is left open' if 'end of data' in str(error) else 'is inside a quoted field'}; "
                     "close it, and double the quotes within a field"
                 )
             )
-            raise DataError(f"{self.path}:{begins}: {why}") from error
+            raise DataError(f"{self.path}, line {begins}: {why}") from error
 
     def column_of_lines(self) -> pl.Series:
         """All lines as a column of texts.
@@ -327,16 +327,16 @@ def answering(path: str | Path) -> Iterator[None]:
     try:
         yield
     except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path}: is damaged, or unusual in what it holds ({_first_line(error)})") from error
+        raise DataError(f"{path}: is damaged or has unusual content ({_first_line(error)})") from error
     except RecursionError as error:
         raise DataError(f"{path}: is nested too deeply; give flat records") from error
     except MemoryError as error:
-        raise DataError(f"{path}: needs more memory than there is; give it in parts") from error
+        raise DataError(f"{path}: needs more memory than is available; give it in parts") from error
     except BaseException as error:
         # Each library written in Rust has a class of this name of its own, which is no Exception.
         if type(error).__name__ != "PanicException":
             raise
-        raise DataError(f"{path}: is damaged, or unusual in what it holds ({_first_line(error)})") from error
+        raise DataError(f"{path}: is damaged or has unusual content ({_first_line(error)})") from error
 
 
 def _first_line(error: BaseException) -> str:
@@ -369,7 +369,7 @@ def _require_short_lines(path: Path, data: bytes | FileBytes, ends: Sequence[byt
     for low in range(0, len(data) - LONGEST_LINE, _STEP):
         if all(data.find(end, low, low + LONGEST_LINE) < 0 for end in ends):
             line = num_lines(data, low) + 1
-            raise DataError(f"{path}:{line}: a line is longer than 8 MiB; put one event or one sequence on a line")
+            raise DataError(f"{path}, line {line}: a line is longer than 8 MiB; put one event or sequence on each line")
 
 
 def num_lines(data: bytes | FileBytes, stop: int) -> int:
@@ -385,7 +385,7 @@ def require_no_zeros(path: Path, data: bytes, first_line: int) -> None:
     """
     if (at := data.find(b"\0")) >= 0:
         line = first_line + num_lines(data, at)
-        raise DataError(f"{path}:{line}: holds a zero byte, which no text does; cut out what is damaged")
+        raise DataError(f"{path}, line {line}: holds a zero byte, which text files never do; remove the damaged part")
 
 
 def _check_text(content: Content) -> None:

@@ -76,5 +76,5 @@ def _written(frame: pl.DataFrame) -> Iterator[Path]:
         try:
             frame.with_columns(pl.col(texts).cast(pl.String)).write_parquet(path, compression="uncompressed")
         except (pl.exceptions.PolarsError, TypeError) as error:
-            raise DataError(f"{FRAME}: holds what a table cannot ({error}); give texts, numbers and times") from error
+            raise DataError(f"{FRAME}: holds unsupported values ({error}); give texts, numbers and times") from error
         yield path

@@ -192,7 +192,7 @@ class IdColumns:
         """
         column, name = table.frame[role], quoted(table.columns.get(role, role))
         if column.dtype == pl.Boolean:
-            raise DataError(f"{table.where(0)}: column {name} ({role}) holds true and false, which are no ids")
+            raise DataError(f"{table.where(0)}: column {name} ({role}) holds true and false, which are not ids")
         if column.dtype.is_decimal() or isinstance(column.dtype, pl.Enum):
             return column.cast(pl.String)
         if not column.dtype.is_float():
@@ -279,7 +279,7 @@ class IdColumns:
     def _rounded(self, tally: Tally) -> str:
         if not tally.rounded:
             return ""
-        left = "are left out" if self.missing == DROP else "different ids fall together"
+        left = "are left out" if self.missing == DROP else "different ids become equal"
         count = f"{tally.rounded:,} of {plural(tally.cells, self.rows)} {'has' if tally.rounded == 1 else 'have'}"
         return (
             f"ids such as {tally.example} were cut by a spreadsheet or a column of floats: {count} such an "

@@ -166,7 +166,9 @@ def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
     if unknown:
         name = min(unknown)
         hint = near(name, Reading.__annotations__)
-        raise SettingError(f"{name!r} is no option of reading; {hint}choose from {', '.join(Reading.__annotations__)}")
+        raise SettingError(
+            f"{name!r} is not an option of reading; {hint}choose from {', '.join(Reading.__annotations__)}"
+        )
     return {**reading, "schema": schema}
 
 

@@ -76,7 +76,7 @@ def not_compared(name: str, things: str) -> str:
         name: of the other part.
         things: what it is counted in.
     """
-    return f"{name}: near copies are not looked for: both parts together hold more than {MOST_WORDS:,} {things}"
+    return f"{name}: near copies are not searched: both parts together hold more than {MOST_WORDS:,} {things}"
 
 
 def near_sequences(train: Histories, other: Histories) -> int | None:

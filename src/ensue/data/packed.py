@@ -89,7 +89,7 @@ def unpack(path: Path, packed: BinaryIO, kind: str, limit: int, advice: str) -> 
                 if whole.tell() > limit:
                     raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
     except MemoryError as error:
-        raise DataError(f"{path}: needs more memory to unpack than there is; unpack it in parts") from error
+        raise DataError(f"{path}: needs more memory to unpack than is available; unpack it in parts") from error
     except (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
         raise DataError(f"{path}: the {kind} data is truncated or damaged; fetch or pack the file again") from error
     return whole.getvalue()
@@ -103,7 +103,7 @@ def allowed(packed: int, stated: float | None) -> tuple[int, str]:
     by_size, by_memory = max(RATIO * packed, _ALWAYS), memory_at_hand() // 2
     if by_size <= by_memory:
         return by_size, f", {RATIO} times its own size or over; {raise_it}"
-    return by_memory, f", half of the memory at hand; unpack it in parts, or {raise_it}"
+    return by_memory, f", half of the available memory; unpack it in parts, or {raise_it}"
 
 
 def memory_at_hand() -> int:

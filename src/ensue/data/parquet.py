@@ -53,7 +53,7 @@ def require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str) 
         raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
     announced, held = sum(footer.all((_FILE_ROWS,))), sum(footer.all((*group, _GROUP_ROWS)))
     if announced != held:
-        raise DataError(f"{path}: is damaged (it announces {announced:,} rows and holds {held:,}); write it anew")
+        raise DataError(f"{path}: is damaged (it announces {announced:,} rows and holds {held:,}); write it again")
 
 
 def _pages(path: Path, data: bytes | FileBytes, columns: Iterator[dict[int, int]], end: int) -> int:
@@ -63,7 +63,7 @@ def _pages(path: Path, data: bytes | FileBytes, columns: Iterator[dict[int, int]
         starts = [column[place] for place in (_DATA_PAGE, _DICTIONARY_PAGE) if column.get(place, 0) >= _MAGIC]
         at, size = min(starts, default=0), column.get(_PACKED_SIZE, 0)
         if at < _MAGIC or size < 0 or at + size > end:
-            raise DataError(f"{path}: is damaged (a column lies outside of it); write it anew")
+            raise DataError(f"{path}: is damaged (a column lies outside of it); write it again")
         stop, values = at + size, 0
         while at < stop:
             head = _Struct(data[at : min(at + _HEAD, stop)])
@@ -75,7 +75,7 @@ def _pages(path: Path, data: bytes | FileBytes, columns: Iterator[dict[int, int]
             values += sum(sum(head.all(place)) for place in _PAGE_VALUES)
             at += head.at + max([0, *head.all(_PAGE_PACKED)])
         if values != column.get(_NUM_VALUES, 0):
-            raise DataError(f"{path}: is damaged (a column announces other values than its pages); write it anew")
+            raise DataError(f"{path}: is damaged (a column announces other values than its pages); write it again")
     return total
 
 

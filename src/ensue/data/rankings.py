@@ -94,11 +94,9 @@ class Rankings:
         if len(missing):
             sentences.append(f"no list for {len(missing):,} of {len(queries):,} queries, such as {missing[0]}: misses")
         if len(stray):
-            sentences.append(
-                f"{plural(len(stray), 'list')} of nothing that is scored, such as {stray[0]}: not looked at"
-            )
+            sentences.append(f"{plural(len(stray), 'list')} for unknown queries, such as {stray[0]}: ignored")
         if constant := self._constant_lists():
-            order = "that of the document ids" if self.layout == "trec" else "no order at all"
+            order = "that of the document ids" if self.layout == "trec" else "undefined"
             sentences.append(
                 f"in {constant:,} of {plural(len(listed), 'list')} all scores are equal, so the ranking is {order}"
             )
@@ -145,7 +143,7 @@ def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) 
     with answering(path):
         content = open_file(path, **opening)
         if content.parquet:
-            raise DataError(f"{path}: is no file of rankings; give lines of {_TREC}, or of {_JSON}")
+            raise DataError(f"{path}: is not a file of rankings; give lines of {_TREC}, or of {_JSON}")
         rising, num_reversed = "", 0
         if content.json:
             frame, rising = _read_json_lines(content)
@@ -153,7 +151,7 @@ def read_rankings(path: str | Path, name: str = "", **opening: Unpack[Opening]) 
             frame, num_reversed = _read_trec(content)
         duplicates = frame.filter(frame.select("query", "value").is_duplicated())
         for query, value in duplicates.select("query", "value").head(1).iter_rows():
-            raise DataError(f"{path}: {quoted(value)} stands twice in the ranking of {quoted(query)}")
+            raise DataError(f"{path}: {quoted(value)} appears twice in the ranking of {quoted(query)}")
     layout: Literal["trec", "jsonl"] = "jsonl" if content.json else "trec"
     return Rankings(name or path.name.partition(".")[0], frame, layout, rising, num_reversed)
 
@@ -164,10 +162,12 @@ def _read_trec(content: Content) -> tuple[pl.DataFrame, int]:
     words = lines.str.extract_all(r"\S+")
     for row in (words.list.len() != 6).arg_true()[:1]:
         fields = plural(len(words[row]), "field")
-        raise DataError(f"{content.path}:{numbers[row]}: {fields}; expected {_TREC}, or lines of {_JSON}")
+        raise DataError(f"{content.path}, line {numbers[row]}: {fields}; expected {_TREC}, or lines of {_JSON}")
     score = words.list.get(4).cast(pl.Float64, strict=False)
     for row in (score.is_null() | ~score.is_finite()).arg_true()[:1]:
-        raise DataError(f"{content.path}:{numbers[row]}: score {quoted(words[row][4])} is no number; {_FINITE}")
+        raise DataError(
+            f"{content.path}, line {numbers[row]}: score {quoted(words[row][4])} is not a number; {_FINITE}"
+        )
     query, value = (whole_numbers(words.list.get(place)) for place in (0, 2))
     frame = pl.DataFrame({"query": query, "value": value, "score": score})
     frame = frame.with_columns(single=pl.col("score").cast(pl.Float32), given=pl.lit(None, pl.Int64))
@@ -201,9 +201,9 @@ def _read_json_lines(content: Content) -> tuple[pl.DataFrame, str]:
     parsed = list[_Line]()
     rising = ""
     for number, text in content.filled():
-        line = _parse(f"{content.path}:{number}", text)
+        line = _parse(f"{content.path}, line {number}", text)
         parsed.append(line)
-        rising = rising or _rising_message(f"{content.path}:{number}", line)
+        rising = rising or _rising_message(f"{content.path}, line {number}", line)
     columns = {
         "query": pl.Series([line.query for line in parsed], dtype=pl.String),
         "value": pl.Series([line.values for line in parsed], dtype=pl.List(pl.String)),
@@ -236,7 +236,7 @@ def _parse(location: str, text: str) -> _Line:
     try:
         row = json.loads(text)
     except ValueError as error:
-        raise DataError(f"{location}: is no JSON; expected {_JSON}") from error
+        raise DataError(f"{location}: not JSON; expected {_JSON}") from error
     if not isinstance(row, dict) or row.get("id") in (None, ""):
         raise DataError(f"{location}: has no id; expected {_JSON}")
     query = _id(location, row["id"])
@@ -251,14 +251,14 @@ def _parse(location: str, text: str) -> _Line:
         values = [value for value, _ in pairs]
         scores = [score for _, score in pairs]
     if not isinstance(values, list):
-        raise DataError(f"{location}: ranking is no list of values, best first; expected {_JSON}")
+        raise DataError(f"{location}: ranking is not a list of values, best first; expected {_JSON}")
     if scores is None:
         scores = [None] * len(values)
     elif not isinstance(scores, list) or len(scores) != len(values):
-        raise DataError(f"{location}: scores is no list of {plural(len(values), 'number')}, one for each value")
+        raise DataError(f"{location}: scores is not a list of {plural(len(values), 'number')}, one for each value")
     elif not all(map(_is_number, scores)):
         wrong = next(score for score in scores if not _is_number(score))
-        raise DataError(f"{location}: scores holds something that is no number: {quoted(str(wrong))}; {_FINITE}")
+        raise DataError(f"{location}: scores holds something that is not a number: {quoted(str(wrong))}; {_FINITE}")
     return _Line(query, [_id(location, value) for value in values], scores, num_events)
 
 

@@ -67,7 +67,7 @@ class Roles:
                 columns[role] = fitting.pop(0)
             if role in self.doubted and role not in stated:
                 notes += [
-                    f"{role} is {quoted(columns[role])}; {quoted(name)} would fit too, choose with --columns"
+                    f"{role} is {quoted(columns[role])}; {quoted(name)} would fit too; choose with --columns"
                     for name in fitting[: self.doubts]
                 ]
         if not columns.keys() & set(self.needed):

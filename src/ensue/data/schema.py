@@ -55,7 +55,7 @@ class DataSchema:
         texts = [*columns, *columns.values()] if isinstance(columns, dict) else []
         wrong = [name for name, value in values.items() if not isinstance(value, kinds.get(name, str))]
         if wrong or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"how the training data was read: {', '.join(wrong) or 'columns'} is no such value")
+            raise ValueError(f"the stored schema is invalid ({', '.join(wrong) or 'columns'})")
         return cls(**values)  # type: ignore[arg-type]
 
     def __str__(self) -> str:

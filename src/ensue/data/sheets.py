@@ -96,7 +96,7 @@ def read_sheet(
         raise DataError(f"{path}: the Excel file is damaged or unusual ({said}); {_SAVE}") from error
     if not frame.width or not len(frame):
         raise DataError(
-            f"{path}: sheet {quoted(name or names[0])} is empty, or has a header at best; name one with --sheet"
+            f"{path}: sheet {quoted(name or names[0])} is empty or holds only a header; choose a sheet with --sheet"
         )
     others = (
         (f"sheet {quoted(names[0])} of {len(names)}; name another with --sheet",) if len(names) > 1 and not name else ()
@@ -156,7 +156,7 @@ def _require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str)
                 if total > limit:
                     raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
                 if part.filename.startswith("xl/worksheets/") and spanned > cells:
-                    raise DataError(f"{path}: {part.filename} spans {spanned:,} cells; delete what stands far out")
+                    raise DataError(f"{path}: {part.filename} spans {spanned:,} cells; delete cells far outside")
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError) as error:
         raise DataError(f"{path}: is a damaged archive; fetch it again") from error
     return rounded

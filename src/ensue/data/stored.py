@@ -29,5 +29,5 @@ def read_stored(path: Path, data: bytes, columns: Mapping[str, type[pl.DataType]
     with answering(path):
         frame = pl.read_parquet(io.BytesIO(data))
     if dict(frame.schema) != dict(columns) or any(frame.null_count().row(0)):
-        raise DataError(f"{path}: is not what was written (columns {', '.join(frame.columns)})")
+        raise DataError(f"{path}: is damaged (columns {', '.join(frame.columns)})")
     return frame

@@ -214,7 +214,7 @@ def read_json(
     columns, notes = find(names_of(samples))
     for name in columns.values():
         if any(isinstance(sample.get(name), refused) for sample in samples):
-            raise DataError(f"{content.path}: field {quoted(name)} holds more than a text or a number")
+            raise DataError(f"{content.path}: field {quoted(name)} holds something other than a text or a number")
     frame = _with_rounded(content, read_objects(content, dict.fromkeys(columns.values(), pl.String), read_object))
     lines = partial(json_lines, content)
     return Table("jsonl", by_role(frame, columns), content.place_of_line, columns, notes, lines)
@@ -261,7 +261,7 @@ def read_objects(
         return pl.read_ndjson(content.source, schema=schema)
     except pl.exceptions.PolarsError as error:
         for number, line in content.filled():
-            require(line, f"{content.path}:{number}")
+            require(line, f"{content.path}, line {number}")
         # Python writes NaN and Infinity, which JSON does not know: they are nothing.
         objects = (json.loads(line, parse_constant=lambda _: None) for _, line in content.filled())
         plain = "\n".join(json.dumps(fields, ensure_ascii=False) for fields in objects)
@@ -276,7 +276,7 @@ def sample_objects(content: Content) -> list[dict[str, object]]:
     Raises:
         DataError: a line that is none.
     """
-    return [read_object(line, f"{content.path}:{number}") for number, line in islice(content.filled(), _SAMPLES)]
+    return [read_object(line, f"{content.path}, line {number}") for number, line in islice(content.filled(), _SAMPLES)]
 
 
 def names_of(samples: Iterable[Mapping[str, object]]) -> list[str]:
@@ -293,9 +293,9 @@ def read_object(line: str, where: str) -> dict[str, object]:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({quoted(error)}); expected one object a line") from error
+        raise DataError(f"{where}: not JSON ({quoted(error)}); expected one object per line") from error
     if not isinstance(fields, dict):
-        raise DataError(f"{where}: is not a JSON object; expected one object a line")
+        raise DataError(f"{where}: not a JSON object; expected one object per line")
     return fields
 
 

@@ -36,7 +36,7 @@ def hardly_known(histories: Histories, vocabulary: Vocabulary, owner: str) -> st
     events = plural(len(histories.ids), "event")
     return (
         f"{owner} knows the item of {count:,} of {events} only: it knows items such as {quoted(known_example)}, and "
-        f"this file has items such as {quoted(unknown_example)}; are the ids of both written in one way?"
+        f"this file has items such as {quoted(unknown_example)}; are the ids of both written in the same way?"
     )
 
 

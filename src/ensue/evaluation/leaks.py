@@ -189,7 +189,7 @@ def untrained_with_leaks(train: Histories, test: Histories, batch: int = _BATCH)
     plain = _ranks(asked, followed, None)
     near = _ranks(asked, followed, _beside(asked, coded, batch))
     share = 1 - asked["sequence"].n_unique() / max(len(asked), 1)
-    rule = "what followed the latest event"
+    rule = "first-order Markov chain"
     rows = [
         LeakRow("neighbouring prefixes in one batch", rule, len(asked), share, _figures(near), _figures(plain)),
     ]

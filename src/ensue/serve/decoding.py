@@ -135,4 +135,4 @@ def _too_deep(depth: int) -> Problem:
 
 def refuse_constant(name: str) -> NoReturn:
     """Refuse NaN and infinity, which JSON does not have."""
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")

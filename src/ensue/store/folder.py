@@ -361,7 +361,7 @@ def _replacement(folder: Path, like: Path | None) -> Iterator[tuple[Path, Callab
 def _new_sibling(folder: Path, access: Access | None = None) -> Iterator[Path]:
     """Yield an empty folder next to another, locked while it is written; what has its name in the end is removed."""
     if folder.exists() and not _is_model(folder) and (not folder.is_dir() or any(folder.iterdir())):
-        raise ModelFolderError(f"{folder}: exists and is not a model folder; name another place")
+        raise ModelFolderError(f"{folder}: exists and is not a model folder; use another folder")
     place = folder.resolve()  # a link stays a link, and what it points at is replaced
     with ExitStack() as stack:
         try:
@@ -377,7 +377,7 @@ def _new_sibling(folder: Path, access: Access | None = None) -> Iterator[Path]:
                     break
         except OSError as error:
             raise ModelFolderError(
-                f"{folder}: cannot be written here ({error.strerror}); name another place"
+                f"{folder}: cannot be written here ({error.strerror}); use another folder"
             ) from error
         yield new
 

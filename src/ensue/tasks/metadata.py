@@ -26,7 +26,7 @@ def require_fact(name: str, kind: Any, value: object) -> None:
     try:
         TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        raise ValueError(f"fact {name} in settings.json: {error.errors()[0]['msg']}") from error
+        raise ValueError(f"metadata field {name} in settings.json: {error.errors()[0]['msg']}") from error
 
 
 class Noted(Protocol):
@@ -86,13 +86,13 @@ class Metadata:
             ValueError: something that every folder holds is missing.
         """
         if not set(fields) >= cls.REQUIRED:
-            raise ValueError("facts are missing in settings.json")
+            raise ValueError("metadata is missing in settings.json")
         metadata, names = cls(), {key: name for name, key in cls.KEYS.items()}
         kinds = get_type_hints(cls, include_extras=True)
         for key, value in fields.items():
             name = names.get(key, key)
             if name not in kinds and name in dir(cls):  # a newer ensue may note more, but replaces no method
-                raise ValueError(f"fact {key} in settings.json is the name of a method")
+                raise ValueError(f"metadata field {key} in settings.json is the name of a method")
             if name in kinds and type(value) is not kinds[name]:  # one of that class was made before it came here
                 require_fact(key, kinds[name], value)
             setattr(metadata, name, value)

@@ -152,7 +152,7 @@ def _of_file(path: Path, name: str) -> Row:
         raise SettingError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
     if not isinstance(found := getattr(module, name, None), type):
         raise SettingError(f"{path}: there is no class {name!r} in it")
-    return _row(found, f"{path}:{name}")
+    return _row(found, f"{path}, line {name}")
 
 
 def _row(model: type, where: str) -> Row:

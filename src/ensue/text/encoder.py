@@ -34,7 +34,7 @@ KEPT = 2**28
 OLDEST = 6
 """The version from which ``trust_remote_code=False`` holds for local folders too."""
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
-PROBE = "the encoder that is asked must be the one that was learned with ."
+PROBE = "the encoder must be the one that the model was trained with ."
 """What a folder remembers its encoder by."""
 
 
@@ -97,7 +97,7 @@ class Encoder:
         """
         numbers = self.probe()
         if len(numbers) != len(probe) or not np.allclose(numbers, probe, rtol=0, atol=0.02 * np.abs(probe).max()):
-            raise SettingError(f"encoder {self.name!r} is not the one this model was trained with; put that one back")
+            raise SettingError(f"encoder {self.name!r} is not the one this model was trained with; restore it")
 
     def _encode(self, texts: list[str]) -> Vectors:
         if self._model is None:
@@ -146,7 +146,7 @@ def _read_offline(name: str, device: torch.device) -> SentenceModel:
     except (OSError, ValueError, RuntimeError, ImportError, LookupError, TypeError, SafetensorError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
         raise SettingError(
-            f"encoder {name!r} cannot be read ({reason}); nothing is downloaded: give the folder or the name of an "
+            f"encoder {name!r} cannot be read ({reason}); nothing is downloaded; give the folder or the name of an "
             "installed sentence-transformers model with safetensors weights"
         ) from error
     encoder: SentenceModel = model.eval()

@@ -196,7 +196,7 @@ class Tokenizer:
             SettingError: a count below 1.
         """
         if min_count < 1:
-            raise SettingError(f"min_count: {min_count} is below 1; 1 keeps every word")
+            raise SettingError(f"min_count: {min_count} is below 1; use 1 to keep every word")
         words = [split_words(column, lower=self.lower).words.rename("word") for column in columns]
         if not words:
             return 0
@@ -228,7 +228,7 @@ class Tokenizer:
         """
         for name, cap in (("max_words", max_words), ("max_sentences", max_sentences)):
             if cap is not None and cap < 1:
-                raise SettingError(f"{name}: {cap} is below 1; leave it out to read everything")
+                raise SettingError(f"{name}: {cap} is below 1; remove it to read everything")
         split = split_words(column, lower=self.lower, sentences=sentences)
         words = split.words if keep_words else None
         tokens = Tokens(self._ids(split.words), split.sentences, split.texts, words=words)
@@ -255,13 +255,13 @@ class Tokenizer:
         except ValueError as error:
             raise DataError(f"{where}: not JSON ({error}); save the tokenizer again") from error
         if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-            raise DataError(f"{where}: is no tokenizer of format {FORMAT}; save it again with this version")
+            raise DataError(f"{where}: is not a tokenizer of format {FORMAT}; save it again with this version")
         words, lower = saved.get("words"), saved.get("lower")
         if not isinstance(lower, bool) or not isinstance(words, list) or not all(isinstance(w, str) for w in words):
             raise DataError(f'{where}: expected "lower" true or false and "words" a list of texts; save it again')
         tokenizer = cls(words, lower=lower)
         if len(tokenizer.vocabulary) != len(words) + FIRST:
-            raise DataError(f"{where}: a word stands twice, so ids are unsure; save the tokenizer again")
+            raise DataError(f"{where}: a word appears twice, so ids are ambiguous; save the tokenizer again")
         return tokenizer
 
 

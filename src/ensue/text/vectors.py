@@ -75,7 +75,7 @@ def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
         raise DataError(f"{path}: cannot be read ({error}); fetch or pack the file again") from error
     if not vectors.known.any():
         example = f", such as {quoted(words[0])}" if words else ""
-        raise DataError(f"{path}: holds none of the {len(words)} words{example}; do language and capitals agree?")
+        raise DataError(f"{path}: holds none of the {len(words)} words{example}; do language and case agree?")
     return vectors
 
 
@@ -94,18 +94,18 @@ def _read_lines(path: Path, stream: io.BufferedIOBase, places: Places, num_words
     if stated is None:
         dim = first.count(b" ")
     if dim < 1:
-        raise DataError(f"{path}:{number}: {_shown(first)} is no vector; expected a word and its numbers")
+        raise DataError(f"{path}, line {number}: {_shown(first)} is not a vector; expected a word and its numbers")
     matrix, known = np.zeros((num_words, dim), np.float32), np.zeros(num_words, bool)
     count = 0
     for place, line in lines if stated is not None else chain([(number, first)], lines):
         count += 1
         width = line.count(b" ")
         if width < dim:
-            raise DataError(f"{path}:{place}: {width} numbers, but the file begins with {dim}; is the line cut short?")
+            raise DataError(f"{path}, line {place}: {width} numbers, but the first line has {dim}; is it cut short?")
         word = line[: line.index(b" ")] if width == dim else line.rsplit(b" ", dim)[0]
         rows = places.get(word)
         if rows is not None and not known[rows[0]]:
-            matrix[rows] = _numbers(line, dim, f"{path}:{place}")
+            matrix[rows] = _numbers(line, dim, f"{path}, line {place}")
             known[rows] = True
     if stated is not None and count < stated:
         raise DataError(f"{path}: ends after {count:,} of {stated:,} vectors; fetch the file again")
@@ -116,7 +116,7 @@ def _lines(path: Path, stream: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]
     """The lines that hold anything, without the spaces that fastText leaves at their ends."""
     for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
         if len(line) == LONGEST_LINE:
-            raise DataError(f"{path}:{number}: a line is longer than 8 MiB; put one word and its numbers on a line")
+            raise DataError(f"{path}, line {number}: a line is longer than 8 MiB; put one word on each line")
         if stripped := line.replace(b"\t", b" ").rstrip(b" \r\n"):
             yield number, stripped
 
@@ -133,7 +133,7 @@ def _numbers(line: bytes, dim: int, where: str) -> npt.NDArray[np.float32]:
         with np.errstate(over="ignore"):
             numbers = np.array(fields).astype(np.float64).astype(np.float32)
     except ValueError as error:
-        raise DataError(f"{where}: {_shown(line)} is followed by what is no number; fetch the file again") from error
+        raise DataError(f"{where}: {_shown(line)} is followed by a non-number; fetch the file again") from error
     if not np.isfinite(numbers).all():
         raise DataError(f"{where}: {_shown(line)} has a number that is not finite; delete the line")
     return numbers

@@ -102,7 +102,7 @@ def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
     found = {name: (part.get_dtype(), list(part.get_shape())) for name, part in slices.items()}
     own = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     if {name.removeprefix(_MODEL): of[1] for name, of in found.items() if name.startswith(_MODEL)} != own:
-        raise ValueError("the tensors are of another model")
+        raise ValueError("the tensors belong to another model")
     shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
     moments = {
         f"{_OPTIMIZER}{name}.{field}": ([] if field == "step" else shape)
@@ -110,7 +110,7 @@ def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
         for field in FIELDS
     }
     if any(moments.get(name) != of[1] for name, of in found.items() if not name.startswith(_MODEL)):
-        raise ValueError("the tensors are of another optimiser")
+        raise ValueError("the tensors belong to another optimiser")
     return found
 
 

@@ -307,8 +307,8 @@ class _Run:
         later = mean_over_ranks(np.full(0 if batch is None else batch.num_targets, loss))
         if not later <= self.first_loss + max(1.0, abs(self.first_loss)):
             raise SettingError(
-                f"training made the model worse: its loss rose from {self.first_loss:.4g} to {later:.4g} on what it "
-                f"learned first; learning_rate is {schedule.learning_rate:g}, try a smaller one"
+                f"training made the model worse: its loss rose from {self.first_loss:.4g} to {later:.4g} on its "
+                f"first training batches; learning_rate is {schedule.learning_rate:g}, try a smaller one"
             )
 
     def _average(self, total: Tensor, signalled: int) -> tuple[Tensor, int]:
@@ -359,7 +359,7 @@ class _Run:
         """Start from the beginning, or go on from the checkpoint that the first rank has."""
         self.fingerprint = fingerprint
         if max_over_ranks(share({"fingerprint": fingerprint})["fingerprint"] != fingerprint):
-            raise SettingError("the ranks were given other data or settings; start them all with the same command")
+            raise SettingError("the ranks have different data or settings; start all of them with the same command")
         if resume and share({"there": self.checkpoint is not None and self.checkpoint.exists()})["there"]:
             assert self.checkpoint is not None
             metadata = load_state(self.checkpoint, self.model, self.optimizer, self._require_own)
@@ -369,7 +369,7 @@ class _Run:
     def _require_own(self, metadata: Mapping[str, str]) -> None:
         if metadata.get("fingerprint") != self.fingerprint:
             raise SettingError(
-                f"{self.checkpoint}: the checkpoint is of other data or settings; start without --resume"
+                f"{self.checkpoint}: the checkpoint belongs to other data or settings; start without --resume"
             )
 
     def keep(self, every_seconds: float) -> None:

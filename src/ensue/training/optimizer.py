@@ -66,7 +66,7 @@ class RowAdam(Adam):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step on all parameters that have a gradient."""
         if closure is not None:
-            raise NotImplementedError("take the loss before the step; a closure is not called")
+            raise NotImplementedError("compute the loss before the step; closures are not supported")
         sparse = [
             (group, parameter, parameter.grad)
             for group in self.param_groups
@@ -184,7 +184,7 @@ def _require_names(model: nn.Module, names: Set[str]) -> None:
     """
     whole = {f"{name}.{field}" for name, _ in model.named_parameters() if f"{name}.step" in names for field in FIELDS}
     if whole != names:
-        raise ValueError("optimizer.safetensors is of another model")
+        raise ValueError("optimizer.safetensors belongs to another model")
 
 
 class LateOptimizer:
@@ -233,7 +233,7 @@ def _fitted(saved: Tensor, parameter: Tensor) -> Tensor:
     if not saved.dim():
         return saved.clone()
     if len(saved) > len(parameter):
-        raise ValueError("optimizer.safetensors is of more ids than the model")
+        raise ValueError("optimizer.safetensors has more ids than the model")
     fitted = torch.zeros_like(parameter, requires_grad=False)
     fitted[: len(saved)] = saved.to(parameter.device)
     return fitted

@@ -57,7 +57,7 @@ def test_the_files_own_parts_are_the_split() -> None:
     posts = Posts.of([Post(f"post {n} word{n}", str(n), ("a" if n % 2 else "b",)) for n in range(8)])
     train, valid, rule = Corpus(articles, posts).split(seed=1)
     assert {*train.posts.about} & {*valid.posts.about} == set() and len(train) + len(valid) == 8
-    assert rule.endswith("split by article; near-copies go with their like")
+    assert rule.endswith("split by article; near copies stay together")
 
 
 def test_columns_of_either_file(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_collected_posts_are_known_by_their_shape(tmp_path: Path) -> None:
         (
             lambda place: read_corpus(place / "posts.jsonl"),
             SettingError,
-            "{place}/posts.jsonl: these are posts; name the file of articles with --articles FILE",
+            "{place}/posts.jsonl: holds posts; give the file of articles with --articles FILE",
         ),
         (
             lambda place: ((place / "articles.jsonl").unlink(), read_corpus(place)),

@@ -224,7 +224,7 @@ def test_what_says_nothing_is_left_out_and_said(tmp_path: Path) -> None:
         "1 of 9 rows repeats an earlier row, id and text: left out",
         "1 of 9 rows has the id of an earlier row and another text: left out",
     ]
-    assert understood.notes == ("1 of 9 rows has no id: the number of the row stands for it",)
+    assert understood.notes == ("1 of 9 rows has no id: the row number is used",)
     assert posts.rows.tolist() == [0, 6, 7, 8]
 
 
@@ -269,16 +269,17 @@ def test_records_and_columns() -> None:
         (
             '{"text": "a"}\n{"text": \n',
             {},
-            ":2: not JSON (Expecting value: line 2 column 1 (char 10)); expected one object a line",
+            ", line 2: not JSON (Expecting value: line 2 column 1 (char 10)); expected one object per line",
         ),
-        ("text\n", {}, "has one line, a header at best; give a header and a row for each text"),
-        ("[]", {}, "holds no post; is the list empty?"),
+        ("text\n", {}, "has one line, which can only be a header; give a header and one row per text"),
+        ("[]", {}, "holds no post"),
         ('[{"text": "a"}', {}, "is not JSON (Expecting ',' delimiter: line 1 column 15 (char 14)); give JSON Lines"),
-        ('{"text": ""}\n', {}, "no post is left: 1 of 1 row has no text: left out"),
+        ('{"text": ""}\n', {}, "no post is left after cleaning: 1 of 1 row has no text: left out"),
         (
             "id,text\n1,a\n1,b\n1,c\n1,d\n",
             {},
-            ":3: id '1' stands on an earlier text too, and so do most; name the column of ids with --columns id=…",
+            ", line 3: id '1' is also the id of an earlier text, and most ids repeat; name the column of ids with "
+            "--columns id=…",
         ),
     ],
 )
@@ -286,7 +287,7 @@ def test_refused_files(tmp_path: Path, text: str, columns: dict[str, str], messa
     path = write(tmp_path, text, "posts.any")
     with pytest.raises(DataError) as error:
         read_posts(path, columns=columns)
-    assert str(error.value).startswith(f"{path}{'' if message.startswith(':') else ': '}{message}")
+    assert str(error.value).startswith(f"{path}{'' if message.startswith(',') else ': '}{message}")
     assert "\n" not in str(error.value)
 
 
@@ -300,7 +301,7 @@ def test_refused_settings_and_records(tmp_path: Path) -> None:
     assert str(error.value) == "columns: id, id names one column twice; give each role its own"
     with pytest.raises(DataError) as refused:
         Posts.of([Post("a", "1"), Post("b", "1")])
-    assert str(refused.value) == "post '1': the id stands twice; give each post its own"
+    assert str(refused.value) == "post '1': the id appears twice; give each post its own"
     with pytest.raises(DataError) as refused:
         Articles.of([Article(" ", "x")])
     assert str(refused.value) == "article 'x': has neither body nor title; give it one"

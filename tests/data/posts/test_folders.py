@@ -45,7 +45,7 @@ def test_stories_are_articles(tmp_path: Path, files: dict[str, str], bodies: lis
     assert is_articles(path)
     assert ([*articles.ids], [*articles.titles]) == (["s1", "s2"], ["Bridge 1 closes", "Bridge 2 closes"])
     assert bodies is None or [*articles.bodies] == bodies
-    assert "2 files read as one: messages name a text by its number in place of a line" in report.notes
+    assert "2 files read as one: line numbers in messages are text numbers" in report.notes
 
 
 def test_a_pattern_names_some_of_the_files(tmp_path: Path) -> None:

@@ -80,13 +80,13 @@ def test_a_folder_of_beir_has_its_parts(tmp_path: Path) -> None:
             "q1 0 x1 1\n",
             ": none of its documents matches: it judges document 'x1', and the id of a document is 'd1'; give",
         ),
-        ("q1 0 d1 1\nq1 0 d1 yes\n", ":2: relevance 'yes' is no number"),
-        ("q1 0 d1 1\nq1 d1 1\n", ":2: 3 fields, but the file begins with 4; ids hold no spaces"),
-        ("q1\n", ":1: 1 field; expected query 0 document relevance"),
+        ("q1 0 d1 1\nq1 0 d1 yes\n", ", line 2: relevance 'yes' is not a number"),
+        ("q1 0 d1 1\nq1 d1 1\n", ", line 2: 3 fields, but the first line has 4; ids hold no spaces"),
+        ("q1\n", ", line 1: 1 field; expected query 0 document relevance"),
         ("query-id\tcorpus-id\tscore\n", ": has a header but no judgement"),
         (
             '{"a": 1}\n',
-            ": are no judgements; name columns query-id, corpus-id and score, or give lines of query 0 document",
+            ": are not judgements; name columns query-id, corpus-id and score, or give lines of query 0 document",
         ),
     ],
 )

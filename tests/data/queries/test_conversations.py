@@ -70,7 +70,9 @@ def test_objects_with_a_list_of_turns(tmp_path: Path, rows: list[dict[str, Any]]
     _, understood = read_queries(lines)
     assert understood.layout == "conversations"
     others = (
-        ("4 of 8 turns are of others than the user: left out",) if {"messages", "conversations"} & {*rows[0]} else ()
+        ("4 of 8 turns are by speakers other than the user: left out",)
+        if {"messages", "conversations"} & {*rows[0]}
+        else ()
     )
     assert understood.notes[1:] == others
 
@@ -79,7 +81,7 @@ def test_who_speaks_in_rows(tmp_path: Path) -> None:
     rows = "conversation,turn,speaker,text\n1,1,User,films\n1,2,System,which?\n1,3,User,new films\n"
     path = write(tmp_path, rows)
     assert sessions(path) == [["films", "new films"]]
-    assert "1 of 3 turns is of others than the user: left out" in read_queries(path)[1].notes
+    assert "1 of 3 turns is by speakers other than the user: left out" in read_queries(path)[1].notes
     assert sessions(write(tmp_path, rows.replace("User", "ann").replace("System", "bob"))) == [
         ["films", "which?", "new films"]
     ]
@@ -95,9 +97,9 @@ def test_users_and_parts_beside_the_turns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"turns": ["a"]}\n{"turns": "b"}\n', ":2: field 'turns' holds no list of turns"),
-        ('{"turns": ["a"]}\n{"turns": [{"number": 1}]}\n', ":2: a turn has no text; give a text, or an object"),
-        ("conversation,turn,text\n1,1,a\n1,two,b\n", ":3: turn 'two' is no number"),
+        ('{"turns": ["a"]}\n{"turns": "b"}\n', ", line 2: field 'turns' is not a list of turns"),
+        ('{"turns": ["a"]}\n{"turns": [{"number": 1}]}\n', ", line 2: a turn has no text; give a text, or an object"),
+        ("conversation,turn,text\n1,1,a\n1,two,b\n", ", line 3: turn 'two' is not a number"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -79,7 +79,7 @@ def test_a_log_by_hand(tmp_path: Path) -> None:
     }
     assert understood.sentences == [
         "1 row without a query: clicks, blanks, or a bare dash",
-        "1 row without a user, or without the session that the file names for others",
+        "1 row without a user, or without a session although other rows have one",
         "2 queries the same as the one before",
         "1 session of fewer than 2 queries",
         "1 query in them",
@@ -170,7 +170,7 @@ def test_stated_columns_and_doubts(tmp_path: Path) -> None:
     assert sessions(queries) == [("a", "b")]
     assert understood.columns == {"query": "what", "user": "who", "time": "time"}
     path = write(tmp_path, f"user,query,keyword,time\nu,x,a,{START}\nu,y,b,{START + 1}\n")
-    assert read_queries(path)[1].notes == ("query is 'query'; 'keyword' would fit too, choose with --columns",)
+    assert read_queries(path)[1].notes == ("query is 'query'; 'keyword' would fit too; choose with --columns",)
 
 
 def test_a_session_column_is_trusted(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_ten_thousand_queries_in_a_session(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "log.csv: is empty"),
-        ("user,query,time\n", "log.csv: has one line, a header at best, and no query"),
+        ("user,query,time\n", "log.csv: has one line, which can only be a header, and no query"),
         (
             f"user,item,time\nu,a,{START}\n",
             "log.csv: no column is known as the query; the columns are 'user', 'item', 'time'; name them with "
@@ -406,32 +406,33 @@ def test_ten_thousand_queries_in_a_session(tmp_path: Path) -> None:
         ),
         (
             f"query,time\na,{START}\n",
-            "log.csv: there is no user, and no session column either, so nothing tells where a session ends; the "
-            "columns are 'query', 'time'; name them with --columns query=…,user=…,time=…, or session=…",
+            "log.csv: there is no user, and no session column either, so sessions cannot be separated; the columns "
+            "are 'query', 'time'; name them with --columns query=…,user=…,time=…, or session=…",
         ),
         (
             "query\tname\na\tb\n",
-            "log.csv: there is no user and no time, and no session column either, so nothing tells where a session "
-            "ends; the columns are 'query', 'name'; name them with --columns query=…,user=…,time=…, or session=…",
+            "log.csv: there is no user and no time, and no session column either, so sessions cannot be separated; "
+            "the columns are 'query', 'name'; name them with --columns query=…,user=…,time=…, or session=…",
         ),
         (
             f"user,query,time\nu,a,{START}\nu,b,{START + 1}\nu,c,{START + 2}000\n",
-            f"log.csv:4: time {START + 2}000 looks like milliseconds since 1970, but others, such as {START}, look "
+            f"log.csv, line 4: time {START + 2}000 looks like milliseconds since 1970, but others, such as {START}, "
+            "look "
             "like seconds; give all times in one unit",
         ),
-        (f"user,query,time\nu,-,\nu,b,{START}\nu,c,\n", "log.csv:4: time is empty; give every event a time"),
+        (f"user,query,time\nu,-,\nu,b,{START}\nu,c,\n", "log.csv, line 4: time is empty; give every event a time"),
         (
             "user,query,time\nu,a,noon\n",
-            "log.csv:2: time 'noon' is not a number or a date; write seconds since 1970, or ISO 8601",
+            "log.csv, line 2: time 'noon' is not a time; use seconds since 1970, ISO 8601, or --time-unit",
         ),
         (
             f"user,query,time\nu,a,{START}\nv,-,{START}\n",
-            "log.csv: no session of 2 or more queries is left: 1 row without a query: clicks, blanks, or a bare dash; "
-            "1 session of fewer than 2 queries; 1 query in them",
+            "log.csv: no session of 2 or more queries is left after cleaning: 1 row without a query: clicks, "
+            "blanks, or a bare dash; 1 session of fewer than 2 queries; 1 query in them",
         ),
         (
             "split\tsession\tqueries\ntrain\ts\ta\tb\ntest\tt\n",
-            "log.csv:3: 2 fields and no query; the header has 2 before the queries",
+            "log.csv, line 3: 2 fields and no query; the header has 2 before the queries",
         ),
     ],
 )
@@ -452,13 +453,13 @@ def test_bad_settings(tmp_path: Path) -> None:
             read_queries(path, columns=columns)
     with pytest.raises(SettingError, match="time_unit: 'min' is not known; the units are s, ms, us, ns, h, days, iso"):
         read_queries(path, time_unit="min")
-    with pytest.raises(SettingError, match="the layout has no columns to name; leave --columns out"):
+    with pytest.raises(SettingError, match="this layout has no named columns; remove --columns"):
         read_queries(write(tmp_path, "split\tqueries\ntrain\ta\tb\n"), columns={"query": "queries"})
     for rules, message in [
         ({"least": -1}, "least is -1; it must be at least 0"),
         ({"most": 0}, "most is 0; it must be at least 1"),
         ({"least": 3, "most": 2}, "most is 2, below least, 3; no session could have both"),
-        ({"gap": -1.0}, "gap: -1.0 is no pause; give minutes, such as 30, or 0 to cut nothing"),
+        ({"gap": -1.0}, "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep sequences whole"),
         ({"normalisation": "upper"}, "normalisation: 'upper' is not known; choose plain or paper"),
     ]:
         with pytest.raises(SettingError, match=re.escape(message)):
@@ -480,12 +481,12 @@ def test_splits(tmp_path: Path) -> None:
     assert sorted(sessions(train) + sessions(held)) == sorted(sessions(queries))
     assert rule == "3 of 10 sessions at random (seed 1)"
     assert not len(held.histories.names)
-    with pytest.raises(SettingError, match="by: 'user' is not known; split by time, session or given"):
+    with pytest.raises(SettingError, match="by: 'user' is not known; choose time, session or given"):
         hold_out_queries(queries, by="user")  # type: ignore[arg-type]
     lists = "split\tqueries\ntrain\ta\tb\ntest\tc\td\ntrain\te\tf\n"
     train, held, rule = hold_out_queries(read_queries(write(tmp_path, lists))[0], by="given")
     assert (sessions(train), sessions(held)) == ([("a", "b"), ("e", "f")], [("c", "d")])
-    assert rule == "as given: 2 sessions of train, 1 of test"
+    assert rule == "as marked in the file: 2 sessions in train, 1 in test"
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real queries at {DATA}; set ENSUE_DATA")

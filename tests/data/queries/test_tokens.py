@@ -143,13 +143,13 @@ def test_damaged_files() -> None:
     no_byte = {token: id for token, id in pairs["model"]["vocab"].items() if token != "~"}
     no_byte = {token: id for id, token in enumerate(sorted(no_byte, key=lambda token: no_byte[token]))}
     for text, message in [
-        ("{", "is no tokenizer (JSONDecodeError"),
-        ("[]", "is no tokenizer (TypeError"),
-        ("{}", "is no tokenizer (KeyError"),
-        (changed(whole, type="Unigram"), "is no tokenizer of queries, or its ids have gaps"),
-        (changed(whole, vocab=vocab | {"hats": 40}), "is no tokenizer of queries, or its ids have gaps"),
-        (changed(whole, vocab=vocab | {"hats": 5}), "is no tokenizer of queries, or its ids have gaps"),
-        (changed(whole, vocab=vocab | {SPECIAL[2]: 3, SPECIAL[3]: 2}), "is no tokenizer of queries"),
+        ("{", "is not a tokenizer (JSONDecodeError"),
+        ("[]", "is not a tokenizer (TypeError"),
+        ("{}", "is not a tokenizer (KeyError"),
+        (changed(whole, type="Unigram"), "is not a tokenizer of queries, or its ids have gaps"),
+        (changed(whole, vocab=vocab | {"hats": 40}), "is not a tokenizer of queries, or its ids have gaps"),
+        (changed(whole, vocab=vocab | {"hats": 5}), "is not a tokenizer of queries, or its ids have gaps"),
+        (changed(whole, vocab=vocab | {SPECIAL[2]: 3, SPECIAL[3]: 2}), "is not a tokenizer of queries"),
         (changed(pairs, merges=[["a", "x"]]), "a merge makes a token that has no id"),
         (changed(pairs, vocab=no_byte), "a byte has no token"),
     ]:
@@ -160,7 +160,7 @@ def test_damaged_files() -> None:
 def test_bad_settings() -> None:
     for named, message in [
         ({"kind": "letters"}, "kind: 'letters' is not known; choose words or bpe"),
-        ({"min_count": 0}, "min_count: 0 is below 1; 1 keeps every word"),
+        ({"min_count": 0}, "min_count: 0 is below 1; use 1 to keep every word"),
         ({"kind": "bpe", "size": 259}, "size: 259 is too small; every byte needs a token, so give at least 260"),
     ]:
         with pytest.raises(SettingError, match=re.escape(message)):

@@ -55,7 +55,7 @@ def test_empty_rows_quotes_and_mark(tmp_path: Path) -> None:
     histories, understood = read(write(tmp_path, text))
     assert records(histories) == [History(('a, "b"', "two\nlines"), (3.0, 4.5), "1")]
     assert understood.notes == ("2 empty rows skipped",)
-    assert understood.time == "seconds (assumed: state the unit with --time-unit), 3 to 4.5"
+    assert understood.time == "seconds (assumed; set the unit with --time-unit), 3 to 4.5"
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_columns_stated(tmp_path: Path) -> None:
     ("column", "cells", "unit", "seconds", "sentence"),
     [
         ("time", ("1.4e12", "1400000000500"), "ms", [1.4e9, 1400000000.5], "milliseconds since 1970 (inferred:"),
-        ("time_ms", ("0", "1500"), "ms", [0, 1.5], "milliseconds from 0 (by the column's name 'time_ms'), 0 to 1500"),
-        ("time_h", ("1", "2"), "h", [3600, 7200], "hours (by the column's name 'time_h'), 1 to 2"),
+        ("time_ms", ("0", "1500"), "ms", [0, 1.5], "milliseconds from 0 (from the column's name 'time_ms'), 0 to 1500"),
+        ("time_h", ("1", "2"), "h", [3600, 7200], "hours (from the column's name 'time_h'), 1 to 2"),
         ("time", ("2014-05-13", "2014-05-14"), "iso", [1399939200, 1400025600], "ISO dates, read as UTC, 2014-05-13"),
         ("time", ("2014-05-13T00:00:00.5Z", "2014-05-14T02:00:00+02:00"), "iso", [1399939200.5, 1400025600], "ISO"),
         ("time", ("2014-05-13", "2014-05-14T00:00"), "iso", [1399939200, 1400025600], "ISO"),
@@ -109,7 +109,7 @@ def test_units(tmp_path: Path, column: str, cells: Any, unit: str, seconds: list
 def test_hidan_forest_and_cyan_by_hand(tmp_path: Path) -> None:
     hidan = read(write(tmp_path, "u,v:0.0,1.5\n\nw:0.0\n"))
     assert records(hidan[0]) == [History(("u", "v"), (0.0, 5400.0)), History(("w",), (0.0,))]
-    assert hidan[1].time == "hours from 0 (the layout's convention), 0 to 1.5"
+    assert hidan[1].time == "hours from 0 (the convention of this layout), 0 to 1.5"
     assert hidan[1].notes == ("1 empty line skipped",)
     forest = read(write(tmp_path, "u,338299.5 v,338300 \nw,338301\n"))
     assert records(forest[0]) == [

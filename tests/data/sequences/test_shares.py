@@ -125,10 +125,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert refused(path, output) == "out.shares: holds no share; prepare each with --share 1/N, 2/N, … first"
     for number in (1, 3):
         prepare.prepare_share([path], output, ReadOptions(), Share(number, 4))
-    assert refused(path, output) == "out.shares: '2/4', '4/4' of all shares are not there; prepare --share 2/4"
+    assert refused(path, output) == "out.shares: '2/4', '4/4' of all shares are missing; prepare --share 2/4"
     for number in (2, 4):
         prepare.prepare_share([path], output, ReadOptions(), Share(number, 4))
-    with pytest.raises(SettingError, match="4-of-4: is there already"):
+    with pytest.raises(SettingError, match="4-of-4: already exists"):
         prepare.prepare_share([path], output, ReadOptions(), Share(4, 4))
     assert refused(path, output, gap=5.0).startswith(
         "out.shares/1-of-4: was prepared with gap None, and here it is 5.0;"
@@ -143,7 +143,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     shutil.move(tmp_path / "second", shares / "2-of-4")
     held = (shares / "2-of-4" / "000000.value").read_bytes()
     (shares / "2-of-4" / "000000.value").write_bytes(held[:-4])
-    assert refused(path, output).startswith("out.shares/2-of-4: is not what was written (damaged or half copied)")
+    assert refused(path, output).startswith("out.shares/2-of-4: is damaged or incomplete")
     (shares / "2-of-4" / "000000.value").write_bytes(held)
     manifest = (shares / "2-of-4" / MANIFEST).read_text()
     for bad in ("", "[]", json.dumps({**json.loads(manifest), "of": "4"}), manifest[:-9]):
@@ -158,7 +158,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "2", "0/3", "4/3", "-1/3", "1/0", "a/b", "1/3/5"])
 def test_what_is_no_share(text: str) -> None:
-    with pytest.raises(SettingError, match="is no share; write 2/8 for the second of eight"):
+    with pytest.raises(SettingError, match="is not a share; write 2/8 for the second of eight"):
         Share.parse(text)
 
 
@@ -176,5 +176,8 @@ def test_times_of_two_kinds_in_two_shares(tmp_path: Path) -> None:
     rows[30:].write_csv(path / "b.csv")
     for number in (1, 2):
         prepare.prepare_share([path], output, ReadOptions(), Share(number, 2))
-    expected = "logs/b.csv:2: times are numbers here, but ISO dates at logs/a.csv:2; write all times in one way"
+    expected = (
+        "logs/b.csv, line 2: times are numbers here, but ISO dates at logs/a.csv, line 2; write all times in the "
+        "same way"
+    )
     assert refused(path, output).replace(f"{tmp_path}/", "") == expected

@@ -84,8 +84,8 @@ def test_extensions_lie(tmp_path: Path, packed: str, name: str) -> None:
             "text,body,label,stars",
             {"text": "text", "label": "label"},
             (
-                "text is 'text'; 'body' would fit too, choose with --columns",
-                "label is 'label'; 'stars' would fit too, choose with --columns",
+                "text is 'text'; 'body' would fit too; choose with --columns",
+                "label is 'label'; 'stars' would fit too; choose with --columns",
             ),
         ),
     ],
@@ -136,7 +136,7 @@ def test_snli_by_hand(tmp_path: Path) -> None:
     assert texts.groups is not None and texts.groups.to_list() == ["c1", "c2"]
     assert understood.layout == "snli"
     assert understood.notes == (
-        "1 row left out: label '-', no two in three annotators agreed",
+        "1 row left out: label '-', fewer than two of three annotators agreed",
         "1 of 2 rows has a text without words: kept",
     )
 
@@ -242,13 +242,13 @@ def test_a_field_of_a_megabyte_is_read_whole(tmp_path: Path) -> None:
         texts, _ = read_texts(write(tmp_path, content))
         assert rows(texts) == [("1", long)]
     # A mistake after it is still found on its own line.
-    with pytest.raises(DataError, match=r":3: 1 field, but the header has 2"):
+    with pytest.raises(DataError, match=r", line 3: 1 field, but the header has 2"):
         read_texts(write(tmp_path, f"label,text\n1,{long}\n2\n"))
 
 
 def test_labels_that_are_no_labels_are_noted(tmp_path: Path) -> None:
     _, understood = read_texts(write(tmp_path, "".join(f"{i}\tsome text\n" for i in range(20))))
-    assert understood.notes == ("each of the 20 rows has a label of its own: is it the label?",)
+    assert understood.notes == ("each of the 20 rows has a different label; is this the label column?",)
 
 
 LINES: dict[str, tuple[str | bytes, str]] = {
@@ -256,70 +256,85 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "white": (" \n\n", ": is empty"),
     "header only": ("text,label\n", ": has a header but no text"),
     "header only, tabs": ("text\tlabel\n", ": has a header but no text"),
-    "too few": ("1\ta\n2\n", ":2: 1 field, but the file begins with 2: label TAB text"),
-    "too many": ("1\ta\tb\n\n2\ta\tb\tc\n", ":3: 4 fields, but the file begins with 3: label TAB text TAB second"),
+    "too few": ("1\ta\n2\n", ", line 2: 1 field, but the file begins with 2: label TAB text"),
+    "too many": (
+        "1\ta\tb\n\n2\ta\tb\tc\n",
+        ", line 3: 4 fields, but the file begins with 3: label TAB text TAB second",
+    ),
     "ss": (
         SS + "u\t\tp\t\t3\n",
-        ":4: 3 fields, but the file begins with 4: user TAB TAB product TAB TAB rating TAB TAB text",
+        ", line 4: 3 fields, but the file begins with 4: user TAB TAB product TAB TAB rating TAB TAB text",
     ),
-    "imdb": (IMDB + "pos/1\ttt1\t9\n", ":3: 3 fields, but the file begins with 4: id TAB movie TAB rating TAB text"),
-    "csv few": ("text,label\na,1\nb\n", ":3: 1 field, but the header has 2; is a quote missing?"),
-    "csv many": ("text,label\na,1\nb, c,1\n", ":3: 3 fields, but the header has 2; is a quote missing?"),
-    "tsv few": ('text\tlabel\n"a" b\t1\nb\n', ":3: 1 field, but the header has 2; is a quote missing?"),
+    "imdb": (
+        IMDB + "pos/1\ttt1\t9\n",
+        ", line 3: 3 fields, but the file begins with 4: id TAB movie TAB rating TAB text",
+    ),
+    "csv few": ("text,label\na,1\nb\n", ", line 3: 1 field, but the header has 2; is a quote missing?"),
+    "csv many": ("text,label\na,1\nb, c,1\n", ", line 3: 3 fields, but the header has 2; is a quote missing?"),
+    "tsv few": ('text\tlabel\n"a" b\t1\nb\n', ", line 3: 1 field, but the header has 2; is a quote missing?"),
     "open quote": (
         'text,label\na,1\n"b,1\nc,2\n',
-        ":3: a quote is left open; close it, and double the quotes within a field",
+        ", line 3: a quote is left open; close it, and double the quotes within a field",
     ),
     "stray quote": (
         'text,label\na,1\n"b" c,1\n',
-        ":3: a quote stands inside a quoted field; close it, and double the quotes within a field",
+        ", line 3: a quote is inside a quoted field; close it, and double the quotes within a field",
     ),
-    "twice": ("text,label,text\na,1,b\n", ":1: column 'text' appears twice; rename one"),
+    "twice": ("text,label,text\na,1,b\n", ", line 1: column 'text' appears twice; rename one"),
     "no names": (
         "\nfoo,bar\na,1\n",
         ": no column is known as the text; the columns are 'foo', 'bar'; name them with --columns text=…,label=…",
     ),
     "encoding": (
         b"1\ta\n2\tb\xff\n",
-        ":2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+        ", line 2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
     "encoding, csv": (
         b"text,label\na,1\nb\xff,2\n",
-        ":3: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+        ", line 3: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
     "encoding, tree": (
         b"(1 a)\n(1 b\xff)\n",
-        ":2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+        ", line 2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
     "fasttext several": (
         "__label__a x\n__label__a __label__b y\n",
-        ":2: 2 labels in one line; keep one, as in __label__good a fine film",
+        ", line 2: 2 labels in one line; keep one, as in __label__good a fine film",
     ),
-    "tree open": ("(1 (2 a) (2 b))\n(1 (2 a)\n", ":2: a parenthesis is not closed; write one whole tree a line"),
-    "tree open first": ("(1 (2 a) (2 b)\n", ":1: a parenthesis is not closed; write one whole tree a line"),
-    "tree closed": ("(1 a)\n\n(1 (2 a)))\n", ":3: ')' stands outside the tree; is a parenthesis too many?"),
-    "tree word": ("(1 a)\n(1 a) b\n", ":2: 'b' stands outside the tree; is a parenthesis too many?"),
-    "tree silent": ("(1 a)\n(1 (2 ) (2 b))\n", ":2: a phrase has no words; write (label word) or (label (…) (…))"),
-    "tree unlabelled": ("(1 a)\n((2 a) (2 b))\n", ":2: a phrase has no label; write one tree a line"),
-    "tree two": ("(1 a)\n(1 a) (2 b)\n", ":2: two trees; write one tree a line"),
-    "json": ('{"text":"a"}\n{"text":\n', ":2: not JSON ("),
-    "json list": ('{"text":"a"}\n[1]\n', ":2: is not a JSON object; expected one object a line"),
-    "json nested": ('{"text":["a"]}\n', ": field 'text' holds more than a text or a number"),
+    "tree open": (
+        "(1 (2 a) (2 b))\n(1 (2 a)\n",
+        ", line 2: a parenthesis is not closed; write one complete tree per line",
+    ),
+    "tree open first": ("(1 (2 a) (2 b)\n", ", line 1: a parenthesis is not closed; write one complete tree per line"),
+    "tree closed": ("(1 a)\n\n(1 (2 a)))\n", ", line 3: ')' is outside the tree; is there one parenthesis too many?"),
+    "tree word": ("(1 a)\n(1 a) b\n", ", line 2: 'b' is outside the tree; is there one parenthesis too many?"),
+    "tree silent": (
+        "(1 a)\n(1 (2 ) (2 b))\n",
+        ", line 2: a phrase has no words; write (label word) or (label (…) (…))",
+    ),
+    "tree unlabelled": ("(1 a)\n((2 a) (2 b))\n", ", line 2: a phrase has no label; write one tree per line"),
+    "tree two": ("(1 a)\n(1 a) (2 b)\n", ", line 2: two trees; write one tree per line"),
+    "json": ('{"text":"a"}\n{"text":\n', ", line 2: not JSON ("),
+    "json list": ('{"text":"a"}\n[1]\n', ", line 2: not a JSON object; expected one object per line"),
+    "json nested": ('{"text":["a"]}\n', ": field 'text' holds something other than a text or a number"),
     "json names": (
         '{"words":"a","y":1}\n',
         ": no column is known as the text; the columns are 'words', 'y'; name them with --columns text=…,label=…",
     ),
     "texts": (
         '{"texts":["a"]}\n{"texts":["a","b"]}\n',
-        ":2: 2 texts; give one text in every line, or two in every line",
+        ", line 2: 2 texts; give one text in every line, or two in every line",
     ),
-    "texts three": ('{"texts":["a","b","c"]}\n', ":1: 3 texts; give one text in every line, or two in every line"),
-    "texts number": ('{"texts":["a"]}\n{"texts":7}\n', ':2: field "texts" must be a list of one or two texts'),
+    "texts three": (
+        '{"texts":["a","b","c"]}\n',
+        ", line 1: 3 texts; give one text in every line, or two in every line",
+    ),
+    "texts number": ('{"texts":["a"]}\n{"texts":7}\n', ', line 2: field "texts" must be a list of one or two texts'),
     "binary": (
         b"\x7fELF\0\0\0",
         ": is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades",
     ),
-    "parquet": (b"PAR1 cut short", ": is damaged, or unusual in what it holds ("),
+    "parquet": (b"PAR1 cut short", ": is damaged or has unusual content ("),
 }
 
 
@@ -350,7 +365,7 @@ def test_settings(tmp_path: Path) -> None:
         read_texts(path, columns={"text": "text", "label": "text"})
     with pytest.raises(SettingError, match="only trees have labelled phrases; leave phrases out"):
         read_texts(path, phrases=True)
-    with pytest.raises(SettingError, match="the layout trees has no columns; leave --columns out"):
+    with pytest.raises(SettingError, match="the layout trees has no named columns; remove --columns"):
         read_texts(write(tmp_path, TREES), columns={"text": "a"})
     with pytest.raises(DataError, match=r"column 'mood' \(label\) is missing; the columns are 'label', 'text'"):
         read_texts(write(tmp_path, "1\ta\n"), columns={"label": "mood"})
@@ -381,7 +396,7 @@ def test_a_label_before_a_space_by_hand(tmp_path: Path) -> None:
     text = "DESC:manner How did it begin ?\nENTY:cremat What films ?\n\nDESC:manner How ?\nENTY:cremat Which ?\n"
     texts, understood = read_texts(write(tmp_path, text))
     assert understood.layout == "labelled words"
-    assert understood.notes == ("1 empty line skipped", "the label is what stands before the first space of a line")
+    assert understood.notes == ("1 empty line skipped", "the label is the word before the first space of a line")
     assert [(record.label, *record.texts) for record in texts.records()][:2] == [
         ("DESC:manner", "How did it begin ?"),
         ("ENTY:cremat", "What films ?"),
@@ -395,9 +410,9 @@ def test_numbered_lines_have_no_labels(tmp_path: Path) -> None:
     path = write(tmp_path, "1 the first\n2 the second\n3 the third\n4 the fourth\n")
     with pytest.raises(DataError, match="give label TAB text, NUMBER text, or a header"):
         read_texts(path)
-    with pytest.raises(DataError, match=r":121: 'five' has no label before its text; .* such as '1 one'"):
+    with pytest.raises(DataError, match=r", line 121: 'five' has no label before its text; .* look like '1 one'"):
         read_texts(write(tmp_path, "1 one\n0 two\n" * 60 + "five\n"))
-    with pytest.raises(DataError, match="begins no known layout"):
+    with pytest.raises(DataError, match="does not match a known layout"):
         read_texts(write(tmp_path, "1 one\n0 two\n1 three\n0 four\nfive\n"))
 
 
@@ -406,8 +421,8 @@ def test_quoted_columns_without_a_header_by_hand(tmp_path: Path) -> None:
     texts, understood = read_texts(write(tmp_path, rows))
     assert (understood.layout, understood.columns) == ("labelled csv", {"text": "title + text", "label": "label"})
     assert understood.notes == (
-        "no header: the columns are read as label, title, text; title and text are one text: choose others with "
-        "--columns label=label,text=text",
+        "no header: the columns are read as label, title, text; title and text are joined into one text; choose "
+        "others with --columns label=label,text=text",
     )
     assert [(record.label, *record.texts) for record in texts.records()] == [
         ("3", 'Oil, again Prices "rise",\nthey say'),
@@ -423,8 +438,8 @@ def test_quoted_columns_without_a_header_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('"3","a","b"\n"3","a"\n', ":2: 2 fields, but the layout has 3"),
-        ('"3","a","b","c","d"\n', ":1: 5 fields without a header; give label,text or label,title,text"),
+        ('"3","a","b"\n"3","a"\n', ", line 2: 2 fields, but the layout has 3"),
+        ('"3","a","b","c","d"\n', ", line 1: 5 fields without a header; give label,text or label,title,text"),
     ],
 )
 def test_quoted_columns_that_do_not_fit(tmp_path: Path, text: str, message: str) -> None:

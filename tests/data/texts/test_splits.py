@@ -37,7 +37,7 @@ def test_hold_out_keeps_proportions() -> None:
     assert held_labels("a" * 40 + "b" * 20, 0.1) == {"a": 4, "b": 2}
     assert held_labels("a" * 7 + "b" * 2 + "c", 0.3) == {"a": 2, "b": 1}
     train, held, rule = hold_out_texts(of_labels("a" * 40 + "b" * 20), 0.1)
-    assert rule == "6 of 60 at random (seed 0), each label in proportion"
+    assert rule == "6 of 60 at random (seed 0), stratified by label"
     order = [int(record.texts[0].split()[1]) for record in (*train.records(), *held.records())]
     assert sorted(order) == list(range(60)) and order[:54] == sorted(order[:54]) and order[54:] == sorted(order[54:])
 
@@ -88,7 +88,7 @@ def test_hold_out_keeps_premises_together() -> None:
     texts = Texts.of(Text((f"premise {i // 3}", f"hypothesis {i}"), "abc"[i % 3]) for i in range(60))
     train, held, rule = hold_out_texts(texts, 0.2)
     # 20 % of 20 labels each is 4: four premises of three hypotheses.
-    assert rule == "12 of 60 at random (seed 0), all pairs of a first text, each label in proportion"
+    assert rule == "12 of 60 at random (seed 0), pairs of a text together, stratified by label"
     assert len(set(held.texts[0])) == 4 and not set(held.texts[0]) & set(train.texts[0])
     assert Counter(record.label for record in held.records()) == {"a": 4, "b": 4, "c": 4}
 

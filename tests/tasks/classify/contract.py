@@ -176,7 +176,7 @@ class ClassifyContract(Contract):
         with pytest.raises(DataError) as error:
             own.update(Texts.of([Text(("good",), "yes"), Text(("fresh",), "maybe")]))
         assert str(error.value) == (
-            "new data: the label 'maybe' is new to the model, which knows no, yes; fit anew on all the data"
+            "new data: the label 'maybe' is not a label of the model (no, yes); fit again on all data"
         )
         assert (own.scores(Texts.of(planted(5, 1))) == before).all() and "fresh" not in own.tokenizer.vocabulary
         assert own.targets(Texts.of([Text(("good",), "maybe")])).tolist() == [-1]
@@ -184,7 +184,7 @@ class ClassifyContract(Contract):
     def test_pairs_are_refused(self, predictor: ClassifyPredictor) -> None:
         with pytest.raises(DataError) as data:
             predictor.predict([Text(("good",)), Text(("good", "bad"))])
-        assert str(data.value) == "text 1: is a pair, but the model learned single texts; give single texts"
+        assert str(data.value) == "text 1: is a pair, but the model was trained on single texts; give single texts"
         with pytest.raises(DataError) as data:
             predictor.scores(Texts.of([Text(("good", "bad"))]))
-        assert str(data.value) == "these are pairs, but the model learned single texts; give single texts"
+        assert str(data.value) == "these are pairs, but the model was trained on single texts; give single texts"

@@ -62,25 +62,25 @@ def test_texts_of_one_word() -> None:
 
 def test_labels_that_say_little() -> None:
     assert found(Texts.of([Text(("a",))])).warnings == (
-        "no label: nothing can be learned or scored; name their column with --columns label=…",
+        "no labels: training and scoring are impossible; name the column with --columns label=…",
     )
     assert found(texts([("a", "x"), ("b", "x")])).warnings == (
-        "every text has the label 'x': there is nothing to tell apart",
+        "every text has the label 'x': there is nothing to classify",
     )
     assert found(texts([*PLENTY, ("c", "rare")])).warnings == (
-        "1 of 3 labels have under 10 texts ('rare'): their figures say little",
+        "1 of 3 labels have under 10 texts ('rare'): their metrics are unreliable",
     )
     each = found(texts([(f"text {place}", f"id{place:02}") for place in range(12)])).warnings
     assert each == (
-        "12 of 12 labels have under 10 texts ('id00', 'id01', 'id02', …): their figures say little",
-        "12 labels for 12 texts: is it the label?",
+        "12 of 12 labels have under 10 texts ('id00', 'id01', 'id02', …): their metrics are unreliable",
+        "12 labels for 12 texts; is this the label column?",
     )
 
 
 def test_texts_that_stand_twice() -> None:
     assert found(texts([*PLENTY, ("A  text 0", "a"), ("a text 0", "b")])).warnings == (
         "2 of 42 (4.8 %) rows repeat the text of an earlier one, case and spaces aside",
-        "3 of 42 (7.1 %) rows have a text that stands here under another label too",
+        "3 of 42 (7.1 %) rows have a text that also appears here with another label",
     )
 
 
@@ -88,9 +88,9 @@ def test_what_another_file_shares() -> None:
     test = texts([("a text 0", "a"), ("B text 1", "a"), ("new", "c"), ("newer", "a")])
     findings = found(texts(PLENTY), test=test)
     assert findings.warnings == (
-        "2 of 4 (50.0 %) texts of test stand here too, such as 'a text 0', 'b text 1'",
-        "1 of 4 (25.0 %) texts of test stands here under another label",
-        "1 of 4 (25.0 %) texts of test has a label never seen here ('c')",
+        "2 of 4 (50.0 %) texts of test are here too, such as 'a text 0', 'b text 1'",
+        "1 of 4 (25.0 %) texts of test is here with another label",
+        "1 of 4 (25.0 %) texts of test has a label unseen here ('c')",
     )
     assert (findings.splits["test"].shared, findings.splits["test"].shared_disagree) == (2, 1)
 
@@ -98,7 +98,7 @@ def test_what_another_file_shares() -> None:
 def test_near_copies_that_were_not_looked_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaks, "MOST_WORDS", 100)  # 40 texts of three words, and one of one
     assert found(texts(PLENTY), test=texts([("other", "a")])).warnings == (
-        "test: near copies are not looked for: both parts together hold more than 100 words",
+        "test: near copies are not searched: both parts together hold more than 100 words",
     )
 
 

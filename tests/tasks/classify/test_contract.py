@@ -106,4 +106,4 @@ def test_vectors_need_a_file() -> None:
     texts = Texts.of([Text(("a b",), "x"), Text(("c d",), "y"), Text(("a",), "x")])
     with pytest.raises(SettingError) as error:
         list(ClassifyPredictor("vectors").fit(texts))
-    assert str(error.value) == "model vectors is a mean of word vectors and needs a file of them: set vectors=FILE"
+    assert str(error.value) == "model vectors needs a file of word vectors; set vectors=FILE"

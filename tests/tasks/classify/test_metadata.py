@@ -28,5 +28,5 @@ def test_what_was_set_comes_back_in_its_order() -> None:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_what_every_folder_holds_must_be_there(name: str) -> None:
-    with pytest.raises(ValueError, match=r"^facts are missing in settings\.json$"):
+    with pytest.raises(ValueError, match=r"^metadata is missing in settings\.json$"):
         Metadata.from_dict({own: value for own, value in FIELDS.items() if own != name})

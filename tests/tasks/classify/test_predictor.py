@@ -74,7 +74,7 @@ def test_pairs_are_told_from_single_texts() -> None:
     assert one[0].choices[0].score == pytest.approx(both[0].choices[0].score, abs=1e-5)
     with pytest.raises(DataError) as error:
         made.predict([Text(("w1",))])
-    assert str(error.value) == "text 0: is a single text, but the model learned pairs; give pairs"
+    assert str(error.value) == "text 0: is a single text, but the model was trained on pairs; give pairs"
 
 
 @pytest.mark.parametrize("kind", [planted, pairs, documents])
@@ -131,7 +131,7 @@ def test_the_default_schedule_is_that_of_table_2() -> None:
 
 
 def test_a_run_that_was_cut_while_it_got_better_says_so() -> None:
-    cut = "training ended after 2 epochs while validation texts were still getting better; give more"
+    cut = "the validation metric was still improving after 2 epochs; consider more epochs"
     made = fitted(planted(150, 0), valid=planted(60, 1), learning_rate=0.005, decay=False)
     rows = [row["accuracy"] for row in made.metadata.log]
     assert rows[1] > rows[0] and cut in made.metadata.notes
@@ -162,7 +162,9 @@ def test_a_megabyte_in_one_field_is_read_whole() -> None:
 
 def test_caps_are_kept_and_announced() -> None:
     made = fitted([*planted(40, 0), Text(("w1 " * 30,), "yes")], valid=planted(5, 1), epochs=1, max_words=12)
-    assert [note for note in made.metadata.notes if "caps" in note] == ["the caps cut 18 words of 1 training text"]
+    assert [note for note in made.metadata.notes if "caps" in note] == [
+        "the length limits removed 18 words from 1 training text"
+    ]
     (found,) = made.explain([Text(("w1 " * 30 + "good",))])
     assert found.answer.events == 12 and found.passages[0].words == ("w1",) * 12
 
@@ -232,7 +234,7 @@ def test_words_of_npz_and_text_files_are_listed_alike(tmp_path: Path, vectors: P
 def test_vectors_of_another_width_are_refused(vectors: Path) -> None:
     with pytest.raises(SettingError) as error:
         fitted(planted(20, 0), vectors=str(vectors), dim=5)
-    assert str(error.value) == f"dim is 5, but the vectors of {vectors} have 3 numbers; leave dim out"
+    assert str(error.value) == f"dim is 5, but the vectors of {vectors} have 3 numbers; remove dim"
     with pytest.raises(SettingError, match=r"vectors is 'none\.txt'; there is no such file"):
         fitted(planted(20, 0), vectors="none.txt")
 
@@ -244,9 +246,9 @@ A, B = Text(("good",), "yes"), Text(("bad",), "no")
     ([], None, "training data: there are no texts"),
     ([A, A], None, "training data: every text has the label 'yes'; give texts of at least two labels"),
     ([Text(("good",)), Text(("bad",))], None,
-     "training data: the texts have no labels; name their column, such as label=COLUMN"),
+     "training data: the texts have no labels; name the column, such as label=COLUMN"),
     ([A, B], [], "validation data: there are no texts"),
-    ([A, B], [Text(("good",))], "validation data: the texts have no labels; name their column, such as label=COLUMN"),
+    ([A, B], [Text(("good",))], "validation data: the texts have no labels; name the column, such as label=COLUMN"),
     ([A, B], [Text(("good", "bad"), "yes")],
      "validation data: these are pairs, but the training data holds single texts"),
 ])  # fmt: skip
@@ -262,15 +264,15 @@ def test_data_that_teaches_nothing_is_refused(
 
 def test_a_label_that_only_validation_has_counts_as_wrong_and_is_noted() -> None:
     made = fitted(planted(40, 0), "tfidf", [*planted(9, 1), Text(("good",), "maybe")])
-    assert made.metadata.notes == ["validation texts whose labels the training data lacks, which count as wrong: 1"]
+    assert made.metadata.notes == ["validation texts whose label is not in the training data (counted as wrong): 1"]
     assert made.metadata.validation_accuracy["tfidf"] <= 0.9
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"monitor": "loss"}, "monitor is 'loss'; task classify knows only 'accuracy'"),
-    ({"refit": True}, "refit is True; task classify knows only False"),
-    ({"replay": 5}, "replay is 5; task classify knows only 0"),
-    ({"architecture": "pair"}, "architecture is 'pair', but the training data holds single texts; leave it at auto"),
+    ({"monitor": "loss"}, "monitor is 'loss'; task classify allows only 'accuracy'"),
+    ({"refit": True}, "refit is True; task classify allows only False"),
+    ({"replay": 5}, "replay is 5; task classify allows only 0"),
+    ({"architecture": "pair"}, "architecture is 'pair', but the training data holds single texts; use auto"),
 ])  # fmt: skip
 def test_settings_that_mean_nothing_here_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError) as error:
@@ -285,7 +287,7 @@ def test_best_gives_way_to_counting_that_is_right_more_often(monkeypatch: pytest
     assert slow.model_name == "tfidf" and slow.schedule is None and slow.optimizer is None
     found = slow.metadata.validation_accuracy
     assert found["tfidf"] > found["blend"] and slow.metadata.notes[-1].startswith(
-        "tfidf alone is the answer: nothing that was tried beats it on the validation texts, where a label costs 0."
+        "tfidf alone is used: no combination beats it on the validation texts, with a log loss of 0."
     )
     records = planted(5, 2)
     assert (slow.scores(Texts.of(records)) == slow.scores(Texts.of(records), "tfidf")).all()
@@ -356,7 +358,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError) as error:
         ClassifyPredictor.load(tmp_path / "m")
     assert str(error.value) == (
-        f"{tmp_path / 'm'}: damaged (vocabulary.json is not of this model); fit the model again or copy it anew"
+        f"{tmp_path / 'm'}: damaged (vocabulary.json belongs to another model); fit the model again or copy it anew"
     )
 
 
@@ -400,6 +402,6 @@ def test_a_file_of_vectors_is_looked_for_first(tmp_path: Path) -> None:
 def test_probabilities_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tfidf, "scores", lambda self, sides: torch.full((len(sides[0]), 2), np.nan).double())
     with pytest.raises(
-        SettingError, match=r"^the probabilities of tfidf are not finite numbers; fit it again, with settings nearer"
+        SettingError, match=r"^the probabilities of tfidf are not finite numbers; fit it again with settings closer"
     ):
         fitted(planted(40, 0), "tfidf", strength=1.0)

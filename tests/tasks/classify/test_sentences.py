@@ -245,7 +245,7 @@ def test_another_encoder_under_the_same_name_is_refused(tmp_path: Path, monkeypa
     monkeypatch.setattr(StandIn, "shift", 0.5)
     with pytest.raises(SettingError) as error:
         ClassifyPredictor.load(tmp_path / "model", device="cpu").predict(planted(1, 0))
-    assert str(error.value) == ("encoder 'stand-in' is not the one this model was trained with; put that one back")
+    assert str(error.value) == ("encoder 'stand-in' is not the one this model was trained with; restore it")
 
 
 def test_an_empty_name_is_refused() -> None:
@@ -261,5 +261,5 @@ def test_a_folder_without_the_probe_is_damaged(tmp_path: Path) -> None:
     del found["facts"]["encoder"]
     path.write_text(json.dumps(found))
     resum(path.parent)
-    with pytest.raises(ModelFolderError, match=r"facts are missing in settings\.json"):
+    with pytest.raises(ModelFolderError, match=r"metadata is missing in settings\.json"):
         ClassifyPredictor.load(tmp_path / "model", device="cpu")

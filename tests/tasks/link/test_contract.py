@@ -123,7 +123,7 @@ def test_every_model_signs_the_contract() -> None:
             {"learned": "lstm"},
             "learned is 'lstm'; choose from ast, cnn, gru, bigru, ast-paper, bag, sbert, or leave it out",
         ),
-        ("ast", {"learned": "cnn"}, "learned is 'cnn'; only model best weighs a learned score"),
+        ("ast", {"learned": "cnn"}, "learned is 'cnn'; only model best weights a trained network"),
         ("ast", {"encoder": "gru"}, "encoder is 'gru'; name the model gru instead"),
         ("best", {"encoder": "gru", "learned": "cnn"}, "encoder is 'gru'; name the model gru instead"),
         (
@@ -135,10 +135,10 @@ def test_every_model_signs_the_contract() -> None:
         (
             "sbert",
             {"epochs": 2},
-            "setting 'epochs' is not known here; choose from encoder, learned, remembered, together",
+            "setting 'epochs' is not known; choose from encoder, learned, remembered, together",
         ),
-        ("ast", {"monitor": "loss"}, "monitor is 'loss'; task link knows only 'mrr'"),
-        ("tfidf", {"heads": 3}, "setting 'heads' is not known here; choose from learned, remembered, together"),
+        ("ast", {"monitor": "loss"}, "monitor is 'loss'; task link allows only 'mrr'"),
+        ("tfidf", {"heads": 3}, "setting 'heads' is not known; choose from learned, remembered, together"),
     ],
 )
 def test_what_is_refused(model: str, settings: dict[str, object], message: str) -> None:
@@ -152,7 +152,7 @@ def test_what_is_refused(model: str, settings: dict[str, object], message: str) 
 def test_training_that_went_astray_is_refused(model: str, loss: str) -> None:
     settings = {**NETWORK, **ALONE, "loss": loss, "learning_rate": 1e9, "epochs": 2}
     made = LinkPredictor(model, settings=settings, seed=5, device="cpu")
-    how = r"MRR of posts that it learned fell from|the loss became nan|the weights are no longer numbers"
+    how = r"MRR of training posts fell from|the loss became nan|the weights are no longer numbers"
     with pytest.raises(
         SettingError, match=rf"({how}).*; (learning_rate is 1e\+09, )?try a smaller (learning_rate|one)$"
     ):
@@ -191,7 +191,7 @@ def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypa
     del found["facts"]["encoder"]
     path.write_text(json.dumps(found))
     resum(path.parent)
-    with pytest.raises(ModelFolderError, match=r"facts are missing in settings\.json"):
+    with pytest.raises(ModelFolderError, match=r"metadata is missing in settings\.json"):
         LinkPredictor.load(tmp_path / "model", device="cpu")
 
 

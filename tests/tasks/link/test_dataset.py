@@ -81,8 +81,8 @@ def test_pairs_without_words_are_left_out_and_counted() -> None:
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([[0, 3]], "a pair lies outside the 2 articles and 3 posts; number both from 0"),
-        ([[-1, 0]], "a pair lies outside the 2 articles and 3 posts; number both from 0"),
+        ([[0, 3]], "a pair is outside the 2 articles and 3 posts; number both from 0"),
+        ([[-1, 0]], "a pair is outside the 2 articles and 3 posts; number both from 0"),
         ([[1, 0]], "there is no pair of an article and a post that both have words; give at least one"),
         ([], "there is no pair of an article and a post that both have words; give at least one"),
     ],

@@ -40,7 +40,7 @@ def test_all_labels_teach_and_the_folder_says_what_stands() -> None:
     predictor = LinkPredictor("best")
     list(predictor.fit(planted()))
     metadata = predictor.metadata
-    assert metadata.held_out == "5 folds of 48 posts, each scored by what the others taught"
+    assert metadata.held_out == "5 folds of 48 posts, each scored by a model trained on the others"
     assert (metadata.posts, metadata.validation_posts) == (48, 48)
     # Every score ranks these posts perfectly, so nothing is better than a sum that needs no label.
     assert metadata.floors is not None and metadata.floors["untrained"] == 1
@@ -67,7 +67,7 @@ def test_a_network_is_weighed_where_held_out_posts_are_ranked_better_by_it(data:
     """Else the posts that it was trained on teach weights too."""
     predictor = LinkPredictor("best", settings={**NETWORK, "learned": "cnn"})
     list(predictor.fit(data))
-    metadata, note = predictor.metadata, "the network is not weighed: held-out posts are ranked no better by it"
+    metadata, note = predictor.metadata, "the network is left out: it does not improve the ranking of held-out posts"
     assert (scores.LEARNED in predictor.weights) == helps
     assert any(own.startswith(note) for own in metadata.notes) != helps
     every, held = len(data), len(data.split(0)[1])
@@ -111,4 +111,4 @@ def test_labels_that_are_too_many_to_teach_leave_a_network_its_posts(monkeypatch
     list(predictor.fit(data))
     held = len(data.split(0)[1])
     assert (predictor.metadata.posts, predictor.metadata.validation_posts) == (len(data) - held, held)
-    assert not any("the network is not weighed" in note for note in predictor.metadata.notes)
+    assert not any("the network is left out" in note for note in predictor.metadata.notes)

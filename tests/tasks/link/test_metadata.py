@@ -38,6 +38,6 @@ def test_the_order_of_a_folder_stays_and_what_is_new_follows() -> None:
 
 
 def test_what_a_folder_must_hold() -> None:
-    with pytest.raises(ValueError, match=r"^facts are missing in settings\.json$"):
+    with pytest.raises(ValueError, match=r"^metadata is missing in settings\.json$"):
         Metadata.from_dict({"articles": 3, "posts": 5, "links": 6})
     assert not {"articles", "posts", "links", "held_out"} & set(Metadata().to_dict())

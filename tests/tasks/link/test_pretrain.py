@@ -62,7 +62,7 @@ def test_articles_of_which_nothing_can_be_learned(bodies: list[str]) -> None:
         for own in range(9)
     )
     made = fitted(Corpus(articles, posts))
-    assert "no pretraining: there are not two articles that differ" in made.metadata.notes
+    assert "no pretraining: fewer than two distinct articles" in made.metadata.notes
     assert np.isfinite(made.scores(posts).whole()).all()
 
 

@@ -54,8 +54,8 @@ def test_labels_against_the_order_give_one_probability_and_no_cut() -> None:
     assert found.cut is None and found.probabilities is not None
     assert np.ptp(found.probabilities) == 0
     assert found.source == (
-        "learned from the labels of this file; they are flat, 0.50 for every post, because labels do not rise with "
-        "scores"
+        "fitted on the labels of this file; they are constant, 0.50 for every post, because labels do not rise "
+        "with scores"
     )
     assert "Infinity" not in json.dumps(ranked_json(found, 3)) and ranked_json(found, 3)["cut"] is None
 
@@ -65,7 +65,7 @@ def test_a_folder_says_which_of_the_labelled_posts_it_learned() -> None:
     list(predictor.fit(planted(), planted(num=2, first=20)))
     posts = Posts.of([post("ferry", 0), Post("a ferry at night", "n", ("ferry",)), post("storm", 1)])
     found = rank(predictor, planted(("ferry",)).articles.select(np.array([0])), posts)
-    assert found.labels == FileLabels(2, 1, taught=False) and found.source == "learned from held-out posts"
+    assert found.labels == FileLabels(2, 1, taught=False) and found.source == "fitted on held-out posts"
 
 
 def test_a_review_weighs_what_posts_say_together_and_alone() -> None:

@@ -16,10 +16,10 @@ from tests.tasks.link.checks import planted
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ({"bodies": ["a"], "titles": ["b"]}, "is not what was written (columns bodies, titles)"),
-        ({"bodies": ["a"], "titles": ["b"], "ids": [1]}, "is not what was written (columns bodies, titles, ids)"),
-        ({"bodies": ["a"], "titles": [None], "ids": ["b"]}, "is not what was written (columns bodies, titles, ids)"),
-        (None, "is damaged, or unusual in what it holds ("),
+        ({"bodies": ["a"], "titles": ["b"]}, "is damaged (columns bodies, titles)"),
+        ({"bodies": ["a"], "titles": ["b"], "ids": [1]}, "is damaged (columns bodies, titles, ids)"),
+        ({"bodies": ["a"], "titles": [None], "ids": ["b"]}, "is damaged (columns bodies, titles, ids)"),
+        (None, "is damaged or has unusual content ("),
     ],
 )
 def test_odd_articles_are_refused_in_one_line(

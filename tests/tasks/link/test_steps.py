@@ -30,4 +30,4 @@ def test_a_folder_says_which_schedule_was_taken() -> None:
     settings = {"dim": 8, "hidden": 8, "filters": 8, "patience": 1, "learning_rate": 0.5, "pretrain": "none", "bag": 0}
     predictor = LinkPredictor("cnn", settings=settings, device="cpu")
     list(predictor.fit(planted()))
-    assert predictor.metadata.notes == ["44 links: 32 a batch and at most 40 epochs"]
+    assert predictor.metadata.notes == ["44 links: 32 per batch and at most 40 epochs"]

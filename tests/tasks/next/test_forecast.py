@@ -92,7 +92,7 @@ def test_updates_are_counted() -> None:
 
 def test_bad_steps_and_old_folders() -> None:
     predictor = fitted("markov", walks(20))
-    with pytest.raises(SettingError, match="steps is 0; look at least 1 step ahead"):
+    with pytest.raises(SettingError, match="steps is 0; give at least 1"):
         predictor.forecast([History(("a1",))], 0)
     predictor.length_delay = None
     with pytest.raises(SettingError, match="fit it again"):

@@ -24,7 +24,7 @@ def test_fields_come_back_as_they_were() -> None:
     assert metadata.exclusion is Exclusion.LAST
     with pytest.raises(ValueError, match=r"exclusion in settings.json: Input should be 'none', 'last' or 'seen'"):
         Metadata.from_dict({**fields, "exclusion": "most"})
-    with pytest.raises(ValueError, match="facts are missing"):
+    with pytest.raises(ValueError, match="metadata is missing"):
         Metadata.from_dict({"sequences": 2})
 
 

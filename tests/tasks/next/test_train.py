@@ -70,7 +70,7 @@ def test_of_many_held_out_histories_those_that_come_first_are_looked_at(
     assert whole is data and rule == f"the last {len(held)} of {len(data)} by start time"
     monkeypatch.setattr(train, "EVALUATION_SAMPLE", len(held.ids) // 3)
     again, first, _, rule = train._split(data, None, refit=True)
-    assert rule.endswith(f"by start time, of which the first {len(first)} are looked at")
+    assert rule.endswith(f"by start time, of which the first {len(first)} are scored")
     assert np.array_equal(again.ids, learned.ids) and 0 < len(first) < len(held)
     starts, chosen = train._starts(held), train._starts(first)
     assert set(chosen) == set(np.sort(starts)[: len(first)]) and np.array_equal(chosen, starts[np.isin(starts, chosen)])
@@ -101,7 +101,7 @@ def test_where_the_cascade_blend_leads_no_other_is_tried() -> None:
 
 
 def test_data_of_one_value_are_refused() -> None:
-    with pytest.raises(DataError, match="every event has the same value, so there is nothing to choose from"):
+    with pytest.raises(DataError, match="every event has the same item, so there is nothing to rank"):
         list(NextPredictor("markov").fit(Histories.of([History(("a", "a", "a"))] * 9)))
 
 
@@ -118,7 +118,7 @@ def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_p
     assert best.model_name == "markov" and best.schedule is None
     assert best.metadata.validation_mrr is not None
     assert best.metadata.validation_mrr["markov"] == 1.0 >= best.metadata.validation_mrr["blend"]
-    assert best.metadata.chosen == "markov, a counting row: nothing that is trained ranked the held-out part better"
+    assert best.metadata.chosen == "markov, a baseline: no trained model ranked the held-out data better"
     assert f"- chosen: {best.metadata.chosen}" in describe(best)
     scores = ", ".join(f"{name} {value:.4f}" for name, value in best.metadata.validation_mrr.items())
     first, exclusion, last = told(best)
@@ -169,7 +169,7 @@ def test_each_rival_takes_the_settings_it_knows() -> None:
     assert made.candidates["blend"][0].neighbours == 7
     assert made.candidates["cascade-blend"][0].max_hours == 3.0
     assert {settings.dim for settings, _ in made.candidates.values()} == {6}
-    with pytest.raises(SettingError, match="setting 'wings' is not known here"):
+    with pytest.raises(SettingError, match="setting 'wings' is not known"):
         NextPredictor("best", settings={"wings": 2})
 
 
@@ -220,15 +220,31 @@ def of(*sessions: str, first: float | None = None) -> Histories:
 @pytest.mark.parametrize(
     ("learned", "valid", "rule"),
     [
-        (of("abc", "bcd"), of("abcde"), "3 given, in order of the files, and learned in the end (--no-refit: not)"),
-        (of("abcd", first=1e9), of("abcde", first=2e9), "3 given, later, and learned in the end (--no-refit: not)"),
-        (of("abcd", first=2e9), of("abcde", first=1e9), "3 given, and not learned: not later than the training data"),
+        (
+            of("abc", "bcd"),
+            of("abcde"),
+            "3 given, in order of the files, used for the final training unless --no-refit",
+        ),
+        (
+            of("abcd", first=1e9),
+            of("abcde", first=2e9),
+            "3 given, later, used for the final training unless --no-refit",
+        ),
+        (
+            of("abcd", first=2e9),
+            of("abcde", first=1e9),
+            "3 given, not used for the final training: not later than the training data",
+        ),
         (
             of("abcd", first=1e9),
             of("abcde", first=1e9 + 1),
-            "3 given, and not learned: not later than the training data",
+            "3 given, not used for the final training: not later than the training data",
         ),
-        (of("abcd", first=0.0), of("abcde"), "3 given, and not learned: not later than the training data"),
+        (
+            of("abcd", first=0.0),
+            of("abcde"),
+            "3 given, not used for the final training: not later than the training data",
+        ),
     ],
 )
 def test_given_validation_data_is_learned_in_the_end_where_it_is_later(
@@ -255,7 +271,7 @@ def test_without_refit_given_validation_data_is_only_looked_at() -> None:
 def test_a_training_that_was_cut_while_it_got_better_says_so(world: World) -> None:
     made, reports = fitted("sansr", world.train, epochs=2, learning_rate=3e-3, monitor="loss", batch_size=64)
     assert [report.improving for report in reports if report.stopped] == [True, False]  # the second had no check
-    assert made.summary()["facts"]["ended"] == "its last epoch was the best: more may rank better (--set epochs=N)"
+    assert made.summary()["facts"]["ended"] == "best epoch was the last one; consider more epochs (--set epochs=N)"
     still, reports = fitted("sansr", world.train, epochs=6, learning_rate=1e-12, patience=2, refit=False)
     assert not any(report.improving for report in reports)
     assert "ended" not in still.summary()["facts"]
@@ -271,5 +287,5 @@ def test_the_card_says_how_the_schedule_fitted_the_log(world: World) -> None:
 
 
 def test_accuracy_is_no_figure_of_a_ranking() -> None:
-    with pytest.raises(SettingError, match="monitor is 'accuracy'; task next knows loss and mrr"):
+    with pytest.raises(SettingError, match="monitor is 'accuracy'; task next allows loss and mrr"):
         NextPredictor("sansr", settings={"monitor": "accuracy"})

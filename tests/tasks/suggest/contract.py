@@ -186,8 +186,8 @@ class SuggestContract(Contract):
         many = "k is 100000; ask for at most 1,000 choices"
         assert message(lambda: predictor.predict([asked], 100_000), SettingError) == many
         assert message(lambda: predictor.predict([asked], prefix=["a", "b"]), SettingError) == (
-            "2 prefixes for 1 records; give one for all, or one each"
+            "2 prefixes for 1 records; give one for all, or one per record"
         )
-        lonely = "no session has two queries, so nothing follows anything; give whole sessions"
+        lonely = "no session has two queries, so there is no target; give whole sessions"
         assert message(lambda: predictor.update(alone), DataError) == f"new data: {lonely}"
         assert message(lambda: list(SuggestPredictor(self.model).fit(alone)), DataError) == f"training data: {lonely}"

@@ -71,7 +71,7 @@ def test_only_train_is_learned_of_a_file_with_parts(tmp_path: Path) -> None:
     data, _ = read_queries(tmp_path / "log.tsv")
     made = counted(data)
     assert made.following.queries.to_list() == ["a", "b"]
-    assert made.metadata.held_out == "as given: only the sessions of train were learned"
+    assert made.metadata.held_out == "as marked in the file: trained on the sessions of train only"
 
 
 def test_a_log_of_one_user_shows_nothing(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_a_log_of_one_user_shows_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         counted(data, min_users=5)
     assert str(error.value) == (
-        "training data: no query and no word was typed by 5 users, so nothing could ever be shown; give a larger log, "
-        "or lower --min-users (min_users)"
+        "training data: no query and no word was typed by 5 users, so nothing could ever be suggested; give a "
+        "larger log, or lower --min-users (min_users)"
     )
 
 
@@ -96,7 +96,11 @@ def test_an_update_without_users_is_refused_where_the_floor_counts_them(tmp_path
     rows = [f"u{user}\tq{number}\t{number * 60}" for user in range(3) for number in range(3)]
     data, _ = read_queries(log(tmp_path / "log.tsv", rows))
     made = counted(data, min_users=2)
-    with pytest.raises(DataError, match=r"^new data: the log knows no users, whom the floor of this model counts, so"):
+    with pytest.raises(
+        DataError,
+        match=r"^new data: the log has no users, which the k-anonymity threshold of "
+        r"this model counts, so",
+    ):
         made.update(queries(planted(5, 0)))
     assert made.metadata.updates == 0 and made.following.queries.to_list() == ["q0", "q1", "q2"]
 
@@ -108,7 +112,7 @@ def test_windows_and_cuts_are_noted() -> None:
     for _ in made.fit(data, queries(planted(4, 1))):
         pass
     assert made.metadata.notes == [
-        "learned in windows: 1 session of more than 4 queries",
+        "trained in windows: 1 session of more than 4 queries",
         "cut to 5 tokens: 6 queries",
     ]
 
@@ -188,8 +192,8 @@ def test_damaged_folders_say_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"monitor": "mrr"}, "monitor is 'mrr'; task suggest knows only 'loss'"),
-        ({"turns": 1}, "turns is 1; it must be at least 2, for nothing follows a single query"),
+        ({"monitor": "mrr"}, "monitor is 'mrr'; task suggest allows only 'loss'"),
+        ({"turns": 1}, "turns is 1; it must be at least 2"),
         ({"tokens": "letters"}, "tokens is 'letters'; choose from words, bpe"),
         ({"min_users": 0}, "min_users is 0; it must be at least 1 and at most 100,000"),
         ({"retrieved": -1}, "retrieved is -1; it must be 0 or more"),

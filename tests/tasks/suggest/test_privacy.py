@@ -292,7 +292,7 @@ def test_sessions_stand_in_for_users() -> None:
     floor = Floor.of(Queries(histories), 2)
     assert floor.counted == "sessions"
     assert floor.queries == floor.words == {"red", "hats"}
-    assert floor.facts["rule"].endswith("; sessions stand in for users, whom the log does not know")
+    assert floor.facts["rule"].endswith("; sessions are counted, as the log has no users")
     # Of some sessions only, what the others typed is as if it had never been.
     assert Floor.of(Queries(histories).select(slice(1)), 1).queries == {"red", "shoes"}
 
@@ -326,7 +326,7 @@ def test_words_that_a_beam_need_not_try(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", "m/floor.json: not JSON"),
-        ("[]", "m/floor.json: is no floor of format 1; save the model again with this version"),
+        ("[]", "m/floor.json: is not a threshold of format 1; save the model again with this version"),
         ('{"format": 1, "queries": [3]}', 'm/floor.json: expected lists of texts "queries", "words" and of each word'),
         ('{"format": 1, "queries": [], "words": [], "min_users": 0}', "m/floor.json: expected lists"),
     ],
@@ -337,7 +337,7 @@ def test_damaged_files(text: str, message: str) -> None:
 
 
 def test_a_floor_below_one_is_refused() -> None:
-    with pytest.raises(SettingError, match="min_users: 0 is below 1; 1 shows whatever was typed and is not personal"):
+    with pytest.raises(SettingError, match="min_users: 0 is below 1; 1 suggests all but possible personal data"):
         Floor.of(Queries(Histories.of([])), 0)
 
 

@@ -46,9 +46,9 @@ def timed(record: History, begun: float) -> History:
 @pytest.mark.parametrize(
     ("users", "begun", "rule"),
     [
-        (False, 2e9, "8 given, learned in the end (--no-refit: not)"),
-        (False, 1e9, "8 given, and not learned: not later than the training data"),
-        (True, 2e9, "8 given, and not learned: nobody knows which users stand in both logs"),
+        (False, 2e9, "8 given, used for the final training unless --no-refit"),
+        (False, 1e9, "8 given, not used for the final training: not later than the training data"),
+        (True, 2e9, "8 given, not used for the final training: users in both logs cannot be detected"),
     ],
 )
 def test_validation_data_that_is_later_is_learned(users: bool, begun: float, rule: str) -> None:
@@ -68,7 +68,9 @@ def test_the_files_own_parts_are_learned_but_for_the_test() -> None:
     parts = pl.Series(["train"] * 40 + ["valid"] * 8 + ["test"] * 8)
     made = fitted(Queries(Histories.of(sessions), parts=parts, novel=np.zeros(56, np.bool_)))
     assert "late boat" in made.following.queries and "test car" not in made.following.queries
-    assert made.metadata.held_out == "as given: 40 sessions of train, 8 of valid, learned in the end"
+    assert made.metadata.held_out == (
+        "as marked in the file: 40 sessions in train, 8 in valid, used for the final training"
+    )
 
 
 def test_where_counting_leads_the_folder_is_what_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
@@ -126,7 +128,7 @@ def test_best_does_without_a_network_unless_it_may_pay(monkeypatch: pytest.Monke
     assert made.chooses and not list(made.fit(data))  # nothing is trained
     assert not SuggestPredictor("best", settings={"epochs": 2}).chooses  # who sets a network wants one
     assert (made.model_name, made.schedule, made.settings) == ("reranker", None, None)
-    assert made.metadata.held_out == "each fifth of 80 sessions, by what the others count"
+    assert made.metadata.held_out == "each fifth of 80 sessions, scored by counts of the others"
     assert made.metadata.notes[-1].startswith("this folder is reranker, without a network: its MRR@10")
     figures, mixture = made.metadata.validation_mrr, made.metadata.mixture
     assert figures is not None and figures["mixed"] >= max(figures[name] for name in COUNTING)

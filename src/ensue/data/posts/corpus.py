@@ -107,7 +107,7 @@ class Corpus:
         """
         if {"train", "valid"} <= self.parts:
             part, held = self.part("train"), self.part("valid")
-            return part, held, f"as given: {plural(len(part), 'post')} of train, {len(held):,} of valid"
+            return part, held, f"as marked in the file: {plural(len(part), 'post')} in train, {len(held):,} in valid"
         whole = self.part("train") if "train" in self.parts and len(self.parts) > 1 else self
         train, valid, rule = hold_out_posts(whole.posts, seed=seed)
         return replace(self, posts=train), replace(self, posts=valid), rule
@@ -149,7 +149,7 @@ def read_corpus(
     source = require_path(path)
     if articles is None:
         if not source.is_dir():
-            raise SettingError(f"{path}: these are posts; name the file of articles with --articles FILE")
+            raise SettingError(f"{path}: holds posts; give the file of articles with --articles FILE")
         found, articles, source = judgement_files(source), *(find_file(source, name) for name in _NAMES)
     else:
         found = {} if judgements is None else {"": require_path(judgements, "judgements")}

@@ -253,9 +253,7 @@ def read_posts(
 
 def _with_ids(rows: Table, noun: str, missing: str) -> Table:
     """The rows with their ids, and those of what they are about, in normal form."""
-    ids = IdColumns(
-        {"id": "id"}, noun, missing, drops=missing == DROP, consequence="the number of the row stands for it"
-    )
+    ids = IdColumns({"id": "id"}, noun, missing, drops=missing == DROP, consequence="the row number is used")
     rows = ids.normalise(rows)
     links = IdColumns({"about": "id"}, "link", missing, consequence="no link")
     if "about" in rows.frame.columns:
@@ -290,7 +288,7 @@ def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tupl
     kept = why.is_null().arg_true().to_numpy().astype(np.int64)
     report = _report(path, content, rows, why, notes)
     if not len(kept):
-        raise DataError(f"{path}: no post is left: {'; '.join(report.sentences)}")
+        raise DataError(f"{path}: no post is left after cleaning: {'; '.join(report.sentences)}")
     about = frame["about"].gather(kept) if "about" in frame.columns else None
     links = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
     lengths = np.zeros(len(kept), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
@@ -336,7 +334,7 @@ def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles
     kept = why.is_null().arg_true()
     report = _report(path, content, rows, why, notes)
     if not len(kept):
-        raise DataError(f"{path}: no article is left: {'; '.join(report.sentences)}")
+        raise DataError(f"{path}: no article is left after cleaning: {'; '.join(report.sentences)}")
     return Articles(bodies.gather(kept), titles.gather(kept), ids.gather(kept)), report
 
 
@@ -376,7 +374,7 @@ def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tup
     given = _text(rows.frame, "id")
     lacking = given == ""
     if count := int(lacking.sum()):
-        notes.append(f"{part_of(count, len(texts), 'row', 'has', 'have')} no id: the number of the row stands for it")
+        notes.append(f"{part_of(count, len(texts), 'row', 'has', 'have')} no id: the row number is used")
     frame = pl.DataFrame({"id": numbers.zip_with(lacking, given), "text": texts, "why": why}).with_row_index("row")
     kept = frame.filter(pl.col("why").is_null())
     later = kept.with_columns(first=pl.col("row").min().over("id"), same=pl.col("row").min().over("id", "text"))
@@ -387,8 +385,8 @@ def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tup
     if len(double) > len(kept) / 2:
         row, name = int(double["row"][0]), double["id"][0]
         raise DataError(
-            f"{rows.where(row)}: id {quoted(name)} stands on an earlier text too, and so do most; name the column of "
-            "ids with --columns id=…"
+            f"{rows.where(row)}: id {quoted(name)} is also the id of an earlier text, and most ids repeat; name the "
+            "column of ids with --columns id=…"
         )
     reasons = frame.join(later.select("row", "again"), on="row", how="left", maintain_order="left")
     return frame["id"], reasons.select(pl.coalesce("why", "again")).to_series()
@@ -412,5 +410,5 @@ def _report(path: str | Path, content: Content, rows: Table, why: pl.Series, not
 def _named(ids: list[str], what: str) -> pl.Series:
     named = pl.Series([name or str(number) for number, name in enumerate(ids, 1)], dtype=pl.String)
     for name in named.filter(named.is_duplicated())[:1]:
-        raise DataError(f"{what} {quoted(name)}: the id stands twice; give each {what} its own")
+        raise DataError(f"{what} {quoted(name)}: the id appears twice; give each {what} its own")
     return named

@@ -79,7 +79,7 @@ def read_export(content: Content, layout: str) -> Table:
             rows.append({name: None if fields.get(name) is None else str(fields[name]) for name in FIELDS})
             numbers.append(number)
         frame = pl.DataFrame(rows, schema=dict.fromkeys(FIELDS, pl.String))
-        return Table(layout, frame, lambda row: f"{content.path}:{numbers[row]}", {}, ())
+        return Table(layout, frame, lambda row: f"{content.path}, line {numbers[row]}", {}, ())
     plain = {plain_name(name): name for name in reversed(content.names())}
     columns = {role: next((plain[word] for word in words if word in plain), None) for role, words in _NAMES.items()}
     if plain.keys() >= _SUBMISSIONS:

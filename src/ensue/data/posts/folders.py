@@ -75,7 +75,7 @@ def open_texts(path: str | Path, options: ReadOptions) -> Content:
         if names[str(row.get("id", ""))] > 1 and row.get("id") == file.name.split(".")[0]:
             row = {**row, "id": str(file.relative_to(place)) if place.is_dir() else str(file)}
         lines.append(json.dumps({**row, **({"label": labels[number]} if labels else {})}, ensure_ascii=False))
-    notes = [f"{plural(len(files), 'file')} read as one: messages name a text by its number in place of a line"]
+    notes = [f"{plural(len(files), 'file')} read as one: line numbers in messages are text numbers"]
     if labels:
         notes.append("the label of a text is the name of its folder")
     return Content(place, "\n".join(lines).encode("utf-8", "replace"), tuple(notes))
@@ -90,7 +90,7 @@ def _rows(file: Path, options: ReadOptions) -> list[tuple[Path, dict[str, object
         return [(file, post if len(found) > 1 or "id" in post else {**post, "id": name}) for post in found]
     table = read_document(content, replace(options, columns={}), ARTICLE_ROLES)
     if table is None:
-        raise DataError(f"{file}: is a table, and tables are read one at a time; name one file")
+        raise DataError(f"{file}: is a table, and tables are read one at a time; give one file")
     name, title, body = (table.frame[role][0] for role in ("id", "title", "body"))
     return [(file, {"id": name, **({"title": title} if title else {}), "text": body})]
 

@@ -111,7 +111,7 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
     if is_json(content):
         return _json(content, stated, roles)
     if not (content.parquet or content.header) and len(content.head(2)) < 2:
-        raise DataError(f"{content.path}: has one line, a header at best; give a header and a row for each text")
+        raise DataError(f"{content.path}: has one line, which can only be a header; give a header and one row per text")
     if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
         return _nested_parquet(content, find)
     if not stated and (given := collection_of(content, roles)):
@@ -184,7 +184,7 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
     """Objects, each with a text at the place of its platform, or with the fields of the roles."""
     samples = [post for _, post in islice(objects(content), _SAMPLES)]
     if not samples:
-        raise DataError(f"{content.path}: holds no post; is the list empty?")
+        raise DataError(f"{content.path}: holds no post")
     known = not stated and accepted in (POST_ROLES, ARTICLE_ROLES)
     layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if known else "jsonl"
     roles, notes = dict[str, str](), tuple[str, ...]()
@@ -209,11 +209,11 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
         rows[text_role].append(text)
         rows["id"].append(name)
     if other:
-        notes = (*notes, f"{plural(other, 'object')} of another shape than {layout}: what text is there is read")
+        notes = (*notes, f"{plural(other, 'object')} not in the layout {layout}: only text fields are read")
     schema = {role: pl.List(pl.String) if role == "about" else pl.String for role in rows}
     frame = pl.DataFrame(rows, schema=schema, strict=False)
     originals = partial(json_originals, content)
-    return Table(layout, frame, lambda row: f"{content.path}:{numbers[row]}", roles, notes, originals)
+    return Table(layout, frame, lambda row: f"{content.path}, line {numbers[row]}", roles, notes, originals)
 
 
 def json_originals(content: Content) -> pl.DataFrame:

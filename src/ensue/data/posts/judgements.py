@@ -151,15 +151,15 @@ def _judgements(content: Content, missing: str) -> tuple[pl.DataFrame, tuple[str
         for row in (frame[role].fill_null("") == "").arg_true()[:1]:
             raise DataError(f"{table.where(row)}: has no {role}; leave such rows out with --missing drop")
     if not len(frame):
-        raise DataError(f"{content.path}: holds no judgement; {'; '.join(ids.warnings) or 'is it a header alone?'}")
+        raise DataError(f"{content.path}: holds no judgement; {'; '.join(ids.warnings) or 'it has only a header'}")
     if "relevance" not in frame.columns:
         return frame.with_columns(relevant=pl.lit(True)), (
             *notes,
-            "no relevance stands beside the pairs: each is a link",
+            "the pairs have no relevance: each is a link",
         )
     relevance = frame["relevance"].cast(pl.Float64, strict=False)
     for row in relevance.is_null().arg_true()[:1]:
-        raise DataError(f"{table.where(row)}: relevance {quoted(str(frame['relevance'][row]))} is no number")
+        raise DataError(f"{table.where(row)}: relevance {quoted(str(frame['relevance'][row]))} is not a number")
     return frame.select("query", "document", relevant=relevance > 0), notes
 
 
@@ -173,7 +173,7 @@ def _by_name(content: Content) -> Table | None:
     if not all(plain & {*_COLUMNS.known[role]} for role in ("query", "document")):
         if content.parquet or content.json:
             raise DataError(
-                f"{content.path}: are no judgements; name columns query-id, corpus-id and score, or give lines of "
+                f"{content.path}: are not judgements; name columns query-id, corpus-id and score, or give lines of "
                 f"{_SHAPES}"
             )
         return None
@@ -187,7 +187,7 @@ def _by_width(content: Content) -> Table:
     words = lines.str.extract_all(r"\S+" if re.search(r"\s", lines[0].strip()) else r"[^\s,]+")
     width = len(words[0])
     if width not in _WIDTHS:
-        raise DataError(f"{content.path}:{numbers[0]}: {plural(width, 'field')}; expected {_SHAPES}")
+        raise DataError(f"{content.path}, line {numbers[0]}: {plural(width, 'field')}; expected {_SHAPES}")
     query, document, score = _WIDTHS[width]
     headed = score is not None and not is_number(words[0][score])
     words, numbers = words[int(headed) :], numbers[int(headed) :]
@@ -195,14 +195,16 @@ def _by_width(content: Content) -> Table:
         raise DataError(f"{content.path}: has a header but no judgement")
     for row in (words.list.len() != width).arg_true()[:1]:
         found = plural(len(words[row]), "field")
-        raise DataError(f"{content.path}:{numbers[row]}: {found}, but the file begins with {width}; ids hold no spaces")
+        raise DataError(
+            f"{content.path}, line {numbers[row]}: {found}, but the first line has {width}; ids hold no spaces"
+        )
     if width == 4 and _counts_rows(words):
         query, document = 1, 2
-        notes = (*notes, "the first field numbers the lines and is passed over")
+        notes = (*notes, "the first field is a line number and is ignored")
     frame = pl.DataFrame({"query": words.list.get(query), "document": words.list.get(document)})
     if score is not None:
         frame = frame.with_columns(relevance=words.list.get(score))
-    return Table("qrels", frame, lambda row: f"{content.path}:{numbers[row]}", {}, notes)
+    return Table("qrels", frame, lambda row: f"{content.path}, line {numbers[row]}", {}, notes)
 
 
 def _counts_rows(words: pl.Series) -> bool:

@@ -70,11 +70,11 @@ def objects(content: Content) -> Iterator[tuple[int, Found]]:
             document = json.loads(content.data[:].decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             why = quoted(error)
-            raise DataError(f"{content.path}: is not JSON ({why}); give JSON Lines, or one whole document") from error
+            raise DataError(f"{content.path}: is not JSON ({why}); give JSON Lines, or one document") from error
         yield from ((1, post) for post in _unpaged(document))
         return
     for number, line in content.filled():
-        yield from ((number, post) for post in _unpaged(read_object(line, f"{content.path}:{number}")))
+        yield from ((number, post) for post in _unpaged(read_object(line, f"{content.path}, line {number}")))
 
 
 def layout_of(post: Found) -> str:

@@ -39,7 +39,7 @@ def hold_out_posts(posts: Posts, share: float = 0.1, seed: int = 0) -> tuple[Pos
     members = np.bincount(groups[linked], minlength=len(posts))
     roots = np.flatnonzero(members)
     if len(roots) < 2:
-        raise DataError("all posts hang together by their articles and near-copies; give posts about two stories")
+        raise DataError("all posts are connected by articles and near copies; give posts about two stories")
     order = np.random.default_rng(seed).permutation(roots)
     left, held = max(round(share * int(linked.sum())), 1), np.zeros(len(posts), bool)
     for root in order:
@@ -49,8 +49,8 @@ def hold_out_posts(posts: Posts, share: float = 0.1, seed: int = 0) -> tuple[Pos
         held[order[np.argmin(members[order])]] = True
     chosen = held[groups]
     rule = (
-        f"{int(chosen.sum()):,} of {len(posts):,} posts at random (seed {seed}), split by article; near-copies go with "
-        "their like"
+        f"{int(chosen.sum()):,} of {len(posts):,} posts at random (seed {seed}), split by article; near copies stay "
+        "together"
     )
     return posts.select(~chosen), posts.select(chosen), rule
 

@@ -72,11 +72,11 @@ def read_turns(content: Content, listed: str) -> tuple[pl.DataFrame, Callable[[i
     """
     rows, numbers = list[tuple[str, str | None, str, str | None, str | None]](), list[int]()
     for place, (number, line) in enumerate(content.filled()):
-        where = f"{content.path}:{number}"
+        where = f"{content.path}, line {number}"
         found = read_object(line, where)
         turns = found.get(listed)
         if not isinstance(turns, list):
-            raise DataError(f"{where}: field {quoted(listed)} holds no list of turns")
+            raise DataError(f"{where}: field {quoted(listed)} is not a list of turns")
         user, part = _named(found, _NAMES), _named(found, _PARTS)
         for text, speaker in _turns(turns, where):
             rows.append((text, speaker, str(place), user, part))
@@ -86,7 +86,7 @@ def read_turns(content: Content, listed: str) -> tuple[pl.DataFrame, Callable[[i
     kept, notes = _asked(frame["speaker"])
     places = kept.arg_true()
     taken = f"conversations are the objects, their turns in {quoted(listed)}"
-    return frame.filter(kept), lambda row: f"{content.path}:{numbers[places[row]]}", (taken, *notes)
+    return frame.filter(kept), lambda row: f"{content.path}, line {numbers[places[row]]}", (taken, *notes)
 
 
 def of_users(table: Table) -> Table:
@@ -107,7 +107,7 @@ def in_turn(content: Content, table: Table) -> tuple[Table, tuple[str, ...]]:
         return table, table.notes
     turns = table.frame["turn"].str.strip_chars().cast(pl.Float64, strict=False)
     for row in turns.is_null().arg_true()[:1]:
-        raise DataError(f"{table.where(row)}: turn {quoted(table.frame['turn'][row])} is no number")
+        raise DataError(f"{table.where(row)}: turn {quoted(table.frame['turn'][row])} is not a number")
     order = np.argsort(turns.to_numpy(), kind="stable")
     where = table.where
     ordered = replace(table, frame=table.frame[order], where=lambda row: where(int(order[row])))
@@ -128,7 +128,7 @@ def _asked(speakers: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
     if not users.any() or users.all():
         return pl.repeat(True, len(speakers), eager=True), ()
     left = part_of(len(users) - int(users.sum()), len(users), "turn", "is", "are")
-    return users, (f"{left} of others than the user: left out",)
+    return users, (f"{left} by speakers other than the user: left out",)
 
 
 def _is_turns(value: object) -> bool:

@@ -170,7 +170,7 @@ def read_queries(
         path=str(path),
         layout=log.layout,
         columns=log.columns,
-        time=rows.clock.sentence if rows.clock else "none: no usable clock",
+        time=rows.clock.sentence if rows.clock else "none: no usable time column",
         unit=rows.clock.unit if rows.clock else None,
         absolute=rows.clock is not None and rows.clock.absolute,
         day_first=rows.clock.day_first if rows.clock else None,
@@ -183,7 +183,7 @@ def read_queries(
     )
     if not len(kept):
         reasons = "; ".join(report.sentences)
-        raise DataError(f"{path}: no session of {rules.least} or more queries is left: {reasons}")
+        raise DataError(f"{path}: no session of {rules.least} or more queries is left after cleaning: {reasons}")
     begins = sessions.offsets[chosen]
     first = rows.places[begins]
     queries = _collect(log, rows, kept, begins)
@@ -218,11 +218,12 @@ def hold_out_queries(
         SettingError: a share outside (0, 1), or an unknown way.
     """
     if by not in ("time", "session", "given"):
-        raise SettingError(f"by: {by!r} is not known; split by time, session or given")
+        raise SettingError(f"by: {by!r} is not known; choose time, session or given")
     if by == "given":
         other = "valid" if "valid" in queries.parts else "test"
         train, held = queries.part("train"), queries.part(other)
-        return train, held, f"as given: {plural(len(train), 'session')} of train, {len(held):,} of {other}"
+        rule = f"as marked in the file: {plural(len(train), 'session')} in train, {len(held):,} in {other}"
+        return train, held, rule
     order = np.arange(len(queries))
     if by == "session":
         order = np.random.default_rng(seed).permutation(len(queries))

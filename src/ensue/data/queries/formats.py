@@ -124,7 +124,7 @@ def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> 
         if log is not None:
             return log
         if len(content.head(2)) < 2:
-            raise DataError(f"{content.path}: has one line, a header at best, and no query")
+            raise DataError(f"{content.path}: has one line, which can only be a header, and no query")
     if not stated and holds_searches(content):
         return _takeout(content)
     names = _names(content)
@@ -186,7 +186,7 @@ def _takeout(content: Content) -> Log:
     rows = read_activities(content).drop_nulls("query")
     lines = rows["line"]
     users = pl.Series([ACCOUNT]).new_from_index(0, len(rows))
-    return Log("takeout", rows["query"], users, None, rows["time"], lambda row: f"{content.path}:{lines[row]}")
+    return Log("takeout", rows["query"], users, None, rows["time"], lambda row: f"{content.path}, line {lines[row]}")
 
 
 def _conversations(content: Content, listed: str) -> Log:
@@ -204,7 +204,7 @@ def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
     if not headed and (stated or not any("\t" in line for line in head) or _is_table(head)):
         return None
     if stated:
-        raise SettingError(f"{content.path}: the layout has no columns to name; leave --columns out")
+        raise SettingError(f"{content.path}: this layout has no named columns; remove --columns")
     lines, numbers, _ = content.filled_lines()
     rows, numbers = lines[int(headed) :].str.strip_chars_end("\r").str.split("\t"), numbers[int(headed) :]
     width = len(fields) - 1 if headed else 0
@@ -212,7 +212,8 @@ def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
     if len(short):
         place = int(short[0])
         raise DataError(
-            f"{content.path}:{numbers[place]}: {rows.list.len()[place]} fields and no query; the header has {width} "
+            f"{content.path}, line {numbers[place]}: {rows.list.len()[place]} fields and no query; the header has "
+            f"{width} "
             "before the queries"
         )
     if not len(rows):
@@ -224,7 +225,7 @@ def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
         "session lists" if headed else "query lists",
         rows.list.slice(width).explode(),
         lengths,
-        lambda row: f"{content.path}:{np.repeat(numbers, lengths)[row]}",
+        lambda row: f"{content.path}, line {np.repeat(numbers, lengths)[row]}",
         parts=parts,
         novel=None if overlap is None else overlap == "novel",
     )
@@ -285,8 +286,8 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
     if "session" not in columns and not {"user", "time"} <= columns.keys():
         lacking = " and no ".join(role for role in ("user", "time") if role not in columns)
         raise DataError(
-            f"{content.path}: there is no {lacking}, and no session column either, so nothing tells where a session "
-            f"ends; the columns are {listed(names)}; name them with --columns {_STATE}, or session=…"
+            f"{content.path}: there is no {lacking}, and no session column either, so sessions cannot be separated; "
+            f"the columns are {listed(names)}; name them with --columns {_STATE}, or session=…"
         )
     return columns, notes
 

@@ -69,7 +69,7 @@ PAPER_RULES = QueryRules(least=3, most=5, most_words=10, normalisation="paper")
 
 _REASONS = {
     "no_query": ("row", "without a query: clicks, blanks, or a bare dash"),
-    "no_user": ("row", "without a user, or without the session that the file names for others"),
+    "no_user": ("row", "without a user, or without a session although other rows have one"),
     "words": ("query", "of more than {most_words} words"),
     "characters": ("query", "of more than {most_characters} characters"),
     "repeats": ("query", "the same as the one before"),

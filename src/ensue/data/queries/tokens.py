@@ -75,7 +75,7 @@ class QueryTokenizer:
         if kind not in get_args(Kind):
             raise SettingError(f"kind: {kind!r} is not known; choose {' or '.join(get_args(Kind))}")
         if min_count < 1:
-            raise SettingError(f"min_count: {min_count} is below 1; 1 keeps every word")
+            raise SettingError(f"min_count: {min_count} is below 1; use 1 to keep every word")
         if kind == "bpe" and size < SMALLEST:
             raise SettingError(f"size: {size} is too small; every byte needs a token, so give at least {SMALLEST}")
         words = _count(texts, counts)
@@ -151,18 +151,18 @@ class QueryTokenizer:
             kind, ids = model["type"], {token: int(id) for token, id in model["vocab"].items()}
             merges = [(str(first), str(second)) for first, second in model.get("merges", ())]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{where}: is no tokenizer ({type(error).__name__}: {error}); save it again") from error
+            raise DataError(f"{where}: is not a tokenizer ({type(error).__name__}: {error}); save it again") from error
         ordered = sorted(ids, key=lambda token: str(ids[token]))
         whole = {*ids.values()} == {*range(len(ids))}
         if kind not in ("WordLevel", "BPE") or not whole or [ids.get(name) for name in SPECIAL] != [0, 1, 2, 3]:
-            raise DataError(f"{where}: is no tokenizer of queries, or its ids have gaps; save it again")
+            raise DataError(f"{where}: is not a tokenizer of queries, or its ids have gaps; save it again")
         if kind == "WordLevel":
             return cls(_word_pipeline(ids))
         if any(not {first, second, first + second} <= ids.keys() for first, second in merges):
             raise DataError(f"{where}: a merge makes a token that has no id; save it again")
         alphabet = {*pre_tokenizers.ByteLevel.alphabet()}
         if not alphabet <= set(ordered) or not alphabet.issuperset(chain.from_iterable(ids.keys() - {*SPECIAL})):
-            raise DataError(f"{where}: a byte has no token, or a token holds what is no byte; save it again")
+            raise DataError(f"{where}: a byte has no token, or a token holds a non-byte; save it again")
         return cls(_pair_pipeline(ids, merges))
 
 

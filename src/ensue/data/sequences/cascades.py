@@ -78,7 +78,7 @@ def read_hidan(content: Content) -> Events:
     if len(unequal):
         place = unequal[0]
         users, others = counts.row(place)
-        raise DataError(f"{content.path}:{numbers[place]}: {users} users but {others} times; give one time a user")
+        raise DataError(f"{content.path}, line {numbers[place]}: {users} users but {others} times; give one per user")
     return events_of(content, values, times, numbers, notes)
 
 
@@ -152,10 +152,10 @@ def read_deephawkes(content: Content) -> Events:
     passed, begun = found["2"].cast(pl.Float64, strict=False), parts["2"].cast(pl.Float64, strict=False)
     refuse(flat, passed.is_null(), content, numbers[owners], "expected user/user:seconds")
     if bool((begun >= SINCE_1970).fill_null(False).all()):
-        times, note = begun.gather(owners) + passed, "times are those of publication plus the seconds of each path"
+        times, note = begun.gather(owners) + passed, "times are the publication time plus the seconds of each path"
     else:
-        times, note = passed, "times are those after publication, whose time is none since 1970"
-    path = "of each path the last user is the event"
+        times, note = passed, "times are seconds after publication, whose own time is not a Unix time"
+    path = "the last user of each path is the event"
     events = flat_events(content, found["1"], times, lengths, numbers[owners], (*notes, note, path), parts["1"])
     return replace(events, unordered=True)
 
@@ -197,7 +197,7 @@ def _ascending(words: Sequence[str]) -> bool:
 
 def _of_roots(roots: int, lines: int) -> str:
     named = "each line" if roots == lines else f"{plural(roots, 'line')} of {lines:,}"
-    return f"the root that {named} names before its first pair is the first event, at the time of that pair"
+    return f"the root before the first pair of {named} is the first event, at the time of that pair"
 
 
 CASCADES: dict[str, Callable[[Content], Events]] = {

@@ -126,7 +126,7 @@ def find_columns(
         return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
     others = [name for name in _named(names, TIME_NAMES) if name not in columns.values()]
     doubt = tuple(
-        f"time is {quoted(columns['time'])}; {quoted(name)} would fit too, choose with --columns" for name in others
+        f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns" for name in others
     )
     notes = renamed(columns, trained)
     return {role: columns[role] for role in (*ROLES, EVENT) if role in columns}, (

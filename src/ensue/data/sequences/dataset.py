@@ -84,7 +84,7 @@ def _understood(
     byte_order_mark: bool = False,
 ) -> tuple[Histories, SequencesReport]:
     if not len(events.values):
-        raise DataError(f"{path}: no event is left: {'; '.join(events.warnings)}")
+        raise DataError(f"{path}: no event is left after cleaning: {'; '.join(events.warnings)}")
     clock = None if events.times is None else read_clock(events.times, layout, events.where, options.times)
     require_times(path, gap, timed=clock is not None)
     histories, order_notes = _histories(events, clock, sort)
@@ -118,7 +118,7 @@ def report_of(
         path=str(path),
         layout=layout,
         columns=columns,
-        time=clock.sentence if clock else "none: no usable clock",
+        time=clock.sentence if clock else "none: no usable time column",
         unit=clock.unit if clock else None,
         absolute=clock is not None and clock.absolute,
         day_first=clock.day_first if clock else None,
@@ -136,7 +136,7 @@ def require_times(path: Path, gap: float | None, *, timed: bool) -> None:
         SettingError: naming the file.
     """
     if gap and not timed:
-        raise SettingError(f"{path}: has no times to cut by; leave --session-gap out")
+        raise SettingError(f"{path}: has no times, so --session-gap cannot cut sessions; remove --session-gap")
 
 
 def _histories(events: Events, clock: Clock | None, sort: bool) -> tuple[Histories, tuple[str, ...]]:
@@ -156,7 +156,8 @@ def _cut(histories: Histories, gap: float | None, layout: str, users: bool) -> t
         whole = drop_prefixes(histories)
         left = len(histories) - len(whole)
         note = (
-            f"{left:,} of {plural(len(histories), 'row')} left out: a longer row of the same session begins with them"
+            f"{left:,} of {plural(len(histories), 'row')} left out: they are prefixes of a longer row of the same "
+            "session"
         )
         histories, notes = whole, (note,) if left else ()
     else:
@@ -176,7 +177,7 @@ def cut_notes(before: int, after: int, gap: float | None, layout: str, *, users:
     minutes = pause_of(gap, layout, users=users)
     if not minutes:
         usual = "as in RecBole" if layout == "recbole" else "as is usual for ratings and check-ins"
-        whole = f"a user is one sequence, {usual}; cut it into sessions with --session-gap {GAP:g}"
+        whole = f"each user is one sequence, {usual}; cut it into sessions with --session-gap {GAP:g}"
         return (whole,) if gap is None and users and layout in WHOLE_USERS else ()
     keep = "; --session-gap 0 keeps users whole" if gap is None else ""
     sequences = plural(before, "user" if users else "sequence")
@@ -194,7 +195,7 @@ def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
     is_export = layout is not None and layout.startswith(EXPORT)
     if options.events and (is_export or holds_lists(content, options, layout)):
         raise SettingError(
-            f"{content.path}: the layout {layout or 'recbole lists'} has no column of event types; leave --events out"
+            f"{content.path}: the layout {layout or 'recbole lists'} has no column of event types; remove --events"
         )
     if is_export or not holds_lists(content, options, layout):
         rows = _read_export(content, options, layout) if is_export else read_rows(content, options, layout)
@@ -298,8 +299,8 @@ def in_order(histories: Histories, given: pl.Series, where: Where, sort: bool) -
     first = int(np.argmax(back)) + 1
     if not sort:
         raise DataError(
-            f"{where(first)}: time {quoted(given[first])} comes after {quoted(given[first - 1])} in the "
-            "same sequence; times must not decrease: leave --no-sort out"
+            f"{where(first)}: time {quoted(given[first])} comes after {quoted(given[first - 1])} in the same "
+            "sequence; times must not decrease: remove --no-sort"
         )
     owners = histories.sequence_index()
     by_time = pl.arg_sort_by("owner", "time", maintain_order=True)

@@ -60,7 +60,7 @@ def refuse(texts: pl.Series, wrong: pl.Series, content: Content, numbers: Index,
     places = wrong.arg_true()
     if len(places):
         shown = quoted(texts[places[0]], 40)
-        raise DataError(f"{content.path}:{numbers[places[0]]}: {shown} does not fit; {expected}")
+        raise DataError(f"{content.path}, line {numbers[places[0]]}: {shown} does not fit; {expected}")
 
 
 def events_of(
@@ -103,7 +103,7 @@ def flat_events(
     """
 
     def where(event: int) -> str:
-        return f"{content.path}:{at[event]}"
+        return f"{content.path}, line {at[event]}"
 
     named = pl.Series(dtype=pl.String) if names is None else names
     return Events(

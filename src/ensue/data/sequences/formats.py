@@ -59,7 +59,7 @@ def recognise(content: Content, stated: Mapping[str, str] | None = None) -> str 
     head = content.head()
     if head[0].lstrip().startswith("{"):
         number, _ = next(content.filled())
-        first = read_object(head[0], f"{content.path}:{number}")
+        first = read_object(head[0], f"{content.path}, line {number}")
         if isinstance(first.get("values"), list):
             return "jsonl histories"
         if is_activity(first):
@@ -79,7 +79,7 @@ def read_sessions(content: Content) -> Events:
         DataError: a line with the separators of another layout.
     """
     lines, numbers, notes = filled_lines(content)
-    refuse(lines, lines.str.contains(r"[,;|\t]"), content, numbers, "expected ids with spaces between them")
+    refuse(lines, lines.str.contains(r"[,;|\t]"), content, numbers, "expected ids separated by spaces")
     values = split_ids(lines)
     lengths = values.list.len()
     width = lengths[0]
@@ -95,7 +95,7 @@ def read_user_lines(content: Content) -> Events:
         DataError: a line with the separators of another layout, or no line with an item.
     """
     lines, numbers, notes = filled_lines(content)
-    refuse(lines, lines.str.contains(r"[,;|\t]"), content, numbers, "expected ids with spaces between them")
+    refuse(lines, lines.str.contains(r"[,;|\t]"), content, numbers, "expected ids separated by spaces")
     words = split_ids(lines)
     frame = pl.DataFrame({"user": words.list.first(), "items": words.list.slice(1), "line": numbers})
     rows = frame.filter(pl.col("items").list.len() > 0).explode("items")
@@ -155,7 +155,7 @@ def read_takeout(content: Content) -> Events:
     """
     rows = read_activities(content)
     if not len(rows):
-        raise DataError(f"{content.path}: no activity has an address (titleUrl), so nothing was opened")
+        raise DataError(f"{content.path}: no activity has a titleUrl, so no page was opened")
     lengths, names = np.array([len(rows)]), pl.Series([ACCOUNT])
     events = flat_events(content, rows["url"], rows["time"], lengths, rows["line"].to_numpy(), (), names)
     return replace(events, columns={"session": ACCOUNT, "item": "titleUrl", "time": "time"}, unordered=True)
@@ -185,7 +185,7 @@ def read_mind(content: Content) -> Events:
     lists, at = users.select("values", id="user_id"), users["row"]
     if not lists["values"].list.len().sum():
         raise DataError(f"{content.path}: no user has a history or a click")
-    note = "a user is one sequence: the history, then what was clicked (N…-1) in order of time; histories have no times"
+    note = "each user is one sequence: the history, then the clicks (N…-1) in order of time; histories have no times"
     return list_events(content, lists, lambda row: delimited.where(at[row]), (note,))
 
 
@@ -205,9 +205,9 @@ def read_histories(content: Content) -> Events:
     """
     _, numbers, notes = filled_lines(content)
     for number, line in zip(numbers, content.head(), strict=False):
-        _require_history(line, f"{content.path}:{number}")
+        _require_history(line, f"{content.path}, line {number}")
     frame = read_objects(content, _HISTORY, _require_history)
-    return list_events(content, frame, lambda row: f"{content.path}:{numbers[row]}", notes)
+    return list_events(content, frame, lambda row: f"{content.path}, line {numbers[row]}", notes)
 
 
 def list_events(content: Content, frame: pl.DataFrame, where: Where, notes: tuple[str, ...] = ()) -> Events:
@@ -233,8 +233,8 @@ def list_events(content: Content, frame: pl.DataFrame, where: Where, notes: tupl
     if timed and len(unequal):
         values, times = counts.row(unequal[0])
         raise DataError(
-            f"{where(int(rows[unequal[0]]))}: {plural(values, 'value')} but {plural(times, 'time')}; give one time a "
-            "value, in every line or in none"
+            f"{where(int(rows[unequal[0]]))}: {plural(values, 'value')} but {plural(times, 'time')}; give one time "
+            "per value, in every line or in none"
         )
     at = np.repeat(rows, counts["values"].to_numpy())
     names = frame["id"].fill_null("") if "id" in frame.columns else pl.Series(dtype=pl.String)

@@ -66,7 +66,7 @@ def layout_of_lines(path: Path, lines: Sequence[str]) -> str:
             f"{path}: every line has {widths.pop()} ids, which may be a session or columns of a table; give {ASK}, or "
             "add a header"
         )
-    raise DataError(f"{path}: every line begins with an id of its own, which may be a user or an item; give {ASK}")
+    raise DataError(f"{path}: every line begins with a different id, which may be a user or an item; give {ASK}")
 
 
 def _is_grouped(firsts: Sequence[str]) -> bool:

@@ -167,15 +167,15 @@ def prepare_share(
 
 def _require_free(output: Path) -> None:
     if output.exists():
-        what = "holds a prepared log already" if is_prepared(output) else "is there already"
-        raise SettingError(f"{output}: {what}; name another place, or remove it first")
+        what = "already holds a prepared log" if is_prepared(output) else "already exists"
+        raise SettingError(f"{output}: {what}; choose another folder, or remove it first")
 
 
 def _files(data: Sequence[Path]) -> list[Path]:
     files = [file for path in data for file in files_of(path)]
     twice = next((file for file, count in Counter(file.resolve() for file in files).items() if count > 1), None)
     if twice is not None:
-        raise SettingError(f"{twice}: is named twice; name each file once")
+        raise SettingError(f"{twice}: is listed twice; list each file once")
     return files
 
 
@@ -347,7 +347,7 @@ def _work(place: Path) -> Iterator[Path]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise DataError(f"{place}: another ensue prepares it; wait until it is done, or stop that one") from error
+            raise DataError(f"{place}: another process prepares it; wait until it has finished, or stop it") from error
         try:
             yield work
         except EnsueError:  # whoever mends what was wrong begins anew
@@ -375,8 +375,8 @@ def _require_room(work: Path, needed: int) -> None:
     free = shutil.disk_usage(work).free
     if needed > free:
         raise DataError(
-            f"{work.parent}: has room for {free / 1e9:.3g} GB, and the log may need {needed / 1e9:.3g} GB while it is "
-            "prepared; free some, or name a place on another disk"
+            f"{work.parent}: has {free / 1e9:.3g} GB of free space, and preparing the log may need "
+            f"{needed / 1e9:.3g} GB; free some, or choose a folder on another disk"
         )
 
 
@@ -392,5 +392,5 @@ def _writing(place: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error).partition("\n")[0]
         raise DataError(
-            f"{place}: cannot be written ({reason}); nothing stands there; once there is room, the same command goes on"
+            f"{place}: cannot be written ({reason}); nothing was written; the same command resumes once there is space"
         ) from error

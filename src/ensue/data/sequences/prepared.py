@@ -138,20 +138,20 @@ def read_prepared(path: Path) -> tuple[Histories, SequencesReport]:
         understood = SequencesReport(**report)
         for name, held in manifest["files"].items():
             if (path / name).stat().st_size != held["bytes"] or _sum(path / name) != held["crc32"]:
-                raise DataError(f"{path}: {name} is not what was written (damaged or exchanged); prepare the log anew")
+                raise DataError(f"{path}: {name} is damaged or was replaced; run `ensue prepare` again")
         ids, offsets, times = (_mapped(path / name, np.dtype(kind)) for name, kind in _COLUMNS.items())
         values = int(manifest["values"])
     except OSError as error:
         raise DataError(
-            f"{path}: {Path(str(error.filename)).name} cannot be read ({error.strerror}); prepare it anew"
+            f"{path}: {Path(str(error.filename)).name} cannot be read ({error.strerror}); run `ensue prepare` again"
         ) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: {MANIFEST} is not what was written ({error}); prepare the log anew") from error
+        raise DataError(f"{path}: {MANIFEST} is damaged ({error}); run `ensue prepare` again") from error
     with answering(path):
         tables = {name: pl.read_ipc(path / name)[column] for name, column in _TABLES.items()}
     vocabulary = Vocabulary(tables["values"])
     if len(vocabulary) != values + FIRST:
-        raise DataError(f"{path}: {MANIFEST} is not what was written (values); prepare the log anew")
+        raise DataError(f"{path}: {MANIFEST} is damaged (values); run `ensue prepare` again")
     return Histories(ids, offsets, vocabulary, times, tables["names"]), understood
 
 
@@ -159,11 +159,11 @@ def _manifest(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_input(path / MANIFEST))
     except (DataError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: {MANIFEST} cannot be read ({error}); prepare the log anew") from error
+        raise DataError(f"{path}: {MANIFEST} cannot be read ({error}); run `ensue prepare` again") from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
-        raise DataError(f"{path}: {MANIFEST} is not what `ensue prepare` writes; prepare the log anew")
+        raise DataError(f"{path}: {MANIFEST} is not what `ensue prepare` writes; run `ensue prepare` again")
     if found["format"] > FORMAT:
-        raise DataError(f"{path}: was prepared by a newer ensue ({found.get('ensue')}); install that, or prepare anew")
+        raise DataError(f"{path}: was prepared by a newer ensue ({found.get('ensue')}); update ensue")
     return found
 
 

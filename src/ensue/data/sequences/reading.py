@@ -112,7 +112,10 @@ def _through_a_folder(
         prepare([path], folder / "log", options, sort=sort, gap=gap)
         histories, report = read_prepared(folder / "log")
     why = f"more than {LARGE_ROWS:,} rows of Parquet, or {LARGE_BYTES / 1e9:g} GB of text"
-    note = f"a large log ({why}) was prepared in {gettempdir()} first; `ensue prepare` does that once for all commands"
+    note = (
+        f"the log is large ({why}) and was prepared in {gettempdir()} first; `ensue prepare` does that once "
+        "for all commands"
+    )
     return histories, replace(report, path=str(path), notes=(*report.notes, note))
 
 
@@ -135,6 +138,4 @@ def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | No
     }
     for name, given in stated.items():
         if given:
-            raise SettingError(
-                f"{path}: was read when it was prepared; leave {name} out here, and give it to `ensue prepare`"
-            )
+            raise SettingError(f"{path}: is a prepared log; remove {name} here and give it to `ensue prepare`")

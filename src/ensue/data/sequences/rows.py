@@ -73,7 +73,7 @@ class Rows:
         """What the layout has to say beside the table's own notes."""
         if self.layout != "retailrocket" or EVENT in self.columns:
             return ()
-        return ("rows of every kind of event are kept, views, carts and transactions",)
+        return ("rows of all event types are read: views, carts and transactions",)
 
     def times(self) -> pl.Series | None:
         """(rows,) numbers, dates or texts of either, named as in the file; ``None`` where there are none."""
@@ -157,7 +157,7 @@ def layout_of(content: Content, options: ReadOptions) -> str | None:
         return f"{EXPORT}{export}"
     layout = recognise(content, stated)
     if options.columns and layout in READERS and layout != stated_layout(options.columns):
-        raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
+        raise SettingError(f"{content.path}: the layout {layout} has no named columns; remove --columns")
     return layout
 
 
@@ -178,7 +178,7 @@ def lists_of(content: Content, options: ReadOptions) -> tuple[Delimited, Lists] 
     """
     delimited = _delimited(content)
     names = delimited.names
-    typed = is_typed(names, f"{content.path}:{delimited.number}")
+    typed = is_typed(names, f"{content.path}, line {delimited.number}")
     lists = find_lists(names) if typed and not options.columns else None
     return None if lists is None else (delimited, lists)
 
@@ -220,7 +220,7 @@ def read_rows(content: Content, options: ReadOptions, layout: str | None) -> Row
 def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], Found]) -> Rows:
     delimited = _delimited(content)
     names = delimited.names
-    typed = is_typed(names, f"{content.path}:{delimited.number}")
+    typed = is_typed(names, f"{content.path}, line {delimited.number}")
     columns, notes = find(names)
     if content.path.suffix == ".inter" and not typed:
         notes = (*notes, "the header has no RecBole types such as item_id:token; columns are found by their names")
@@ -249,11 +249,11 @@ def _delimited(content: Content) -> Delimited:
     line = content.head(1)[0]
     delimited = Delimited(content, max(_SEPARATORS, key=line.count), strict=False)
     header = content.names(delimited.separator)
-    where = f"{content.path}:{delimited.number}"
+    where = f"{content.path}, line {delimited.number}"
     if len(header) < 2 and "::" not in line:
         raise DataError(
-            f"{where}: {quoted(line, 40)} is neither a header nor a layout known here; give one, such as "
-            "session,item,time, or of texts, queries and posts name the task: classify, suggest, link"
+            f"{where}: {quoted(line, 40)} is neither a header nor a known layout; give one, such as "
+            "session,item,time; for texts, queries or posts name the task: classify, suggest, link"
         )
     named = header[not header[0].strip() :]  # a table may begin with a column of row numbers that has no name
     if "::" in line or any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in named):

@@ -81,7 +81,7 @@ class RunningClock:
 def _require_same(words: str | None, first: str | None, place: str, begin: str) -> None:
     if words != first:
         ways = [way or "numbers" for way in (words, first)]
-        raise DataError(f"{place}: times are {ways[0]} here, but {ways[1]} at {begin}; write all times in one way")
+        raise DataError(f"{place}: times are {ways[0]} here, but {ways[1]} at {begin}; write all times in the same way")
 
 
 def _one_down(where: Where, row: int) -> str:

@@ -30,7 +30,7 @@ def check_gap(gap: float | None) -> None:
         SettingError: negative or not finite.
     """
     if gap is not None and not (math.isfinite(gap) and gap >= 0):
-        raise SettingError(f"gap: {gap} is no pause; give minutes, such as 30, or 0 to cut nothing")
+        raise SettingError(f"gap: {gap} is not a pause; give minutes, such as 30, or 0 to keep sequences whole")
 
 
 def cut(histories: Histories, gap: float) -> Histories:
@@ -143,7 +143,7 @@ def read_lists(content: Content, frame: pl.DataFrame, lists: Lists, where: Where
     for column in (lists.target, lists.name, lists.target_time):
         empty = pl.Series() if column is None else (frame[column].fill_null("") == "").arg_true()
         if len(empty):
-            raise DataError(f"{place(empty[0])}: column {quoted(column)} is empty; every session needs one")
+            raise DataError(f"{place(empty[0])}: column {quoted(column)} is empty; every row needs a session")
     whole = {"values": _joined(frame, lists.values, lists.target)}
     if lists.times is not None:
         whole["times"] = _joined(frame, lists.times, lists.target_time)

@@ -21,7 +21,7 @@ from ensue.lines import listed, plural
 from ensue.version import __version__
 
 MANIFEST = "share.json"
-_AGAIN = "remove that folder, and prepare this share again"
+_AGAIN = "remove that folder and prepare this share again"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Share:
         """
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
-            raise SettingError(f"--share: '{text}' is no share; write 2/8 for the second of eight")
+            raise SettingError(f"--share: '{text}' is not a share; write 2/8 for the second of eight")
         return cls(int(found[1]), int(found[2]))
 
     def of_files(self, sizes: Sequence[int]) -> tuple[int, int]:
@@ -132,7 +132,7 @@ def find_shares(place: Path, plan: Mapping[str, object]) -> list[Path]:
     missing = [folder.name.replace("-of-", "/") for folder in folders if folder not in found]
     if missing:
         raise DataError(
-            f"{_shares(place)}: {listed(missing, 5)} of all shares are not there; prepare --share {missing[0]}"
+            f"{_shares(place)}: {listed(missing, 5)} of all shares are missing; prepare --share {missing[0]}"
         )
     return folders
 
@@ -154,7 +154,7 @@ def read_share(folder: Path, batches: Batches) -> Batches:
     )  # fmt: skip
     found.go_on()
     if (len(found.bases), found.rows) != (manifest.batches, manifest.rows):
-        raise DataError(f"{folder}: is not what was written (damaged or half copied); copy it again, or {_AGAIN}")
+        raise DataError(f"{folder}: is damaged or incomplete; copy it again, or {_AGAIN}")
     found.empty, found.filled = manifest.empty, manifest.filled
     found.notes = dict.fromkeys(manifest.notes)
     found.ids = found.ids.resume(manifest.ids)
@@ -190,7 +190,7 @@ def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, obje
     for one, other in zip(theirs, own, strict=False):
         if one != other:
             raise DataError(
-                f"{folder}: has read {one[0]} of {one[1]:,} bytes, where {other[0]} of {other[1]:,} bytes stands here; "
+                f"{folder}: has read {one[0]} of {one[1]:,} bytes, where {other[0]} of {other[1]:,} bytes is here; "
                 f"give all shares the same files, or {_AGAIN}"
             )
     if len(theirs) != len(own):

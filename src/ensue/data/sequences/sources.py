@@ -69,7 +69,7 @@ def files_of(path: Path) -> list[Path]:
         start = Path(path.anchor)
         fitting = sorted(found for found in start.glob(str(path.relative_to(start))) if found.is_file())
         if not fitting:
-            raise DataError(f"{path}: no file has such a name; check the pattern")
+            raise DataError(f"{path}: no file matches; check the pattern")
         return fitting
     inside = sorted(found for found in path.rglob("*") if found.is_file() and _visible(found.relative_to(path)))
     logs = [found for found in inside if ending(found) in KNOWN]
@@ -95,27 +95,27 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
         if other.layout != first.layout:
             kinds = (source.layout or "a table of text" for source in (other, first))
             raise DataError(
-                f"{other.path}: is {next(kinds)}, but {first.path} is {next(kinds)}; what is read together must be of "
-                "one kind: name some of the files by a pattern in quotes, such as 'logs/*.parquet'"
+                f"{other.path}: is {next(kinds)}, but {first.path} is {next(kinds)}; files that are read together "
+                "must be of one kind: select files by a pattern in quotes, such as 'logs/*.parquet'"
             )
         if other.columns != first.columns:
             roles = (", ".join(f"{role}={name}" for role, name in source.columns.items()) for source in (other, first))
             raise DataError(
                 f"{other.path}: its columns are {next(roles)}, but those of {first.path} are {next(roles)}; rename "
-                "them, state --columns, or name some of the files by a pattern in quotes, such as 'logs/*.parquet'"
+                "them, set --columns, or select files by a pattern in quotes, such as 'logs/*.parquet'"
             )
     return found
 
 
 def _source(path: Path, options: ReadOptions) -> Source:
     if path.is_file() and not path.stat().st_size:
-        raise DataError(f"{path}: is empty; fetch it again, or take it out of the folder")
+        raise DataError(f"{path}: is empty; fetch it again, or remove it from the folder")
     content = options.open(path, in_pieces=True)
     layout = layout_of(content, options)
     if holds_lists(content, options, layout):
         raise DataError(
-            f"{path}: has a sequence a row ({layout or 'recbole lists'}), and such files are read one at a time; name "
-            "one file"
+            f"{path}: has one sequence per row ({layout or 'recbole lists'}), and such files are read one at a "
+            "time; give one file"
         )
     columns, _ = find_roles(content, options, layout)
     parquet = layout == "parquet"
@@ -172,7 +172,7 @@ def notes_on_files(files: int, rowless: int) -> tuple[str, ...]:
     if files == 1:
         return ()
     without = f"; {plural(rowless, 'file holds', 'files hold')} no event" if rowless else ""
-    return (f"{files:,} files read as one log, in the order of their names{without}",)
+    return (f"{files:,} files read as one log, ordered by name{without}",)
 
 
 def time_kind(rows: Rows) -> str:
@@ -190,7 +190,7 @@ def require_kind(kind: str, first: str, where: str, begin: str) -> None:
         DataError: naming both places.
     """
     if kind != first:
-        raise DataError(f"{where}: times are {kind} here, but {first} at {begin}; write all times in one way")
+        raise DataError(f"{where}: times are {kind} here, but {first} at {begin}; write all times in the same way")
 
 
 def _texts(frame: pl.DataFrame) -> pl.DataFrame:

@@ -28,7 +28,7 @@ _MAX_KINDS = 10
 """Different entries of a column that says of which kind an event is."""
 _LEAST, _ROWS = 30, 200_000
 _NEXT = "\0next"
-_ADVICE = "it is not read, and must not become a value or a feature"
+_ADVICE = "it is not read, and must not be used as an item or a feature"
 
 
 def telling_columns(
@@ -109,8 +109,8 @@ def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
             continue
         shown = ", ".join(f"{quoted(kind, 40)} {count:,}" for kind, count in kinds.iter_rows())
         lines.append(
-            f"column {quoted(name)} holds {len(kinds)} event types, {shown}: all are read alike, as if each were the "
-            f"same; choose those that are to be predicted, such as --events {kinds[name][0]}"
+            f"column {quoted(name)} holds {len(kinds)} event types, {shown}: all are treated the same; choose the "
+            f"types to predict, such as --events {kinds[name][0]}"
         )
     return lines
 
@@ -146,11 +146,11 @@ def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     for name in others:
         held = float((rows[name] == rows[_NEXT]).mean() or 0.0)  # type: ignore[arg-type]
         if held >= TOLD:
-            found.append(f"column {quoted(name)} holds the next value in {100 * held:.1f} % of the rows: {_ADVICE}")
+            found.append(f"column {quoted(name)} holds the next item in {100 * held:.1f} % of the rows: {_ADVICE}")
         elif (told := _known(rows, name)) >= max(TOLD, known + _GAIN):
             found.append(
-                f"column {quoted(name)} tells the next value in {100 * told:.1f} % of the rows, where the value itself "
-                f"does in {100 * known:.1f} %: {_ADVICE}"
+                f"column {quoted(name)} determines the next item in {100 * told:.1f} % of the rows, the item itself "
+                f"in {100 * known:.1f} %: {_ADVICE}"
             )
     return found
 

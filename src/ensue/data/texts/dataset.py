@@ -198,9 +198,7 @@ def _of_part(rows: Table, content: Content, part: str) -> Table:
     """
     if "part" not in rows.frame.columns:
         if part:
-            raise SettingError(
-                f"{content.path}: has no parts; leave --split out, or name a column with --columns part=…"
-            )
+            raise SettingError(f"{content.path}: has no parts; remove --split, or name a column with --columns part=…")
         return rows
     counts = rows.frame["part"].fill_null("").value_counts(sort=True, name="count").iter_rows()
     shown = ", ".join(f"{name} ({plural(count, 'text')})" for name, count in counts)
@@ -225,7 +223,7 @@ def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tup
             rows, labels = rows.select(given), labels.filter(given)
         notes = (empty if unlabelled else f"{empty}: left out",)
     if len(labels) >= _MANY_LABELS and labels.n_unique() == len(labels):
-        notes = (*notes, f"each of the {len(labels):,} rows has a label of its own: is it the label?")
+        notes = (*notes, f"each of the {len(labels):,} rows has a different label; is this the label column?")
     return rows, labels, notes, warnings
 
 
@@ -257,8 +255,8 @@ def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Tex
     generator = np.random.default_rng(seed)
     owners = _owners(texts)
     held = _hold_rows(labels, quotas, generator) if owners is None else _hold_groups(labels, owners, quotas, generator)
-    whole = "" if owners is None else ", whole groups" if texts.groups is not None else ", all pairs of a first text"
-    proportion = "" if texts.labels is None else ", each label in proportion"
+    whole = "" if owners is None else ", whole groups" if texts.groups is not None else ", pairs of a text together"
+    proportion = "" if texts.labels is None else ", stratified by label"
     rule = f"{held.sum():,} of {len(texts):,} at random (seed {seed}){whole}{proportion}"
     return texts.select(~held), texts.select(held), rule
 
@@ -350,7 +348,7 @@ def leaks(train: Texts, other: Texts) -> Leaks:
         DataError: one part has single texts and the other has pairs.
     """
     if train.paired != other.paired:
-        raise DataError("one part holds single texts and the other pairs; give two parts of one data set")
+        raise DataError("one part holds single texts and the other pairs; give two parts of the same data set")
     if train.labels is not None:
         other, _ = other.match_spellings(train.labels.drop_nulls().unique().sort().to_list())
     here, there = _keys(train), _keys(other)

@@ -74,7 +74,7 @@ class LabelFields:
             shown = " and ".join(map(quoted, labels[:2])) + (", …" if len(labels) > 2 else "")
             raise DataError(
                 f"{where}: {len(labels)} labels ({shown}) in field {quoted(name)}, but a text has one label in task "
-                "classify; keep one, or leave the text out"
+                "classify; keep one, or remove the text"
             )
         return labels[0] if len(labels) == 1 else None
 
@@ -86,8 +86,8 @@ class LabelFields:
         """
         if self.strict:
             raise DataError(
-                f"{where}: field {quoted(name)} holds spans of the text, not a label of it; export labels of whole "
-                "texts, or name another field with --columns label=…"
+                f"{where}: field {quoted(name)} holds spans of the text, not a label; export labels of whole texts, "
+                "or name another field with --columns label=…"
             )
 
 
@@ -102,7 +102,7 @@ def flattened(content: Content, fields: LabelFields) -> Content:
         return _lines(content, _records(document, fields, str(content.path)))
     if not any(_is_nested(sample, fields) for sample in sample_objects(content)):
         return content
-    places = ((f"{content.path}:{number}", line) for number, line in content.lines())
+    places = ((f"{content.path}, line {number}", line) for number, line in content.lines())
     return _lines(content, (_flat(read_object(line, at), fields, at) if line.strip() else None for at, line in places))
 
 
@@ -148,8 +148,8 @@ def _answered(sample: Object, fields: LabelFields, where: str) -> object:
         return fields.one("accept", sample["accept"], where) if sample["answer"] == "accept" else None
     if sample["answer"] == "reject" and fields.strict:
         raise DataError(
-            f"{where}: the label {quoted(sample.get('label'))} was rejected, which does not say what the label is; "
-            "leave the text out, or name the answer as the label with --columns label=answer"
+            f"{where}: the label {quoted(sample.get('label'))} was rejected, so the correct label is unknown; "
+            "remove the text, or use the answer as the label with --columns label=answer"
         )
     return fields.one("label", sample.get("label"), where)
 

@@ -112,7 +112,7 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, eve
         raise SettingError(f"{content.path}: only trees have labelled phrases; leave phrases out")
     for layout in (layout for layout, fits in lists.items() if fits):
         if stated:
-            raise SettingError(f"{content.path}: the layout {layout} has no columns; leave --columns out")
+            raise SettingError(f"{content.path}: the layout {layout} has no named columns; remove --columns")
         return _trees(content, phrases) if layout == "trees" else _fasttext(content)
     return _agreed(content, _table(content, first, stated, every), every)
 
@@ -208,10 +208,10 @@ def _fasttext(content: Content) -> Table:
     counts = halves["1"].str.count_matches(r"__label__\S*")
     for row in (counts > 1).arg_true()[:1]:
         problem = f"{counts[row]} labels in one line; keep one"
-        raise DataError(f"{content.path}:{numbers[row]}: {problem}, as in __label__good a fine film")
+        raise DataError(f"{content.path}, line {numbers[row]}: {problem}, as in __label__good a fine film")
     label = halves["1"].str.strip_chars().str.strip_prefix("__label__")
     frame = pl.DataFrame({"text": halves["2"], "label": label})
-    return Table("fasttext", frame, lambda row: f"{content.path}:{numbers[row]}", {}, notes)
+    return Table("fasttext", frame, lambda row: f"{content.path}, line {numbers[row]}", {}, notes)
 
 
 def is_labelled(head: Sequence[str]) -> bool:
@@ -226,15 +226,15 @@ def is_labelled(head: Sequence[str]) -> bool:
 
 def _labelled_words(content: Content, stated: Mapping[str, str]) -> Table:
     if stated:
-        raise SettingError(f"{content.path}: the layout labelled words has no columns; leave --columns out")
+        raise SettingError(f"{content.path}: the layout labelled words has no named columns; remove --columns")
     lines, numbers, notes = content.filled_lines()
     found = lines.str.extract_groups(rf"^\s*({_MARK})(?:\s+(.*))?$").struct.unnest()
     for row in found["1"].is_null().arg_true()[:1]:
         problem = f"{quoted(lines[row], 40)} has no label before its text"
-        raise DataError(f"{content.path}:{numbers[row]}: {problem}; the file begins with lines such as {_shape(lines)}")
+        raise DataError(f"{content.path}, line {numbers[row]}: {problem}; the first lines look like {_shape(lines)}")
     frame = found.rename({"1": "label", "2": "text"}).select("text", "label")
-    note = "the label is what stands before the first space of a line"
-    return Table("labelled words", frame, lambda row: f"{content.path}:{numbers[row]}", {}, (*notes, note))
+    note = "the label is the word before the first space of a line"
+    return Table("labelled words", frame, lambda row: f"{content.path}, line {numbers[row]}", {}, (*notes, note))
 
 
 def _shape(lines: pl.Series) -> str:
@@ -246,8 +246,8 @@ def _labelled_csv(content: Content, stated: Mapping[str, str]) -> Table:
     width = len(next(row for _, row in content.rows(",") if any(row)))
     if not 2 <= width <= 4:
         raise DataError(
-            f"{content.path}:1: {plural(width, 'field')} without a header; give label,text or label,title,text, or a "
-            "header whose names are known or stated with --columns text=…,label=…"
+            f"{content.path}, line 1: {plural(width, 'field')} without a header; give label,text or "
+            "label,title,text, or a header whose names are known or stated with --columns text=…,label=…"
         )
     names = ("label", "text") if width == 2 else ("label", "title", "text", "more")[:width]
     require_columns(content.path, names, stated)
@@ -260,7 +260,7 @@ def _labelled_csv(content: Content, stated: Mapping[str, str]) -> Table:
     read = " and ".join(names[1:])
     note = f"no header: the columns are read as {', '.join(names)}"
     if width > 2:
-        note = f"{note}; {read} are one text: choose others with --columns label=label,text=text"
+        note = f"{note}; {read} are joined into one text; choose others with --columns label=label,text=text"
     frame = table.frame.select(text.alias("text"), "label")
     return replace(
         table,
@@ -286,34 +286,34 @@ def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Table:
         roles = {name: name for name in names}
     else:
         raise DataError(
-            f"{content.path}:{numbers[0]}: {quoted(first, 40)} begins no known layout of texts; give label TAB text, "
-            "NUMBER text, or a header whose names are known or stated with --columns text=…,label=…"
+            f"{content.path}, line {numbers[0]}: {quoted(first, 40)} does not match a known layout of texts; give "
+            "label TAB text, NUMBER text, or a header whose names are known or stated with --columns text=…,label=…"
         )
     counts = lines.str.count_matches(between, literal=True) + 1
     for row in (counts != len(names)).arg_true()[:1]:
         shape = f" {between.replace(chr(9), 'TAB ')}".join(names)
-        where = f"{content.path}:{numbers[row]}"
+        where = f"{content.path}, line {numbers[row]}"
         raise DataError(f"{where}: {plural(counts[row], 'field')}, but the file begins with {len(names)}: {shape}")
     frame = lines.str.splitn(between, len(names)).struct.rename_fields(names).struct.unnest()
     if layout == "imdb":
         frame = frame.with_columns(polarity=pl.col("id").str.split("/").list.first())
     require_columns(content.path, frame.columns, stated)
     columns = {role: {**roles, **stated}[role] for role in ROLES if role in {**roles, **stated}}
-    return Table(layout, by_role(frame, columns), lambda row: f"{content.path}:{numbers[row]}", columns, notes)
+    return Table(layout, by_role(frame, columns), lambda row: f"{content.path}, line {numbers[row]}", columns, notes)
 
 
 def _trees(content: Content, phrases: bool) -> Table:
     """Whole sentences, or every phrase once for each label it bears, in the group of its first sentence."""
     rows: list[tuple[str, str, str]] = []
     for number, line in content.filled():
-        spans = phrases_of(line, f"{content.path}:{number}")
+        spans = phrases_of(line, f"{content.path}, line {number}")
         rows += [(text, label, str(number)) for text, label in (spans if phrases else spans[:1])]
     every = pl.DataFrame(rows, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
     frame = every.unique(["text", "label"], keep="first", maintain_order=True) if phrases else every
     repeated = len(every) - len(frame)
     repeats = f"{plural(len(every), 'phrase')}; left out as copies with the same label: {repeated:,}"
     chosen = frame if phrases else frame.drop("group")
-    return Table("trees", chosen, lambda row: f"{content.path}:{frame['group'][row]}", {}, (repeats,) * phrases)
+    return Table("trees", chosen, lambda row: f"{content.path}, line {frame['group'][row]}", {}, (repeats,) * phrases)
 
 
 def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str | None:
@@ -368,7 +368,7 @@ def _agreed(content: Content, table: Table, every: bool) -> Table:
         raise DataError(f"{content.path}: has a header but no text")
     if not unsure.any():
         return table
-    note = f"{plural(int(unsure.sum()), 'row')} left out: label '-', no two in three annotators agreed"
+    note = f"{plural(int(unsure.sum()), 'row')} left out: label '-', fewer than two of three annotators agreed"
     return replace(table.select(~unsure), notes=(*table.notes, note))
 
 
@@ -390,8 +390,8 @@ def _require_one_coder(path: Path, names: Sequence[str], columns: Mapping[str, s
         coders = [columns["label"], *(name for name in coders if stems[name] == label)]
     if len(coders) > 1:
         raise DataError(
-            f"{path}: the columns {listed(coders)} may each hold labels, one for each coder; choose one with --columns "
-            f"label={coders[0]}"
+            f"{path}: the columns {listed(coders)} may all hold labels, one column per coder; choose one with "
+            f"--columns label={coders[0]}"
         )
 
 

@@ -71,8 +71,8 @@ def join_spellings(labels: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
     more = f"; and {len(joined) - _SHOWN:,} more" if len(joined) > _SHOWN else ""
     listed = "; ".join(joined[:_SHOWN])
     return respelled, (
-        f"spellings of one label are joined: {listed}{more}; rename labels that differ in case or zeros alone and are "
-        "not the same",
+        f"spellings of the same label are merged: {listed}{more}; rename labels that differ only in case or zeros "
+        "but mean different things",
     )
 
 
@@ -96,7 +96,9 @@ def match_spellings(labels: pl.Series, known: Sequence[str]) -> tuple[pl.Series,
         return labels, ()
     listed = ", ".join(f"{quoted(label)} as {quoted(name)}" for label, name in list(matched.items())[:_SHOWN])
     more = f", and {len(matched) - _SHOWN:,} more" if len(matched) > _SHOWN else ""
-    return _respelled(labels, matched), (f"labels that the model spells differently are matched: {listed}{more}",)
+    return _respelled(labels, matched), (
+        f"labels spelled differently from the training data are matched: {listed}{more}",
+    )
 
 
 def require_known(labels: pl.Series, known: Sequence[str], where: str) -> None:
@@ -113,9 +115,9 @@ def require_known(labels: pl.Series, known: Sequence[str], where: str) -> None:
     given = labels.drop_nulls().unique().sort().to_list()
     if given and known and not set(given) & set(known):
         raise DataError(
-            f"{where}: no label is known to the model: it was trained on labels such as {quoted(known[0])}, here they "
-            f"are such as {quoted(given[0])}; give labels of the training data, or name their column with "
-            "--columns label=…"
+            f"{where}: no label is known to the model: it was trained on labels such as {quoted(known[0])}, but "
+            f"this file has labels such as {quoted(given[0])}; use labels of the training data, or name their "
+            "column with --columns label=…"
         )
 
 

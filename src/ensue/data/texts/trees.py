@@ -31,12 +31,12 @@ def phrases_of(line: str, where: str) -> list[tuple[str, str]]:
         if piece == "(":
             if before == "(" or (spans and not unclosed):
                 raise DataError(
-                    f"{where}: {'a phrase has no label' if unclosed else 'two trees'}; write one tree a line"
+                    f"{where}: {'a phrase has no label' if unclosed else 'two trees'}; write one tree per line"
                 )
             unclosed.append(len(spans))
             spans.append(("", len(words)))
         elif not unclosed:
-            raise DataError(f"{where}: {quoted(piece)} stands outside the tree; is a parenthesis too many?")
+            raise DataError(f"{where}: {quoted(piece)} is outside the tree; is there one parenthesis too many?")
         elif piece == ")":
             phrase = unclosed.pop()
             if spans[phrase][1] == len(words) or before == "(":
@@ -47,5 +47,5 @@ def phrases_of(line: str, where: str) -> list[tuple[str, str]]:
         else:
             words.append(piece.replace("\\/", "/").replace("\\*", "*"))
     if unclosed or not spans:
-        raise DataError(f"{where}: a parenthesis is not closed; write one whole tree a line")
+        raise DataError(f"{where}: a parenthesis is not closed; write one complete tree per line")
     return [(" ".join(words[start : ends[phrase]]), label) for phrase, (label, start) in enumerate(spans)]

@@ -5,7 +5,7 @@ from ensue.tasks.base import Task
 
 TASK = Task(
     name="classify",
-    question="which label fits this text, or this pair of texts",
+    question="label a text, or a pair of texts",
     record=Text,
     example={"texts": ["a text"]},
     reader="ensue.data.texts:read_texts",

@@ -37,24 +37,24 @@ SHARED = SharedSettings()
 """What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
     "centrality": (
-        "a BiLSTM; words weigh by their centrality in a graph of who leans on whom",
+        "a BiLSTM; words weighted by their centrality in an attention graph",
         "Gong et al., SCIS 2020",
     ),
     "centrality-paper": ("centrality as published: the power method, Table 2, nothing added", "Gong et al., SCIS 2020"),
     "centrality-bilinear": ("centrality, edges by a bilinear score", "Gong et al., SCIS 2020"),
-    "blend": ("centrality (of pairs: decomposable attention) pooled with the counting models", ""),
-    "self-attention": ("a BiLSTM and self-attention", "rival in Gong et al., SCIS 2020"),
-    "mean": ("a BiLSTM and the mean", "rival in Gong et al., SCIS 2020"),
-    "max": ("a BiLSTM and the maximum", "rival in Gong et al., SCIS 2020"),
+    "blend": ("centrality (of pairs: decomposable attention) pooled with the baselines", ""),
+    "self-attention": ("a BiLSTM and self-attention", "baseline in Gong et al., SCIS 2020"),
+    "mean": ("a BiLSTM and the mean", "baseline in Gong et al., SCIS 2020"),
+    "max": ("a BiLSTM and the maximum", "baseline in Gong et al., SCIS 2020"),
     "routing": ("a BiLSTM and dynamic routing", "Gong et al., COLING 2018"),
     "reverse-routing": ("a BiLSTM and dynamic routing, reversed", "Gong et al., COLING 2018"),
     "decomposable-attention": (
-        "each word beside what the other text of a pair has for it",
+        "decomposable attention: words aligned across a pair",
         "Parikh et al., EMNLP 2016",
     ),
-    "tfidf": ("words, their characters, and what pairs share, under logistic regression", ""),
-    "vectors": ("the mean of word vectors under logistic regression; needs a file of them", ""),
-    "majority": ("the shares of the labels, whatever the text", ""),
+    "tfidf": ("words, character n-grams and overlap of pairs, with logistic regression", ""),
+    "vectors": ("mean word vector with logistic regression; needs a file of vectors", ""),
+    "majority": ("label frequencies, ignoring the text", ""),
 }
 """What each is, in a line, and where it was published."""
 COUNTING = ("tfidf", "vectors", "majority")

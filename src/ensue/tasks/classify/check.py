@@ -116,15 +116,17 @@ def _labels(texts: Texts) -> dict[str, int]:
 
 def _of_labels(labels: Mapping[str, int], num_texts: int) -> Iterator[str]:
     if not labels:
-        yield "no label: nothing can be learned or scored; name their column with --columns label=…"
+        yield "no labels: training and scoring are impossible; name the column with --columns label=…"
         return
     if len(labels) == 1:
-        yield f"every text has the label {quoted(next(iter(labels)))}: there is nothing to tell apart"
+        yield f"every text has the label {quoted(next(iter(labels)))}: there is nothing to classify"
     elif few := [label for label, count in labels.items() if count < _FEW]:
         listed = ", ".join(map(quoted, few[:3])) + (", …" if len(few) > 3 else "")
-        yield f"{len(few):,} of {len(labels):,} labels have under {_FEW} texts ({listed}): their figures say little"
+        yield (
+            f"{len(few):,} of {len(labels):,} labels have under {_FEW} texts ({listed}): their metrics are unreliable"
+        )
     if num_texts >= _FEW and len(labels) > num_texts / 2:
-        yield f"{len(labels):,} labels for {num_texts:,} texts: is it the label?"
+        yield f"{len(labels):,} labels for {num_texts:,} texts; is this the label column?"
 
 
 def _repeats(found: Leaks) -> Iterator[str]:
@@ -135,8 +137,8 @@ def _repeats(found: Leaks) -> Iterator[str]:
         )
     if found.repeated_disagree:
         yield (
-            f"{_part(found.repeated_disagree, found.rows, 'row', 'has', 'have')} a text that stands here "
-            "under another label too"
+            f"{_part(found.repeated_disagree, found.rows, 'row', 'has', 'have')} a text that also appears here with "
+            "another label"
         )
 
 
@@ -168,19 +170,18 @@ def _telling(texts: Texts) -> Iterator[str]:
     found = [] if texts.labels is None else telling_words(texts.texts, texts.labels)
     for one in found[:_MOST_TELLING]:
         yield (
-            f"the word {quoted(one.word)} stands in {100 * one.inside:.1f} % of the texts labelled {quoted(one.label)} "
-            f"and in {100 * one.outside:.1f} % of the others: does the text hold its label?"
+            f"the word {quoted(one.word)} stands in {100 * one.inside:.1f} % of the texts labelled "
+            f"{quoted(one.label)} and in {100 * one.outside:.1f} % of the others: does the text contain its label?"
         )
 
 
 def _shared(name: str, found: Leaks, here: str) -> Iterator[str]:
     if found.shared:
         shown = ", ".join(map(quoted, found.examples))
-        yield f"{_part(found.shared, found.other_rows, 'text', 'stands', 'stand', of=name)} {here} too, such as {shown}"
+        yield f"{_part(found.shared, found.other_rows, 'text', 'is', 'are', of=name)} {here} too, such as {shown}"
     if found.shared_disagree:
         yield (
-            f"{_part(found.shared_disagree, found.other_rows, 'text', 'stands', 'stand', of=name)} {here} "
-            "under another label"
+            f"{_part(found.shared_disagree, found.other_rows, 'text', 'is', 'are', of=name)} {here} under another label"
         )
     if found.shared_groups:
         yield (
@@ -193,9 +194,7 @@ def _new_labels(name: str, labels: Mapping[str, int], others: Mapping[str, int],
     new = {label: count for label, count in others.items() if label not in labels}
     if labels and new:
         listed = ", ".join(map(quoted, list(new)[:3]))
-        yield (
-            f"{_part(sum(new.values()), num_texts, 'text', 'has', 'have', of=name)} a label never seen here ({listed})"
-        )
+        yield (f"{_part(sum(new.values()), num_texts, 'text', 'has', 'have', of=name)} a label unseen here ({listed})")
 
 
 def _shorten(record: Text) -> Text:

@@ -81,7 +81,7 @@ def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
     state.metadata.residual = True
     if not Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets).significantly_better(alone):
         network.scale(0.0)
-        state.metadata.notes.append("the network adds nothing to the mean of the vectors on the validation texts")
+        state.metadata.notes.append("the network does not improve on the mean of the vectors on the validation texts")
 
 
 def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlearned]) -> dict[str, float]:
@@ -152,11 +152,9 @@ def decide(state: ClassifyState, nats: Mapping[str, float]) -> None:
     tried = [name for name in state.names if name in nats]
     best = min(tried, key=lambda name: (nats[name], name != own)) if tried else own
     if best != own:
-        costs = f"where a label costs {nats[best]:.3f} nats with it and {nats[own]:.3f} with {own}"
+        costs = f"with a log loss of {nats[best]:.3f} against {nats[own]:.3f} for {own}"
         if state.shared.metric != "accuracy":
             costs = f"where its macro F1 is {1 - nats[best]:.3f} and that of {own} {1 - nats[own]:.3f}"
-        state.metadata.notes.append(
-            f"{best} alone is the answer: nothing that was tried beats it on the validation texts, {costs}"
-        )
+        state.metadata.notes.append(f"{best} alone is used: no combination beats it on the validation texts, {costs}")
         state.select_model(best)
         state.metadata.unset("blend")

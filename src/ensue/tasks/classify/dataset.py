@@ -138,7 +138,7 @@ def codes(texts: Texts, labels: Sequence[str]) -> Index:
         DataError: the texts have no labels.
     """
     if texts.labels is None:
-        raise DataError("the texts have no labels; name their column, such as label=COLUMN")
+        raise DataError("the texts have no labels; name the column, such as label=COLUMN")
     spelled, _ = match_spellings(texts.labels, labels)
     columns = {label: code for code, label in enumerate(labels)}
     matched = spelled.replace_strict(list(columns), list(columns.values()), default=-1, return_dtype=pl.Int64)

@@ -48,7 +48,7 @@ def start_vectors(path: str, words: Sequence[str], dim: int | None) -> tuple[Ten
     """
     vectors = read_vectors(path, words)
     if dim is not None and dim != vectors.dim:
-        raise SettingError(f"dim is {dim}, but the vectors of {path} have {vectors.dim} numbers; leave dim out")
+        raise SettingError(f"dim is {dim}, but the vectors of {path} have {vectors.dim} numbers; remove dim")
     places = np.flatnonzero(vectors.known)
     return torch.from_numpy(places + FIRST), torch.from_numpy(vectors.matrix[places])
 

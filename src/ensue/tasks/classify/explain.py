@@ -73,7 +73,7 @@ def _columns(state: ClassifyState, records: Sequence[Text]) -> Texts:
     for position, record in enumerate(records):
         if (len(record.texts) == 2) != paired:
             kinds = ("a single text", "pairs") if paired else ("a pair", "single texts")
-            raise DataError(f"text {position}: is {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
+            raise DataError(f"text {position}: is {kinds[0]}, but the model was trained on {kinds[1]}; give {kinds[1]}")
     columns = ([record.texts[place] for record in records] for place in range(1 + paired))
     return Texts(tuple(strip_markup(pl.Series(column, dtype=pl.String))[0] for column in columns))
 

@@ -39,8 +39,8 @@ def probabilities(state: ClassifyState, sides: Sides, counting: str | None = Non
         shares[silent] = majority.shares().numpy()
     if not np.isfinite(shares).all():
         raise SettingError(
-            f"the probabilities of {counting or state.model_name} are not finite numbers; fit it again, with settings "
-            "nearer to the defaults"
+            f"the probabilities of {counting or state.model_name} are not finite numbers; fit it again with "
+            "settings closer to the defaults"
         )
     return shares
 

@@ -70,5 +70,5 @@ def restored(tensors: Mapping[str, Tensor], num_sides: int, num_words: int, num_
         require_tokens(str(side), tokens, num_words)
         sides.append(tokens)
     if not len(targets) or {len(tokens) for tokens in sides} != {len(targets)}:
-        raise ValueError("the remembered texts are not as many as their labels")
+        raise ValueError("the stored examples and their labels differ in number")
     return tuple(sides), targets.numpy()

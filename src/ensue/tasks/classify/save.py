@@ -66,22 +66,22 @@ def fill(state: ClassifyState, path: Path, saved: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`contents` wrote; every table is checked before anything computes with it."""
     state.metadata = metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "words"})
     if state.encoder is not None and metadata.encoder is None:
-        raise ValueError("facts are missing in settings.json")
+        raise ValueError("metadata is missing in settings.json")
     if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
-        raise ValueError("the labels or the architecture in settings.json are not of one model")
+        raise ValueError("the labels or the architecture in settings.json belong to different models")
     state.tokenizer = Tokenizer.from_json(
         read_file(path, "vocabulary.json", MAX_JSON_BYTES).decode(), "vocabulary.json"
     )
     num_words = len(state.tokenizer.vocabulary)
     if saved["words"] != num_words - FIRST:
-        raise ValueError("vocabulary.json is not of this model")
+        raise ValueError("vocabulary.json belongs to another model")
     _fill_baselines(state, read_tensors(path, "counting.safetensors"))
     if (path / remembered.FILE).exists():
         tensors, sides = read_tensors(path, remembered.FILE), 2 if metadata.paired else 1
         state.remembered = remembered.restored(tensors, sides, num_words, len(metadata.labels))
     parts = {*state.counting, *([NETWORK] if state.model_name == "blend" else [])}
     if not {*(metadata.blend or ())} <= parts or (metadata.blend is None) == (state.model_name == "blend"):
-        raise ValueError("the weights of the blend are not of this model")
+        raise ValueError("the weights of the blend belong to another model")
     if metadata.residual and not ("vectors" in state.counting and "vectors" in metadata.temperature):
         raise ValueError("the word vectors that the network adds to are missing")
     if state.schedule is None:
@@ -105,7 +105,7 @@ def _fill_baselines(state: ClassifyState, counts: dict[str, Tensor]) -> None:
     require_table("train_prints", state.train_prints, torch.int64, [None])
     names = {key.partition(".")[0] for key in counts}
     if not {"majority"} <= names <= {*COUNTING}:
-        raise ValueError("counting.safetensors is not of this model")
+        raise ValueError("counting.safetensors belongs to another model")
     for name in sorted(names, key=COUNTING.index):
         own = {key.partition(".")[2]: tensor for key, tensor in counts.items() if key.startswith(f"{name}.")}
         if "matrix" in own:

@@ -162,7 +162,7 @@ class ClassifyState:
         """
         if texts.paired != self.metadata.paired:
             kinds = ("pairs", "single texts") if texts.paired else ("single texts", "pairs")
-            raise DataError(f"these are {kinds[0]}, but the model learned {kinds[1]}; give {kinds[1]}")
+            raise DataError(f"these are {kinds[0]}, but the model was trained on {kinds[1]}; give {kinds[1]}")
         encode = partial(
             self.tokenizer.encode,
             sentences=self.documents,

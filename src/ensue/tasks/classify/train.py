@@ -106,7 +106,7 @@ def require_labels(texts: Texts, where: str) -> None:
     if not len(texts):
         raise DataError(f"{where}: there are no texts")
     if texts.labels is None:
-        raise DataError(f"{where}: the texts have no labels; name their column, such as label=COLUMN")
+        raise DataError(f"{where}: the texts have no labels; name the column, such as label=COLUMN")
     if texts.labels.n_unique() < 2:
         raise DataError(f"{where}: every text has the label {texts.labels[0]!r}; give texts of at least two labels")
 
@@ -115,7 +115,7 @@ def _require_like(part: Texts, held: Texts) -> None:
     if not len(held):
         raise DataError("validation data: there are no texts")
     if held.labels is None:
-        raise DataError("validation data: the texts have no labels; name their column, such as label=COLUMN")
+        raise DataError("validation data: the texts have no labels; name the column, such as label=COLUMN")
     if held.paired != part.paired:
         kinds = ("pairs", "single texts") if held.paired else ("single texts", "pairs")
         raise DataError(f"validation data: these are {kinds[0]}, but the training data holds {kinds[1]}")
@@ -147,7 +147,7 @@ def _architecture(state: ClassifyState, data: Texts) -> str:
     architecture = str(getattr(state.settings, "architecture", "auto"))
     if (architecture == "pair") != data.paired and architecture != "auto":
         kind = "pairs" if data.paired else "single texts"
-        raise SettingError(f"architecture is {architecture!r}, but the training data holds {kind}; leave it at auto")
+        raise SettingError(f"architecture is {architecture!r}, but the training data holds {kind}; use auto")
     if architecture != "auto" or data.paired or state.schedule is None:
         return "pair" if data.paired else architecture.replace("auto", "flat")
     if isinstance(state.settings, TextSettings) and state.settings.pooling == ALIGNMENT:
@@ -161,7 +161,9 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
     cut = sum(tokens.cut_words for tokens in sides)
     if cut:
         texts = sum(tokens.cut_texts for tokens in sides)
-        state.metadata.notes.append(f"the caps cut {plural(cut, 'word')} of {plural(texts, 'training text')}")
+        state.metadata.notes.append(
+            f"the length limits removed {plural(cut, 'word')} from {plural(texts, 'training text')}"
+        )
 
 
 def _data(state: ClassifyState, sides: Sides, texts: Texts) -> Data:
@@ -172,11 +174,11 @@ def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearn
     """Fit what stands beside every model; returns what each says of texts that it did not learn."""
     if missing := int((held.targets < 0).sum()):
         state.metadata.notes.append(
-            f"validation texts whose labels the training data lacks, which count as wrong: {missing:,}"
+            f"validation texts whose label is not in the training data (counted as wrong): {missing:,}"
         )
     matrix = _matrix(state)
     if matrix is None and state.model_name == "vectors":
-        raise SettingError("model vectors is a mean of word vectors and needs a file of them: set vectors=FILE")
+        raise SettingError("model vectors needs a file of word vectors; set vectors=FILE")
     state.counting, unlearned = {}, {}
     for name in COUNTING:
         if name == "vectors" and matrix is None:
@@ -283,7 +285,7 @@ def _train(
     note_collapse(state.metadata, trained.best_epoch)
     if trained.best_epoch == schedule.epochs > 1 and not schedule.decay:
         state.metadata.notes.append(
-            f"training ended after {schedule.epochs} epochs while validation texts were still getting better; give more"
+            f"the validation metric was still improving after {schedule.epochs} epochs; consider more epochs"
         )
     stand_on_row(state, held_sides, held_targets)
 

@@ -27,8 +27,8 @@ def update(state: ClassifyState, data: Texts) -> Report:
     for place in np.flatnonzero(targets < 0)[:1].tolist():
         label = data.record(place).label
         raise DataError(
-            f"new data: the label {label!r} is new to the model, which knows {', '.join(state.labels)}; fit anew "
-            "on all the data"
+            f"new data: the label {label!r} is not a label of the model ({', '.join(state.labels)}); fit again on "
+            "all data"
         )
     state.encode(data.select(slice(0, 1)))  # refused before anything is changed
     state.tokenizer.add(data.texts, min_count=state.settings.min_count)

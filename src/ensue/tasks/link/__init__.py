@@ -5,7 +5,7 @@ from ensue.tasks.base import Task
 
 TASK = Task(
     name="link",
-    question="which posts discuss this article, and which articles a post is about",
+    question="link posts to the articles they discuss",
     record=Post,
     example={"text": "a post"},
     reader="ensue.data.posts:read_corpus",

@@ -31,16 +31,16 @@ MODELS = Models(
 SHARED = SharedSettings()
 """What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
-    "best": ("words, pairs of them, characters, topics and, where one is named, a network or an encoder, weighed", ""),
+    "best": ("weighted ensemble of word, character and topic scores, with a network or an encoder if named", ""),
     "ast": ("a Siamese Star-Transformer with adaptive entmax", "Danovitch, ITCSE 2020"),
-    "cnn": ("a Siamese CNN", "rival in Danovitch, ITCSE 2020"),
-    "gru": ("a Siamese GRU", "rival in Danovitch, ITCSE 2020"),
-    "bigru": ("a Siamese GRU that reads both ways", "rival in Danovitch, ITCSE 2020"),
-    "ast-paper": ("ast as it was published: from nothing, on triplets", "Danovitch, ITCSE 2020"),
-    "bag": ("a bag of words that learns of the articles alone what a passage was cut from", ""),
+    "cnn": ("a Siamese CNN", "baseline in Danovitch, ITCSE 2020"),
+    "gru": ("a Siamese GRU", "baseline in Danovitch, ITCSE 2020"),
+    "bigru": ("a Siamese bidirectional GRU", "baseline in Danovitch, ITCSE 2020"),
+    "ast-paper": ("ast as published: trained from scratch on triplets", "Danovitch, ITCSE 2020"),
+    "bag": ("bag of words pretrained on the articles: which article a passage comes from", ""),
     "sbert": ("an installed sentence encoder", "Reimers & Gurevych, EMNLP 2019"),
-    "tfidf": ("the words that both share, the rare ones more", ""),
-    "bm25": ("the words that both share, by BM25", "Robertson & Zaragoza, 2009"),
+    "tfidf": ("shared words, weighted by tf-idf", ""),
+    "bm25": ("shared words, weighted by BM25", "Robertson & Zaragoza, 2009"),
 }
 """What each is, in a line, and where it was published."""
 BEST = ("best",)

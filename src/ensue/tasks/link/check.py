@@ -128,7 +128,7 @@ def check_alone(texts_alone: Posts | Articles, understood: PostsReport) -> Alone
         rows=tuple(Post(_cut(text), name) for text, name in shown),
         warnings=(
             *understood.warnings,
-            f"nothing is learned or scored without the {lacking}",
+            f"training and scoring need the {lacking}",
         ),
     )
 
@@ -144,16 +144,15 @@ def _glance(corpus: Corpus, row: int) -> Post:
 
 def _warnings(corpus: Corpus, unknown: int, pasted: int, splits: Mapping[str, LinkLeaks]) -> Iterator[str]:
     if unknown:
-        yield f"{part_of(unknown, len(corpus.posts.about), 'link', 'names', 'name')} an article that is not there"
+        yield f"{part_of(unknown, len(corpus.posts.about), 'link', 'names', 'name')} an article that is missing"
     if pasted > len(corpus.posts) / 10:
         yield (
-            f"{part_of(pasted, len(corpus.posts), 'post', 'repeats', 'repeat')} a headline: "
-            "a look-up of titles finds those"
+            f"{part_of(pasted, len(corpus.posts), 'post', 'repeats', 'repeat')} a headline: matching titles finds those"
         )
     if held := _named(corpus):
         yield (
-            f"{part_of(held, len(corpus.posts), 'post', 'holds', 'hold')} the id of an article that it is about: a "
-            "look-up finds those"
+            f"{part_of(held, len(corpus.posts), 'post', 'holds', 'hold')} the id of an article that it is about: "
+            "matching ids finds those"
         )
     for name, leak in splits.items():
         yield from _of_split(name, leak)
@@ -162,12 +161,12 @@ def _warnings(corpus: Corpus, unknown: int, pasted: int, splits: Mapping[str, Li
 def _of_split(name: str, leak: LinkLeaks) -> Iterator[str]:
     if leak.on_shared:
         yield (
-            f"{part_of(leak.on_shared, leak.other_posts, 'post', 'is', 'are', of=name)} about an article that "
-            "stands on both sides: split by article"
+            f"{part_of(leak.on_shared, leak.other_posts, 'post', 'is', 'are', of=name)} about an article that is in "
+            "both files; split by article"
         )
     if leak.copies:
         verbs = ("nearly repeats", "nearly repeat")
-        yield f"{part_of(leak.copies, leak.other_posts, 'post', *verbs, of=name)} one to train on"
+        yield f"{part_of(leak.copies, leak.other_posts, 'post', *verbs, of=name)} a training post"
 
 
 def leaks_between(corpus: Corpus, other: Corpus, name: str) -> Iterator[str]:

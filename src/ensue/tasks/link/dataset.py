@@ -46,7 +46,7 @@ class Links:
         pairs = np.unique(np.asarray(pairs, np.int64).reshape(-1, 2), axis=0)
         sizes = len(articles), len(posts)
         if len(pairs) and (pairs.min() < 0 or (pairs.max(0) >= sizes).any()):
-            raise DataError(f"a pair lies outside the {sizes[0]} articles and {sizes[1]} posts; number both from 0")
+            raise DataError(f"a pair is outside the {sizes[0]} articles and {sizes[1]} posts; number both from 0")
         usable = (articles.lengths[pairs[:, 0]] > 0) & (posts.lengths[pairs[:, 1]] > 0)
         self.skipped = int((~usable).sum())
         """Pairs left out for want of a word."""

@@ -111,14 +111,14 @@ def require_remembered(state: LinkState, posts: Remembered) -> None:
     require_ids("the posts of pairs", pairs[:, 1], posts.num)
     network = isinstance(state.settings, LinkSettings)
     if {*posts.terms} != {*kinds_of(state.model_name)} or (posts.tokens is not None) != network:
-        raise ValueError("the remembered posts are of another model")
+        raise ValueError("the stored posts belong to another model")
     if posts.tokens is not None:
         first = -PIECES if state.network_settings.bag else UNKNOWN
         require_tokens("tokens", posts.tokens, len(state.tokenizer.vocabulary), first)
         if len(posts.tokens) != posts.num:
-            raise ValueError("the remembered posts are not as many as their words")
+            raise ValueError("the stored posts and their words differ in number")
     if (posts.vectors is not None) != (state.model is not None and not network):
-        raise ValueError("the remembered posts are of another model")
+        raise ValueError("the stored posts belong to another model")
     if posts.vectors is not None:
         require_table("vectors", posts.vectors, torch.float32, [posts.num, state.article_index.vectors.shape[1]])
 
@@ -131,7 +131,7 @@ def has_vectors(state: LinkState, name: str) -> bool:
 def vectors_of(state: LinkState, texts: pl.Series) -> Tensor:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.vectors`."""
     if state.model is None:
-        raise SettingError(f"model {state.model_name} has no network, so it makes no vectors")
+        raise SettingError(f"model {state.model_name} has no network and cannot encode texts")
     if isinstance(state.model, Encoder):
         state.model.require(state.metadata.encoder or [])
         vectors = unit_vectors(state.model, texts)

@@ -67,10 +67,10 @@ def choose_weights(state: LinkState, labelled: Corpus, every: Corpus | None = No
         gains = chosen.alone - other.alone[-len(labelled) :]
         if not rises(gains, clusters(labelled.related)):
             num, labelled, chosen = len(every), taught, other
-            notes.append("the network is not weighed: held-out posts are ranked no better by it than by all labels")
+            notes.append("the network is left out: it does not improve the ranking of held-out posts")
     if len(labelled) < num:
         others = plural(num - len(labelled), "other post")
-        notes.append(f"{others} teach no weights: validation posts are less likely by what they teach")
+        notes.append(f"{others} are not used to fit weights: validation posts become less likely with them")
     state.weights, state.null_logit = chosen.weights, chosen.null_logit
     state.prior_strength, state.neighbour_weight = chosen.strength, chosen.beside
     state.metadata.floors, state.metadata.penalty = chosen.floors, chosen.penalty

@@ -89,7 +89,7 @@ class Metadata:
             ValueError: something is missing.
         """
         if not facts.keys() >= REQUIRED:
-            raise ValueError("facts are missing in settings.json")
+            raise ValueError("metadata is missing in settings.json")
         names = {own.name for own in fields(cls)} - {"others", "written"}
         own = {name: value for name, value in facts.items() if name in names}
         kinds = get_type_hints(cls, include_extras=True)

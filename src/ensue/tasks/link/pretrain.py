@@ -82,7 +82,7 @@ def pretrain(
         return
     data = Cloze(tokens, near_copies(articles.texts), headline_words(state, articles))
     if len(data) < 2:
-        state.metadata.notes.append("no pretraining: there are not two articles that differ")
+        state.metadata.notes.append("no pretraining: fewer than two distinct articles")
         return
     steps = -(-len(data) // BATCH)
     schedule = Schedule(
@@ -96,7 +96,7 @@ def pretrain(
         stage="pretrain", checkpoint=place, resume=resume, fingerprint=f"{own} {len(tokens.ids)}",
     )  # fmt: skip
     network.bag_alone = own.encoder == "bag"
-    state.metadata.notes.append(f"pretrained on {plural(len(data), 'article')} alone, {schedule.epochs} times each")
+    state.metadata.notes.append(f"pretrained on {plural(len(data), 'article')} for {schedule.epochs} epochs")
 
 
 def term_weights(tokens: Tokens, num_words: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -199,9 +199,9 @@ def rank(
     order = np.argsort(-scores, kind="stable")
     related = _related(articles, posts)
     labels = labels_of(state, articles, posts)
-    calibration, source = state.calibration, "learned from held-out posts"
+    calibration, source = state.calibration, "fitted on held-out posts"
     if labels is not None and labels.taught:
-        calibration, source = calibrate(scores, related), "learned from the labels of this file"
+        calibration, source = calibrate(scores, related), "fitted on the labels of this file"
     groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
     copies, languages = _copies(order, groups), other_languages(posts.texts, articles.texts)
     if calibration is None:
@@ -211,7 +211,7 @@ def rank(
         return RankedCorpus(articles, posts, order, scores, columns, *none, suggested, languages)
     sure, cut = calibration.probabilities(scores), None
     if not calibration.slope:
-        source += f"; they are flat, {sure[0]:.2f} for every post, because labels do not rise with scores"
+        source += f"; they are constant, {sure[0]:.2f} for every post, because labels do not rise with scores"
     elif labels is not None:
         counted = cross_fitted(scores, related, folds_of(posts, related, state.seed)) if labels.taught else sure
         cut = _at_cut(counted >= EVEN, columns, articles, posts, calibration)

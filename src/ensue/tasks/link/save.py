@@ -85,7 +85,7 @@ def contents(state: LinkState, card: str) -> dict[str, bytes]:
 def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     """Give a new state what :func:`contents` wrote; every table is checked before anything computes with it."""
     if not facts.keys() >= _RANKING.keys():
-        raise ValueError("facts are missing in settings.json")
+        raise ValueError("metadata is missing in settings.json")
     for name, kind in _RANKING.items():
         require_fact(name, kind, facts[name])
     state.weights, calibration = facts.pop("weights"), facts.pop("calibration")
@@ -98,7 +98,7 @@ def fill(state: LinkState, path: Path, facts: dict[str, Any]) -> None:
     state.linked = tuple(cast("list[str]", linked))
     if isinstance(state.settings, SbertSettings):
         if state.metadata.encoder is None:
-            raise ValueError("facts are missing in settings.json")
+            raise ValueError("metadata is missing in settings.json")
         state.model = Encoder(state.settings.encoder, state.device)
     if isinstance(state.settings, LinkSettings):
         _fill_network(state, path)
@@ -136,7 +136,7 @@ def _fill_index(state: LinkState, path: Path) -> None:
         width = 0 if state.model is None else state.model.width
         require_table("vectors", vectors, torch.float32, [len(index), width])
     if not state.weights.keys() <= {*names_of(state)}:
-        raise ValueError("the weights in settings.json are not of this model")
+        raise ValueError("the weights in settings.json belong to another model")
 
 
 def _parquet(articles: Articles) -> bytes:

@@ -67,7 +67,7 @@ class LinkScores:
             block = self._of(self.encode(slice(low, min(low + step, self.num))), low)
             if not (block < np.inf).all():  # nothing is below NaN
                 raise SettingError(
-                    f"the scores of {self.name} are not finite numbers; fit it again, with settings nearer to the "
+                    f"the scores of {self.name} are not finite numbers; fit it again with settings closer to the "
                     "defaults"
                 )
             yield low, block

@@ -70,7 +70,7 @@ class LinkState:
             own, schedule = _learned(learned)
         self.settings, self.schedule, self.shared = changed(by_hand(changes), own, schedule, SHARED)
         if model != "best" and self.shared.learned:
-            raise SettingError(f"learned is {self.shared.learned!r}; only model best weighs a learned score")
+            raise SettingError(f"learned is {self.shared.learned!r}; only model best weights a trained network")
         if isinstance(own, LinkSettings) and changes.get("encoder", own.encoder) != own.encoder:
             raise SettingError(f"encoder is {changes['encoder']!r}; name the model {changes['encoder']} instead")
         if isinstance(self.settings, SbertSettings) and not self.settings.encoder.strip():

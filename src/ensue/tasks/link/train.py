@@ -94,7 +94,7 @@ def fit(
     state.train_prints = torch.from_numpy(np.unique(training_hashes(learned.posts)))
     if taught:
         posts = plural(len(labelled), "post")
-        state.metadata.held_out = f"{FOLDS} folds of {posts}, each scored by what the others taught"
+        state.metadata.held_out = f"{FOLDS} folds of {posts}, each scored by a model trained on the others"
     state.remembered = remember(state, held, state.shared.remembered)
     state.metadata.remembered = 0 if state.remembered is None else state.remembered.num
     if state.shared.remembered:
@@ -123,7 +123,7 @@ def untrained(
             f"FOLDER`, then --folder FOLDER; without training there are {', '.join(WITHOUT_TRAINING)}"
         )
     if encoder and model not in ("best", "sbert"):
-        raise SettingError(f"model {model} asks no encoder; leave it out, or take best or sbert")
+        raise SettingError(f"model {model} uses no encoder; remove it, or use best or sbert")
     state = make(model, settings={name: value for name, value in (("encoder", encoder), ("learned", learned)) if value})
     state.article_index = ArticleIndex.of(articles)
     state.article_index.observe(posts.texts)
@@ -151,13 +151,13 @@ def require_links(data: Corpus, where: str) -> None:
         DataError: naming what to do.
     """
     if len(data.articles) < 2:
-        raise DataError(f"{where}: there is one article, so there is nothing to choose from; give at least two")
+        raise DataError(f"{where}: there is one article, so there is nothing to rank; give at least two")
     if not len(data.posts.about):
         raise DataError(f"{where}: no post is about an article; name their column with --columns about=…")
     if not len(data.pairs):
         name = data.posts.about[0]
         raise DataError(
-            f"{where}: no post is about an article that is there; the first names {name!r}, the first article is "
+            f"{where}: no post is about a given article; the first names {name!r}, the first article is "
             f"{data.articles.ids[0]!r}: name the columns of ids with --columns about=…,article_id=…"
         )
 
@@ -171,7 +171,7 @@ def _linked(data: Corpus, index: ArticleIndex, where: str) -> Corpus:
     """The posts about an article of the index, with its articles."""
     linked = replace(data, articles=index.articles).linked()
     if not len(linked):
-        raise DataError(f"{where}: no post is about an article that is there; give posts with links")
+        raise DataError(f"{where}: no post is about a given article; give posts with links")
     return linked
 
 
@@ -240,7 +240,7 @@ def _train(
     fitted = schedule.fitted(len(data), len(data))
     if fitted != schedule:
         own_links = plural(len(data), "link")
-        state.metadata.notes.append(f"{own_links}: {fitted.batch_size} a batch and at most {fitted.epochs} epochs")
+        state.metadata.notes.append(f"{own_links}: {fitted.batch_size} per batch and at most {fitted.epochs} epochs")
     learned = part.select(np.arange(min(len(part), SAMPLE)))
     _start_share(state, learned)
     before, untaught = _validate(state, learned), _Start.of(state, held)
@@ -257,7 +257,7 @@ def _train(
     )
     if (after := _validate(state, learned)) < before / 2:
         raise SettingError(
-            f"training made the model worse: the MRR of posts that it learned fell from {before:.3f} to {after:.3f}; "
+            f"training made the model worse: the MRR of training posts fell from {before:.3f} to {after:.3f}; "
             f"learning_rate is {schedule.learning_rate:g}, try a smaller one"
         )
     kept = untaught.kept(state, held)
@@ -303,7 +303,7 @@ class _Start(NamedTuple):
         if not self.weights or _validate(state, held) > self.mrr:
             return False
         state.network.load_state_dict(self.weights)
-        state.metadata.notes.append("what was learned of posts is left out: held-out posts are ranked no better by it")
+        state.metadata.notes.append("the trained part is left out: it does not improve the ranking of held-out posts")
         return True
 
 
@@ -313,10 +313,10 @@ def links(state: LinkState, data: Corpus) -> Links:
     sides = tuple(encoded(state, texts) for texts in (data.articles.texts, data.posts.texts))
     if cut := sum(tokens.cut_words for tokens in sides):
         texts = plural(sum(tokens.cut_texts for tokens in sides), "text")
-        notes.append(f"the cap of {plural(cap or 0, 'word')} cut {plural(cut, 'word')} of {texts}")
+        notes.append(f"the limit of {plural(cap or 0, 'word')} removed {plural(cut, 'word')} from {texts}")
     training_data = Links(sides[0], sides[1], data.pairs)
     if training_data.skipped:
-        notes.append(f"{plural(training_data.skipped, 'link')} left out: a text of theirs has no word")
+        notes.append(f"{plural(training_data.skipped, 'link')} left out: a text without words")
     return training_data
 
 

@@ -24,7 +24,7 @@ def update(state: LinkState, data: Corpus) -> Report:
     index, _, new = state.article_index.joined(data.articles)
     learned = replace(data, articles=index.articles).linked()
     if not new and not len(learned):
-        raise DataError("new data: no article is new, and no post is about a known one; there is nothing to learn")
+        raise DataError("new data: no article is new, and no post is about a known one; there is nothing to train on")
     state.article_index, state.post_index = index, None
     metadata = state.metadata
     metadata.updates = updates = (metadata.updates or 0) + 1

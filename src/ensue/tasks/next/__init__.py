@@ -5,7 +5,7 @@ from ensue.tasks.base import Task
 
 TASK = Task(
     name="next",
-    question="which id comes next in a timed sequence",
+    question="predict the next item or user of a sequence",
     record=History,
     example={"values": ["a", "b"]},
     reader="ensue.data.sequences:read",

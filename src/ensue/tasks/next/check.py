@@ -30,7 +30,7 @@ _ROWS, _EVENTS = 3, 6
 COUNTED = "sequences, those of one user as one"
 """Who counts as a person where a value has to be shared."""
 _part = partial(part_of, percent=True)
-_TEACHES = ("has one event and teaches nothing", "have one event and teach nothing")
+_TEACHES = ("has one event and no target", "have one event and no target")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ def require_targets(histories: Histories, where: str) -> None:
     """
     if not len(histories) or histories.lengths.max() < 2:
         raise DataError(
-            f"{where}: every sequence has one event; nothing follows anything, so there is nothing to learn"
+            f"{where}: every sequence has one event; nothing follows anything, so there is nothing to train on"
         )
 
 
@@ -157,8 +157,8 @@ def shared_part(histories: Histories, min_users: int, where: str) -> Histories:
     runs = shared_runs(histories, min_users)
     if not len(runs) or runs.lengths.max() < 2:
         raise DataError(
-            f"{where}: no two events in a row are shared by {min_users} people ({COUNTED}), so there is nothing that "
-            "may be learned; give a longer log, or lower --min-users (min_users) of the fit"
+            f"{where}: no two events in a row are shared by {min_users} people ({COUNTED}), so nothing may be used "
+            "for training; give a longer log, or lower --min-users (min_users) of the fit"
         )
     return runs
 
@@ -207,8 +207,8 @@ def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str
         name = histories.record(longest).id
         example = f", {quoted(name)} {histories.lengths[longest]:,} in all" if name else ""
         yield (
-            f"{_part(len(programs), len(histories), 'sequence', 'has', 'have')} {_FAST_EVENTS} events and more within "
-            f"{_FAST_SECONDS // 60} minutes{example}: rather programs than people; leave them out"
+            f"{_part(len(programs), len(histories), 'sequence', 'has', 'have')} {_FAST_EVENTS} events and more "
+            f"within {_FAST_SECONDS // 60} minutes{example}: probably bots; remove them"
         )
 
 
@@ -228,8 +228,8 @@ def _crawlers(histories: Histories, understood: SequencesReport) -> Iterator[str
         name = histories.record(row).id
         example = f", {quoted(name)} every {interval:g} s" if name else ""
         yield (
-            f"{_part(len(intervals), len(histories), 'sequence', 'has', 'have')} {_STEADY_EVENTS} events and more at "
-            f"steady intervals{example}: rather programs than people; leave them out"
+            f"{_part(len(intervals), len(histories), 'sequence', 'has', 'have')} {_STEADY_EVENTS} events and more "
+            f"at steady intervals{example}: probably bots; remove them"
         )
 
 
@@ -243,13 +243,13 @@ def _interval(times: Times) -> float:
 
 def _duplicates(histories: Histories) -> Iterator[str]:
     if double := len(histories) - len(np.unique(fingerprints(histories))):
-        yield f"{_part(double, len(histories), 'sequence', 'repeats', 'repeat')} an earlier one value for value"
+        yield f"{_part(double, len(histories), 'sequence', 'repeats', 'repeat')} an earlier one exactly"
 
 
 def _shared(histories: Histories, other: Histories, name: str, here: str) -> Iterator[str]:
     prints = fingerprints(other.encode(histories.vocabulary))
     if shared := int(np.isin(prints, fingerprints(histories)).sum()):
-        yield f"{_part(shared, len(other), 'sequence', 'stands', 'stand', of=name)} {here} too, value for value"
+        yield f"{_part(shared, len(other), 'sequence', 'is', 'are', of=name)} {here} too, as exact duplicates"
 
 
 def leaks_between(histories: Histories, other: Histories, name: str, here: str = "here") -> Iterator[str]:
@@ -277,12 +277,12 @@ def _order(histories: Histories, understood: SequencesReport) -> Iterator[str]:
     """Prefixes that stand as rows, and times that ran backwards."""
     if begun := begun_beside(histories):
         yield (
-            f"{_part(begun, len(histories), 'row', 'begins', 'begin')} the row beside it: prefixes of one sequence, "
-            "whose answers stand in the same batch; give whole sequences"
+            f"{_part(begun, len(histories), 'row', 'begins', 'begin')} the adjacent row: expanded prefixes contain "
+            "each other's answers; give whole sequences"
         )
     back = next((note for note in understood.notes if note.endswith("sorted by time")), None)
     if back is not None and understood.layout not in UNORDERED:
-        yield f"times ran backwards: {back}"
+        yield f"times decreased: {back}"
 
 
 def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
@@ -290,7 +290,7 @@ def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
     new = np.array([False, False, *(value not in seen for value in other.vocabulary.values)])
     if unseen := int(new[other.ids].sum()):
         hardly = hardly_known(other, histories.vocabulary, "this file")
-        yield f"{_part(unseen, len(other.ids), 'event', 'has', 'have', of=name)} a value never seen here"
+        yield f"{_part(unseen, len(other.ids), 'event', 'has', 'have', of=name)} an item unseen here"
         if hardly:
             yield f"{name}: {hardly}"
 
@@ -314,21 +314,21 @@ def _ties(histories: Histories) -> Iterator[str]:
     tied = _following(histories, histories.times[1:] == histories.times[:-1]) if histories.timed else 0
     if tied:
         yield (
-            f"{_part(tied, len(histories.ids), 'event', 'happens', 'happen')} at the time of the one before: "
-            "their order is unsure"
+            f"{_part(tied, len(histories.ids), 'event', 'happens', 'happen')} at the time of the one before: their "
+            "order is undefined"
         )
 
 
 def _clock(histories: Histories, understood: SequencesReport) -> Iterator[str]:
     if not histories.timed:
-        yield "no usable clock: no split by time is possible, and models that read time see none"
+        yield "no usable times: a split by time is impossible, and models cannot use time"
     elif not understood.absolute and len(np.unique(histories.times[histories.offsets[:-1]])) == 1:
-        yield f"every sequence starts at time {histories.times[0]:g}: no global split by time is possible"
+        yield f"every sequence starts at time {histories.times[0]:g}: a global split by time is impossible"
 
 
 def _vocabulary(histories: Histories) -> Iterator[str]:
     if (distinct := len(np.unique(histories.ids))) < _FEW_VALUES:
-        yield f"only {distinct} distinct values: figures at 50 or 100 ranks say nothing"
+        yield f"only {distinct} distinct items; metrics at cutoffs 50 and 100 are meaningless"
 
 
 def _following(histories: Histories, holds: npt.NDArray[np.bool_]) -> int:

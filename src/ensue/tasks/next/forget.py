@@ -39,7 +39,7 @@ def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> F
     if found.removed:
         state.learned()
         if state.schedule is not None:
-            found.remains.append("weights of the network, which learned from all histories: fit again without them")
+            found.remains.append("weights of the network, trained on all histories: fit again without them")
         found.remains.append(
             "sums that hold no value of a history (how often values come again, how lately, numbers chosen on held-out "
             "data): fit again without them"

@@ -9,7 +9,7 @@ from typing import Any, Self
 from ensue.tasks.metadata import Count
 from ensue.tasks.metadata import Metadata as SharedMetadata
 
-IDLE = "the network was left out: held-out data could not tell that it adds anything to what is counted"
+IDLE = "the network was left out: it does not improve on the baselines on held-out data"
 """What is said of a blend that only counts."""
 MIN_REPEAT_SHARE, MIN_IMMEDIATE_REPEAT_SHARE = 0.05, 0.2
 """Shares from which repeats, and immediate repeats, may be recommended."""
@@ -92,7 +92,7 @@ def exclusion_sentence(exclusion: Exclusion, repeat_share: float, immediate_repe
     if repeat_share:
         repeats += f", {100 * immediate_repeat_share:.1f} % the item just before"
     consequence = {
-        Exclusion.SEEN: "predict leaves out items of the sequence, unless --include-seen is given",
+        Exclusion.SEEN: "predict leaves out items of the sequence, unless --include-seen is set",
         Exclusion.LAST: "predict leaves out the item just viewed; --exclude-seen leaves out all items of the sequence",
         Exclusion.NONE: "predict may answer with items of the sequence; --exclude-seen leaves them out",
     }

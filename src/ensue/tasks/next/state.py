@@ -63,7 +63,7 @@ class NextState:
         self.candidates = dict(self.stated)
         """The same as they are for the catalogue that is learned."""
         if any(schedule is not None and schedule.monitor == "accuracy" for _, schedule in self.candidates.values()):
-            raise SettingError("monitor is 'accuracy'; task next knows loss and mrr")
+            raise SettingError("monitor is 'accuracy'; task next allows loss and mrr")
         self.select_model(names[0])
         self.seed = require_seed(seed)
         """Of every draw."""

@@ -43,7 +43,7 @@ CHECKED_SCORES, LEAST_CHECKED = 3 * 10**9, 1_000
 than these. Where an index gives candidates, all events are ranked among those, and these many exactly as well."""
 
 CASCADES = "cascade-blend"
-IMPROVING = "its last epoch was the best: more may rank better (--set epochs=N)"
+IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 """What is said of a training that was cut while it still got better."""
 
 
@@ -63,7 +63,7 @@ def _fit(
     state: NextState, data: Histories, valid: Histories | None, checkpoint: Path | None, resume: bool
 ) -> Iterator[Report]:
     if data.ids.min() == data.ids.max():
-        raise DataError("training data: every event has the same value, so there is nothing to choose from")
+        raise DataError("training data: every event has the same item, so there is nothing to rank")
     state.index = None
     if state.schedule is None:
         learn_values(state, data)
@@ -136,19 +136,19 @@ def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
             # A predictor is asked for what comes next: what ranks news best within hours does not a day later.
             begun = held_out.times[held_out.offsets[:-1].clip(max=len(held_out.ids) - 1)]
             held_out = _of_about(held_out, np.argsort(begun, kind="stable"), EVALUATION_SAMPLE)
-            rule += f", of which the first {len(held_out)} are looked at"
+            rule += f", of which the first {len(held_out)} are scored"
         return _Split(part, held_out, data if refit else None, rule)
     if not refit:
         return _Split(data, valid, None, "")
     require_targets(valid, "validation data")
     given = f"{len(valid)} given"
     if data.timed != valid.timed or (dated(data) and dated(valid) and _starts(valid).min() < _starts(data).max()):
-        return _Split(data, valid, None, f"{given}, and not learned: not later than the training data")
+        return _Split(data, valid, None, f"{given}, not used for the final training: not later than the training data")
     order = "later" if dated(data) else "in order of the files"
     vocabulary = Vocabulary(data.vocabulary.values)
     vocabulary.add(valid.vocabulary.values)
     whole = joined(data.encode(vocabulary), valid.encode(vocabulary))
-    return _Split(data, valid, whole, f"{given}, {order}, and learned in the end (--no-refit: not)")
+    return _Split(data, valid, whole, f"{given}, {order}, used for the final training unless --no-refit")
 
 
 def _starts(data: Histories) -> Floats:
@@ -248,7 +248,7 @@ def _select_best(
     state.metadata.validation_mrr = {name: round(own, 4) for name, own in found.items()}
     if sure:
         state.select_baseline(floor)
-        state.metadata.chosen = f"{floor}, a counting row: nothing that is trained ranked the held-out part better"
+        state.metadata.chosen = f"{floor}, a baseline: no trained model ranked the held-out data better"
 
 
 def _leads(apart: Floats, sample: Histories) -> bool:

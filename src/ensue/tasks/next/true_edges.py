@@ -38,7 +38,7 @@ class Compared:
     def sentence(self) -> str:
         """What was found, in words."""
         if not self.steps:
-            return "true edges: no event has one from some of those before it and not from others, so nothing compares"
+            return "true edges: no event has earlier users both with and without an edge to it"
         shares = (100 * count / self.steps for count in (self.strongest, self.chance, self.latest))
         found, chance, latest = (f"{share:.1f} %" for share in shares)
         return (

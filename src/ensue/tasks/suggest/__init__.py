@@ -5,7 +5,7 @@ from ensue.tasks.base import Task
 
 TASK = Task(
     name="suggest",
-    question="which query will be typed next",
+    question="suggest the next query",
     record=History,
     example={"values": ["a", "b"]},
     reader="ensue.data.queries:read_queries",

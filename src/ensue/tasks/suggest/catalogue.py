@@ -46,22 +46,25 @@ MODELS = Models(
 SHARED = SuggestSettings()
 """What is set of every model beside its own settings."""
 ABOUT: dict[str, tuple[str, str]] = {
-    "mtn": ("a Transformer for words, one for queries, and a writer", "Multiresolution Transformer Networks, 2019"),
-    "mtn-paper": ("MTN in the sizes of its paper, for five epochs", "Multiresolution Transformer Networks, 2019"),
+    "mtn": (
+        "hierarchical Transformers over words and queries, with a decoder",
+        "Multiresolution Transformer Networks, 2019",
+    ),
+    "mtn-paper": ("MTN with the sizes of its paper, five epochs", "Multiresolution Transformer Networks, 2019"),
     "transformer": ("a Transformer on the last query", "Vaswani et al., NeurIPS 2017"),
     "flat-transformer": ("a Transformer on the whole session", "Mustar, Lamprier & Piwowarski, 2021"),
     "seq2seq": ("LSTMs with attention, on the last query", "Luong, Pham & Manning, EMNLP 2015"),
     "h-lstm": ("an LSTM over words, one over queries", "Sordoni et al., CIKM 2015"),
-    "m-nsrf": ("the same, queries by the maximum over their words", "Ahmad, Chang & Wang, ICLR 2018"),
+    "m-nsrf": ("hierarchical LSTM, queries by max pooling over words", "Ahmad, Chang & Wang, ICLR 2018"),
     "reranker": (
-        "what is counted and which words are shared, in an order that the log teaches",
+        "counts and shared words, ranked by a trained reranker",
         "McFadden, 1974",
     ),
-    "most-frequent-next": ("what followed the last query most often, then what is typed most", ""),
-    "popular": ("what is typed most", ""),
-    "co-occurrence": ("what stood near the session's queries, the nearer the more", ""),
-    "after-words": ("what came after the words of the session's queries, the rarer the more", ""),
-    "repeat-last": ("the queries of the session again", ""),
+    "most-frequent-next": ("most frequent followers of the last query, then popularity", ""),
+    "popular": ("popularity", ""),
+    "co-occurrence": ("queries that co-occur with the session's, weighted by distance", ""),
+    "after-words": ("followers of the session's words, rare words weighted more", ""),
+    "repeat-last": ("queries of the session, repeated", ""),
 }
 """What each is, in a line, and where it was published."""
 COUNTING = ("most-frequent-next", "popular", "co-occurrence", "after-words", "repeat-last")

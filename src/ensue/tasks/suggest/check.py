@@ -90,7 +90,7 @@ def leaks_between(queries: Queries, other: Queries, name: str, here: str) -> Ite
         here: where the first part is.
     """
     if share := _repeated(queries, other):
-        yield f"{100 * share:.1f} % of the pairs of {name} stand {here} too: a look-up scores on them"
+        yield f"{100 * share:.1f} % of the pairs of {name} are {here} too: memorising scores on them"
     yield from _late(queries, other, name, here)
 
 
@@ -109,27 +109,27 @@ def _late(queries: Queries, other: Queries, name: str, here: str) -> Iterator[st
 def _order(queries: Queries) -> Iterator[str]:
     if begun := begun_beside(queries.histories):
         part = part_of(begun, len(queries), "session", "begins", "begin", percent=True)
-        yield f"{part} the one beside it: prefixes, whose answers stand in the same batch; give whole sessions"
+        yield f"{part} the adjacent row: expanded prefixes contain each other's answers; give whole sessions"
 
 
 def _glance(queries: Queries, floor: Floor, row: int) -> History:
     values = queries.histories.record(row).values[:_TURNS]
     fine = floor.allowed(values).tolist()
-    shown = (value if own else "(below the floor)" for value, own in zip(values, fine, strict=True))
+    shown = (value if own else "(below the k-anonymity threshold)" for value, own in zip(values, fine, strict=True))
     return History(tuple(value if len(value) <= _SHOWN else f"{value[: _SHOWN - 1]}…" for value in shown))
 
 
 def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understood: QueriesReport) -> Iterator[str]:
     if floor.counted == "sessions":
-        yield "the log knows no users: sessions stand in for them, so one person's habit can reach the floor"
+        yield ("no users: sessions are counted, and one person's habit can reach the k-anonymity threshold")
     if shown < 0.5:
         yield (
-            f"{100 * (1 - shown):.1f} % of what was typed is below the floor of {floor.min_users} {floor.counted} and "
-            "will never be suggested"
+            f"{100 * (1 - shown):.1f} % of what was typed is below the k-anonymity threshold of {floor.min_users} "
+            f"{floor.counted} and will never be suggested"
         )
     for name, share in shared.items():
         if share:
-            yield f"{100 * share:.1f} % of the pairs of {name} stand here too: a look-up scores on them"
+            yield f"{100 * share:.1f} % of the pairs of {name} are here too: memorising scores on them"
     gone = sum(count for name, count in understood.dropped.items() if name not in ("short_sessions", "long_sessions"))
     if gone > understood.rows / 2:
-        yield f"{part_of(gone, understood.rows, 'row', 'was', 'were')} left out by the rules"
+        yield f"{part_of(gone, understood.rows, 'row', 'was', 'were')} removed by the cleaning rules"

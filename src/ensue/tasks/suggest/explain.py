@@ -49,9 +49,9 @@ def answers(
     require_trained(state.model)
     prefixes = [prefix] * len(records) if isinstance(prefix, str) else as_tuple(prefix, "prefix", "texts")
     if not all(isinstance(text, str) for text in prefixes):
-        raise SettingError("prefix holds what is no text; give one text for all records, or one each")
+        raise SettingError("prefix must be text; give one text for all records, or one per record")
     if len(prefixes) != len(records):
-        raise SettingError(f"{len(prefixes)} prefixes for {len(records)} records; give one for all, or one each")
+        raise SettingError(f"{len(prefixes)} prefixes for {len(records)} records; give one for all, or one per record")
     if not len(records):
         return []
     kind = state.metadata.normalisation

@@ -90,7 +90,7 @@ def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
     scored = values(state, pool)
     if not np.isfinite(scored).all():
         raise SettingError(
-            f"the scores of {state.model_name} are not finite numbers; fit it again, with settings nearer to the "
+            f"the scores of {state.model_name} are not finite numbers; fit it again with settings closer to the "
             "defaults"
         )
     order = by_consensus([own.text for own in pool], shares(scored), state.metadata.word_cost)

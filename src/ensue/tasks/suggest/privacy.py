@@ -74,7 +74,7 @@ class Floor:
             SettingError: below 1.
         """
         if min_users < 1:
-            raise SettingError(f"min_users: {min_users} is below 1; 1 shows whatever was typed and is not personal")
+            raise SettingError(f"min_users: {min_users} is below 1; 1 suggests all but possible personal data")
         histories = queries.histories
         values, ids = pl.Series(histories.vocabulary.values, dtype=pl.String), histories.ids.astype(np.int64) - FIRST
         if len(queries.users):
@@ -100,7 +100,7 @@ class Floor:
     @property
     def rule(self) -> str:
         """What may be shown, in words."""
-        stand_in = "" if self.counted == "users" else "; sessions stand in for users, whom the log does not know"
+        stand_in = "" if self.counted == "users" else ("; sessions are counted, as the log has no users")
         made = "words that were" if self.min_users == 1 else "words each two of which were, in one query"
         return f"typed by at least {self.min_users} {self.counted}, or made of {made}{stand_in}"
 
@@ -220,7 +220,7 @@ class Floor:
         except ValueError as error:
             raise DataError(f"{where}: not JSON ({error}); save the model again") from error
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
-            raise DataError(f"{where}: is no floor of format {FORMAT}; save the model again with this version")
+            raise DataError(f"{where}: is not a threshold of format {FORMAT}; save the model again with this version")
         together = fields.get("together")
         lists = [fields.get(name) for name in ("queries", "words")]
         lists += together.values() if isinstance(together, dict) else [None]

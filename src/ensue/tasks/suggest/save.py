@@ -59,7 +59,7 @@ def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`contents` wrote; every table is checked before anything computes with it."""
     state.metadata = metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "floor"})
     if metadata.mixture is not None and metadata.mixture.keys() != {*MIXED}:
-        raise ValueError("the weights of the mixture in settings.json are not of this model")
+        raise ValueError("the weights of the mixture in settings.json belong to another model")
     state.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json", MAX_JSON_BYTES).decode())
     state.floor = Floor.from_json(read_file(path, "floor.json", MAX_JSON_BYTES).decode())
     counts = read_tensors(path, "counting.safetensors")

@@ -24,7 +24,7 @@ class SuggestSettings(Settings):
     """Of words: how often one must occur to have a vector; the others are read as one unknown word."""
     vocabulary_size: int = 8192
     """Of bpe: how many pieces at most."""
-    turns: Annotated[int, must_be("at least 2, for nothing follows a single query", lambda value: value >= 2)] = 16
+    turns: Annotated[int, must_be("at least 2", lambda value: value >= 2)] = 16
     """Queries that are read at once: longer sessions are learned in windows, and answered from their latest queries."""
     query_tokens: Size = 24
     """Tokens of a query that are read; the rest is cut."""

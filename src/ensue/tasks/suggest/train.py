@@ -108,8 +108,8 @@ def _count_only(state: SuggestState, data: Queries) -> bool:
     leader, is_better = learn_counted_order(state, data)
     if is_better and state.model_name != RERANKER and len(state.windows(shared_steps(data, state.floor))):
         return True
-    state.metadata.held_out = f"each fifth of {len(data):,} sessions, by what the others count"
-    _settle(state, leader, state.metadata if leader == RERANKER else None, "the order learned")
+    state.metadata.held_out = f"each fifth of {len(data):,} sessions, scored by counts of the others"
+    _settle(state, leader, state.metadata if leader == RERANKER else None, "the ranking model")
     return False
 
 
@@ -124,19 +124,19 @@ def _given(data: Queries, valid: Queries, rule: str, *, refit: bool) -> _Split:
     one, other = data.histories, valid.histories
     why = ""
     if len(data.users) or len(valid.users):
-        why = "nobody knows which users stand in both logs"
+        why = "users in both logs cannot be detected"
     elif one.timed != other.timed or (_dated(one) and _dated(other) and _starts(other).min() < _starts(one).max()):
         why = "not later than the training data"
     begun = f"{rule}; " if rule else ""
     if why:
-        return _Split(data, valid, None, f"{begun}{len(valid):,} given, and not learned: {why}")
+        return _Split(data, valid, None, f"{begun}{len(valid):,} given, not used for the final training: {why}")
     vocabulary = Vocabulary(one.vocabulary.values)
     vocabulary.add(other.vocabulary.values)
     parts = [own.encode(vocabulary) for own in (one, other)]
     offsets = np.concatenate([one.offsets, one.offsets[-1] + other.offsets[1:]])
     ids, times = (np.concatenate([getattr(own, name) for own in parts]) for name in ("ids", "times"))
     whole = Queries(Histories(ids, offsets, vocabulary, times))
-    return _Split(data, valid, whole, f"{begun}{len(valid):,} given, learned in the end (--no-refit: not)")
+    return _Split(data, valid, whole, f"{begun}{len(valid):,} given, used for the final training unless --no-refit")
 
 
 def _dated(sessions: Histories) -> bool:
@@ -208,7 +208,7 @@ def require_pairs(data: Queries, where: str) -> None:
         DataError: none has two queries.
     """
     if not len(data) or int(data.histories.lengths.max()) < 2:
-        raise DataError(f"{where}: no session has two queries, so nothing follows anything; give whole sessions")
+        raise DataError(f"{where}: no session has two queries, so there is no target; give whole sessions")
 
 
 class _Split(NamedTuple):
@@ -228,7 +228,7 @@ def _split(state: SuggestState, data: Queries, valid: Queries | None) -> _Split:
     names = set(data.parts.unique()) if len(data.parts) else set()
     own = "train" in names and len(names) > 1
     part = data.part("train") if own else data
-    rule = "as given: only the sessions of train were learned" if own else ""
+    rule = "as marked in the file: trained on the sessions of train only" if own else ""
     if state.schedule is None:
         return _Split(part, valid, None, rule)
     refit = state.schedule.refit
@@ -237,9 +237,9 @@ def _split(state: SuggestState, data: Queries, valid: Queries | None) -> _Split:
     if own and "valid" in names:
         held = data.part("valid", novel=bool(data.novel[(data.parts == "valid").to_numpy()].any()))
         kind = " that the file marks as novel" if len(held) < len(data.part("valid")) else ""
-        rule = f"as given: {plural(len(part), 'session')} of train, {len(held):,} of valid{kind}"
+        rule = f"as marked in the file: {plural(len(part), 'session')} in train, {len(held):,} in valid{kind}"
         known = data.select((data.parts == "train").to_numpy() | (data.parts == "valid").to_numpy())
-        return _Split(part, held, known if refit else None, f"{rule}, learned in the end" if refit else rule)
+        return _Split(part, held, known if refit else None, f"{rule}, used for the final training" if refit else rule)
     targets = int(np.maximum(part.histories.lengths - 1, 0).sum())
     share = min(max(LEAST_SHARE, WANTED / max(targets, 1)), MOST_SHARE if refit else LEAST_SHARE)
     learned, held, rule = hold_out_queries(part, share, absolute=_dated(part.histories))
@@ -256,8 +256,8 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     nothing = "no query was" if floor.words else "no query and no word was"
     if not floor.queries and (state.schedule is None or not (common != "").any()):
         raise DataError(
-            f"training data: {nothing} typed by {own.min_users} {floor.counted}, so nothing could ever be shown; give "
-            "a larger log, or lower --min-users (min_users)"
+            f"training data: {nothing} typed by {own.min_users} {floor.counted}, so nothing could ever be "
+            "suggested; give a larger log, or lower --min-users (min_users)"
         )
     typed = histories.ids.astype(np.int64) - FIRST
     if own.min_users > 1:  # each person counts once
@@ -271,7 +271,7 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
     state.metadata = metadata = Metadata()
     if not floor.queries:
-        alone = f"no query was typed by {own.min_users} {floor.counted}: only queries made of common words are shown"
+        alone = f"no query was typed by {own.min_users} {floor.counted}: only queries of common words are suggested"
         metadata.notes.append(alone)
     metadata.sessions, metadata.queries, metadata.distinct = len(data), len(histories.ids), len(used)
     metadata.tokens = len(state.tokenizer) - len(SPECIAL)
@@ -287,7 +287,7 @@ def note_cuts(state: SuggestState, data: Sessions) -> None:
     """Say what the caps did."""
     own, notes = state.shared, state.metadata.notes
     if data.cut_sessions:
-        notes.append(f"learned in windows: {plural(data.cut_sessions, 'session')} of more than {own.turns} queries")
+        notes.append(f"trained in windows: {plural(data.cut_sessions, 'session')} of more than {own.turns} queries")
     if data.cut_queries:
         notes.append(f"cut to {own.query_tokens} tokens: {plural(data.cut_queries, 'query', 'queries')}")
 
@@ -323,8 +323,8 @@ def _train(
     if not len(data):
         raise DataError(
             f"training data: no step from one query to the next was made by {state.floor.min_users} "
-            f"{state.floor.counted}, so a network has nothing to learn; fit a model that counts (--model reranker), or "
-            "lower --min-users (min_users)"
+            f"{state.floor.counted}, so a network has no training data; fit a count-based model (--model reranker), "
+            "or lower --min-users (min_users)"
         )
     watched = None if held is None else state.windows(held.histories)
     note_cuts(state, data)

@@ -30,8 +30,8 @@ def update(state: SuggestState, data: Queries) -> Report:
     new = Floor.of(data, state.shared.min_users)
     if (state.floor.counted, new.counted) == ("users", "sessions"):
         raise DataError(
-            "new data: the log knows no users, whom the floor of this model counts, so one person's sessions could "
-            "pass for many; name the user's column with --columns user=…"
+            "new data: the log has no users, which the k-anonymity threshold of this model counts, so sessions of "
+            "one person could count as many; name the user's column with --columns user=…"
         )
     state.floor = floor = _joined(state.floor, new)
     histories = data.histories

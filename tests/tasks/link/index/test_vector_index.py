@@ -149,7 +149,8 @@ def test_a_flipped_bit_is_refused_in_one_line(tmp_path: Path, name: str) -> None
     with pytest.raises(ModelFolderError) as error:
         VectorIndex.open(tmp_path / "i")
     assert str(error.value) == (
-        f"{path}: missing or damaged (its checksum is not the one in B2SUMS); delete the folder to build the index anew"
+        f"{path}: missing or damaged (its checksum is not the one in B2SUMS); delete the folder to build the index "
+        "again"
     )
 
 
@@ -195,7 +196,7 @@ def test_rows_that_are_no_such_parquet_and_pipes_are_refused(tmp_path: Path) -> 
             VectorIndex.open(tmp_path / "i")
     rows.unlink()
     os.mkfifo(rows)
-    with pytest.raises(ModelFolderError, match=r"rows-1.parquet: missing or damaged \(is no file\)"):
+    with pytest.raises(ModelFolderError, match=r"rows-1.parquet: missing or damaged \(is not a file\)"):
         VectorIndex.open(tmp_path / "i")
 
 
@@ -214,10 +215,8 @@ def test_half_an_index_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(error.value)
         return str(error.value).replace(str(copy), "F")
 
-    end = "; delete the folder to build the index anew"
-    assert message(lambda copy: (copy / "index.json").unlink()) == (
-        "F: an index that was never finished; delete the folder"
-    )
+    end = "; delete the folder to build the index again"
+    assert message(lambda copy: (copy / "index.json").unlink()) == ("F: the index is incomplete; delete the folder")
     assert message(lambda copy: (copy / "index.json").write_text("{")).startswith("F/index.json: unreadable (")
     assert message(lambda copy: (copy / "index.json").write_text("{}")) == (
         "F/index.json: not written by ensue; name the folder of an index"
@@ -242,20 +241,20 @@ def test_half_an_index_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError) as error:
         VectorIndex.open(tmp_path / "no")
-    assert str(error.value) == f"{tmp_path}/no: no index; name the folder of one"
+    assert str(error.value) == f"{tmp_path}/no: not an index; give the folder of an index"
     index = build(tmp_path / "i")
     with pytest.raises(ModelFolderError) as error:
         VectorIndex.open(tmp_path / "i", "ast-2")
     assert str(error.value) == (
-        f"{tmp_path}/i: holds vectors of another encoder ('ast-1', not 'ast-2'); delete the folder to encode the texts "
-        "anew"
+        f"{tmp_path}/i: holds vectors of another encoder ('ast-1', not 'ast-2'); delete the folder to encode the "
+        "texts again"
     )
     with pytest.raises(ModelFolderError) as error:
         VectorIndex.create(tmp_path / "i", 5)
-    assert str(error.value) == f"{tmp_path}/i: is not empty; name another place for the index, or delete it"
+    assert str(error.value) == f"{tmp_path}/i: is not empty; choose another folder for the index, or delete it"
     with pytest.raises(SettingError) as refused:
         index.add(names(1, 1), prints(2), vectors(2))
-    assert str(refused.value) == "vectors: (2, 5) for 2 ids; give 5 numbers an id, each id once"
+    assert str(refused.value) == "vectors: (2, 5) for 2 ids; give 5 numbers per id, each id once"
     with pytest.raises(SettingError) as refused:
         VectorIndex.create(tmp_path / "j", 5, bits="int8")
     assert str(refused.value) == "bits: 'int8' with 5 dimensions; give float16 or float32, and at least 1"

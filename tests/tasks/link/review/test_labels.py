@@ -58,7 +58,7 @@ def test_files_without_names_are_read_and_torn_lines_are_mended(tmp_path: Path) 
     found.add("p2", UNSURE)
     assert json.loads(path.read_text().splitlines()[-1]) == {"id": "p2", "relevant": None, "by": "ana"}
     path.write_text('{"id": "p1", "relevant": "yes"}\n')
-    with pytest.raises(DataError, match=":1: is no label; expected"):
+    with pytest.raises(DataError, match=", line 1: is not a label; expected"):
         Labels(path)
 
 

@@ -43,7 +43,7 @@ def test_labels_re_rank_the_rest() -> None:
     # Post 3 (word 0) is next, not 2 (word 1).
     assert asked[:2] == [[0, 1], [3, 5]]
     assert last.reached and last.found == 3
-    assert last.sentence.endswith("recall at least 1.00; that is enough")
+    assert last.sentence.endswith("recall at least 1.00; the target is reached")
 
 
 @pytest.mark.parametrize(("found", "patience", "dry"), [(60, 1, 135), (30, 1, 243), (60, 300, 300)])
@@ -81,7 +81,7 @@ def test_a_review_ends_when_the_reader_stops_and_goes_on_later() -> None:
 
     last = list(review(start, rows, ask))[-1]
     assert (last.labelled, last.reached, last.recall_at_least) == (13, False, None)
-    assert last.sentence == "13 of 100 posts read, 10 relevant; nothing can be said of recall yet"
+    assert last.sentence == "13 of 100 posts read, 10 relevant; recall cannot be estimated yet"
     given = np.array(asked[:13])
     seen: list[int] = []
 
@@ -132,7 +132,7 @@ def test_progress_in_words() -> None:
     # 45 / (45 + 5)
     assert progress.recall_at_least == 0.9
     assert progress.sentence == (
-        "120 of 1,000 posts read, 45 relevant, at most 5 more: recall at least 0.90; that is enough"
+        "120 of 1,000 posts read, 45 relevant, at most 5 more: recall at least 0.90; the target is reached"
     )
 
 
@@ -177,7 +177,7 @@ def test_a_story_statement_says_what_it_assumes() -> None:
     assert progress.recall_at_least == 0.9
     assert progress.sentence == (
         "120 of 1,000 posts read, 45 relevant: recall at least 0.90, if this story is like the earlier ones (400 "
-        "unread posts drawn at random, none relevant, would show it); that is enough"
+        "unread posts at random, none relevant, would confirm it); the target is reached"
     )
 
 
@@ -186,7 +186,7 @@ def test_a_rule_is_for_one_target() -> None:
     start, rows = features(np.arange(20) < 5, 0, 0.1)
     with pytest.raises(SettingError) as error:
         next(review(start, rows, lambda posts: posts < 5, ReviewSettings(target=0.95), rule=rule))
-    assert str(error.value) == "target: 0.95, and the rule is for 0.9; learn one for the same"
+    assert str(error.value) == "target: 0.95, but the rule was fitted for 0.9; fit one"
 
 
 def test_a_walk_is_the_reading_of_a_patient_reader() -> None:

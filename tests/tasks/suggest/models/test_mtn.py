@@ -171,12 +171,12 @@ def test_learns_what_only_the_first_query_tells(settings: dict[str, object], ste
     ("settings", "message"),
     [
         ({"heads": 7}, "dim 512 is not a multiple of heads 7"),
-        ({"depth": "3+3"}, "depth is '3+3'; write the layers of query encoder + session encoder + decoder, such as "
-         "3+2+3, the last at least 1"),
-        ({"depth": "3+2+0"}, "depth is '3+2+0'; write the layers of query encoder + session encoder + decoder, such as "
-         "3+2+3, the last at least 1"),
-        ({"depth": "3+x+3"}, "depth is '3+x+3'; write the layers of query encoder + session encoder + decoder, such as "
-         "3+2+3, the last at least 1"),
+        ({"depth": "3+3"}, "depth is '3+3'; give the layers of query encoder + session encoder + decoder, such "
+            "as 3+2+3, the last at least 1"),
+        ({"depth": "3+2+0"}, "depth is '3+2+0'; give the layers of query encoder + session encoder + decoder, "
+            "such as 3+2+3, the last at least 1"),
+        ({"depth": "3+x+3"}, "depth is '3+x+3'; give the layers of query encoder + session encoder + decoder, "
+            "such as 3+2+3, the last at least 1"),
         ({"dim": 0}, "dim is 0; it must be at least 1"),
         ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
         ({"projection": "max"}, "projection is 'max'; choose from learned, mean"),

@@ -117,7 +117,7 @@ def test_the_last_query_alone_cannot() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dim": 7}, "dim is 7; it must be even, for each direction has half of it"),
+        ({"dim": 7}, "dim is 7; it must be even, because each direction has half of it"),
         ({"embedding": 0}, "embedding is 0; it must be at least 1"),
         ({"pooling": "mean"}, "pooling is 'mean'; choose from last, max"),
         ({"entropy": -1.0}, "entropy is -1.0; it must be 0 or more"),

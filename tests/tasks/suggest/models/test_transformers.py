@@ -106,7 +106,7 @@ def test_the_last_query_alone_cannot() -> None:
     [
         (
             {"depth": "3+2+3"},
-            "depth is '3+2+3'; write the layers of encoder + decoder, such as 4+4, the last at least 1",
+            "depth is '3+2+3'; give the layers of encoder + decoder, such as 4+4, the last at least 1",
         ),
         ({"depth": "64+1"}, "depth is 64+1; it must be at most 64 in all"),
         ({"window": 0}, "window is 0; it must be at least 1"),

@@ -103,7 +103,7 @@ class TextSettings(Settings):
         if self.encoder is not None and not self.encoder.strip():
             raise SettingError("encoder is empty; name a sentence-transformers model, or leave it out")
         if self.encoder is not None and self.pooling == ALIGNMENT:
-            raise SettingError("pooling is alignment, which compares words; leave encoder out")
+            raise SettingError("pooling is alignment, which compares words; remove encoder")
 
 
 SCHEDULE = Schedule(

@@ -74,7 +74,7 @@ def names_of(number: int) -> tuple[str, str]:
 def half(folder: Path, name: str, reason: str) -> ModelFolderError:
     """What to raise of a file that does not fit."""
     return ModelFolderError(
-        f"{folder}/{name}: missing or damaged ({reason}); delete the folder to build the index anew"
+        f"{folder}/{name}: missing or damaged ({reason}); delete the folder to build the index again"
     )
 
 
@@ -95,7 +95,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, dict[str, str]]:
         value = decode_json(data)
     except ValueError as error:
         raise ModelFolderError(
-            f"{folder}/{MANIFEST}: unreadable ({error}); delete the folder to build it anew"
+            f"{folder}/{MANIFEST}: unreadable ({error}); delete the folder to build it again"
         ) from error
     layout = value.get("format") if isinstance(value, dict) else None
     if isinstance(layout, int) and layout > FORMAT:
@@ -130,7 +130,7 @@ def _manifest_bytes(folder: Path) -> bytes:
     if not os.path.lexists(folder / MANIFEST):
         unfinished = folder.is_dir() and any(path.name.startswith(("vectors-", "rows-")) for path in folder.iterdir())
         reason = (
-            "an index that was never finished; delete the folder" if unfinished else "no index; name the folder of one"
+            "the index is incomplete; delete the folder" if unfinished else "not an index; give the folder of an index"
         )
         raise ModelFolderError(f"{folder}: {reason}")
     with opened(folder, MANIFEST) as file:
@@ -183,7 +183,7 @@ def require_file(folder: Path, name: str, sums: Mapping[str, str]) -> None:
         with opened(folder, name) as file:
             fits = digest(chunks(file)) == sums.get(name)
     except (ModelFolderError, OSError) as error:
-        raise half(folder, name, "is no file" if os.path.lexists(folder / name) else "is not there") from error
+        raise half(folder, name, "is not a file" if os.path.lexists(folder / name) else "is not there") from error
     if not fits:
         raise half(folder, name, f"its checksum is not the one in {checksums.FILE}")
 

@@ -99,7 +99,7 @@ class VectorIndex:
             raise SettingError(f"bits: {bits!r} with {dim} dimensions; give float16 or float32, and at least 1")
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ModelFolderError(f"{folder}: is not empty; name another place for the index, or delete it")
+            raise ModelFolderError(f"{folder}: is not empty; choose another folder for the index, or delete it")
         manifest: Manifest = {
             "format": FORMAT,
             "dim": dim,
@@ -128,8 +128,8 @@ class VectorIndex:
         manifest, sums = read_manifest(folder)
         if kind is not None and manifest["kind"] != kind:
             raise ModelFolderError(
-                f"{folder}: holds vectors of another encoder ({manifest['kind']!r}, not {kind!r}); delete the folder "
-                "to encode the texts anew"
+                f"{folder}: holds vectors of another encoder ({manifest['kind']!r}, not {kind!r}); delete the "
+                "folder to encode the texts again"
             )
         return cls(folder, manifest, sums)
 
@@ -158,7 +158,7 @@ class VectorIndex:
         """
         if vectors.shape != (len(ids), self.manifest["dim"]) or len(hashes) != len(ids) or ids.n_unique() != len(ids):
             raise SettingError(
-                f"vectors: {vectors.shape} for {len(ids)} ids; give {self.manifest['dim']} numbers an id, each id once"
+                f"vectors: {vectors.shape} for {len(ids)} ids; give {self.manifest['dim']} numbers per id, each id once"
             )
         if not len(ids):
             return

@@ -113,7 +113,7 @@ class LinkSettings(Settings):
         if self.encoder == "bigru" and self.hidden % 2:
             raise SettingError(f"hidden is {self.hidden}; it must be even for bigru, which halves it")
         if self.encoder == "bag" and not self.bag:
-            raise SettingError("bag is 0; model bag is nothing else, so give it a width")
+            raise SettingError("bag is 0, but model bag needs a width; set bag above 0")
 
     @property
     def least_count(self) -> int:

@@ -86,7 +86,7 @@ class Labels:
         for line in lines:
             self._number += 1
             if line.strip():
-                self._take(line, f"{self.path}:{self._number}")
+                self._take(line, f"{self.path}, line {self._number}")
 
     def verdict(self, name: str) -> int | None:
         """What is known of a post: what most who are sure say, ``UNSURE`` where as many say the one as the other.
@@ -226,7 +226,7 @@ class Labels:
             if reader == self.reader:
                 self.mine = [*(own for own in self.mine if own != name), name]
         else:
-            raise DataError(f"{where}: is no label; expected {_EXAMPLE}")
+            raise DataError(f"{where}: is not a label; expected {_EXAMPLE}")
 
 
 def _place(name: str) -> int:

@@ -134,14 +134,14 @@ class Progress:
         read = f"{self.labelled:,} of {plural(self.posts, 'post')} read, {self.found:,} relevant"
         read += f", {self.unsure:,} unsure" if self.unsure else ""
         if self.recall_at_least is None:
-            return f"{read}; nothing can be said of recall yet"
-        reached = "; that is enough" if self.reached else ""
+            return f"{read}; recall cannot be estimated yet"
+        reached = "; the target is reached" if self.reached else ""
         if self.target is not None:
             beside = ""
             if self.certificate is not None:
-                beside = f" ({plural(self.certificate, 'unread post')} drawn at random, none relevant, would show it)"
+                beside = f" ({plural(self.certificate, 'unread post')} at random, none relevant, would confirm it)"
             return f"{read}: recall at least {self.target:.2f}, if this story is like the earlier ones{beside}{reached}"
-        return f"{read}, at most {self.left_at_most:,} more: recall at least {self.recall_at_least:.2f}{reached}"
+        return f"{read}, at most {self.left_at_most:,} unread: recall at least {self.recall_at_least:.2f}{reached}"
 
 
 def review(
@@ -176,7 +176,7 @@ def review(
     """
     settings = ReviewSettings() if settings is None else settings
     if rule is not None and rule.target != settings.target:
-        raise SettingError(f"target: {settings.target:g}, and the rule is for {rule.target:g}; learn one for the same")
+        raise SettingError(f"target: {settings.target:g}, but the rule was fitted for {rule.target:g}; fit one")
     reader, audits = _Reader(start, rows, ask, labels, looks, shared), 0
 
     def alpha(taken: int) -> float:

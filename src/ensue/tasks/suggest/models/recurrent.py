@@ -41,7 +41,7 @@ from ensue.tasks.suggest.models.words import Words
 SCHEDULE = Schedule(epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=3, replay=0)
 
 
-Even = Annotated[Size, must_be("even, for each direction has half of it", lambda value: value % 2 == 0)]
+Even = Annotated[Size, must_be("even, because each direction has half of it", lambda value: value % 2 == 0)]
 
 
 @dataclass(frozen=True, kw_only=True)

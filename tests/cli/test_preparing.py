@@ -77,7 +77,7 @@ def test_shares_and_what_is_said_of_them(ensue: Ensue, tmp_path: Path) -> None:
     ran = ensue("prepare", one, other, "-o", output, "--merge")
     assert (ran.code, ran.lines) == (
         2,
-        [f"ensue: {tmp_path}/p.shares: '2/2' of all shares are not there; prepare --share 2/2"],
+        [f"ensue: {tmp_path}/p.shares: '2/2' of all shares are missing; prepare --share 2/2"],
     )
     ran = ensue("prepare", one, other, "-o", output, "--share", "2/2")
     said = "2 events; once all shares are there, the same command with --merge"
@@ -85,7 +85,7 @@ def test_shares_and_what_is_said_of_them(ensue: Ensue, tmp_path: Path) -> None:
     assert ensue("prepare", one, other, "-o", output, "--merge").code == 0
     assert [record.values for record in read(output)[0].records()] == [("a", "b", "c"), ("a",)]
     for words, said in (
-        (("--share", "3/2"), "--share: '3/2' is no share; write 2/8 for the second of eight"),
+        (("--share", "3/2"), "--share: '3/2' is not a share; write 2/8 for the second of eight"),
         (("--share", "1/2", "--merge"), "--merge: puts all shares together; leave --share out"),
     ):
         ran = ensue("prepare", one, other, "-o", tmp_path / "q", *words)
@@ -99,9 +99,9 @@ def test_several_files_and_one_twice(ensue: Ensue, tmp_path: Path) -> None:
     assert ensue("prepare", one, other, "-o", tmp_path / "p").code == 0
     histories, understood = read(tmp_path / "p")
     assert [record.values for record in histories.records()] == [("a", "b", "c"), ("a",)]
-    assert understood.notes == ("2 files read as one log, in the order of their names",)
+    assert understood.notes == ("2 files read as one log, ordered by name",)
     ran = ensue("prepare", one, tmp_path, "-o", tmp_path / "q")
-    assert (ran.code, ran.err) == (2, f"ensue: {one}: is named twice; name each file once\n")
+    assert (ran.code, ran.err) == (2, f"ensue: {one}: is listed twice; list each file once\n")
 
 
 def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
@@ -111,12 +111,13 @@ def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
     for words, expected in (
         (
             [path],
-            f"{path}:3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
+            f"{path}, line 3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
         ),
         ([tmp_path / "none.csv"], f"{tmp_path / 'none.csv'}: no such file; check the name"),
-        ([tmp_path / "*.parquet"], f"{tmp_path / '*.parquet'}: no file has such a name; check the pattern"),
+        ([tmp_path / "*.parquet"], f"{tmp_path / '*.parquet'}: no file matches; check the pattern"),
         ([tmp_path / "empty"], f"{tmp_path / 'empty'}: is a folder; name a file in it, or one that holds files that"),
-        ([path, "--session-gap", "-1"], "gap: -1.0 is no pause; give minutes, such as 30, or 0 to cut nothing"),
+        ([path, "--session-gap", "-1"], "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep "
+            "sequences whole"),
     ):
         ran = ensue("prepare", *words, "-o", tmp_path / "p")
         assert (ran.code, len(ran.lines)) == (2, 1), ran.err
@@ -135,7 +136,8 @@ def test_one_at_a_time(ensue: Ensue, tmp_path: Path) -> None:
     finally:
         os.close(descriptor)
     assert ran.code == 2
-    assert ran.err == (f"ensue: {tmp_path / 'p'}: another ensue prepares it; wait until it is done, or stop that one\n")
+    assert ran.err == (f"ensue: {tmp_path / 'p'}: another process prepares it; wait until it has finished, or "
+        "stop it\n")
 
 
 def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path: Path) -> None:

@@ -112,9 +112,9 @@ def test_a_word_for_nothing_is_no_id_and_its_event_is_left_out_with_a_warning(wo
     histories, understood = read(path)
     assert [record.values for record in records(histories)] == [("a",), ("d",)]
     assert understood.warnings == (
-        f"2 of 5 events have no session ({word} in column 'session', first in {path}:4): left out; --missing keep "
+        f"2 of 5 events have no session ({word} in column 'session', first in {path}, line 4): left out; --missing keep "
         "reads such words as ids",
-        f"1 of 5 events has no item ({word} in column 'item', first in {path}:3): left out; --missing keep reads such "
+        f"1 of 5 events has no item ({word} in column 'item', first in {path}, line 3): left out; --missing keep reads such "
         "words as ids",
     )
     kept, understood = read(path, missing="keep")
@@ -140,7 +140,7 @@ def test_an_empty_cell_is_refused_unless_it_is_to_be_left_out(form: str, tmp_pat
 
 def test_nothing_left_is_one_clear_line(tmp_path: Path) -> None:
     path = write(tmp_path, "session,item,time\n1,nan,5\n1,NULL,6\n")
-    with pytest.raises(DataError, match="no event is left: 2 of 2 events have no item"):
+    with pytest.raises(DataError, match="no event is left after cleaning: 2 of 2 events have no item"):
         read(path)
 
 
@@ -174,7 +174,7 @@ def test_a_number_of_json_that_was_rounded_is_refused_by_name(number: str, tmp_p
     path = write(
         tmp_path, '{"session": 1, "item": 5, "time": 1}\n\n' + f'{{"session": 1, "item": {number}, "time": 2}}'
     )
-    with pytest.raises(DataError, match=r":3: ids such as 1.2345678901234568e\+18 were cut"):
+    with pytest.raises(DataError, match=r", line 3: ids such as 1.2345678901234568e\+18 were cut"):
         read(path)
 
 
@@ -188,7 +188,7 @@ def test_whole_numbers_and_texts_of_any_length_are_exact(tmp_path: Path) -> None
 def test_fractions_and_truths_of_a_typed_column_are_no_ids(tmp_path: Path) -> None:
     for column, message in (
         (pl.Series([1.0, 1.5]), "row 2: item 1.5 in column 'item' is not an id; ids are texts or whole numbers"),
-        (pl.Series([True, False]), "column 'item' .item. holds true and false, which are no ids"),
+        (pl.Series([True, False]), "column 'item' .item. holds true and false, which are not ids"),
     ):
         path = tmp_path / "log.parquet"
         pl.DataFrame({"session": [1, 1], "item": column, "time": [1, 2]}).write_parquet(path)

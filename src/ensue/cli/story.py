@@ -1,4 +1,4 @@
-"""What ``demo`` does: five models learn a made-up event, and a page asks them."""
+"""Run the command ``demo``: fit five models on a made-up event and serve them with the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ensue.studies.demo_story import write_logs, write_story
 
 
 def tell(seed: int, out: Path, serve: bool | None, host: str, port: int, html: Path | None, *, as_json: bool) -> None:
-    """Learn the story of a seed into a folder, show what came of it, and serve the page if somebody looks."""
+    """Fit the models of a seed into a folder, print their metrics, and serve the page on a terminal."""
     if serve is not False:
         _require_page()
     found = run(seed, log=show.remark, progress=show.training)
@@ -42,7 +42,7 @@ def tell(seed: int, out: Path, serve: bool | None, host: str, port: int, html: P
 
 
 def _require_page() -> None:
-    """Say before two minutes of training what the page would lack after them.
+    """Refuse before the training what the page would lack after it.
 
     Raises:
         SettingError: the extra is not installed.
@@ -61,7 +61,7 @@ def _serve(folders: dict[str, Path], story: Path, edges: Path, host: str, port: 
 
 
 def _try_page(folders: dict[str, Path], story: Path) -> str:
-    """Serve, fetch the page, ask every model once, stop; nobody is there who could end it.
+    """Serve, fetch the page, query every model once, and stop.
 
     Raises:
         EnsueError: the service does not start, or a model does not answer.
@@ -97,20 +97,20 @@ def _fetch(address: str, body: bytes | None = None) -> bytes:
 
 
 def _show(found: Demo) -> None:
-    """The table, one explained cascade, and how often the strongest weight is a true edge."""
+    """Print the metrics, one explained cascade, and how often attention finds the true edges."""
     rows = []
     for row in found.rows:
-        measure = row.measure.upper() if row.measure.startswith("mrr") else row.measure
+        metric = row.metric.upper() if row.metric.startswith("mrr") else row.metric
         rows.append(
             (
-                f"{row.question}\n{measure}, {row.asked:,} asked",
-                f"{100 * row.score:.1f} ± {100 * row.half:.1f}\n{row.model}",
-                f"{100 * row.counted:.1f}\n{row.counting}",
-                f"{100 * row.truth:.1f}",
+                f"{row.question}\n{metric}, {row.num_questions:,} questions",
+                f"{100 * row.score:.1f} ± {100 * row.half_width:.1f}\n{row.model}",
+                f"{100 * row.baseline_score:.1f}\n{row.baseline}",
+                f"{100 * row.ceiling:.1f}",
             )
         )
-    title = "the last two days, unseen: figures x 100, ± 95 %; truth: one who knows the chances behind the story"
-    show.table(("question", "model", "counting", "truth"), rows, wraps=("question",), title=title)
+    title = "last two days (test), metrics in % ± half of the 95 % interval; ceiling: the true probabilities"
+    show.table(("question", "model", "best baseline", "ceiling"), rows, wraps=("question",), title=title)
     for row in found.rows:
         show.line(f"{row.name}: {row.verdict}")
     show_events.explanation(found.explanation)

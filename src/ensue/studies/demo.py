@@ -1,7 +1,7 @@
-"""The demonstration: one made-up event whose truth is known, a small model for each question, counting beside it.
+"""The demonstration: a made-up event with known ground truth, and one small model per question.
 
-Every model sees the days up to the eleventh and answers for the last two. Beside its figure stand the best counting row
-and what somebody would score who knew the chances that the event was drawn with: no model can be expected to do better.
+Every model is trained on the days before the last two and answers for the last two. Its metric is reported with the
+best baseline and with the ceiling: the score of the true probabilities that the event was drawn from.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Part(NamedTuple):
     """One of the five questions.
 
     Attributes:
-        name: of its model folder.
-        question: for people.
-        task: of the library.
-        model: by name.
-        measure: the figure that is shown, as the evaluator names it.
-        settings: sizes and schedule that learn a small town in seconds.
+        name: name of its model folder.
+        question: question that the page shows.
+        task: task of the library.
+        model: name of the model.
+        metric: reported metric, as the evaluator names it.
+        settings: sizes and schedule that fit the town in seconds.
     """
 
     name: str
     question: str
     task: str
     model: str
-    measure: str
+    metric: str
     settings: dict[str, object]
 
 
@@ -60,11 +60,11 @@ PARTS = (
     Part("searching", "What is searched next?", "suggest", "best", "mrr@10",
          {**_NARROW, "epochs": 5, "learning_rate": 4e-3, "batch_size": 64}),
 )  # fmt: skip
-"""Made-up delays are hours, not days: HiDAN looks at 40 intervals over 4 hours."""
+"""Delays in the town are hours, not days: HiDAN divides 4 hours into 40 intervals."""
 
 
 class Data(NamedTuple):
-    """What one model learns, watches and is scored on."""
+    """Training, validation and test data of one model."""
 
     train: Any
     valid: Any
@@ -73,28 +73,28 @@ class Data(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How right one model was; figures are fractions, ``half`` is half the width of the 95 % interval.
+    """Metric of one model on the test days, as a fraction; ``half_width`` is half of its 95 % interval.
 
-    ``truth`` is the figure of one who knows the chances behind the story, ``verdict`` the evaluator's sentence.
+    ``ceiling`` is the metric of the true probabilities, ``verdict`` the evaluator's sentence on the best baseline.
     """
 
     name: str
     question: str
     task: str
     model: str
-    measure: str
-    asked: int
+    metric: str
+    num_questions: int
     score: float
-    half: float
-    counting: str
-    counted: float
-    truth: float
+    half_width: float
+    baseline: str
+    baseline_score: float
+    ceiling: float
     verdict: str
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How often the strongest weight of an event points at the truth, beside two rules that need no model."""
+    """Share of events whose largest weight is a true edge or source, and the same for two rules without a model."""
 
     events: int
     edge: float
@@ -107,7 +107,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What the demonstration found."""
+    """Data, fitted models and metrics of the demonstration."""
 
     story: Story
     rows: tuple[Row, ...]
@@ -116,23 +116,23 @@ class Demo:
     recovery: Recovery
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return one JSON object."""
         rows = [asdict(row) for row in self.rows]
         return {"rows": rows, "explanation": asdict(self.explanation), "recovery": asdict(self.recovery)}
 
     def lines(self) -> list[str]:
-        """The truth test in words."""
+        """Return how often attention finds true edges and sources, as sentences."""
         found = self.recovery
         return [
-            f"HiDAN's strongest weight of {found.events:,} events, against the truth of this made-up world:",
-            f"  is a true edge     {found.edge:.0%}  (a random earlier person {found.edge_chance:.0%}, "
-            f"the latest person {found.edge_latest:.0%})",
-            f"  is the true source {found.parent:.0%}  (a random earlier person {found.parent_chance:.0%}, "
-            f"the latest person {found.parent_latest:.0%})",
+            f"largest attention weight of HiDAN for {found.events:,} shares, compared with the true network:",
+            f"  a true edge in {found.edge:.0%} (random earlier user {found.edge_chance:.0%}, latest user "
+            f"{found.edge_latest:.0%})",
+            f"  the true source in {found.parent:.0%} (random earlier user {found.parent_chance:.0%}, latest user "
+            f"{found.parent_latest:.0%})",
         ]
 
     def save(self, folder: Path) -> dict[str, Path]:
-        """Write a model folder each; the answer says where."""
+        """Write one folder per model and return their paths."""
         places = {name: folder / name for name in self.predictors}
         folder.mkdir(parents=True, exist_ok=True)
         for name, place in places.items():
@@ -141,7 +141,7 @@ class Demo:
 
 
 def run(seed: int, *, log: Log, progress: Progress) -> Demo:
-    """Make the story up, train, score, explain and compare with the truth; the same seed gives the same bytes."""
+    """Generate the town, fit, evaluate and explain; the same seed gives the same bytes."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # with more, torch adds up the gradient of an indexed row in whatever order they come
     try:
@@ -153,11 +153,11 @@ def run(seed: int, *, log: Log, progress: Progress) -> Demo:
 def _run(seed: int, log: Log, progress: Progress) -> Demo:
     story = make_story(seed=seed)
     log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
-    log("the models learn the days up to the eleventh, none of the truth, and are asked about the last two")
+    log("the models are trained on the first days and scored on the last two; they never see the ground truth")
     known = data_of(story)
     rows, predictors = [], {}
     for part in PARTS:
-        log(f"{part.question} ({part.task}, {part.model}; {len(known[part.name].train):,} to learn from)")
+        log(f"{part.question} ({part.task}, {part.model}; {len(known[part.name].train):,} training rows)")
         predictor = make(part.task, part.model, settings=part.settings, seed=seed, device="cpu")
         progress(predictor.fit(known[part.name].train, known[part.name].valid))
         predictors[part.name] = predictor
@@ -171,7 +171,7 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
 
 
 def data_of(story: Story) -> dict[str, Data]:
-    """The data of each part, split by day; cascades as the world splits them, which is in order of time too."""
+    """Return the data of each part, split by day."""
     shelf = Articles.of(story.articles)
     return {
         "posts": Data(*(Corpus(shelf, Posts.of(one.post for one in part)) for part in written(story))),
@@ -183,7 +183,7 @@ def data_of(story: Story) -> dict[str, Data]:
 
 
 def written(story: Story) -> list[tuple[Written, ...]]:
-    """Posts to learn, to watch and to be asked about."""
+    """Return posts for training, validation and test."""
     return _by_day(story.posts, lambda one: story.day_of(one.time))
 
 
@@ -197,25 +197,25 @@ def _by_day(found: Iterable[Any], day: Callable[[Any], int]) -> list[tuple[Any, 
 
 
 def _row(part: Part, predictor: Any, test: Any, truth: float) -> Row:
-    """The evaluator's figures: the model, and the best of the rows that count."""
+    """Return the metrics of the model and of the best baseline."""
     result = evaluate(predictor, test)
     own = result.rows[0]
-    duel = next(duel for duel in result.duels if duel.measure == part.measure)
-    low, high = own.interval[part.measure]
-    half, score = (high - low) / 2, own.figures[part.measure]
+    duel = next(duel for duel in result.duels if duel.measure == part.metric)
+    low, high = own.interval[part.metric]
+    half, score = (high - low) / 2, own.figures[part.metric]
     return Row(
-        part.name, part.question, part.task, predictor.model_name, part.measure, ASKED[part.name](test),
+        part.name, part.question, part.task, predictor.model_name, part.metric, NUM_QUESTIONS[part.name](test),
         score, half, duel.counting, duel.figures[1], truth, result.verdict,
     )  # fmt: skip
 
 
 def _targets(histories: Histories) -> int:
-    """Every event after the first of its history."""
+    """Return the number of events after the first of each history."""
     return len(histories.ids) - len(histories)
 
 
 def _of_stances(story: Story) -> float:
-    """How often the label is what the author felt: nobody can foresee a wrong label."""
+    """Return how often the label is the true feeling: wrong labels cannot be predicted."""
     asked = [one for one in written(story)[2] if one.label is not None]
     return float(np.mean([one.label == one.feeling for one in asked]))
 
@@ -251,7 +251,7 @@ def _mean(asked: Iterator[tuple[Mapping[str, float], str]]) -> float:
 
 
 def expected_reciprocal(chances: Mapping[str, float], target: str) -> float:
-    """1 / rank of a target among chances; where several are even, the mean over their order."""
+    """Return the reciprocal rank of a target by its probability, averaged over the orders of ties."""
     own = chances.get(target, 0.0)
     if own <= 0:
         return 0.0
@@ -267,20 +267,20 @@ CEILINGS: Mapping[str, Callable[[Story], float]] = {
     "reading": _of_reading,
     "searching": _of_searching,
 }
-ASKED: Mapping[str, Callable[[Any], int]] = {
+NUM_QUESTIONS: Mapping[str, Callable[[Any], int]] = {
     "posts": lambda corpus: len(corpus.linked()),
     "stance": len,
     "sharing": _targets,
     "reading": _targets,
     "searching": lambda queries: _targets(queries.histories),
 }
-"""How many questions the data of a part asks."""
+"""Number of scored questions in the test data of each part."""
 
 
 def recovery(predictor: NextPredictor, test: Histories, world: World) -> Recovery:
-    """Compare every event's strongest dependency weight with the true edges and the true source.
+    """Compare the largest dependency weight of every event with the true edges and the true source.
 
-    Chance and the latest person are scored on the same events: those that have at least two earlier people.
+    Random and latest users are scored on the same events: those that have at least two earlier users.
     """
     hits = []
     for index, explanation in enumerate(predictor.explain(list(test.records()))):

@@ -1,7 +1,4 @@
-"""What the page shows of the demonstration: the event, questions from its last two days, and what really came.
-
-Also the five logs as files, so that every verb can be tried on them.
-"""
+"""Scenario of the page: the event, and questions from its last two days with true answers; the five logs as files."""
 
 from __future__ import annotations
 
@@ -19,15 +16,23 @@ from ensue.records import History
 from ensue.store.folder import write_file
 from ensue.studies.demo import Demo, written
 from ensue.studies.rows import Row, Rows
+from ensue.tasks import TASKS
 
 ITEMS = 8
-"""Questions a panel."""
+"""Questions per panel."""
 FORMAT = 1
 
 
 def story_of(demo: Demo, seed: int) -> Row:
-    """The story as one JSON object: what happened, what can be asked, what is true, and how right the models were."""
+    """Return the scenario as one JSON object: articles, questions with true answers, and metrics of the models."""
     story = demo.story
+    panels = {
+        "posts": _posts(story),
+        "stance": _stances(story),
+        "sharing": _sharing(story),
+        "reading": [_session(one) for one in _spread([one for one in story.reading if one.day > VALID_DAY])],
+        "searching": [_session(one) for one in _spread([one for one in story.searching if one.day > VALID_DAY])],
+    }
     return {
         "format": FORMAT,
         "title": story.title,
@@ -38,13 +43,7 @@ def story_of(demo: Demo, seed: int) -> Row:
         "articles": [
             {"id": one.id, "title": one.title, "body": one.body, "day": _day(story, one.id)} for one in story.articles
         ],
-        "panels": {
-            "posts": _posts(story),
-            "stance": _stances(story),
-            "sharing": _sharing(story),
-            "reading": [_session(one) for one in _spread([one for one in story.reading if one.day > VALID_DAY])],
-            "searching": [_session(one) for one in _spread([one for one in story.searching if one.day > VALID_DAY])],
-        },
+        "panels": {name: _right_first(questions, demo.predictors[name]) for name, questions in panels.items()},
         "rows": [asdict(row) for row in demo.rows],
         "notes": demo.lines(),
     }  # fmt: skip
@@ -60,7 +59,7 @@ def write_story(demo: Demo, path: Path, seed: int) -> None:
 
 
 def write_logs(story: Story, folder: Path) -> list[Path]:
-    """The five logs in layouts that the verbs read: articles, posts, stances, cascades, edges, clicks and searches.
+    """Write the five logs, and the true edges, as files that every command reads.
 
     Raises:
         ModelFolderError: a file cannot be written there.
@@ -87,8 +86,20 @@ def _searches(sessions: Sequence[Session]) -> Iterable[str]:
             yield f"{one.person}\t{query}\t{time:.0f}"
 
 
+def _right_first(questions: Rows, predictor: Any) -> Rows:
+    """Move the correctly answered question with the highest score to the front, where the page opens."""
+    kind = TASKS[predictor.task].record
+    answers = predictor.predict([kind.from_fields(one["record"]) for one in questions], 1)
+    scores = [
+        answer.choices[0].score if answer.choices and answer.choices[0].value in one["truth"] else -1.0
+        for one, answer in zip(questions, answers, strict=True)
+    ]
+    best = int(np.argmax(scores))
+    return [questions[best], *questions[:best], *questions[best + 1 :]] if scores[best] >= 0 else questions
+
+
 def _spread(found: Sequence[Any], count: int = ITEMS) -> list[Any]:
-    """So many of a list, evenly spread over it."""
+    """Return ``count`` elements, evenly spread over a list."""
     return [found[place] for place in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int).tolist()]
 
 
@@ -97,7 +108,7 @@ def _asked(story: Story) -> list[Written]:
 
 
 def _posts(story: Story) -> Rows:
-    """Posts about the event, about other news, and about nothing in the paper."""
+    """Return posts about the event, about other news, and about no article."""
     found = _asked(story)
     kinds = ([one for one in found if one.label], [one for one in found if one.post.about and not one.label],
              [one for one in found if not one.post.about])  # fmt: skip
@@ -113,7 +124,7 @@ def _posts(story: Story) -> Rows:
 
 
 def _stances(story: Story) -> Rows:
-    """Posts about the event, every feeling among them."""
+    """Return posts about the event, two of each feeling."""
     found = [one for one in _asked(story) if one.label is not None]
     feelings = list(dict.fromkeys(one.feeling for one in found))
     some = [one for feeling in feelings for one in _spread([own for own in found if own.feeling == feeling], 2)]
@@ -124,7 +135,7 @@ def _stances(story: Story) -> Rows:
 
 
 def _sharing(story: Story) -> Rows:
-    """Cascades that are cut in the middle: who came next, and through whom."""
+    """Return cascades cut in the middle, with the next user and the true source."""
     test, parents = story.cascades.test, story.cascades.true_parents
     texts = {one.post.id: one for one in story.posts}
     rows = [row for row, length in enumerate(test.lengths.tolist()) if 6 <= length <= 14]
@@ -141,7 +152,7 @@ def _sharing(story: Story) -> Rows:
 
 
 def _session(one: Session) -> Row:
-    """A session without its last event, which is the truth."""
+    """Return a session without its last event, which is the true answer."""
     history: History = one.history
     asked = {"values": list(history.values[:-1]), "times": list(history.times[:-1]), "id": history.id}
     return {"record": asked, "truth": [history.values[-1]], **_by(one.person, history.times[0])}

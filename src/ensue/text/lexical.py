@@ -153,11 +153,13 @@ class Lexical:
         """
         return sparse_rows(*self._cells(self.terms_of(texts), len(texts)), (len(texts), len(self._indexed().terms)))
 
-    def holds(self, texts: pl.Series) -> npt.NDArray[np.bool_]:
-        """(texts,) whether any document has a term of the text."""
-        held = np.zeros(len(texts), bool)
-        held[self._cells(self.terms_of(texts), len(texts))[0]] = True
-        return held
+    def in_vocabulary(self, texts: pl.Series) -> npt.NDArray[np.bool_]:
+        """Return a (texts,) mask of texts without unknown terms: documents and observed texts have all of them."""
+        owners, keys, _ = self.terms_of(texts)
+        known = places_of(self._indexed().terms, keys)[1] | places_of(self.terms, keys)[1]
+        mask = np.ones(len(texts), bool)
+        mask[owners[~known]] = False
+        return mask
 
     def own_terms(self) -> Terms:
         """The terms of the documents."""

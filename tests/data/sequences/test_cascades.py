@@ -12,7 +12,7 @@ from ensue.errors import DataError
 from ensue.records import History
 from tests.data.files import records, write
 
-NOTE = "the root that each line names before its first pair is the first event, at the time of that pair"
+NOTE = "the root before the first pair of each line is the first event, at the time of that pair"
 PAIRS = [History(("ann", "bob", "cem"), (3.0, 5.0, 9.0)), History(("dan", "ann"), (2.0, 4.0))]
 ROOTED = [History(("root", "ann", "bob"), (3.0, 3.0, 5.0)), History(("dan", "eve"), (2.0, 2.0))]
 LAYOUTS = {
@@ -29,7 +29,7 @@ LAYOUTS = {
     "a root in one line": (
         *("forest", "ann,3 bob,5\nroot ann,3 bob,5\nann,3 bob,5\n"),
         [History(("ann", "bob"), (3.0, 5.0)), ROOTED[0], History(("ann", "bob"), (3.0, 5.0))],
-        ("the root that 1 line of 3 names before its first pair is the first event, at the time of that pair",),
+        ("the root before the first pair of 1 line of 3 is the first event, at the time of that pair",),
     ),
     "words alone": (
         *("topo-lstm", "7 4 10 9 11 2 30 8 31 5 32\n4 7 12 2 15 1 18 3 20\n"),
@@ -47,16 +47,16 @@ LAYOUTS = {
             History(("bob",), (1464710500.0,), "c2"),
         ],
         (
-            "times are those of publication plus the seconds of each path",
-            "of each path the last user is the event",
+            "times are the publication time plus the seconds of each path",
+            "the last user of each path is the event",
             "1 of 2 sequences sorted by time",
         ),
     ),
     "paths without a time since 1970": (
         *("deephawkes", "c1\tann\t1893-07\t2\tann:0 ann/bob:2\n", [History(("ann", "bob"), (0.0, 2.0), "c1")]),
         (
-            "times are those after publication, whose time is none since 1970",
-            "of each path the last user is the event",
+            "times are seconds after publication, whose own time is not a Unix time",
+            "the last user of each path is the event",
         ),
     ),
 }
@@ -88,13 +88,13 @@ def test_sessions_of_numbers_are_no_cascades(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a 1,b 2\nc 3,d 4\ne\n", ":3: 'e' does not fit; expected user time"),
-        ("r a,1 b,2\nr a,1 b,2\nr a,1 s,b,2\n", ":3: 's,b,2' does not fit; expected user,time, after one root at most"),
+        ("a 1,b 2\nc 3,d 4\ne\n", ", line 3: 'e' does not fit; expected user time"),
+        ("r a,1 b,2\nr a,1 b,2\nr a,1 s,b,2\n", ", line 3: 's,b,2' does not fit; expected user,time, after one root at most"),
         ("a 1,b x\nc 3,d 4\ne 5,f 6\n", ": no column is known as the session"),
-        ("a 1,b 2\nc 3,d x\ne 5,f 6\n", ":2: time 'x' is not a number"),
-        ("1\ta\t5\t2\ta:0 a/b:x\n1\ta\t5\t1\ta:0\n2\tb\t6\t1\tb:0\n", ":1: a header was expected"),
-        ("1\ta\t5\t1\ta:0\n1\ta\t5\t2\ta:0 b\n2\tb\t6\t1\tb:0\n", ":2: 'b' does not fit; expected user/user:seconds"),
-        ("1\ta\t5\t1\ta:0\n1\ta\t5\n2\tb\t6\t1\tb:0\n", ":2: '1\\ta\\t5' does not fit; expected id TAB root TAB"),
+        ("a 1,b 2\nc 3,d x\ne 5,f 6\n", ", line 2: time 'x' is not a number"),
+        ("1\ta\t5\t2\ta:0 a/b:x\n1\ta\t5\t1\ta:0\n2\tb\t6\t1\tb:0\n", ", line 1: a header was expected"),
+        ("1\ta\t5\t1\ta:0\n1\ta\t5\t2\ta:0 b\n2\tb\t6\t1\tb:0\n", ", line 2: 'b' does not fit; expected user/user:seconds"),
+        ("1\ta\t5\t1\ta:0\n1\ta\t5\n2\tb\t6\t1\tb:0\n", ", line 2: '1\\ta\\t5' does not fit; expected id TAB root TAB"),
     ],
 )
 def test_a_line_of_another_shape_is_named(tmp_path: Path, text: str, message: str) -> None:

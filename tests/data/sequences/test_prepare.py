@@ -160,7 +160,7 @@ def test_a_folder_with_numbers_texts_and_nothing(tmp_path: Path) -> None:
     ROWS[:0].write_parquet(folder / "b.parquet")
     ROWS[40:].cast({"user_id": pl.String, "item_id": pl.Int32}).write_parquet(folder / "c.parquet")
     _, understood = agree(folder, tmp_path / "out")
-    assert understood.notes[0] == "3 files read as one log, in the order of their names; 1 file holds no event"
+    assert understood.notes[0] == "3 files read as one log, ordered by name; 1 file holds no event"
 
 
 @pytest.mark.usefixtures("small")
@@ -279,15 +279,15 @@ def refused(path: Path, error: type[EnsueError] = DataError, output: str = "out"
     [
         (
             "7,,1400000000",
-            "log.csv:102: column 'item_id' is empty; every event needs the item: leave such rows out with --missing "
+            "log.csv, line 102: column 'item_id' is empty; every event needs the item: leave such rows out with --missing "
             "drop",
         ),
-        ("7,1", "log.csv:102: 2 fields, but the header has 3; is a quote left open?"),
-        ("7,1,", "log.csv:102: time is empty; give every event a time"),
-        ("7,1,soon", "log.csv:102: time 'soon' is not a number or a date; write seconds since 1970, or ISO 8601"),
+        ("7,1", "log.csv, line 102: 2 fields, but the header has 3; is a quote left open?"),
+        ("7,1,", "log.csv, line 102: time is empty; give every event a time"),
+        ("7,1,soon", "log.csv, line 102: time 'soon' is not a time; use seconds since 1970, ISO 8601, or --time-unit"),
         (
             "7,1,1400000000000",
-            "log.csv:102: time 1400000000000 looks like milliseconds since 1970, but others, such as 1400000487, look "
+            "log.csv, line 102: time 1400000000000 looks like milliseconds since 1970, but others, such as 1400000487, look "
             "like seconds; give all times in one unit",
         ),
     ],
@@ -303,14 +303,15 @@ def test_what_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     ROWS.write_csv(path)
     found = refused(path, sort=False)
-    assert found.startswith("log.csv: sequence '") and found.endswith("leave --no-sort out")
+    assert found.startswith("log.csv: sequence '") and found.endswith("remove --no-sort")
     ROWS.drop("timestamp").write_csv(path)
-    assert refused(path, SettingError, gap=30) == "log.csv: has no times to cut by; leave --session-gap out"
-    assert refused(path, SettingError, gap=-1).startswith("gap: -1 is no pause")
+    assert refused(path, SettingError, gap=30) == ("log.csv: has no times, so --session-gap cannot cut "
+        "sessions; remove --session-gap")
+    assert refused(path, SettingError, gap=-1).startswith("gap: -1 is not a pause")
     path.write_text("user_id,item_id\n")
     assert refused(path) == "log.csv: none of 1 file holds an event"
     (tmp_path / "there").mkdir()
-    expected = "there: is there already; name another place, or remove it first"
+    expected = "there: already exists; choose another folder, or remove it first"
     assert refused(path, SettingError, "there") == expected
     assert refused(tmp_path / "none.csv") == "none.csv: no such file; check the name"
     log().rename({"item_id": "thing"}).write_csv(path)
@@ -324,7 +325,7 @@ def test_times_of_two_kinds(tmp_path: Path) -> None:
     iso(ROWS[:30], "%Y-%m-%d").write_csv(folder / "a.csv")
     ROWS[30:].write_csv(folder / "b.csv")
     assert refused(folder) == (
-        "logs/b.csv:2: times are numbers here, but ISO dates at logs/a.csv:2; write all times in one way"
+        "logs/b.csv, line 2: times are numbers here, but ISO dates at logs/a.csv:2; write all times in the same way"
     )
 
 
@@ -339,7 +340,7 @@ def test_a_full_disk_leaves_nothing_and_the_same_command_goes_on(tmp_path: Path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert found.startswith("out: cannot be written (")
-    assert found.endswith("); nothing stands there; once there is room, the same command goes on")
+    assert found.endswith("); nothing was written; the same command resumes once there is space")
     prepare.prepare([path], output, ReadOptions())
     same(read(output)[0], read(path)[0])
 
@@ -357,9 +358,9 @@ def test_a_damaged_folder(tmp_path: Path) -> None:
     whole = (output / "ids").read_bytes()
     for bad in (whole[:-4], whole[:-4] + b"abcd"):
         (output / "ids").write_bytes(bad)
-        assert said() == "ids is not what was written (damaged or exchanged); prepare the log anew"
+        assert said() == "ids is damaged or was replaced; run `ensue prepare` again"
     (output / "ids").unlink()
-    assert said() == "ids cannot be read (No such file or directory); prepare it anew"
+    assert said() == "ids cannot be read (No such file or directory); run `ensue prepare` again"
     (output / "ids").write_bytes(whole)
     manifest = json.loads((output / MANIFEST).read_text())
     (output / MANIFEST).write_text(json.dumps({**manifest, "format": 99}))
@@ -397,7 +398,7 @@ def test_a_prepared_log_was_read(tmp_path: Path, options: dict[str, Any], name: 
     with pytest.raises(SettingError) as caught:
         read(tmp_path / "out", **options)
     assert str(caught.value) == (
-        f"{tmp_path / 'out'}: was read when it was prepared; leave {name} out here, and give it to `ensue prepare`"
+        f"{tmp_path / 'out'}: is a prepared log; remove {name} here and give it to `ensue prepare`"
     )
 
 
@@ -420,8 +421,8 @@ def test_a_large_log_goes_through_a_folder_by_itself(
     assert isinstance(found.ids.base, np.memmap)
     assert understood.notes[:-1] == before.notes
     assert understood.notes[-1] == (
-        f"a large log (more than 100 rows of Parquet, or 2e-06 GB of text) was prepared in {tmp_path} first; `ensue "
-        "prepare` does that once for all commands"
+        f"the log is large (more than 100 rows of Parquet, or 2e-06 GB of text) and was prepared in {tmp_path} "
+        "first; `ensue prepare` does that once for all commands"
     )
     assert [*tmp_path.iterdir()] == [path]
 

@@ -129,7 +129,8 @@ def test_venues_of_foursquare_are_read_from_their_encoding(tmp_path: Path) -> No
 
 def test_ratings_of_a_user_are_one_sequence_unless_cut(tmp_path: Path) -> None:
     path = write(tmp_path, PUBLISHED["movielens"][0])
-    note = "a user is one sequence, as is usual for ratings and check-ins; cut it into sessions with --session-gap 30"
+    note = ("each user is one sequence, as is usual for ratings and check-ins; cut it into sessions with "
+        "--session-gap 30")
     assert note in read(path)[1].notes
     assert len(read(path, gap=30)[0]) == 4
 
@@ -167,7 +168,7 @@ ASKED: dict[str, tuple[str, str, dict[str, str]]] = {
     ),
     "first ids of their own": (
         lines([f"x{37 * line % 101} " + " ".join(f"i{line}{k}" for k in range(line % 3 + 1)) for line in range(40)]),
-        "every line begins with an id of its own, which may be a user or an item; give --columns session=1,item=2-",
+        "every line begins with a different id, which may be a user or an item; give --columns session=1,item=2-",
         {"session": "1", "item": "2-"},
     ),
     "who opens or shares a page": (
@@ -211,7 +212,7 @@ def test_sessions_that_share_first_ids_stay_sessions(tmp_path: Path) -> None:
 
 
 def test_numbers_name_no_columns_of_lists_but_these(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="the layout sessions has no columns; leave --columns out"):
+    with pytest.raises(SettingError, match="the layout sessions has no named columns; remove --columns"):
         read(write(tmp_path, "1 2 3\n4 5\n"), columns={"item": "2-"})
 
 

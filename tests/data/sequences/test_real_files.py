@@ -54,7 +54,7 @@ def test_globo() -> None:
     histories, understood = read(DATA / "sessions/globo/clicks.csv.gz")
     assert (len(histories), len(histories.ids), len(histories.vocabulary.values)) == (1_048_594, 2_988_181, 46_033)
     assert understood.columns == {"session": "session", "item": "item", "time": "time_s"}
-    assert understood.time.startswith("seconds since 1970 (by the column's name 'time_s'), 2017-10-01 03:00 to")
+    assert understood.time.startswith("seconds since 1970 (from the column's name 'time_s'), 2017-10-01 03:00 to")
 
 
 def test_raw_heads() -> None:

@@ -91,7 +91,7 @@ def test_retailrocket_events_by_hand(tmp_path: Path) -> None:
     ]
     assert (understood.layout, understood.unit) == ("retailrocket", "ms")
     assert understood.notes == (
-        "rows of every kind of event are kept, views, carts and transactions",
+        "rows of all event types are read: views, carts and transactions",
         "1 of 2 sequences sorted by time",
         "3 sessions cut from 2 users at pauses over 30 minutes" + AUTOMATIC,
     )
@@ -113,7 +113,8 @@ def test_recbole_sessions_and_users_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path, f"user_id:token\titem_id:token\ttimestamp:float\n1\ta\t{START}\n1\tb\t{START + 9999}\n")
     histories, understood = read(path)
     assert records(histories) == [History(("a", "b"), (float(START), START + 9999.0), "1")]
-    assert understood.notes == ("a user is one sequence, as in RecBole; cut it into sessions with --session-gap 30",)
+    assert understood.notes == ("each user is one sequence, as in RecBole; cut it into sessions with "
+        "--session-gap 30",)
     assert [record.id for record in read(path, gap=30)[0].records()] == ["1#1", "1#2"]
 
 
@@ -125,7 +126,7 @@ def test_recbole_lists_by_hand(tmp_path: Path) -> None:
         History(("x",), (), "t"),
         History(("c", "a", "c"), (), "u"),
     ]
-    assert (understood.layout, understood.time) == ("recbole lists", "none: no usable clock")
+    assert (understood.layout, understood.time) == ("recbole lists", "none: no usable time column")
     assert understood.columns == {"item": "item_id_list:token_seq + item_id:token", "session": "session_id:token"}
     assert understood.notes == ("1 empty row skipped",)
 
@@ -146,7 +147,7 @@ def test_recbole_prefixes_of_one_session_are_read_once(tmp_path: Path) -> None:
     histories, understood = read(path)
     # s: ab and abc begin abcd. t: ab begins nothing; xbc stands twice and is kept once.
     assert [(r.id, "".join(r.values)) for r in records(histories)] == [("t", "ab"), ("s", "abcd"), ("t", "xbc")]
-    assert understood.notes == ("3 of 6 rows left out: a longer row of the same session begins with them",)
+    assert understood.notes == ("3 of 6 rows left out: they are prefixes of a longer row of the same session",)
 
 
 def test_plain_sessions_by_hand(tmp_path: Path) -> None:
@@ -311,32 +312,32 @@ def test_cutting_equals_a_plain_loop(tmp_path: Path, seed: int, milliseconds: bo
 REFUSED: dict[str, tuple[str | bytes, str]] = {
     "yoochoose, short": (
         "1,2014-04-07T10:00:00Z,2,0\n1,2014-04-07T10:00:01Z,2\n",
-        ":2: 3 fields, but the layout has 4; is a quote left open?",
+        ", line 2: 3 fields, but the layout has 4; is a quote left open?",
     ),
     "yoochoose, long": (
         "1,2014-04-07T10:00:00Z,2,0\n\n1,2014-04-07T10:00:01Z,2,0,1\n",
-        ":3: 5 fields, but the layout has 4; is a quote left open?",
+        ", line 3: 5 fields, but the layout has 4; is a quote left open?",
     ),
     "yoochoose, time": (
         "1,2014-04-07T10:00:00Z,2,0\n\n1,soon,2,0\n",
-        ":3: time 'soon' is not a number or a date; write seconds since 1970, or ISO 8601",
+        ", line 3: time 'soon' is not a time; use seconds since 1970, ISO 8601, or --time-unit",
     ),
-    "plain, separator": ("1 2\n3 4\n\n5,6 7\n", ":4: '5,6 7' does not fit; expected ids with spaces between them"),
+    "plain, separator": ("1 2\n3 4\n\n5,6 7\n", ", line 4: '5,6 7' does not fit; expected ids separated by spaces"),
     "plain, encoding": (
         b"1 2\n3 4\xff\n",
-        ":2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
+        ", line 2: not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252",
     ),
     "diginetica, day": (
         DIGINETICA + "1;NA;b;5;2016-05-09\n\n1;NA;c;6;9.5.2016\n",
-        ":4: eventdate '9.5.2016' is not a date such as 2016-05-09",
+        ", line 4: eventdate '9.5.2016' is not a date such as 2016-05-09",
     ),
     "diginetica, offset": (
         DIGINETICA + "1;NA;b;5;2016-05-09\n1;NA;c;x;2016-05-09\n",
-        ":3: timeframe 'x' is not a number of milliseconds",
+        ", line 3: timeframe 'x' is not a number of milliseconds",
     ),
     "diginetica, no offset": (
         DIGINETICA + "1;NA;b;;2016-05-09\n",
-        ":2: timeframe is empty; give every event a time",
+        ", line 2: timeframe is empty; give every event a time",
     ),
     "diginetica, no item": (
         DIGINETICA.replace("item_id", "thing") + "1;NA;b;5;2016-05-09\n",
@@ -345,29 +346,29 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
     "retailrocket, units": (
         EVENTS + "1433221332117,u,view,a,\n1433221332,u,view,b,\n",
-        ":2: time 1433221332117 looks like milliseconds since 1970, but others, such as 1433221332, look like "
+        ", line 2: time 1433221332117 looks like milliseconds since 1970, but others, such as 1433221332, look like "
         "seconds; give all times in one unit",
     ),
     "recbole, one type missing": (
         "session_id:token\titem_id\ttimestamp:float\n1\t2\t3\n",
-        ":1: column 'item_id' has no RecBole type; write 'item_id:token', or :token_seq, :float or :float_seq",
+        ", line 1: column 'item_id' has no RecBole type; write 'item_id:token', or :token_seq, :float or :float_seq",
     ),
     "recbole, strange type": (
         "session_id:int\titem_id:token\n1\t2\n",
-        ":1: column 'session_id:int' has no RecBole type; write 'session_id:token', or :token_seq, :float or "
+        ", line 1: column 'session_id:int' has no RecBole type; write 'session_id:token', or :token_seq, :float or "
         ":float_seq",
     ),
     "recbole lists, no target": (
         "session_id:token\titem_id_list:token_seq\titem_id:token\n1\t2\t3\n1\t2 3\t\n",
-        ":3: column 'item_id:token' is empty; every session needs one",
+        ", line 3: column 'item_id:token' is empty; every row needs a session",
     ),
     "recbole lists, short": (
         "session_id:token\titem_id_list:token_seq\titem_id:token\n1\t2\t3\n1\t2 3\n",
-        ":3: 2 fields, but the header has 3; is a quote left open?",
+        ", line 3: 2 fields, but the header has 3; is a quote left open?",
     ),
     "recbole lists, times": (
         "item_id_list:token_seq\titem_id:token\ttime_list:float_seq\ttime:float\n2 3\t4\t1 2\t3\n2 3\t4\t1\t3\n",
-        ":3: 3 values but 2 times; give one time a value, in every line or in none",
+        ", line 3: 3 values but 2 times; give one time per value, in every line or in none",
     ),
 }
 
@@ -390,14 +391,16 @@ def test_inter_without_types_is_read_by_names_and_said(tmp_path: Path) -> None:
 
 def test_settings(tmp_path: Path) -> None:
     path = write(tmp_path, "1 2\n3 4 5\n")
-    with pytest.raises(SettingError, match=re.escape("gap: -1 is no pause; give minutes, such as 30, or 0 to cut")):
+    with pytest.raises(SettingError, match=re.escape("gap: -1 is not a pause; give minutes, such as 30, or 0 "
+        "to keep")):
         read(path, gap=-1)
-    with pytest.raises(SettingError, match="gap: nan is no pause"):
+    with pytest.raises(SettingError, match="gap: nan is not a pause"):
         read(path, gap=float("nan"))
-    with pytest.raises(SettingError, match="has no times to cut by; leave --session-gap out"):
+    with pytest.raises(SettingError, match="has no times, so --session-gap cannot cut sessions; remove "
+        "--session-gap"):
         read(path, gap=30)
     assert len(read(path, gap=0)[0]) == 2
-    with pytest.raises(SettingError, match="the layout sessions has no columns; leave --columns out"):
+    with pytest.raises(SettingError, match="the layout sessions has no named columns; remove --columns"):
         read(path, columns={"item": "a"})
     with pytest.raises(DataError, match="column 'a' \\(item\\) is missing; the columns are 'session', 'time', 'item'"):
         read(write(tmp_path, "1,2014-04-07T10:00:00Z,2,0\n"), columns={"item": "a"})

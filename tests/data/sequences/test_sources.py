@@ -47,7 +47,7 @@ def test_a_folder_reads_as_its_files_one_below_the_other(tmp_path: Path, form: s
         histories, several = read(place)
         same(histories, expected)
         assert (several.layout, several.columns, several.time) == (one.layout, one.columns, one.time)
-        assert several.notes[0] == "3 files read as one log, in the order of their names"
+        assert several.notes[0] == "3 files read as one log, ordered by name"
         assert several.notes[1:] == one.notes
 
 
@@ -77,22 +77,23 @@ def test_what_files_must_have_in_common(tmp_path: Path) -> None:
     frame(EVENTS).rename({"item_id": "product_id"}).write_parquet(second)
     assert refused(tmp_path) == (
         "/b.parquet: its columns are session=user_id, item=product_id, time=timestamp, but those of /a.parquet are "
-        "session=user_id, item=item_id, time=timestamp; rename them, state --columns, or name some of the files by a "
-        "pattern in quotes, such as 'logs/*.parquet'"
+        "session=user_id, item=item_id, time=timestamp; rename them, set --columns, or select files by a pattern "
+        "in quotes, such as 'logs/*.parquet'"
     )
     frame(EVENTS).with_columns(pl.from_epoch("timestamp")).write_parquet(second)
     assert refused(tmp_path) == (
-        "/b.parquet row 1: times are dates here, but numbers at /a.parquet row 1; write all times in one way"
+        "/b.parquet row 1: times are dates here, but numbers at /a.parquet row 1; write all times in the same way"
     )
     second.unlink()
     frame(EVENTS).write_csv(tmp_path / "c.csv")
-    assert refused(tmp_path).startswith("/c.csv: is a table of text, but /a.parquet is parquet; what is read together")
+    assert refused(tmp_path).startswith("/c.csv: is a table of text, but /a.parquet is parquet; files that are "
+        "read together")
     (tmp_path / "a.parquet").unlink()
     (tmp_path / "d.csv").write_text("")
-    assert refused(tmp_path) == "/d.csv: is empty; fetch it again, or take it out of the folder"
+    assert refused(tmp_path) == "/d.csv: is empty; fetch it again, or remove it from the folder"
     (tmp_path / "d.csv").write_text("a1 a2 a3\na4 a5\n")
     assert refused(tmp_path).startswith(
-        "/d.csv: has a sequence a row (sessions), and such files are read one at a time"
+        "/d.csv: has one sequence per row (sessions), and such files are read one at a time"
     )
 
 
@@ -102,12 +103,12 @@ def test_errors_name_the_file_and_its_row(tmp_path: Path) -> None:
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,,{START}\n")
     assert (
         refused(tmp_path)
-        == "/b.csv:3: column 'item_id' is empty; every event needs the item: leave such rows out with --missing drop"
+        == "/b.csv, line 3: column 'item_id' is empty; every event needs the item: leave such rows out with --missing drop"
     )
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,b\n")
-    assert refused(tmp_path).startswith("/b.csv:3: 2 fields, but the header has 3")
+    assert refused(tmp_path).startswith("/b.csv, line 3: 2 fields, but the header has 3")
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,b,\n")
-    assert refused(tmp_path) == "/b.csv:3: time is empty; give every event a time"
+    assert refused(tmp_path) == "/b.csv, line 3: time is empty; give every event a time"
 
 
 def test_files_without_rows_are_counted(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_files_without_rows_are_counted(tmp_path: Path) -> None:
         write_rows(frame(EVENTS), folder / f"a.{form}", form)
         write_rows(frame(EVENTS)[:0], folder / f"b.{form}", form)
         _, understood = read(folder)
-        assert understood.notes[0] == ("2 files read as one log, in the order of their names; 1 file holds no event")
+        assert understood.notes[0] == ("2 files read as one log, ordered by name; 1 file holds no event")
         (folder / f"a.{form}").unlink()
         assert refused(folder) == ": none of 1 file holds an event"
 
@@ -128,7 +129,7 @@ def test_a_folder_without_a_log(tmp_path: Path) -> None:
     found = refused(tmp_path)
     assert found.startswith(": is a folder; name a file in it, or one that holds files that end in .parquet, ")
     assert found.endswith("(packed or not): this one holds 'notes.md'")
-    assert refused(tmp_path / "*.csv.gz") == ": no file has such a name; check the pattern"
+    assert refused(tmp_path / "*.csv.gz") == ": no file matches; check the pattern"
     assert files_of(tmp_path / "notes.md") == [tmp_path / "notes.md"]
 
 

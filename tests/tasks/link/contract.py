@@ -90,12 +90,12 @@ class LinkContract(Contract):
         assert ("with" in words) == (predictor.schedule is not None)  # a word of posts alone: of networks only
 
     def test_unknown_words_are_counted_and_give_finite_answers(self, predictor: LinkPredictor) -> None:
-        odd, plain, script, empty = predictor.predict(
-            [Post("xyzzy plugh ferry"), Post("ferry"), Post("שלום 🎈 ნახვამდის"), Post("", "none")]
+        odd, plain, script, empty, picture = predictor.predict(
+            [Post("xyzzy plugh ferry"), Post("ferry"), Post("שלום ნახვამდის"), Post("", "none"), Post("🎈")]
         )
         assert (odd.in_vocabulary, odd.events, plain.in_vocabulary, plain.events) == (1, 3, 1, 1)
         assert (script.in_vocabulary, empty.in_vocabulary, empty.events, empty.id) == (0, 0, 0, "none")
-        scores = [choice.score for answer in (odd, plain, script, empty) for choice in answer.choices]
+        scores = [choice.score for answer in (odd, plain, script, empty, picture) for choice in answer.choices]
         assert np.isfinite(scores).all()
 
     def test_sentences_are_of_the_article(self, predictor: LinkPredictor) -> None:
@@ -143,7 +143,7 @@ class LinkContract(Contract):
 
         alone = Corpus(Articles.of([article("ferry")]), Posts.of([post("ferry", 1)]))
         assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(alone))) == (
-            "training data: there is one article, so there is nothing to choose from; give at least two"
+            "training data: there is one article, so there is nothing to rank; give at least two"
         )
         silent = Corpus(planted().articles, Posts.of([Post("ferry")]))
         assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(silent))) == (
@@ -151,11 +151,11 @@ class LinkContract(Contract):
         )
         strange = Corpus(planted().articles, Posts.of([Post("ferry", "p", ("nine",))]))
         assert message(lambda: list(LinkPredictor(self.model, settings=self.options).fit(strange))) == (
-            "training data: no post is about an article that is there; the first names 'nine', the first article is "
+            "training data: no post is about a given article; the first names 'nine', the first article is "
             "'ferry': name the columns of ids with --columns about=…,article_id=…"
         )
         known = Corpus(planted().articles, Posts.of([Post("ferry")]))
         assert message(lambda: predictor.update(known)) == (
-            "new data: no article is new, and no post is about a known one; there is nothing to learn"
+            "new data: no article is new, and no post is about a known one; there is nothing to train on"
         )
         assert pl.Series(predictor.linked).n_unique() == 12

@@ -28,9 +28,9 @@ from ensue.vocabulary import FIRST
 def forecast(state: NextState, records: Sequence[History], steps: int, k: int) -> list[Forecast]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.forecast`."""
     if require_integer("steps", steps) < 1:
-        raise SettingError(f"steps is {steps}; look at least 1 step ahead")
+        raise SettingError(f"steps is {steps}; give at least 1")
     if state.length_delay is None:
-        raise SettingError("this model was fitted before forecasts were known; fit it again")
+        raise SettingError("this model stores no lengths and delays; fit it again")
     going, found = list(records), [Forecast((), id=record.id, events=len(record.values)) for record in records]
     for step in range(steps):
         answers = predict(state, going, k, evidence=False)

@@ -111,13 +111,16 @@ def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
     for words, expected in (
         (
             [path],
-            f"{path}, line 3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
+            f"{path}, line 3: column 'item' is empty; every event needs the item: leave such rows out with "
+            "--missing drop",
         ),
         ([tmp_path / "none.csv"], f"{tmp_path / 'none.csv'}: no such file; check the name"),
         ([tmp_path / "*.parquet"], f"{tmp_path / '*.parquet'}: no file matches; check the pattern"),
         ([tmp_path / "empty"], f"{tmp_path / 'empty'}: is a folder; name a file in it, or one that holds files that"),
-        ([path, "--session-gap", "-1"], "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep "
-            "sequences whole"),
+        (
+            [path, "--session-gap", "-1"],
+            "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep sequences whole",
+        ),
     ):
         ran = ensue("prepare", *words, "-o", tmp_path / "p")
         assert (ran.code, len(ran.lines)) == (2, 1), ran.err
@@ -136,8 +139,9 @@ def test_one_at_a_time(ensue: Ensue, tmp_path: Path) -> None:
     finally:
         os.close(descriptor)
     assert ran.code == 2
-    assert ran.err == (f"ensue: {tmp_path / 'p'}: another process prepares it; wait until it has finished, or "
-        "stop it\n")
+    assert ran.err == (
+        f"ensue: {tmp_path / 'p'}: another process prepares it; wait until it has finished, or stop it\n"
+    )
 
 
 def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "wrong unit": (
         "session,item,time_s\n1,a,1400000000000\n",
-        ", line 2: time 1400000000000 cannot be seconds (from the column's name 'time_s'); set the unit with --time-unit",
+        ", line 2: time 1400000000000 cannot be seconds (from the column's name 'time_s'); set the unit with "
+        "--time-unit",
     ),
     "no header": (
         "832,2014-04-06T20:21:58.444Z,214717095\n",
@@ -114,7 +115,10 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         ", line 3: column 'item' is empty; every event needs the item: leave such rows out with --missing drop",
     ),
     "json, nested": ('{"session":1,"item":[2]}\n', ": field 'item' holds something other than a text or a number"),
-    "history": ('{"values":["a"]}\n{"values":"b"}\n', ', line 2: field "values" must be a list of texts or whole numbers'),
+    "history": (
+        '{"values":["a"]}\n{"values":"b"}\n',
+        ', line 2: field "values" must be a list of texts or whole numbers',
+    ),
     "history times": (
         '{"values":["a"],"times":[1]}\n{"values":["b"]}\n',
         ", line 2: 1 value but 0 times; give one time per value, in every line or in none",

@@ -112,9 +112,11 @@ def test_a_word_for_nothing_is_no_id_and_its_event_is_left_out_with_a_warning(wo
     histories, understood = read(path)
     assert [record.values for record in records(histories)] == [("a",), ("d",)]
     assert understood.warnings == (
-        f"2 of 5 events have no session ({word} in column 'session', first in {path}, line 4): left out; --missing keep "
+        f"2 of 5 events have no session ({word} in column 'session', first in {path}, line 4): left out; --missing "
+        "keep "
         "reads such words as ids",
-        f"1 of 5 events has no item ({word} in column 'item', first in {path}, line 3): left out; --missing keep reads such "
+        f"1 of 5 events has no item ({word} in column 'item', first in {path}, line 3): left out; --missing keep "
+        "reads such "
         "words as ids",
     )
     kept, understood = read(path, missing="keep")

@@ -90,12 +90,10 @@ def _right_first(questions: Rows, predictor: Any) -> Rows:
     """Move the correctly answered question with the highest score to the front, where the page opens."""
     kind = TASKS[predictor.task].record
     answers = predictor.predict([kind.from_fields(one["record"]) for one in questions], 1)
-    scores = [
-        answer.choices[0].score if answer.choices and answer.choices[0].value in one["truth"] else -1.0
-        for one, answer in zip(questions, answers, strict=True)
-    ]
-    best = int(np.argmax(scores))
-    return [questions[best], *questions[:best], *questions[best + 1 :]] if scores[best] >= 0 else questions
+    tops = [answer.choices[0] if answer.choices else None for answer in answers]
+    right = [top.score if top and top.value in one["truth"] else -1.0 for top, one in zip(tops, questions, strict=True)]
+    best = int(np.argmax(right))
+    return [questions[best], *questions[:best], *questions[best + 1 :]] if right[best] >= 0 else questions
 
 
 def _spread(found: Sequence[Any], count: int = ITEMS) -> list[Any]:

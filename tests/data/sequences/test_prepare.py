@@ -279,7 +279,8 @@ def refused(path: Path, error: type[EnsueError] = DataError, output: str = "out"
     [
         (
             "7,,1400000000",
-            "log.csv, line 102: column 'item_id' is empty; every event needs the item: leave such rows out with --missing "
+            "log.csv, line 102: column 'item_id' is empty; every event needs the item: leave such rows out with "
+            "--missing "
             "drop",
         ),
         ("7,1", "log.csv, line 102: 2 fields, but the header has 3; is a quote left open?"),
@@ -287,7 +288,8 @@ def refused(path: Path, error: type[EnsueError] = DataError, output: str = "out"
         ("7,1,soon", "log.csv, line 102: time 'soon' is not a time; use seconds since 1970, ISO 8601, or --time-unit"),
         (
             "7,1,1400000000000",
-            "log.csv, line 102: time 1400000000000 looks like milliseconds since 1970, but others, such as 1400000487, look "
+            "log.csv, line 102: time 1400000000000 looks like milliseconds since 1970, but others, such as "
+            "1400000487, look "
             "like seconds; give all times in one unit",
         ),
     ],
@@ -305,8 +307,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
     found = refused(path, sort=False)
     assert found.startswith("log.csv: sequence '") and found.endswith("remove --no-sort")
     ROWS.drop("timestamp").write_csv(path)
-    assert refused(path, SettingError, gap=30) == ("log.csv: has no times, so --session-gap cannot cut "
-        "sessions; remove --session-gap")
+    assert refused(path, SettingError, gap=30) == (
+        "log.csv: has no times, so --session-gap cannot cut sessions; remove --session-gap"
+    )
     assert refused(path, SettingError, gap=-1).startswith("gap: -1 is not a pause")
     path.write_text("user_id,item_id\n")
     assert refused(path) == "log.csv: none of 1 file holds an event"

@@ -129,8 +129,9 @@ def test_venues_of_foursquare_are_read_from_their_encoding(tmp_path: Path) -> No
 
 def test_ratings_of_a_user_are_one_sequence_unless_cut(tmp_path: Path) -> None:
     path = write(tmp_path, PUBLISHED["movielens"][0])
-    note = ("each user is one sequence, as is usual for ratings and check-ins; cut it into sessions with "
-        "--session-gap 30")
+    note = (
+        "each user is one sequence, as is usual for ratings and check-ins; cut it into sessions with --session-gap 30"
+    )
     assert note in read(path)[1].notes
     assert len(read(path, gap=30)[0]) == 4
 

@@ -113,8 +113,7 @@ def test_recbole_sessions_and_users_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path, f"user_id:token\titem_id:token\ttimestamp:float\n1\ta\t{START}\n1\tb\t{START + 9999}\n")
     histories, understood = read(path)
     assert records(histories) == [History(("a", "b"), (float(START), START + 9999.0), "1")]
-    assert understood.notes == ("each user is one sequence, as in RecBole; cut it into sessions with "
-        "--session-gap 30",)
+    assert understood.notes == ("each user is one sequence, as in RecBole; cut it into sessions with --session-gap 30",)
     assert [record.id for record in read(path, gap=30)[0].records()] == ["1#1", "1#2"]
 
 
@@ -391,13 +390,11 @@ def test_inter_without_types_is_read_by_names_and_said(tmp_path: Path) -> None:
 
 def test_settings(tmp_path: Path) -> None:
     path = write(tmp_path, "1 2\n3 4 5\n")
-    with pytest.raises(SettingError, match=re.escape("gap: -1 is not a pause; give minutes, such as 30, or 0 "
-        "to keep")):
+    with pytest.raises(SettingError, match=re.escape("gap: -1 is not a pause; give minutes, such as 30, or 0 to keep")):
         read(path, gap=-1)
     with pytest.raises(SettingError, match="gap: nan is not a pause"):
         read(path, gap=float("nan"))
-    with pytest.raises(SettingError, match="has no times, so --session-gap cannot cut sessions; remove "
-        "--session-gap"):
+    with pytest.raises(SettingError, match="has no times, so --session-gap cannot cut sessions; remove --session-gap"):
         read(path, gap=30)
     assert len(read(path, gap=0)[0]) == 2
     with pytest.raises(SettingError, match="the layout sessions has no named columns; remove --columns"):

@@ -86,8 +86,9 @@ def test_what_files_must_have_in_common(tmp_path: Path) -> None:
     )
     second.unlink()
     frame(EVENTS).write_csv(tmp_path / "c.csv")
-    assert refused(tmp_path).startswith("/c.csv: is a table of text, but /a.parquet is parquet; files that are "
-        "read together")
+    assert refused(tmp_path).startswith(
+        "/c.csv: is a table of text, but /a.parquet is parquet; files that are read together"
+    )
     (tmp_path / "a.parquet").unlink()
     (tmp_path / "d.csv").write_text("")
     assert refused(tmp_path) == "/d.csv: is empty; fetch it again, or remove it from the folder"
@@ -103,7 +104,8 @@ def test_errors_name_the_file_and_its_row(tmp_path: Path) -> None:
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,,{START}\n")
     assert (
         refused(tmp_path)
-        == "/b.csv, line 3: column 'item_id' is empty; every event needs the item: leave such rows out with --missing drop"
+        == "/b.csv, line 3: column 'item_id' is empty; every event needs the item: leave such rows out with "
+        "--missing drop"
     )
     bad.write_text(f"user_id,item_id,timestamp\n1,a,{START}\n2,b\n")
     assert refused(tmp_path).startswith("/b.csv, line 3: 2 fields, but the header has 3")

@@ -371,7 +371,7 @@ def test_a_damaged_folder(tmp_path: Path) -> None:
     (output / MANIFEST).write_text("[]")
     assert said().startswith(f"{MANIFEST} is not what `ensue prepare` writes")
     (output / MANIFEST).write_text(json.dumps({**manifest, "report": {}}))
-    assert said().startswith(f"{MANIFEST} is not what was written (")
+    assert said().startswith(f"{MANIFEST} is damaged (")
 
 
 def test_columns_are_mapped_and_never_written(tmp_path: Path) -> None:

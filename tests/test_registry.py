@@ -79,8 +79,8 @@ def test_an_unknown_setting_is_refused_in_the_predictors_own_words(task: str, na
 @pytest.mark.parametrize(
     ("task", "model", "given", "message"),
     [
-        ("classify", "blend", {"vectors": "missing"}, "vectors is 'missing'; there is no such file"),
-        ("link", "ast", {"vectors": "/missing/v.txt"}, "vectors is '/missing/v.txt'; there is no such file"),
+        ("classify", "blend", {"vectors": "missing"}, "vectors is 'missing'; no such file"),
+        ("link", "ast", {"vectors": "/missing/v.txt"}, "vectors is '/missing/v.txt'; no such file"),
         ("classify", "best", {"encoder": "./missing"}, "encoder is './missing'; there is no such folder"),
         ("link", "sbert", {"encoder": "/missing/model"}, "encoder is '/missing/model'; there is no such folder"),
         ("link", "best", {"encoder": "a/b/c"}, "encoder is 'a/b/c'; there is no such folder"),

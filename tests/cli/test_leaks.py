@@ -126,7 +126,7 @@ def test_copies_and_later_times_between_parts(ensue: Ensue, tmp_path: Path) -> N
     assert any("here too, as exact duplicates" in line for line in warnings)
     ran = ensue("compare", "next", train, "--test", test, "--models=markov", "--json")
     leaks = json.loads(ran.out)["leaks"]
-    assert [line for line in leaks if "stand in the training data too, as exact duplicates" in line]
+    assert [line for line in leaks if "are in the training data too, as exact duplicates" in line]
     assert [line for line in leaks if "begin before the last in the training data does" in line]
     other = {name: items[::-1] for name, items in some(0, 30).items()}
     clean = clicks(tmp_path / "clean.csv", other, begin=1.6e9)

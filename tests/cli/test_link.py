@@ -231,7 +231,7 @@ def test_a_review_asks_stops_and_goes_on(ensue: Ensue, files: Files, tmp_path: P
     assert "probabilities after 3 labels, 2 of them yes" in ran.out
     on = ensue("link", files.story, files.posts, "--review", "--labels", place, stdin="n\n" * 80)
     assert on.code == 0 and "(3 so far)" in on.err
-    enough = r"(\d+) of 73 posts read, 2 relevant, at most 0 more: recall at least 1.00; the target is reached"
+    enough = r"(\d+) of 73 posts read, 2 relevant, at most 0 unread: recall at least 1.00; the target is reached"
     assert (read := re.search(enough, on.err)) is not None and 20 < int(read[1]) <= 73
     assert len([line for line in place.read_text().splitlines() if '"id"' in line]) == int(read[1])
 

@@ -88,7 +88,7 @@ def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> Non
         reader.append(f"reader,i{draw.randrange(60)},{time}")
         time += draw.randrange(3, 90)
     found = warnings(ensue, write(tmp_path / "crawler.csv", clicks(400) + crawler + reader))
-    assert [line for line in found if "programs" in line] == [
+    assert [line for line in found if "bots" in line] == [
         "1 of 102 (1.0 %) sequences has 100 events and more at steady intervals, 'crawler' every 31 s: probably "
         "bots; remove them"
     ]

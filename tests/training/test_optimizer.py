@@ -180,7 +180,7 @@ def test_an_optimiser_comes_into_being_when_it_is_asked_for_with_the_moments_tha
 
 def test_moments_of_another_model_and_half_a_file_are_refused_before_they_are_needed(tmp_path: Path) -> None:
     make = partial(make_optimizer, saved(tmp_path, 2), PLAIN)
-    with pytest.raises(ValueError, match="of another model"):
+    with pytest.raises(ValueError, match="belongs to another model"):
         saved_optimizer(tmp_path, nn.Linear(2, 2), make)
     (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-3])
     resum(tmp_path)

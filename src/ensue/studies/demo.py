@@ -17,7 +17,7 @@ import torch
 from ensue.answers import Explanation
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts
-from ensue.data.story import VALID_DAY, Story, Written, histories_of, make_story, queries_of, texts_of
+from ensue.data.story import VALID_DAY, Session, Story, Written, histories_of, make_story, queries_of, texts_of
 from ensue.data.texts import Texts
 from ensue.data.world import World
 from ensue.evaluation import describe, evaluate
@@ -155,7 +155,7 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
     log("the models are trained on the first days and scored on the last two; they never see the ground truth")
     known = data_of(story)
-    rows, predictors = [], {}
+    rows, predictors = [], dict[str, Any]()
     for part in PARTS:
         log(f"{part.question} ({part.task}, {part.model}; {len(known[part.name].train):,} training rows)")
         predictor = make(part.task, part.model, settings=part.settings, seed=seed, device="cpu")
@@ -165,7 +165,6 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     test = story.cascades.test
     chosen = int(np.flatnonzero((test.lengths >= 6) & (test.lengths <= 10))[0])
     sharing = predictors["sharing"]
-    assert isinstance(sharing, NextPredictor)
     (explanation,) = sharing.explain([test.record(chosen)])
     return Demo(story, tuple(rows), predictors, explanation, recovery(sharing, test, story.cascades))
 
@@ -228,19 +227,10 @@ def _of_sharing(story: Story) -> float:
     )
 
 
-def _of_reading(story: Story) -> float:
+def _of_sessions(sessions: Iterable[Session], chances: Callable[[tuple[str, ...], int], Mapping[str, float]]) -> float:
     return _mean(
-        (story.next_read(one.history.values[:at], one.day), one.history.values[at])
-        for one in story.reading
-        if one.day > VALID_DAY
-        for at in range(1, len(one.history.values))
-    )
-
-
-def _of_searching(story: Story) -> float:
-    return _mean(
-        (story.next_search(one.history.values[:at]), one.history.values[at])
-        for one in story.searching
+        (chances(one.history.values[:at], one.day), one.history.values[at])
+        for one in sessions
         if one.day > VALID_DAY
         for at in range(1, len(one.history.values))
     )
@@ -264,8 +254,8 @@ CEILINGS: Mapping[str, Callable[[Story], float]] = {
     "posts": lambda story: 1.0,
     "stance": _of_stances,
     "sharing": _of_sharing,
-    "reading": _of_reading,
-    "searching": _of_searching,
+    "reading": lambda story: _of_sessions(story.reading, story.next_read),
+    "searching": lambda story: _of_sessions(story.searching, lambda done, _: story.next_search(done)),
 }
 NUM_QUESTIONS: Mapping[str, Callable[[Any], int]] = {
     "posts": lambda corpus: len(corpus.linked()),

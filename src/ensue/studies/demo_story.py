@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from ensue.data.story import DAY, VALID_DAY, Session, Story, Written
-from ensue.records import History
+from ensue.records import Article, History
 from ensue.store.folder import write_file
 from ensue.studies.demo import Demo, written
 from ensue.studies.rows import Row, Rows
 from ensue.tasks import TASKS
+from ensue.text.lexical import Lexical
+from ensue.text.tokens import split_words
 
 ITEMS = 8
 """Questions per panel."""
-FORMAT = 1
+KNOWN_WORDS = 0.9
+"""Smallest share of a shown post's words that the articles use."""
 
 
 def story_of(demo: Demo, seed: int) -> Row:
@@ -30,11 +34,12 @@ def story_of(demo: Demo, seed: int) -> Row:
         "posts": _posts(story),
         "stance": _stances(story),
         "sharing": _sharing(story),
-        "reading": [_session(one) for one in _spread([one for one in story.reading if one.day > VALID_DAY])],
-        "searching": [_session(one) for one in _spread([one for one in story.searching if one.day > VALID_DAY])],
+        "reading": [_session(one) for one in _spread([one for one in story.reading if one.day > VALID_DAY], 8 * ITEMS)],
+        "searching": [
+            _session(one) for one in _spread([one for one in story.searching if one.day > VALID_DAY], 8 * ITEMS)
+        ],
     }
     return {
-        "format": FORMAT,
         "title": story.title,
         "summary": story.summary,
         "seed": seed,
@@ -87,27 +92,32 @@ def _searches(sessions: Sequence[Session]) -> Iterable[str]:
 
 
 def _right_first(questions: Rows, predictor: Any) -> Rows:
-    """Move the correctly answered question with the highest score to the front, where the page opens."""
+    """Return ``ITEMS`` questions: the correctly answered one with the highest score first, the others spread evenly."""
     kind = TASKS[predictor.task].record
     answers = predictor.predict([kind.from_fields(one["record"]) for one in questions], 1)
     tops = [answer.choices[0] if answer.choices else None for answer in answers]
-    right = [top.score if top and top.value in one["truth"] else -1.0 for top, one in zip(tops, questions, strict=True)]
-    best = int(np.argmax(right))
-    return [questions[best], *questions[:best], *questions[best + 1 :]] if right[best] >= 0 else questions
+    right = [place for place, top in enumerate(tops) if top and top.value in questions[place]["truth"]]
+    best = [max(right, key=lambda place: tops[place].score)] if right else []  # type: ignore[union-attr]
+    others = [one for place, one in enumerate(questions) if place not in best]
+    return [*(questions[place] for place in best), *_spread(others, ITEMS - len(best))]
 
 
-def _spread(found: Sequence[Any], count: int = ITEMS) -> list[Any]:
+def _spread(found: Sequence[Any], count: int) -> list[Any]:
     """Return ``count`` elements, evenly spread over a list."""
     return [found[place] for place in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int).tolist()]
 
 
-def _asked(story: Story) -> list[Written]:
-    return list(written(story)[2])
+def _readable(posts: Sequence[Written], articles: Sequence[Article]) -> list[Written]:
+    """Return the posts of which the articles use at least ``KNOWN_WORDS`` of the words."""
+    vocabulary = Lexical()
+    vocabulary.add(pl.Series([f"{article.title} {article.body}" for article in articles]))
+    words = [split_words(pl.Series([one.post.text])).words for one in posts]
+    return [one for one, own in zip(posts, words, strict=True) if vocabulary.in_vocabulary(own).mean() >= KNOWN_WORDS]
 
 
 def _posts(story: Story) -> Rows:
     """Return posts about the event, about other news, and about no article."""
-    found = _asked(story)
+    found = _readable(written(story)[2], story.articles)
     kinds = ([one for one in found if one.label], [one for one in found if one.post.about and not one.label],
              [one for one in found if not one.post.about])  # fmt: skip
     chosen = [one for kind, count in zip(kinds, (5, 2, 1), strict=True) for one in _spread(kind, count)]
@@ -123,7 +133,7 @@ def _posts(story: Story) -> Rows:
 
 def _stances(story: Story) -> Rows:
     """Return posts about the event, two of each feeling."""
-    found = [one for one in _asked(story) if one.label is not None]
+    found = [one for one in written(story)[2] if one.label is not None]
     feelings = list(dict.fromkeys(one.feeling for one in found))
     some = [one for feeling in feelings for one in _spread([own for own in found if own.feeling == feeling], 2)]
     return [
@@ -139,7 +149,7 @@ def _sharing(story: Story) -> Rows:
     rows = [row for row, length in enumerate(test.lengths.tolist()) if 6 <= length <= 14]
     rows = [row for row in rows if texts[test.names[row]].post.about]
     made = []
-    for row in _spread(rows):
+    for row in _spread(rows, 8 * ITEMS):
         record, post = test.record(row), texts[test.names[row]]
         cut = max(3, len(record.values) // 2)
         parent = int(parents[test.offsets[row] + cut] - test.offsets[row])

@@ -328,7 +328,8 @@ def test_times_of_two_kinds(tmp_path: Path) -> None:
     iso(ROWS[:30], "%Y-%m-%d").write_csv(folder / "a.csv")
     ROWS[30:].write_csv(folder / "b.csv")
     assert refused(folder) == (
-        "logs/b.csv, line 2: times are numbers here, but ISO dates at logs/a.csv, line 2; write all times in the same way"
+        "logs/b.csv, line 2: times are numbers here, but ISO dates at logs/a.csv, line 2; write all times in the "
+        "same way"
     )
 
 

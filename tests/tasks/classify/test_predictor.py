@@ -162,7 +162,7 @@ def test_a_megabyte_in_one_field_is_read_whole() -> None:
 
 def test_caps_are_kept_and_announced() -> None:
     made = fitted([*planted(40, 0), Text(("w1 " * 30,), "yes")], valid=planted(5, 1), epochs=1, max_words=12)
-    assert [note for note in made.metadata.notes if "caps" in note] == [
+    assert [note for note in made.metadata.notes if "length limits" in note] == [
         "the length limits removed 18 words from 1 training text"
     ]
     (found,) = made.explain([Text(("w1 " * 30 + "good",))])
@@ -235,7 +235,7 @@ def test_vectors_of_another_width_are_refused(vectors: Path) -> None:
     with pytest.raises(SettingError) as error:
         fitted(planted(20, 0), vectors=str(vectors), dim=5)
     assert str(error.value) == f"dim is 5, but the vectors of {vectors} have 3 numbers; remove dim"
-    with pytest.raises(SettingError, match=r"vectors is 'none\.txt'; there is no such file"):
+    with pytest.raises(SettingError, match=r"vectors is 'none\.txt'; no such file"):
         fitted(planted(20, 0), vectors="none.txt")
 
 
@@ -396,7 +396,7 @@ def test_a_file_of_vectors_is_looked_for_first(tmp_path: Path) -> None:
     predictor = ClassifyPredictor(settings={"vectors": str(tmp_path / "none.txt")}, device="cpu")
     with pytest.raises(SettingError) as caught:  # before the texts, which would be refused too
         list(predictor.fit(Texts((pl.Series("text", [], dtype=pl.String),))))
-    assert str(caught.value) == f"vectors is {str(tmp_path / 'none.txt')!r}; there is no such file"
+    assert str(caught.value) == f"vectors is {str(tmp_path / 'none.txt')!r}; no such file"
 
 
 def test_probabilities_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_validation_data_that_is_later_is_learned(users: bool, begun: float, rul
     if users:
         data = replace(data, users=np.full(len(data.histories.vocabulary.values), 9))
     made = fitted(data, given)
-    learned = rule.startswith("8 given, learned")
+    learned = rule.startswith("8 given, used")
     assert (made.metadata.sessions, made.metadata.held_out) == (68 if learned else 60, rule)
     assert ("late boat" in made.following.queries) == learned
     assert fitted(data, given, refit=False).metadata.sessions == 60

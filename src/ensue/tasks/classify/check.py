@@ -180,21 +180,18 @@ def _shared(name: str, found: Leaks, here: str) -> Iterator[str]:
         shown = ", ".join(map(quoted, found.examples))
         yield f"{_part(found.shared, found.other_rows, 'text', 'is', 'are', of=name)} {here} too, such as {shown}"
     if found.shared_disagree:
-        yield (
-            f"{_part(found.shared_disagree, found.other_rows, 'text', 'is', 'are', of=name)} {here} under another label"
-        )
+        part = _part(found.shared_disagree, found.other_rows, "text", "is", "are", of=name)
+        yield f"{part} {here} with another label"
     if found.shared_groups:
-        yield (
-            f"{_part(found.shared_groups, found.other_rows, 'row', 'belongs', 'belong', of=name)} to a group that "
-            f"is {here} too"
-        )
+        part = _part(found.shared_groups, found.other_rows, "row", "belongs", "belong", of=name)
+        yield f"{part} to a group that is {here} too"
 
 
 def _new_labels(name: str, labels: Mapping[str, int], others: Mapping[str, int], num_texts: int) -> Iterator[str]:
     new = {label: count for label, count in others.items() if label not in labels}
     if labels and new:
         listed = ", ".join(map(quoted, list(new)[:3]))
-        yield (f"{_part(sum(new.values()), num_texts, 'text', 'has', 'have', of=name)} a label unseen here ({listed})")
+        yield f"{_part(sum(new.values()), num_texts, 'text', 'has', 'have', of=name)} a label unseen here ({listed})"
 
 
 def _shorten(record: Text) -> Text:

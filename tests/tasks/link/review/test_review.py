@@ -132,7 +132,7 @@ def test_progress_in_words() -> None:
     # 45 / (45 + 5)
     assert progress.recall_at_least == 0.9
     assert progress.sentence == (
-        "120 of 1,000 posts read, 45 relevant, at most 5 more: recall at least 0.90; the target is reached"
+        "120 of 1,000 posts read, 45 relevant, at most 5 unread: recall at least 0.90; the target is reached"
     )
 
 

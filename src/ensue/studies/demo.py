@@ -155,7 +155,7 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
     log("the models are trained on the first days and scored on the last two; they never see the ground truth")
     known = data_of(story)
-    rows, predictors = [], dict[str, Any]()
+    rows, predictors = [], {}
     for part in PARTS:
         log(f"{part.question} ({part.task}, {part.model}; {len(known[part.name].train):,} training rows)")
         predictor = make(part.task, part.model, settings=part.settings, seed=seed, device="cpu")
@@ -165,6 +165,7 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     test = story.cascades.test
     chosen = int(np.flatnonzero((test.lengths >= 6) & (test.lengths <= 10))[0])
     sharing = predictors["sharing"]
+    assert isinstance(sharing, NextPredictor)
     (explanation,) = sharing.explain([test.record(chosen)])
     return Demo(story, tuple(rows), predictors, explanation, recovery(sharing, test, story.cascades))
 

@@ -48,7 +48,7 @@ def story_of(demo: Demo, seed: int) -> Row:
         "articles": [
             {"id": one.id, "title": one.title, "body": one.body, "day": _day(story, one.id)} for one in story.articles
         ],
-        "panels": {name: _right_first(questions, demo.predictors[name]) for name, questions in panels.items()},
+        "panels": {name: _right_first(questions, demo, name) for name, questions in panels.items()},
         "rows": [asdict(row) for row in demo.rows],
         "notes": demo.lines(),
     }  # fmt: skip
@@ -91,8 +91,9 @@ def _searches(sessions: Sequence[Session]) -> Iterable[str]:
             yield f"{one.person}\t{query}\t{time:.0f}"
 
 
-def _right_first(questions: Rows, predictor: Any) -> Rows:
+def _right_first(questions: Rows, demo: Demo, name: str) -> Rows:
     """Return ``ITEMS`` questions: the correctly answered one with the highest score first, the others spread evenly."""
+    predictor = demo.predictors[name]
     kind = TASKS[predictor.task].record
     answers = predictor.predict([kind.from_fields(one["record"]) for one in questions], 1)
     tops = [answer.choices[0] if answer.choices else None for answer in answers]

@@ -56,6 +56,13 @@ class Vocabulary:
                 self._values.append(value)
         return len(self._values) - before
 
+    def without(self, ids: Collection[int]) -> Vocabulary:
+        """Return a copy in which some ids hold no value any more; all ids stay as they are."""
+        values = list(self._values)
+        for id in ids:
+            values[id - FIRST] = f"forgotten:{id}"
+        return Vocabulary(values)
+
     def id(self, value: str) -> int:
         """The value's id, or ``UNKNOWN``."""
         return self._ids.get(value, UNKNOWN)

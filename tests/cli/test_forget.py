@@ -115,8 +115,3 @@ def test_what_cannot_be_forgotten_is_said_and_the_folder_stays(ensue: Ensue, log
         ran = ensue("forget", folder, *arguments)
         assert (ran.code, ran.lines[-1]) == (2, f"ensue: {message}")
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-    searches = tmp_path / "searches.csv"
-    searches.write_text("user,query,time\n" + "".join(f"u{n},q{s},{BEGIN + s}\n" for n in range(5) for s in (0, 1)))
-    assert ensue("fit", "suggest", searches, "-o", tmp_path / "s", "--model", "popular").code == 0
-    ran = ensue("forget", tmp_path / "s", "--user", "u1")
-    assert ran.code == 2 and "is of task suggest; it keeps nothing that one person alone typed" in ran.lines[-1]

@@ -16,6 +16,7 @@ from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.files import open_file
 from ensue.data.kinds import is_plain
+from ensue.data.originals import rows_of
 from ensue.data.posts.fields import beside
 from ensue.data.report import ReadReport
 from ensue.data.schema import DataSchema
@@ -41,6 +42,13 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Texts, DataSchema]:
     """As :func:`read`, and how later files of the model are to be read."""
     data, report = _read(path, reading)
     return data, reading.schema_for(report.columns)
+
+
+def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Texts, Texts]:
+    """The texts of some authors, and all others of the file."""
+    texts, _ = _read(path, reading, unlabelled=True)
+    mine = rows_of(texts.originals(), users, column, path)
+    return texts.select(mine), texts.select(~mine)
 
 
 def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool = True) -> tuple[Texts, ReadReport]:

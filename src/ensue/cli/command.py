@@ -26,6 +26,10 @@ class Command(Protocol):
         """As :meth:`read`, and how later files of the model are to be read."""
         ...
 
+    def read_people(self, path: Path, reading: Reading, users: Sequence[str], column: str) -> object:
+        """The records of a file for :func:`ensue.refresh.forget.forget`, by the column that names people."""
+        ...
+
     def require(self, data: Any, path: Path, *, learn: bool) -> None:
         """Refuse data that nothing can be learned from or, unless ``learn``, that cannot be scored."""
         ...

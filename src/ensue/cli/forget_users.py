@@ -14,19 +14,20 @@ from ensue.refresh.forget import forget
 from ensue.tasks.base import Task
 
 
-def run(task: Task, folder: Path, users: Sequence[str], records: Path | None, json: bool) -> None:
+def run(task: Task, folder: Path, users: Sequence[str], records: Path | None, column: str, json: bool) -> None:
     """Forget some users and print what was removed where, and what remains.
 
     Raises:
         DataError: nothing is known of them.
     """
-    data = None if records is None else command_of(task).read(records, Reading().like(folder))
+    data = None if records is None else command_of(task).read_people(records, Reading().like(folder), users, column)
     found = forget(folder, users, data)
     if json:
         show.put_json(found.to_dict())
     elif found.removed:
         rows = [(one.folder, one.file, one.what, f"{one.count:,}") for one in found.removed]
         show.table(("folder", "file", "what", "removed"), rows, wraps=("folder", "what"))
+    if not json:
         for line in found.remains:
             show.line(f"not removed: {line}")
     if not found.removed:

@@ -1,4 +1,4 @@
-"""The command ``forget``: remove what a model folder holds of people, and say what it cannot lose."""
+"""The command ``forget``: remove what a model folder holds of people, and list what cannot be removed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ def forget(
     user: Annotated[list[str] | None, typer.Option(help="user id; repeatable")] = None,
     users: Annotated[Path | None, typer.Option(callback=present, help="file of user ids, one per line")] = None,
     records: Annotated[
-        Path | None, typer.Option(callback=present, help="training log, or the users' rows of it")
+        Path | None, typer.Option(callback=present, help="whole training log, with the users' rows")
     ] = None,
+    user_column: Annotated[
+        str, typer.Option(help="column of user ids in RECORDS; of JSON also a path: user.name")
+    ] = "",
     model: Own = "",
     *,
     json: Json = False,
 ) -> None:
-    """Remove users from a model (next) and its versions, and list what cannot be removed.
+    """Remove users from a model, its versions and its stream, and list what cannot be removed.
 
-    Folders hold no user names: sessions are found by their events in RECORDS. Exit code 2: nothing was found.
+    Folders hold no user names: what users did is found by their rows in RECORDS. Exit code 2: nothing was found.
     """
     names = [*(user or []), *(users.read_text(encoding="utf-8").splitlines() if users else [])]
     names = [name.strip() for name in names if name.strip()]
     if not names:
         raise SettingError("no user is named; give --user ID, or --users FILE with one on each line")
-    named("ensue.cli.forget_users:run")(tasks.of_folder(folder, context), folder, names, records, json)
+    named("ensue.cli.forget_users:run")(tasks.of_folder(folder, context), folder, names, records, user_column, json)

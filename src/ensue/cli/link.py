@@ -12,7 +12,8 @@ from ensue.cli import show, show_links, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.kinds import is_articles
-from ensue.data.posts import Corpus, PostsReport, is_corpus, read_articles, read_corpus, read_posts
+from ensue.data.originals import rows_of
+from ensue.data.posts import Corpus, Posts, PostsReport, is_corpus, read_articles, read_corpus, read_posts
 from ensue.data.posts.corpus import columns_of
 from ensue.data.schema import DataSchema
 from ensue.errors import SettingError
@@ -39,6 +40,14 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]
     corpus, reports = _read(path, reading)
     data = corpus.part(reading.part) if reading.part else corpus
     return data, reading.schema_for(columns_of(*reports))
+
+
+def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Posts, Posts]:
+    """The posts of some authors, and all others of the file."""
+    posts, understood = read_posts(path, columns=reading.roles, every=True, **reading.opening)
+    show.read_report(understood)
+    mine = rows_of(posts.originals()[posts.rows], users, column, path)
+    return posts.select(mine), posts.select(~mine)
 
 
 def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:

@@ -45,6 +45,11 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSche
     return data, reading.schema_for(report.columns, report.day_first, report.events)
 
 
+def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> Histories:
+    """The histories of a file: their names say whose they are."""
+    return _read(path, reading.with_people("sequence", column))[0]
+
+
 def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories, SequencesReport]:
     if reading.part:
         raise SettingError(f"--split {reading.part}: a log of events has no named parts; give a fraction such as 0.2")

@@ -211,6 +211,12 @@ class Reading:
         """
         return replace(self, schema=schema_of(folder))
 
+    def with_people(self, role: str, column: str) -> Reading:
+        """Return these options with a column in the role of the person, if it is named."""
+        if not column:
+            return self
+        return replace(self, columns=",".join(filter(None, (self.columns, f"{role}={column}"))))
+
     def schema_for(self, columns: Mapping[str, str], day_first: bool | None = None, events: str = "") -> DataSchema:
         """Return what a model keeps of how its training data was read.
 

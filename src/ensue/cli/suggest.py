@@ -37,8 +37,14 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Queries, DataSchema
     return data, reading.schema_for(report.columns, report.day_first)
 
 
+def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Queries, Queries]:
+    """The sessions of a log, and those of the log without the rows of some users."""
+    reading = reading.with_people("user", column)
+    return _read(path, reading)[0], _read(path, reading, warn=False, without_users=users)[0]
+
+
 def _read(
-    path: Path, reading: Reading, *, least: int | None = None, warn: bool = True
+    path: Path, reading: Reading, *, least: int | None = None, warn: bool = True, without_users: Sequence[str] = ()
 ) -> tuple[Queries, QueriesReport]:
     rules = _rules(reading)
     if least is not None:
@@ -49,6 +55,7 @@ def _read(
         rules=rules,
         time_unit=reading.time_unit,
         session_ids=reading.session_ids,
+        without_users=without_users,
         **reading.opening,
     )
     show.read_report(understood, warn=warn)

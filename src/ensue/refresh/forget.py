@@ -1,13 +1,13 @@
-"""Forget people: remove what a model folder and its kept versions hold of them, and say what cannot be removed."""
+"""Forget people: remove what a model folder, what is kept beside it and a stream hold of them, and report the rest."""
 
 from __future__ import annotations
 
+import glob
+import shutil
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ensue.data.histories import Histories
-from ensue.data.shared_runs import user_names
 from ensue.errors import SettingError
 from ensue.ids import normal_id
 from ensue.predictor import load
@@ -16,7 +16,9 @@ from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
 from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
-from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks import TASKS
+from ensue.tasks.base import named
+from ensue.tasks.state import Forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,67 +46,64 @@ class Report:
         return asdict(self)
 
 
-def forget(folder: Path, users: Collection[str], records: Histories | None = None) -> Report:
-    """Remove what a folder of task ``next`` and its kept versions hold of some people.
+def forget(folder: Path, users: Collection[str], records: object = None) -> Report:
+    """Remove what a folder, its kept versions and its stream hold of some people.
 
-    A user is a sequence of the records (with all sessions cut from it), or a value of the model, such as somebody who
-    passes cascades on. A folder holds no names of sequences, so histories are recognised by their events in the
-    records. Each folder is replaced at once; one in which nothing was found stays as it is, byte for byte.
+    A folder holds no names, so what people did is recognised in the records. Each folder is replaced at once; one in
+    which nothing was found stays as it is, byte for byte.
 
     Args:
         folder: a model folder.
-        users: their ids.
-        records: the log that was trained on, or the rows of these users.
+        users: their ids. Of task ``next`` a user is a sequence of the records (with all sessions cut from it), or a
+            value of the model, such as somebody who passes cascades on.
+        records: the log that was trained on. Of ``next`` its ``Histories``; of ``suggest`` the ``Queries`` of the log
+            and those of the log without the users' rows; of ``classify`` and ``link`` the ``Texts`` or ``Posts`` of the
+            users, and all others.
 
     Raises:
-        SettingError: the folder is of another task, or no user is named.
+        SettingError: no user is named, the task cannot forget, or a stream was killed and is to be ended first.
         ModelFolderError: the folder is no model, another process learns into it, or it cannot be written.
     """
     if not users:
         raise SettingError("no user is named; give --user ID")
+    names = [normal_id(user) for user in users]
+    removed: list[Removed] = []
+    remains: dict[str, None] = {}
     with only_writer(folder):
         sweep(folder)
-        places = [folder, *(versions.place_of(folder, number) for number in versions.kept(folder))]
-        names = [normal_id(user) for user in users]
-        removed: list[Removed] = []
-        remains: dict[str, None] = {}
-        replaced: list[tuple[Path, NextPredictor]] = []
-        for place in places:
+        replaced: list[tuple[Path, dict[str, bytes]]] = []
+        for place in _places(folder):
             predictor = load(place)
-            if not isinstance(predictor, NextPredictor):
-                raise SettingError(f"{folder}: is of task {predictor.task}; {ADVICE[predictor.task]}")
-            mine = records_of(names, records)
-            found = predictor.forget(mine, [name for name in names if name in predictor.vocabulary])
-            removed += [Removed(str(place), *one) for one in found.removed]
-            remains |= dict.fromkeys(found.remains)
-            if found.removed:
-                replaced.append((place, predictor))
-        for place, predictor in replaced:
+            if not TASKS[predictor.task].forget:
+                raise SettingError(
+                    f"{folder}: task {predictor.task} cannot forget; fit again without the person's rows"
+                )
             stream = {name: read_file(place, name) for name in STREAM if (place / name).exists()}
-            card = read_file(place, "CARD.md").decode()
-            write_folder(place, {**stream, **predictor.files(card)})
-    if (folder / STREAM[0]).exists():
-        remains |= dict.fromkeys([STREAMED])
+            parts: list[Forgotten] = []
+            if place == folder and stream:
+                stream, of_stream = named("ensue.stream.forget:forget_users")(folder, predictor, records, names)
+                parts.append(of_stream)
+            parts.append(named(TASKS[predictor.task].forget)(predictor, records, names, place))
+            removed += [Removed(str(place), *one) for part in parts for one in part.removed]
+            remains |= dict.fromkeys(line for part in parts for line in part.remains)
+            if any(part.removed for part in parts):
+                card = read_file(place, "CARD.md").decode()
+                replaced.append((place, {**stream, **predictor.files(card)}))
+        for place, files in replaced:
+            write_folder(place, files)
+        if replaced:
+            for place in _siblings(folder, "resume.*"):  # the model from before the last chunk: it holds the person
+                shutil.rmtree(place)
     return Report(tuple(users), tuple(removed), tuple(remains))
 
 
-def records_of(users: Collection[str], records: Histories | None) -> Histories:
-    """Return the histories of some users, and of sessions cut from what they did."""
-    if records is None or not len(records.names):
-        return Histories.of([]) if records is None else records.select(slice(0))
-    return records.select(user_names(records).is_in([*users]).to_numpy() | records.names.is_in([*users]).to_numpy())
+def _places(folder: Path) -> list[Path]:
+    """Return the folder, its kept versions, and the models that its stream is compared with."""
+    kept = [versions.place_of(folder, number) for number in versions.kept(folder)]
+    return [folder, *kept, *_siblings(folder, "frozen"), *_siblings(folder, "nightly.*")]
 
 
-STREAMED = (
-    "what a stream keeps beside the model: open sessions under digests of their names (stream.safetensors, until they "
-    "end), lines it rejected, and its journal: end the stream, then forget again, and delete the file of rejected lines"
-)
-ADVICE = {
-    task: f"{why}; fit again without the person's rows"
-    for task, why in (
-        ("classify", "it holds fingerprints of texts and remembered ones as numbers of words, and no user of either"),
-        ("suggest", "it keeps nothing that one person alone typed (--min-users), and no user of what it counts"),
-        ("link", "it holds remembered posts as numbers of words and vectors beside the folder, and no user of either"),
-    )
-}
-"""Why a person cannot be found in the folder of another task."""
+def _siblings(folder: Path, pattern: str) -> list[Path]:
+    """Return the folders of a stream beside a model folder."""
+    place = folder.resolve()
+    return sorted(place.parent.glob(f".{glob.escape(place.name)}.{pattern}"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os.path import commonprefix
 from string import digits
 from typing import cast
@@ -133,6 +133,10 @@ class PartitionSessions:
         """Decide about the events that wait for others, where no more will come."""
         for _, part in sorted(self._parts.items()):
             part.settle(chunk)
+
+    def remove(self, sessions: Collection[str]) -> int:
+        """Remove open sessions by their names, and return how many there were."""
+        return sum(part.remove(sessions) for part in self._parts.values())
 
     def hand_over(self, chunk: Chunk) -> None:
         """Hand over the fresh events of every partition, where a chunk is complete."""

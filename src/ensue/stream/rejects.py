@@ -21,6 +21,12 @@ SHOWN = 5
 """Rejected lines of a run that its summary shows."""
 
 
+def rejects_of(folder: Path) -> Path:
+    """Return where the rejected lines of a folder's stream are."""
+    place = folder.resolve()
+    return place.with_name(f"{place.name}.rejects.jsonl")
+
+
 class Rejected(NamedTuple):
     """Where a rejected line is, and why it was rejected."""
 
@@ -37,8 +43,7 @@ class Rejects:
     """
 
     def __init__(self, folder: Path, length: int) -> None:
-        place = folder.resolve()
-        self.path = place.with_name(f"{place.name}.rejects.jsonl")
+        self.path = rejects_of(folder)
         self.first: list[Rejected] = []
         """The first rejected lines of this run."""
         self.length = 0

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
@@ -222,6 +222,12 @@ class OpenSessions:
     def settle(self, chunk: Chunk) -> None:
         """Decide about the events that wait for others, where no more will come."""
         self._take(*self.times.settle(), chunk)
+
+    def remove(self, sessions: Iterable[str]) -> int:
+        """Remove open sessions by their names, and return how many there were."""
+        removed = [self._open.pop(name) for name in map(_digest, sessions) if name in self._open]
+        self._touched = {name: None for name in self._touched if name in self._open}
+        return len(removed)
 
     def hand_over(self, chunk: Chunk) -> None:
         """Hand over all fresh events, where a chunk is complete; from here on they are context."""

@@ -50,6 +50,9 @@ class Task:
     """What the command line reads and shows: an :class:`ensue.cli.command.Command`."""
     service: str
     """What the service takes and gives: a class that is an :class:`ensue.serve.tasks.TaskService`."""
+    forget: str = ""
+    """A function of a predictor, records, names of users and the folder that removes the users, and returns
+    :class:`~ensue.tasks.state.Forgotten`."""
     foreign: str = ""
     """Parameters of the command line that do not apply to the task: names separated by spaces."""
     kinds: tuple[str, ...] = ()

@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
@@ -169,6 +173,33 @@ def summary_of(state: State, settings: Mapping[str, object], facts: Mapping[str,
         "seed": state.seed,
         "facts": facts,
     }
+
+
+def clear_rows(module: nn.Module, optimizer: Optimizer | None, ids: npt.NDArray[np.integer], num_rows: int) -> int:
+    """Set the rows of some ids to 0 in every table of a network with so many rows, and in its moments; count them."""
+    count, places = 0, torch.from_numpy(ids.astype(np.int64))
+    for parameter in module.parameters():
+        if parameter.dim() and len(parameter) == num_rows:
+            parameter.data[places.to(parameter.device)] = 0
+            count += len(ids)
+            for moment in (optimizer.state.get(parameter, {}) if optimizer else {}).values():
+                if moment.dim():
+                    moment[places.to(moment.device)] = 0
+    return count
+
+
+def keep_examples(metadata: Noted, stays: Callable[[tuple[str, ...]], bool]) -> int:
+    """Keep those of the examples for the page whose texts and truth, in one tuple, may stay; count the others."""
+    examples = metadata.examples
+    held = cast("list[dict[str, dict[str, list[str] | str]]]", examples["held_out"]) if examples else []
+    kept = []
+    for example in held:
+        texts = next(example["record"][field] for field in ("values", "texts", "text") if field in example["record"])
+        if stays((*([texts] if isinstance(texts, str) else texts), *example["truth"])):
+            kept.append(example)
+    if examples and len(kept) < len(held):
+        metadata.examples = {**examples, "held_out": kept} if kept else None
+    return len(held) - len(kept)
 
 
 @dataclass(frozen=True)

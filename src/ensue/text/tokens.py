@@ -140,6 +140,12 @@ class Tokens:
         return Tokens(self.ids[places], offsets_of(num_words), offsets_of(num_sentences), words=words)
 
 
+def rows_of_tokens(tokens: Tokens) -> list[bytes]:
+    """Return the ids of each text as bytes, to be compared."""
+    ends = tokens.sentences[tokens.texts].tolist()
+    return [tokens.ids[start:end].tobytes() for start, end in pairwise(ends)]
+
+
 def require_tokens(name: str, tokens: Tokens, num_ids: int, first_id: int = UNKNOWN) -> None:
     """Check texts as ids that a file holds, whoever wrote it.
 

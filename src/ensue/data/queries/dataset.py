@@ -6,7 +6,7 @@ for each, by which one person counts once; no file holds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Unpack
@@ -129,6 +129,7 @@ def read_queries(
     rules: QueryRules | None = None,
     time_unit: str | None = None,
     session_ids: bool = False,
+    without_users: Collection[str] = (),
     **opening: Unpack[Opening],
 ) -> tuple[Queries, QueriesReport]:
     """Read a log of queries, or ready-made sessions; the layout is found by its shape.
@@ -142,6 +143,7 @@ def read_queries(
             unless stated.
         session_ids: whether to return the ids of the sessions, to match lists of other programs. They may name
             persons. [default: sessions have no names]
+        without_users: users whose rows are left out (sessions, where the log has no users).
         opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``day_first``, see :class:`~ensue.data.packed.Opening`.
 
     Returns:
@@ -162,7 +164,7 @@ def read_queries(
     with answering(path):
         content = options.open(path)
         log = read_log(content, options.columns, options.missing_ids)
-        rows = order_rows(log, rules, options.times)
+        rows = order_rows(log, rules, options.times, without_users)
     whole = rows.histories
     sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole
     kept, chosen, dropped = _apply(sessions, rows.why, rules)

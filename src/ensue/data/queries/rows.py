@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,8 +63,15 @@ class Rows:
     notes: tuple[str, ...]
 
 
-def order_rows(log: Log, rules: QueryRules, options: TimeOptions) -> Rows:
-    """Owner after owner in order of appearance, each in order of time."""
+def order_rows(log: Log, rules: QueryRules, options: TimeOptions, without: Collection[str] = ()) -> Rows:
+    """Owner after owner in order of appearance, each in order of time.
+
+    Args:
+        log: all rows.
+        rules: what counts as a query.
+        options: how times are read.
+        without: users whose rows are left out; sessions, where the log has no users.
+    """
     texts, codes = distinct_texts(log.queries.fill_null(""))
     texts, num_changed = strip_markup(texts)
     values, table = distinct_texts(normalise(texts, rules.normalisation))
@@ -73,7 +81,11 @@ def order_rows(log: Log, rules: QueryRules, options: TimeOptions) -> Rows:
     for column in (log.users, log.sessions):
         if column is not None and column.dtype == pl.String:
             named &= (column.fill_null("") != "").to_numpy()
-    places = np.flatnonzero(typed & named)
+    owner_names = log.sessions if log.users is None else log.users
+    left = np.ones(len(ids), np.bool_)
+    if without and owner_names is not None:
+        left = ~owner_names.cast(pl.String).is_in([*without]).fill_null(False).to_numpy()
+    places = np.flatnonzero(typed & named & left)
     dropped = {"no_query": int((~typed).sum()), "no_user": int((typed & ~named).sum())}
     users = None if log.users is None else distinct_texts(log.users.gather(places))[1]
     owners = users

@@ -10,7 +10,7 @@ word has the same tokens at the start of a query as later on: a space stands bef
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Literal, get_args
@@ -130,6 +130,13 @@ class QueryTokenizer:
             return " ".join(_SHOWN if id == UNKNOWN else self.tokens[id] for id in kept)
         text: str = self.backend.decode([id for id in kept if id != UNKNOWN], skip_special_tokens=False)
         return text.removeprefix(" ")
+
+    def without(self, ids: Collection[int]) -> QueryTokenizer:
+        """Return a tokenizer of whole words in which some ids hold no word any more; no query can spell their names."""
+        tokens = list(self.tokens)
+        for id in ids:
+            tokens[id] = f"< forgotten {id} >"
+        return QueryTokenizer(_word_pipeline({token: id for id, token in enumerate(tokens)}))
 
     def to_json(self) -> str:
         """All of it as the text of a ``tokenizer.json``, read back by :meth:`from_json` and by the library."""

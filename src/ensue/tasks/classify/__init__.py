@@ -13,6 +13,7 @@ TASK = Task(
     predictor="ensue.tasks.classify.predictor:ClassifyPredictor",
     evaluator="ensue.evaluation.classify",
     update="ensue.refresh.classify:learn",
+    forget="ensue.tasks.classify.forget:forget_users",
     command="ensue.cli.classify",
     service="ensue.serve.tasks.classify:ClassifyService",
     foreign=(

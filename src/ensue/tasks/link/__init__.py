@@ -13,6 +13,7 @@ TASK = Task(
     predictor="ensue.tasks.link.predictor:LinkPredictor",
     evaluator="ensue.evaluation.link",
     update="ensue.refresh.link:learn",
+    forget="ensue.tasks.link.forget:forget_users",
     command="ensue.cli.link",
     service="ensue.serve.tasks.link:LinkService",
     foreign=(

@@ -13,6 +13,7 @@ TASK = Task(
     predictor="ensue.tasks.next.predictor:NextPredictor",
     evaluator="ensue.evaluation.next_event",
     update="ensue.refresh.next_event:learn",
+    forget="ensue.tasks.next.forget:forget_users",
     command="ensue.cli.next_event",
     service="ensue.serve.tasks.next_event:NextService",
     foreign="metric phrases rules prefix articles queries qrels",

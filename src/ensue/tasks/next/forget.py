@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from ensue.data.histories import Histories, Ids, keys_of, offsets_of, ranges
-from ensue.data.shared_runs import MAX_RUN
+from ensue.data.shared_runs import MAX_RUN, user_names
 from ensue.tasks.next.check import fingerprints
 from ensue.tasks.next.model import Forgets, Remembers
 from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.reservoir import latest_events
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import Forgotten, module_of
-from ensue.vocabulary import FIRST, Vocabulary
+from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
+from ensue.vocabulary import FIRST
 
 COUNTS, MODEL, SETTINGS, WORDS = "counting.safetensors", "model.safetensors", "settings.json", "vocabulary.json"
 RESERVOIR = "reservoir.safetensors"
@@ -30,7 +31,12 @@ RESERVOIR = "reservoir.safetensors"
 def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> Forgotten:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.forget`."""
     found = Forgotten()
-    _forget_examples(state, data, set(values), found)
+    mine, names = {record.values for record in data.records()}, set(values)
+    num_examples = keep_examples(
+        state.metadata,
+        lambda shown: not names.intersection(shown) and not any(shown == own[-len(shown) :] for own in mine),
+    )
+    found.add(SETTINGS, "examples for the page", num_examples)
     encoded = data.encode(state.vocabulary, drop_unknown=True)
     encoded = encoded.select(encoded.lengths > 0)
     _forget_histories(state, encoded, found)
@@ -51,23 +57,18 @@ def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> F
     return found
 
 
-def _forget_examples(state: NextState, data: Histories, values: set[str], found: Forgotten) -> None:
-    """Remove examples that are part of the histories, or hold one of the values."""
-    examples = state.metadata.examples
-    held = examples["held_out"] if examples else []
-    assert isinstance(held, list)
-    mine = {record.values for record in data.records()}
-    kept = []
-    for example in held:
-        shown = (*example["record"]["values"], *example["truth"])
-        if not values.intersection(shown) and not any(shown == own[-len(shown) :] for own in mine):
-            kept.append(example)
-    found.add(SETTINGS, "examples for the page", len(held) - len(kept))
-    if examples and len(kept) < len(held):
-        if kept:
-            state.metadata.examples = {**examples, "held_out": kept}
-        else:
-            state.metadata.unset("examples")
+def forget_users(state: NextState, records: Histories | None, users: Collection[str], folder: Path) -> Forgotten:
+    """Remove some users: their histories in the records, and the values that stand for them."""
+    mine = Histories.of([]) if records is None else records_of(records, users)
+    return forget(state, mine, [user for user in users if user in state.vocabulary])
+
+
+def records_of(records: Histories, users: Collection[str]) -> Histories:
+    """Return the histories of some users, and of sessions cut from what they did."""
+    if not len(records.names):
+        return records.select(slice(0))
+    names = [*users]
+    return records.select((user_names(records).is_in(names) | records.names.is_in(names)).to_numpy())
 
 
 def _forget_histories(state: NextState, data: Histories, found: Forgotten) -> None:
@@ -123,28 +124,12 @@ def _forget_values(state: NextState, ids: Ids, found: Forgotten) -> None:
     for module in _counting(state):
         module.forget_ids(gone)
     if state.schedule is not None:
-        found.add(MODEL, "rows of values that nobody else has", _clear_rows(state, gone))
-    names = list(state.vocabulary.values)
-    for number in gone.tolist():
-        names[number - FIRST] = f"forgotten:{number}"
-    state.vocabulary, state.lists = Vocabulary(names), KeptLists()
+        cleared = clear_rows(module_of(state.network), state.optimizer, gone, len(state.vocabulary))
+        found.add(MODEL, "rows of values that nobody else has", cleared)
+    state.vocabulary, state.lists = state.vocabulary.without(gone.tolist()), KeptLists()
     state.reservoir.histories = replace(state.reservoir.histories, vocabulary=state.vocabulary)
     found.add(WORDS, "values", len(gone))
     state.metadata.forgotten = sorted({*former, *gone.tolist()})
-
-
-def _clear_rows(state: NextState, gone: Ids) -> int:
-    """Set the rows of some ids to 0 in every table of the network and its moments; returns how many rows."""
-    module, count, places = module_of(state.network), 0, torch.from_numpy(gone.astype(np.int64)).to(state.device)
-    optimizer = state.optimizer
-    for parameter in module.parameters():
-        if parameter.dim() and len(parameter) == len(state.vocabulary):
-            parameter.data[places] = 0
-            count += len(gone)
-            for moment in (optimizer.state.get(parameter, {}) if optimizer else {}).values():
-                if moment.dim():
-                    moment[places] = 0
-    return count
 
 
 def _counting(state: NextState) -> list[Forgets]:

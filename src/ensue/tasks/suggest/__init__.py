@@ -13,6 +13,7 @@ TASK = Task(
     predictor="ensue.tasks.suggest.predictor:SuggestPredictor",
     evaluator="ensue.evaluation.suggest",
     update="ensue.refresh.suggest:learn",
+    forget="ensue.tasks.suggest.forget:forget_users",
     command="ensue.cli.suggest",
     service="ensue.serve.tasks.suggest:SuggestService",
     foreign=(

@@ -1,0 +1,112 @@
+"""Forget a person: remove the open sessions and the rejected lines of one from what a stream keeps with its model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ensue.data.histories import Histories, keys_of
+from ensue.errors import SettingError
+from ensue.store.folder import damage, write_file
+from ensue.store.tensors import read_tensors, tensor_bytes
+from ensue.stream.events import Reject, decode
+from ensue.stream.journal import Journal
+from ensue.stream.partitions import PartitionSessions
+from ensue.stream.references import history_tensors
+from ensue.stream.rejects import rejects_of
+from ensue.stream.saved import STATE, TENSORS, read_state
+from ensue.stream.sessions import Chunk, timed_histories
+from ensue.tasks.next.forget import records_of
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.reservoir import latest_events
+from ensue.tasks.state import Forgotten
+
+
+class Forgetting(NamedTuple):
+    """The files of a stream without a person, and what was removed."""
+
+    files: dict[str, bytes]
+    found: Forgotten
+
+
+REMAINS = (
+    "events of a stream without names: sessions that ended and are not yet counted, recently popular values, and "
+    "digests of the latest 200,000 events (stream.safetensors), until as many others have come",
+    "the log, queue or topic that the stream reads: remove the person's events there, or a stream that starts over "
+    "learns them again",
+)
+"""What a stream keeps, and what it reads."""
+
+
+def forget_users(folder: Path, predictor: NextPredictor, records: object, users: Collection[str]) -> Forgetting:
+    """Remove some users, whose names are those of its sessions.
+
+    Args:
+        folder: a model folder with a stream, under its lock.
+        predictor: of the folder.
+        records: the log that was learned, as ``Histories``; ``None``: nothing but open sessions is recognised.
+        users: their names.
+
+    Returns:
+        The files of the stream without them, and what was removed.
+
+    Raises:
+        SettingError: the stream was killed; what it has not learned yet is not forgotten.
+        ModelFolderError: its files are damaged.
+    """
+    commit, tensors, found = read_state(folder), read_tensors(folder, TENSORS), Forgotten()
+    assert commit is not None
+    if Journal(folder).path.exists() or commit["waiting"] or len(tensors["chunk.ids"]):
+        raise SettingError(
+            f"{folder}: its stream was killed and has events that are not learned yet; start it with `ensue stream` "
+            "and end it, then forget again"
+        )
+    own = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.startswith("sessions.")}
+    past = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.startswith("ended.")}
+    with damage(folder):
+        sessions = PartitionSessions(0.0)
+        sessions.restore(own, Chunk(predictor.vocabulary), {})
+        ended = timed_histories("ended", past, predictor.vocabulary, len(predictor.vocabulary))
+    found.add(TENSORS, "open sessions", sessions.remove(users))
+    if isinstance(records, Histories):
+        mine = records_of(records, users).encode(predictor.vocabulary, drop_unknown=True)
+        keys = {*keys_of(latest_events(mine))}
+        stays = np.array([key not in keys for key in keys_of(ended)], np.bool_)
+        found.add(TENSORS, "sessions that ended", int((~stays).sum()))
+        ended = ended.select(stays)
+    tensors |= {f"sessions.{name}": tensor for name, tensor in sessions.tensors().items()}
+    tensors |= {f"ended.{name}": tensor for name, tensor in history_tensors(ended).items()}
+    commit["rejects"] = _forget_rejects(folder, users, commit["rejects"], found)
+    commit["resume"] = ""
+    found.remains.extend(REMAINS)
+    if commit["nightly"]:
+        found.remains.append("sessions of the latest days that a nightly model is fitted on, until those days are over")
+    return Forgetting({STATE: json.dumps(commit).encode(), TENSORS: tensor_bytes(tensors)}, found)
+
+
+def _forget_rejects(folder: Path, users: Collection[str], length: int, found: Forgotten) -> int:
+    """Remove the rejected lines that hold one of the names; returns how many bytes are left."""
+    path = rejects_of(folder)
+    if not path.exists():
+        return length
+    names = re.compile("|".join(rf"(?<!\w){re.escape(user)}(?!\w)" for user in users))
+    lines = path.read_bytes()[:length].splitlines(keepends=True)
+    kept = [line for line in lines if not names.search(_text(line))]
+    if len(kept) < len(lines):
+        found.add(path.name, "rejected lines", len(lines) - len(kept))
+        write_file(path, b"".join(kept))
+    return sum(map(len, kept))
+
+
+def _text(entry: bytes) -> str:
+    """Return a rejected line as it came, and its values as they were meant where it is JSON."""
+    line = str(json.loads(entry)["line"])
+    with suppress(Reject):
+        return f"{line} {json.dumps(decode(line.encode()), ensure_ascii=False)}"
+    return line

@@ -1,0 +1,114 @@
+"""Forget an author of posts: remove what a model folder holds of single posts, and their vectors beside the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ensue.data.posts import Posts
+from ensue.tasks.link.encode import encoded, terms_of, vectors_of
+from ensue.tasks.link.index.vector_index import VectorIndex
+from ensue.tasks.link.remembered import FILE, Remembered
+from ensue.tasks.link.state import LinkState
+from ensue.tasks.link.sync import index_of
+from ensue.tasks.link.train import training_hashes
+from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
+from ensue.text.lexical import Counted, Terms
+from ensue.text.tokens import rows_of_tokens
+from ensue.vocabulary import FIRST
+
+SAME = 1 - 1e-5
+"""The cosine from which two vectors are those of one text."""
+
+
+def forget_users(
+    state: LinkState, records: tuple[Posts, Posts] | None, users: Collection[str], folder: Path
+) -> Forgotten:
+    """Remove some authors of posts.
+
+    Args:
+        state: of a model folder.
+        records: their posts, and all other posts that were learned.
+        users: their names.
+        folder: the model folder, beside which vectors of posts may be.
+    """
+    found = Forgotten()
+    if records is None or not len(records[0]):
+        return found
+    mine, rest = records
+    former, others = state.train_prints.numpy(), training_hashes(rest)
+    complete = bool(np.isin(former, np.concatenate([training_hashes(mine), others])).all())
+    state.train_prints = torch.from_numpy(np.setdiff1d(former, np.setdiff1d(training_hashes(mine), others)))
+    found.add("counting.safetensors", "fingerprints of posts", len(former) - len(state.train_prints))
+    texts = {*mine.texts} - {*rest.texts}
+    num_examples = keep_examples(state.metadata, lambda shown: shown[0] not in texts)
+    found.add("settings.json", "examples for the page", num_examples)
+    if state.remembered is not None:
+        stays = ~_held_by(state, state.remembered, mine)
+        found.add(FILE, "remembered posts", int((~stays).sum()))
+        state.remembered = _selected(state.remembered, stays) if stays.any() else None
+        state.metadata.remembered = int(stays.sum())
+    if (place := index_of(folder)).exists():
+        index = VectorIndex.open(place)
+        found.add(place.name, "vectors of posts", index.remove(mine.ids))
+        index.compact()
+    if len(state.tokenizer.vocabulary) > FIRST and complete:
+        _forget_words(state, mine, rest, found)
+    elif len(state.tokenizer.vocabulary) > FIRST:
+        found.remains.append(
+            "words that perhaps nobody else used (vocabulary.json), for the records lack posts that were learned: give "
+            "all of them, the person's among them"
+        )
+    if state.schedule is not None:
+        found.remains.append("weights of the network, which was trained on all posts: fit again without the person's")
+    found.remains.append(
+        "numbers that all posts chose (weights of scores, probabilities), and articles whole, whoever wrote them: fit "
+        "again"
+    )
+    return found
+
+
+def _held_by(state: LinkState, remembered: Remembered, posts: Posts) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return whether each remembered post is one of some posts, by what the folder holds of it."""
+    if remembered.vectors is not None:
+        return ((remembered.vectors @ vectors_of(state, posts.texts).T).amax(1) >= SAME).numpy()
+    if remembered.tokens is not None:
+        tokens = {*rows_of_tokens(encoded(state, posts.texts))}
+        return np.array([row in tokens for row in rows_of_tokens(remembered.tokens)], np.bool_)
+    terms = {*_term_rows(terms_of(posts.texts, state.model_name), len(posts))}
+    return np.array([row in terms for row in _term_rows(remembered.terms, remembered.num)], np.bool_)
+
+
+def _term_rows(terms: Mapping[Counted, Terms], num: int) -> list[tuple[bytes, ...]]:
+    """Return the terms of each post and how often it holds each."""
+    columns = []
+    for owners, keys, counts in terms.values():
+        order = np.lexsort((keys, owners))
+        ends = np.searchsorted(owners[order], np.arange(num + 1))
+        columns.append([(keys[order[a:b]], counts[order[a:b]]) for a, b in pairwise(ends)])
+    return [tuple(part.tobytes() for cell in row for part in cell) for row in zip(*columns, strict=True)]
+
+
+def _selected(remembered: Remembered, stays: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Remembered:
+    """Return some of the posts, and what they are about."""
+    kept = np.flatnonzero(stays)
+    pairs = remembered.pairs[stays[remembered.pairs[:, 1]]]
+    numbered = np.stack([pairs[:, 0], np.searchsorted(kept, pairs[:, 1])], axis=1)
+    return replace(remembered.select(kept), pairs=numbered)
+
+
+def _forget_words(state: LinkState, mine: Posts, rest: Posts, found: Forgotten) -> None:
+    """Take the words that only some posts held out of the vocabulary; their ids stay without a word."""
+    columns = (mine.texts, rest.texts, state.article_index.articles.texts)
+    used, *others = (np.unique(state.tokenizer.encode(column).ids) for column in columns)
+    ids = np.setdiff1d(used, np.concatenate(others))
+    ids, num_words = ids[ids >= FIRST], len(state.tokenizer.vocabulary)
+    found.add("vocabulary.json", "words that nobody else used", len(ids))
+    state.tokenizer.vocabulary = state.tokenizer.vocabulary.without(ids.tolist())
+    cleared = clear_rows(module_of(state.network), state.optimizer, ids, num_words)
+    found.add("model.safetensors", "rows of words that nobody else used", cleared)

@@ -1,0 +1,119 @@
+"""Forget a person: count the log again without the rows of one, where the counts are those of the log.
+
+A folder holds no user of a query, and counts of several people cannot be taken apart. So the log is needed: where the
+counts of the folder are those of the log, they are replaced by the counts of the log without the person's rows, and
+are as if the person had never searched. Where they are not (an update was learned, or other rows), they stay and that
+is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from copy import copy
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from ensue.data.histories import Histories
+from ensue.data.queries import Queries
+from ensue.data.queries.tokens import SPECIAL
+from ensue.tasks.held_examples import EVENTS
+from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
+from ensue.tasks.suggest.baselines.retrieval import TOPICS
+from ensue.tasks.suggest.dataset import prints
+from ensue.tasks.suggest.privacy import bounded
+from ensue.tasks.suggest.state import SuggestState
+
+COUNTS, FLOOR, TOKENS, SETTINGS = "counting.safetensors", "floor.json", "tokenizer.json", "settings.json"
+
+
+def forget_users(
+    state: SuggestState, records: tuple[Queries, Queries] | None, users: Collection[str], folder: Path
+) -> Forgotten:
+    """Remove some users.
+
+    Args:
+        state: of a model folder.
+        records: the log that was learned, and the same log without the rows of these users.
+        users: their names.
+        folder: the model folder.
+    """
+    found = Forgotten()
+    if records is None:
+        return found
+    whole, rest = (bounded(data, state.shared.min_users) for data in records)
+    if state.metadata.examples:
+        gone = {*_endings(whole.histories)} - {*_endings(rest.histories)}
+        found.add(SETTINGS, "examples for the page", keep_examples(state.metadata, lambda shown: shown not in gone))
+    steps = np.setdiff1d(prints(whole.histories), prints(rest.histories))
+    former = state.train_prints.numpy()
+    state.train_prints = torch.from_numpy(np.setdiff1d(former, steps))
+    found.add(COUNTS, "fingerprints of steps", len(former) - len(state.train_prints))
+    stored = _stored(state)
+    if stored == _counts(state, whole):
+        _count(state, whole, rest, found)
+    elif stored != _counts(state, rest):
+        found.remains.append(
+            "counts of queries, words and what followed them, for they are not those of the records alone (an update, "
+            "a part that was held out, or other rows): fit again without the person's rows"
+        )
+    if state.schedule is not None:
+        found.remains.append("weights of the network, which was trained on all sessions: fit again without them")
+    if state.metadata.mixture is not None:
+        found.remains.append("numbers chosen on held-out sessions, such as the weights of the mixture: fit again")
+    return found
+
+
+def _endings(sessions: Histories) -> list[tuple[str, ...]]:
+    """Return the endings of all sessions that an example for the page may be."""
+    longest = EVENTS + 1
+    return [
+        record.values[-size:]
+        for record in sessions.records()
+        for size in range(2, min(len(record.values), longest) + 1)
+    ]
+
+
+def _counts(state: SuggestState, data: Queries) -> tuple[str, dict[str, bytes]]:
+    other = copy(state)
+    other.count(data, state.shared.min_users)
+    return _stored(other)
+
+
+def _stored(state: SuggestState) -> tuple[str, dict[str, bytes]]:
+    """Return everything that was counted, in a form that can be compared."""
+    assert state.retrieval is not None
+    arrays = state.retrieval.arrays().items()
+    return state.floor.to_json(), {name: array.tobytes() for name, array in arrays if name != TOPICS}
+
+
+def _count(state: SuggestState, whole: Queries, rest: Queries, found: Forgotten) -> None:
+    """Replace the counts by those of the log without the person, and the words that nobody else typed."""
+    assert state.retrieval is not None
+    floor, with_topics, counts_only = state.floor, bool(len(state.retrieval.topics)), state.model is state.retrieval
+    state.count(rest, state.shared.min_users)
+    if not with_topics:
+        state.retrieval = state.retrieval.without_topics()
+    if counts_only:
+        state.model = state.retrieval
+    found.add(FLOOR, "queries that may be shown", len(floor.queries - state.floor.queries))
+    found.add(FLOOR, "words that may be shown", len(floor.words - state.floor.words))
+    found.add(COUNTS, "sessions subtracted from counts", len(whole) - len(rest))
+    metadata = state.metadata
+    metadata.sessions, metadata.queries = len(rest), len(rest.histories.ids)
+    if state.tokenizer.kind != "words":
+        found.remains.append("pieces of words that the tokenizer learned from all queries: fit again")
+        return
+    common = state.floor.common(pl.Series("query", rest.histories.vocabulary.values, dtype=pl.String))
+    typed = set(common.str.split(" ").explode().to_list())
+    tokens = state.tokenizer.tokens
+    lost = [
+        id for id in range(len(SPECIAL), len(tokens)) if tokens[id] not in typed and not tokens[id].startswith("< ")
+    ]
+    if lost:
+        state.tokenizer = state.tokenizer.without(lost)
+        found.add(TOKENS, "words", len(lost))
+        if state.schedule is not None:
+            clear_rows(module_of(state.network), state.optimizer, np.array(lost), len(tokens))

@@ -222,7 +222,7 @@ def test_a_stream_that_was_killed_is_ended_first(ensue: Ensue, tmp_path: Path) -
     log = _write(tmp_path / "l.csv", "user,item,time", [(f"u{n % 20}", f"p{n % 3}", BEGIN + n) for n in range(60)])
     folder, clicks = tmp_path / "m", _stream(tmp_path / "clicks.jsonl", 100, {"x": "p1"})
     assert ensue("fit", "next", log, "-o", folder, "--model", "popularity").code == 0
-    assert ensue("stream", folder, clicks, "--no-follow", "--until-events", 90).code == 0
+    assert ensue("stream", folder, clicks, "--no-follow", "--max-events", 90).code == 0
     (tmp_path / ".m.journal").write_bytes(b"of a stream that was killed")
     ran = ensue("forget", folder, "--user", "x", "--records", log)
     assert (ran.code, ran.lines[-1]) == (

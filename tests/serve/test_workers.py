@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection, RemoteDisconnected
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -177,9 +179,19 @@ def test_what_a_folder_lacks_is_made_once_for_all_workers(tmp_path: Path) -> Non
         assert made.read_text() == "mademade" and len(service.events("prepared")) == 1
 
 
+def _in_vocabulary(connection: HTTPConnection, body: object) -> int:
+    """Ask over an open connection how many of the values are known."""
+    connection.request("POST", "/v1/models/next/predict", json.dumps(body), {"content-type": "application/json"})
+    return int(json.loads(connection.getresponse().read())["answers"][0]["in_vocabulary"])
+
+
 def test_an_update_is_learned_once_and_all_workers_answer_from_it_while_requests_go_on(folder: Path) -> None:
     with served(f"next={folder}", "--workers", 2) as service:
-        known = json.dumps({"records": [{"values": ["brand new"]}], "k": 2})
+        known = {"records": [{"values": ["brand new"]}], "k": 2}
+        connections = [HTTPConnection(urlsplit(service.address).netloc, timeout=30) for _ in range(6)]
+        assert [_in_vocabulary(one, known) for one in connections[:3]] == [0, 0, 0]
+        for one in connections[3:]:
+            one.connect()  # and asks nothing before the update
         statuses: list[int] = []
         over = threading.Event()
 
@@ -196,10 +208,16 @@ def test_an_update_is_learned_once_and_all_workers_answer_from_it_while_requests
             before = service.workers
             status, report = service.post("/v1/models/next/update", LEARN)
             assert (status, report["version"]) == (200, 2)
-            # from now on nobody answers from the old version
+            # from now on nobody answers from the old version, over no connection
+            for one in connections:
+                try:
+                    assert _in_vocabulary(one, known) == 1
+                except (RemoteDisconnected, ConnectionError):  # the old worker has closed it
+                    one.close()
+                    assert _in_vocabulary(one, known) == 1
+                one.close()
             for _ in range(12):
-                (answer,) = service.post("/v1/models/next/predict", json.loads(known))[1]["answers"]
-                assert answer["in_vocabulary"] == 1
+                assert service.post("/v1/models/next/predict", known)[1]["answers"][0]["in_vocabulary"] == 1
                 (model,) = json.loads(service.get("/v1/models"))
                 assert model["version"] == 2
             until(lambda: not set(before) & set(service.workers) and len(service.workers) == 2)

@@ -242,6 +242,7 @@ class Server(uvicorn.Server):
         register: of the connections.
         stopping: called once, when the stop begins.
         begun: called once, when connections are accepted.
+        closed: called once after the stop began, when no further request can begin.
     """
 
     def __init__(
@@ -250,9 +251,10 @@ class Server(uvicorn.Server):
         register: Register,
         stopping: Callable[[], None],
         begun: Callable[[], None] = lambda: None,
+        closed: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(config)
-        self.register, self._stopping, self._begun = register, stopping, begun
+        self.register, self._stopping, self._begun, self._closed = register, stopping, begun, closed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn has it, and say so."""
@@ -288,6 +290,9 @@ class Server(uvicorn.Server):
         for connection in list(self.server_state.connections):
             if isinstance(connection, Connection):
                 connection.last_call()
+        while self.register.idle and not self.force_exit and loop.time() < ends:
+            await asyncio.sleep(0.02)
+        self._closed()
         while self.server_state.connections and not self.force_exit and loop.time() < ends:
             await asyncio.sleep(0.02)
         for task in list(self.server_state.tasks):  # what is left now has had its time, and is told so

@@ -107,7 +107,7 @@ def run(
         def answer(models: Models, told: Callable[[], None], link: Link | None = None) -> None:
             service.models, service.link = models, link
             service.queue = None if queue is None else open_queue(queue)
-            _serve(service, app or make_app(service), listening, told, link.begin if link else lambda: None)
+            _serve(service, app or make_app(service), listening, told, link)
 
         def told(tasks: Mapping[str, str]) -> None:
             shown_host = f"[{host}]" if ":" in host else host
@@ -158,7 +158,7 @@ def _serve(
     app: FastAPI,
     listening: socket.socket,
     told: Callable[[], None],
-    begun: Callable[[], None] = lambda: None,
+    link: Link | None = None,
 ) -> None:
     """Answer until a signal says stop.
 
@@ -167,7 +167,7 @@ def _serve(
         app: made of it.
         listening: where.
         told: called before the first request is taken.
-        begun: called in the event loop when connections are accepted.
+        link: to who looks after this process, where it is one of several.
     """
     own = service.settings
 
@@ -190,7 +190,8 @@ def _serve(
         timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(own.grace)),
     )
-    server = Server(config, register, stopping, begun)
+    hooks = (link.begin, link.close) if link else ()
+    server = Server(config, register, stopping, *hooks)
     old = _signals(server.handle_exit)  # also before it listens for signals itself, and when it raises them again
     try:
         told()

@@ -7,10 +7,11 @@ process loads it, and new workers take the places of the old ones, one after the
 was asked before it ends. So there is one version after the other, and no moment without workers. A worker that is
 started again begins from the version that was proved last, whatever lies in the folder.
 
-A worker tells by a socket pair that it answers (``r``) and that it has learned an update into a folder (``u``), and is
-told when all have taken that up (``k``). Every second it is asked whether its event loop still turns (``?``, ``!``);
-where that does not answer for long, the worker is killed and started again. Its end is closed where the first process
-has ended, and then it ends too.
+A worker tells by a socket pair that it answers (``r``), that it has learned an update into a folder (``u``) and that no
+further request can begin at it (``c``). It is told when all have taken the update up (``k``): the new workers answer,
+and none of the old ones can begin another request. Every second it is asked whether its event loop still turns (``?``,
+``!``); where that does not answer for long, the worker is killed and started again. Its end is closed where the first
+process has ended, and then it ends too.
 
 Threads do not divide. So the first process asks its models nothing, and models of a task whose libraries start threads
 as they load are loaded by each worker for itself, from a copy beside the folder that nobody replaces.
@@ -46,7 +47,7 @@ from ensue.serve.proof import prove_apart
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 
-READY, LEARNED, TAKEN, ASK, HERE = b"r", b"u", b"k", b"?", b"!"
+READY, LEARNED, CLOSED, TAKEN, ASK, HERE = b"r", b"u", b"c", b"k", b"?", b"!"
 EVERY = 1.0
 """Seconds between two questions whether a worker is there. No look counts as longer than that: where this process was
 held up itself, its workers are not to blame."""
@@ -89,6 +90,11 @@ class Link:
         asyncio.get_running_loop().add_reader(self._end, self._hear)
         self._end.send(READY)
 
+    def close(self) -> None:
+        """Say that no further request can begin here."""
+        with suppress(OSError):  # the first process has ended
+            self._end.send(CLOSED)
+
     async def taken_up(self) -> None:
         """Say that a folder was replaced, and wait until all workers answer from it, or its replacement failed."""
         self._taken.clear()
@@ -124,6 +130,8 @@ class _Worker:
     ready: bool = False
     leaving: float = 0.0
     """When it was told to stop."""
+    closed: bool = False
+    """Whether no further request can begin at it."""
     asked: float = 0.0
     """When it was last asked whether it is there."""
     silent: float = 0.0
@@ -180,6 +188,8 @@ class Supervisor:
         self._publish()
         self._workers: list[_Worker] = []
         self._asked: list[_Worker] = []
+        self._learned: list[_Worker] = []
+        """Those that wait to be told that all answer from what they learned."""
         self._selector = selectors.DefaultSelector()
         self._stop = False
         self._again: dict[int, float] = {}
@@ -211,21 +221,27 @@ class Supervisor:
             while not self._stop:
                 self._turn(min(max(self._settings.poll, 0.02), 1.0))
                 if self._asked or time.monotonic() >= looked + self._settings.poll:
-                    asked, self._asked = self._asked, []
+                    self._learned, self._asked = [*self._learned, *self._asked], []
                     try:
                         self._look()
                     except Exception as error:  # noqa: BLE001 - the workers answer on, and the next look follows
                         self._log.failure(error, route="watch")
-                    for worker in asked:
-                        with suppress(OSError):
-                            worker.end.send(TAKEN)
                     looked = time.monotonic()
+                if not any(one.leaving and not one.closed for one in self._workers):
+                    self._tell_learned()
         finally:
+            self._tell_learned()
             self._end()
             for one in self._pinned.values():
                 one.close()
             for number, handler in old.items():
                 signal.signal(number, handler)
+
+    def _tell_learned(self) -> None:
+        for worker in self._learned:
+            with suppress(OSError):
+                worker.end.send(TAKEN)
+        self._learned = []
 
     def _told(self, number: int, frame: FrameType | None) -> None:
         self._stop = True
@@ -315,6 +331,7 @@ class Supervisor:
             if not said:
                 self._selector.unregister(worker.end)
             worker.ready |= READY in said
+            worker.closed |= CLOSED in said
             if READY in said or HERE in said:
                 worker.silent = 0.0
             if LEARNED in said:
@@ -355,6 +372,7 @@ class Supervisor:
             self._selector.unregister(worker.end)
         worker.end.close()
         self._asked = [one for one in self._asked if one is not worker]
+        self._learned = [one for one in self._learned if one is not worker]
         self._places.leave(worker.name)
         if worker.leaving or self._stop:
             return

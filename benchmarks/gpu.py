@@ -15,7 +15,7 @@ import json
 import lzma
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,13 @@ class Times:
 
     def __init__(self) -> None:
         self.stage, self.ends = "", {0: 0.0}
+        self.metric: float | None = None
 
     def __call__(self, report: Report) -> None:
         self.stage = self.stage or report.stage
         if report.stage == self.stage and not report.note and report.valid is not None:
             self.ends[report.epoch] = report.seconds
+            self.metric = report.valid
 
     @property
     def seconds(self) -> float:
@@ -122,7 +124,7 @@ def queries(path: Path) -> list[list[str]]:
     return [row[3:] for row in rows if row[0] == "train"]
 
 
-def at_size(data: Path, epochs: int, device: str) -> Iterable[dict[str, Any]]:
+def at_size(data: Path, epochs: int, device: str, tasks: Collection[str]) -> Iterable[dict[str, Any]]:
     """Train the largest networks on real sets, on both devices."""
     work: Sequence[tuple[str, str, Path, Callable[[Path], Any], dict[str, Any]]] = [
         ("next", "sansr", data / "sessions/yoochoose-1-64/train.txt.gz", sessions, {MIN_STEPS: 1}),
@@ -134,7 +136,7 @@ def at_size(data: Path, epochs: int, device: str) -> Iterable[dict[str, Any]]:
         ("suggest", "mtn-paper", data / "queries/msmarco/sessions.tsv.gz", queries, {"min_users": 1, MIN_STEPS: 1}),
     ]
     for task, model, path, read, settings in work:
-        if not path.exists():
+        if task not in tasks or not path.exists():
             continue
         read_data = read(path)
         row = {"task": task, "model": model, "data": path.parent.name, "settings": settings}
@@ -151,7 +153,7 @@ def at_size(data: Path, epochs: int, device: str) -> Iterable[dict[str, Any]]:
             ) as error:  # what is measured: a network that one device cannot train
                 row[f"failed_on_{name}"] = f"{type(error).__name__}: {error}"[:300]
                 continue
-            row[f"seconds_an_epoch_{name}"] = times.seconds
+            row[f"seconds_an_epoch_{name}"], row[f"validation_{name}"] = times.seconds, times.metric
         yield row
 
 
@@ -162,6 +164,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tasks", nargs="+", default=list(ESTIMATORS))
+    parser.add_argument("--models", nargs="+", help="of the first table [default: every network]")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found: dict[str, Any] = {**provenance(), "networks": [], "at_size": []}
@@ -172,10 +175,10 @@ def main() -> None:
                 compared(task, model.name, options.device)
                 for task in options.tasks
                 for model in models(task)
-                if not model.counting and model.name != "sbert"
+                if not model.counting and model.name != "sbert" and model.name in (options.models or [model.name])
             ),
         ),
-        ("at_size", at_size(options.data, options.epochs, options.device)),
+        ("at_size", at_size(options.data, options.epochs, options.device, options.tasks)),
     ]
     for table, rows in tables:
         for row in rows:

@@ -135,8 +135,9 @@ class DynamicRouting(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """(batch, words, dim) vectors and (batch, words) bool. A word's weight is its mean share in the capsules."""
-        offers = vectors.new_zeros(*mask.shape, self.width)
-        offers[mask] = self.offer(self.before(vectors[mask])).tanh()  # a large product, so for the words alone
+        of_words = self.offer(self.before(vectors[mask])).tanh()  # a large product, so for the words alone
+        offers = of_words.new_zeros(*mask.shape, self.width)
+        offers[mask] = of_words
         offers = offers.view(*mask.shape, self.capsules, -1).transpose(1, 2)
         real = mask[:, None]
         agreement = torch.zeros_like(offers[..., 0])  # (batch, capsules, words)

@@ -1,4 +1,4 @@
-"""A bidirectional LSTM over padded rows of unequal length, without packing."""
+"""Recurrent layers in float32, and a bidirectional LSTM over padded rows of unequal length, without packing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,40 @@ from torch import Tensor, nn
 from ensue.nn import fused_texts
 from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.linear import Folded, folded, rounded_product, unfolded
+
+_State = Tensor | tuple[Tensor, ...]
+
+
+class _InFloat32(nn.RNNBase):
+    """Compute in float32 also under autocast.
+
+    Under autocast cuDNN's recurrent layers compute in float16, whatever type autocast asks for: their gradients would
+    underflow without a scaled loss, and their outputs do not mix with those of other layers.
+    """
+
+    def forward(self, items: Tensor, state: _State | None = None) -> tuple[Tensor, _State]:
+        """Return the states and the last state, as torch's layer does."""
+        result: tuple[Tensor, _State]
+        if torch.is_autocast_enabled(items.device.type):
+            if state is not None:
+                state = state.float() if isinstance(state, Tensor) else tuple(part.float() for part in state)
+            with torch.autocast(items.device.type, enabled=False):
+                result = super().forward(items.float(), state)
+        else:
+            result = super().forward(items, state)
+        return result
+
+
+class LSTMLayer(_InFloat32, nn.LSTM):  # type: ignore[misc]  # its signature is wider
+    """``torch.nn.LSTM`` in float32."""
+
+
+class GRULayer(_InFloat32, nn.GRU):  # type: ignore[misc]  # its signature is wider
+    """``torch.nn.GRU`` in float32."""
+
+
+class RNNLayer(_InFloat32, nn.RNN):  # type: ignore[misc]  # its signature is wider
+    """``torch.nn.RNN`` in float32."""
 
 
 class BiLSTM(nn.Module):
@@ -25,8 +59,8 @@ class BiLSTM(nn.Module):
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
         self.hidden, self.rounded = hidden, False
-        self.forth = nn.LSTM(dim, hidden, batch_first=True)
-        self.back = nn.LSTM(dim, hidden, batch_first=True)
+        self.forth = LSTMLayer(dim, hidden, batch_first=True)
+        self.back = LSTMLayer(dim, hidden, batch_first=True)
         self.kept, self.folded = DerivedCache(self._gates), DerivedCache(self._folded)
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:

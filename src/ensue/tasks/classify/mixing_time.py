@@ -71,7 +71,7 @@ def mixing(state: ClassifyState, passages: Passages) -> dict[str, float]:
         passages: texts; an even sample of them is looked at.
     """
     sample = np.linspace(0, len(passages) - 1, min(SAMPLE, len(passages))).astype(np.int64)
-    batch = passages.batch(sample)
+    batch = passages.batch(sample).to(state.device)
     output = infer.run(state, batch)
     levels = {"": (batch.words, output.words), "sentences_": (batch.sentences, output.sentences)}
     measures: dict[str, float] = {}

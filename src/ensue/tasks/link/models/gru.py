@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import masked_mean
 from ensue.nn.gru import gru_states
+from ensue.nn.recurrent import GRULayer
 from ensue.tasks.link.batch import Words
 
 
@@ -38,7 +39,7 @@ class GRU(nn.Module):
         self.project = nn.Linear(width, dim, bias=False) if residual else None
         if self.project is not None:
             nn.init.zeros_(self.project.weight)
-        self.sides = nn.ModuleList(nn.GRU(dim, width // (1 + both), batch_first=True) for _ in range(1 + both))
+        self.sides = nn.ModuleList(GRULayer(dim, width // (1 + both), batch_first=True) for _ in range(1 + both))
 
     def forward(self, words: Words) -> Tensor:
         """(rows, width); 0 for a text without a word."""

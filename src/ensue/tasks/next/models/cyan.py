@@ -45,6 +45,7 @@ from ensue.nn.autograd import Context, apply
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import rows_of, with_rows_of
 from ensue.nn.item_head import ItemLayer
+from ensue.nn.recurrent import GRULayer, RNNLayer
 from ensue.settings import Positive, Share, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.tasks.next.models.recurrent import initialise, with_one
@@ -128,7 +129,7 @@ class CYANRNN(nn.Module):
         self.settings = settings
         sparse = settings.drawn is not None
         self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
-        cell = nn.GRU if settings.cell == "gru" else nn.RNN
+        cell = GRULayer if settings.cell == "gru" else RNNLayer
         self.encoder = cell(inputs + 1, dim, bias=False, batch_first=True)
         self.align_state, self.align_key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim)
         self.align_covered, self.align = nn.Linear(coverage, dim, bias=False), nn.Linear(dim, 1, bias=False)

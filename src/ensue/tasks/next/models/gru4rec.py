@@ -40,6 +40,7 @@ from torch.nn import functional
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding, rows_of, with_rows_of
 from ensue.nn.item_head import item_loss
+from ensue.nn.recurrent import GRULayer
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import DropoutRate, NonNegative, Settings, Size, variant_of
@@ -107,7 +108,7 @@ class GRU4Rec(nn.Module):
         self.settings = settings
         self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING, sparse=True)
         self.bias = nn.Parameter(torch.zeros(num_ids))
-        self.gru = nn.GRU(settings.dim, settings.dim, batch_first=True)
+        self.gru = GRULayer(settings.dim, settings.dim, batch_first=True)
         self.dropout_items, self.dropout_state = Dropout(settings.dropout_items), Dropout(settings.dropout_state)
         self.sampler = Sampler(num_ids, settings.power)
         nn.init.uniform_(self.items.weight, -(settings.dim**-0.5), settings.dim**-0.5)

@@ -38,6 +38,7 @@ from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import rows_of, start_normal, with_rows_of
 from ensue.nn.item_head import table_loss
+from ensue.nn.recurrent import GRULayer
 from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import DropoutRate, Settings, Size, variant_of
@@ -84,7 +85,7 @@ class NARM(nn.Module):
         dim = settings.dim
         self.settings = settings
         self.items = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
-        self.gru = nn.GRU(settings.table_dim, dim, batch_first=True)
+        self.gru = GRULayer(settings.table_dim, dim, batch_first=True)
         self.query, self.key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
         self.vector = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
         self.bilinear = nn.Linear(2 * dim, settings.table_dim, bias=False)

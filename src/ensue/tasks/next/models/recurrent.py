@@ -39,6 +39,7 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import rows_of, with_rows_of
 from ensue.nn.item_head import ItemLayer
+from ensue.nn.recurrent import LSTMLayer, RNNLayer
 from ensue.settings import DropoutRate, Size, variant_of
 from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.tasks.next.models.softmax import SoftmaxSettings
@@ -101,7 +102,7 @@ class Recurrent(nn.Module):
         self.settings = settings
         sparse = settings.drawn is not None
         self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
-        cell = nn.LSTM if settings.cell == "lstm" else nn.RNN
+        cell = LSTMLayer if settings.cell == "lstm" else RNNLayer
         self.cell = cell(settings.table_dim + 1, dim, bias=False, batch_first=True)
         if settings.attention:
             self.joined = nn.Linear(2 * dim, dim)

@@ -42,6 +42,7 @@ from torch.nn import functional
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import rows_of, with_rows_of
 from ensue.nn.item_head import ItemLayer
+from ensue.nn.recurrent import RNNLayer
 from ensue.settings import NonNegative, Share, Size, must_be
 from ensue.tasks.next.batch import Batch, Output, Product
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
@@ -129,7 +130,7 @@ class RMTPP(nn.Module):
         self.settings = settings
         sparse = settings.drawn is not None
         self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
-        self.cell = nn.RNN(settings.table_dim + settings.intervals + 2, dim, bias=False, batch_first=True)
+        self.cell = RNNLayer(settings.table_dim + settings.intervals + 2, dim, bias=False, batch_first=True)
         self.output = ItemLayer(dim, num_ids, settings.drawn)
         self.output_rate = nn.Linear(dim, 1)
         self.output_trend = nn.Parameter(torch.zeros(1))

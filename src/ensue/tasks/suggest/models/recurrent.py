@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from ensue.nn.attention import masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.recurrent import BiLSTM
+from ensue.nn.recurrent import BiLSTM, LSTMLayer
 from ensue.schedule import Schedule
 from ensue.settings import NonNegative, Settings, Share, Size, must_be, one_of
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
@@ -124,7 +124,7 @@ class RecurrentWriter(nn.Module):
         dim, embedding = settings.dim, settings.embedding
         self.words = Words(num_ids, embedding, dim, tied=settings.tied, smoothing=settings.smoothing)
         self.scale = embedding**0.5  # the table starts small, as an output must: an LSTM would hardly hear its words
-        self.lstm = nn.LSTM(embedding, dim, batch_first=True)
+        self.lstm = LSTMLayer(embedding, dim, batch_first=True)
         self.first = nn.Linear(dim, 2 * dim)
         self.score = nn.Linear(dim, dim, bias=False) if attends else None
         self.joined = nn.Linear(2 * dim if attends else dim + embedding, dim)
@@ -243,7 +243,7 @@ class HLSTM(nn.Module):
         self.settings = settings
         self.teller = RecurrentWriter(settings, num_ids, attends=False, entropy=settings.entropy)
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
-        self.sessions = nn.LSTM(settings.dim, settings.dim, batch_first=True)
+        self.sessions = LSTMLayer(settings.dim, settings.dim, batch_first=True)
 
     @property
     def writer(self) -> RecurrentWriter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -89,10 +90,33 @@ def test_some_partitions_alone(brokers: MockKafka, topic: str) -> None:
         started(brokers.address(topic, "?partitions=9"))
 
 
-def test_an_offset_that_is_no_longer_held_is_an_error(brokers: MockKafka, topic: str) -> None:
+def test_messages_that_were_removed_unread_are_reported_and_those_after_them_read(
+    brokers: MockKafka, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers.add(["first", "second"], 0, topic)
+    source = started(brokers.address(topic))
+    block = source.read(1, 10.0)
+    assert block.lines == [b"first"]
+    source.close()
+    large = ["x" * 900_000] * 7  # the brokers hold 5 MB of a partition
+    brokers.add(large, 0, topic)
+    brokers.add(["last"], 1, topic)
+    for position, lost in ((block.position, True), (None, False)):
+        source = started(brokers.address(topic), position)
+        found = {partition: lines for partition, lines in rest(source) if partition == "1"}
+        assert found == {"1": [b"last"]}
+        offset = source._at[0]
+        assert offset == 9
+        source.close()
+        (line,) = capsys.readouterr().out.splitlines() or [""]
+        pattern = r"warning: kafka at .*: '.*': [3-8] messages of partition 0 were removed after offset 0 before the"
+        assert bool(re.match(pattern, line)) is lost
+
+
+def test_an_offset_after_the_end_is_an_error(brokers: MockKafka, topic: str) -> None:
     brokers.add(["1"], 0, topic)
     source = started(brokers.address(topic), {"partitions": {"0": 500}})
-    with pytest.raises(DataError, match=r"no longer holds offset 500 of partition 0"):
+    with pytest.raises(DataError, match=r"partition 0 .* ends at offset 1, before offset 500 which comes next"):
         for _ in range(50):
             source.read(1, 0.2)
     source.close()

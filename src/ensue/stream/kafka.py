@@ -9,6 +9,7 @@ A message's value is a line. All messages of a sequence belong in one partition:
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from typing_extensions import TypedDict
 
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
-from ensue.lines import without_credentials
+from ensue.lines import plural, without_credentials
 from ensue.stream.blocks import MOST_BYTES, Behind, Block, Position, position_of, split_address
 from ensue.stream.events import LONGEST
 from ensue.tasks.metadata import Count
@@ -180,14 +181,39 @@ class KafkaTopic:
             elif error.code() == codes._PARTITION_EOF:
                 self._ended.add(number)
             elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-                raise DataError(
-                    f"{self.shown}: {self.topic!r} no longer holds offset {self._at.get(number, 0):,} of partition "
-                    f"{number}, which comes next; keep messages for longer, or begin with what is there by --restart"
-                )
+                self._skip_removed(number)
             elif error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED):
                 raise SettingError(f"{self.shown}: refused ({error.str()}); name user and password in config=FILE")
             elif not error.retriable() and error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION):
                 raise DataError(f"{self.shown}: {self.topic!r} cannot be read ({error.str()})")
+
+    def _skip_removed(self, number: int) -> None:
+        """Report messages of a partition that Kafka removed before they were read, and go on behind them.
+
+        Raises:
+            DataError: the partition ends before the position.
+        """
+        kafka, waiting = self._kafka, self._waiting[number]
+        at = waiting[-1][0] + 1 if waiting else self._at.get(number)
+        part = kafka.TopicPartition(self.topic, number)
+        try:
+            low, high = self._consumer.get_watermark_offsets(part, timeout=5.0)
+        except kafka.KafkaException:  # the brokers are away: reading from the same place fails once more, and returns
+            low, high = kafka.OFFSET_BEGINNING if at is None else at, sys.maxsize
+        if at is not None and at > high:
+            raise DataError(
+                f"{self.shown}: partition {number} of {self.topic!r} ends at offset {high:,}, before offset {at:,} "
+                "which comes next: the topic was made again, or is another one; read all of it with --restart"
+            )
+        if at is not None and low > at:
+            amount = f"{plural(low - at, 'message')} of partition {number} {'was' if low - at == 1 else 'were'}"
+            self._tell(
+                f"warning: {self.shown}: {self.topic!r}: {amount} removed after offset {at - 1:,} before the model "
+                "read them (retention.ms, retention.bytes), and cannot be learned; keep messages for longer"
+            )
+        self._consumer.incremental_unassign([part])  # no seek is possible after such an error
+        part.offset = low if at is None else max(low, at)
+        self._consumer.incremental_assign([part])
 
     def _hear(self, error: Any) -> None:
         """Librdkafka tells what goes wrong and tries again by itself."""

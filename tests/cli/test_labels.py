@@ -68,8 +68,8 @@ def test_keys_of_labels() -> None:
 def test_spellings_in_one_file_are_joined(ensue: Ensue, tmp_path: Path) -> None:
     path = write(tmp_path / "coded.csv", [["No", "NO", "no", "no "][n % 4] if n % 2 else "Yes" for n in range(40)])
     warning = (
-        "spellings of one label are joined: 'NO' and 'no ' as 'NO'; rename labels that differ in case or zeros alone "
-        "and are not the same"
+        "spellings of the same label are merged: 'NO' and 'no ' as 'NO'; rename labels that differ only in case or "
+        "zeros but mean different things"
     )
     checked = json.loads(ensue("check", path, "--json").out)
     assert checked["labels"] == {"NO": 20, "Yes": 20}
@@ -85,8 +85,8 @@ def test_the_most_frequent_spelling_is_shown(tmp_path: Path) -> None:
     assert texts.labels is not None
     assert set(texts.labels) == {"Yes", "no"}
     assert report.warnings == (
-        "spellings of one label are joined: 'no' and 'No' as 'no'; 'Yes', 'yes' and 'YES' as 'Yes'; rename labels that "
-        "differ in case or zeros alone and are not the same",
+        "spellings of the same label are merged: 'no' and 'No' as 'no'; 'Yes', 'yes' and 'YES' as 'Yes'; rename "
+        "labels that differ only in case or zeros but mean different things",
     )
 
 
@@ -116,7 +116,7 @@ def test_types_and_formats_score_the_same(ensue: Ensue, folder: Path, tmp_path: 
     path = write(tmp_path / f"test.{suffix}", [kind(number) for number in NUMBERS])
     evaluated = ensue("evaluate", folder, path, "--json")
     assert json.loads(evaluated.out)["rows"][0]["accuracy"] == 1.0, evaluated.err
-    spelled = "labels that the model spells differently are matched" in evaluated.err + evaluated.out
+    spelled = "labels spelled differently from the training data are matched" in evaluated.err + evaluated.out
     assert spelled == (kind is bool)
 
 
@@ -124,7 +124,7 @@ def test_a_model_of_booleans_scores_numbers(ensue: Ensue, tmp_path: Path) -> Non
     train = write(tmp_path / "train.csv", ["False", "True"] * 20)
     assert ensue("fit", "classify", train, "-o", tmp_path / "model", "--model=tfidf").code == 0
     found = ensue("evaluate", tmp_path / "model", write(tmp_path / "test.csv", [0.0, 1.0] * 20))
-    matched = "labels that the model spells differently are matched: '0' as 'False', '1' as 'True'"
+    matched = "labels spelled differently from the training data are matched: '0' as 'False', '1' as 'True'"
     assert f"warning: {tmp_path / 'test.csv'}: {matched}" in found.lines
     assert (
         f"  labels: 2: False 20, True 20; 0 (0.0 %) have a label that was never learned and count as wrong; {matched}"
@@ -138,8 +138,8 @@ def test_labels_none_of_which_is_known_are_refused(
 ) -> None:
     path = write(tmp_path / "test.csv", ["neg", "pos"] * 20)
     refused = (
-        "no label is known to the model: it was trained on labels such as '0', here they are such as 'neg'; give "
-        "labels of the training data, or name their column with --columns label=…"
+        "no label is known to the model: it was trained on labels such as '0', but this file has labels such as "
+        "'neg'; use labels of the training data, or name their column with --columns label=…"
     )
     found = ensue("evaluate", folder, path)
     assert (found.code, found.lines[-1]) == (2, f"ensue: {path}: {refused}")
@@ -156,7 +156,7 @@ def test_check_and_compare_match_the_other_file(ensue: Ensue, tmp_path: Path) ->
     train, test = write(tmp_path / "train.csv", NUMBERS), write(tmp_path / "test.csv", ["False", "True"] * 20)
     checked = json.loads(ensue("check", train, "--compare-to", test, "--json").out)
     assert (
-        f"{test}: labels that the model spells differently are matched: 'False' as '0', 'True' as '1'"
+        f"{test}: labels spelled differently from the training data are matched: 'False' as '0', 'True' as '1'"
         in checked["warnings"]
     )
     assert checked["splits"][str(test)]["shared_disagree"] == 0
@@ -172,7 +172,7 @@ def test_python_texts_are_joined_too(model: ClassifyPredictor) -> None:
     for _ in predictor.fit(Texts.of(texts)):
         pass
     assert [label.lower() for label in predictor.labels] == ["no", "yes"]
-    assert predictor.metadata.notes[0].startswith("spellings of one label are joined: ")
+    assert predictor.metadata.notes[0].startswith("spellings of the same label are merged: ")
     result = evaluate(predictor, Texts.of(texts[:9]))
     assert result.rows[0].figures["accuracy"] == 1.0
     fields = [{"texts": [text], "label": number} for text, number in zip(texts_of([0, 1]), (False, 1.0), strict=True)]

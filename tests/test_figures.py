@@ -37,7 +37,7 @@ def named(figure: Any, name: str) -> list[Any]:
 def drawn(figure: Any) -> list[tuple[float, int, float, int, float]]:
     """The lines: from where (x, row) to where, and how wide."""
     found = []
-    for trace in named(figure, "leaned on"):
+    for trace in named(figure, "attention"):
         for at in range(0, len(trace.x), 3):
             assert trace.x[at + 2] is trace.y[at + 2] is None
             found.append((trace.x[at], trace.y[at], trace.x[at + 1], trace.y[at + 1], trace.line.width))
@@ -62,7 +62,7 @@ def test_a_value_that_comes_twice_has_two_rows() -> None:
     assert list(layout.yaxis.ticktext) == ["a", "b", "a", "next"]
     assert layout.yaxis.autorange == "reversed"
     assert layout.xaxis.title.text == "h after the first event"
-    assert layout.title.text == "Weights: what the model leaned on, not causes"
+    assert layout.title.text == "Attention weights are not causes"
 
 
 def test_an_event_is_as_large_as_what_later_ones_leaned_on_it() -> None:
@@ -74,14 +74,14 @@ def test_an_event_is_as_large_as_what_later_ones_leaned_on_it() -> None:
         8,
     ]
     assert list(events.marker.symbol) == ["circle"] * 3 + ["diamond-open"]
-    assert events.text[0] == "a: later ones leaned 1.75 on it"
+    assert events.text[0] == "a: total weight from later events 1.75"
 
 
 def test_a_line_tells_both_values_the_weight_and_the_time_between() -> None:
     (weights,) = named(figures.cascade(STORY), "weights")
-    assert weights.text[0] == "b leaned on a<br>weight 1.000<br>1.5 min between"
-    assert weights.text[1] == "a leaned on b<br>weight 0.750<br>1.98 h between"  # 7110 s / 3600
-    assert weights.text[3] == "next leaned on a<br>weight 0.500"
+    assert weights.text[0] == "b attends to a<br>weight 1.000<br>1.5 min between"
+    assert weights.text[1] == "a attends to b<br>weight 0.750<br>1.98 h between"  # 7110 s / 3600
+    assert weights.text[3] == "next attends to a<br>weight 0.500"
     assert (weights.x[0], weights.y[0]) == (0.0125, 0.5)
 
 
@@ -227,4 +227,4 @@ def test_several_figures_share_a_page(tmp_path: Path) -> None:
 def test_a_model_that_weighs_nothing_between_events_has_its_answer_alone() -> None:
     figure = figures.cascade(Explanation(("a", "b"), (), (), (0.25, 0.75), Answer(())))
     assert [(line[1], line[3]) for line in drawn(figure)] == [(0, 2), (1, 2)]
-    assert named(figure, "weights")[0].text[0].startswith("next leaned on b")
+    assert named(figure, "weights")[0].text[0].startswith("next attends to b")

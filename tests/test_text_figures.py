@@ -199,17 +199,19 @@ def test_a_text_without_words_is_drawn_too() -> None:
 @pytest.mark.parametrize("draw", [figures.word_graph, figures.document])
 def test_the_deletion_test_stands_below_in_words(draw: Callable[..., go.Figure]) -> None:
     below = notes(draw(FINE))
-    assert "Weights are what the model leaned on, not causes." in below
+    assert "Attention weights are not causes." in below
     assert (
-        "Deletion test: without the 1 word it leaned on most, the probability of pos falls by 0.25; without 1 word at "
-        "random, it falls by 0.05 (mean of 5 draws)."
+        "Deletion test: without the 1 word with the largest weights, the probability of pos falls by 0.25; without "
+        "1 word at random, it falls by 0.05 (mean of 5 draws)."
     ) in below
     assert "tell nothing" not in below
     weak = replace(FINE, answer=replace(ANSWER, deletion=Deletion(3, -0.02, 0.0, 5)))
-    assert "it leaned on most, the probability of pos rises by 0.02; without 3 words at random, it" in notes(draw(weak))
+    assert "with the largest weights, the probability of pos rises by 0.02; without 3 words at random, it" in notes(
+        draw(weak)
+    )
     assert "Words at random matter as much: the weights tell nothing here." in notes(draw(weak))
     none = replace(FINE, answer=replace(ANSWER, deletion=None))
-    assert "No deletion test: the answer leaned on no word." in notes(draw(none))
+    assert "No deletion test: no word has weight." in notes(draw(none))
 
 
 @pytest.mark.parametrize("draw", [figures.word_graph, figures.document])

@@ -479,7 +479,7 @@ def test_explain_draws_a_page_that_needs_nothing_else(ensue: Ensue, model: Path,
     page = Page()
     page.feed(text)
     assert page.fetched == []
-    assert "u002 leaned on u001" in text
+    assert "u002 attends to u001" in text
     assert "weights: what the model leaned on, not causes" in ran.out
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
@@ -490,7 +490,9 @@ def test_explain_holds_weights_against_the_true_edges(ensue: Ensue, model: Path,
     with_edges = ("explain", model, "-", "--edges", tmp_path / "edges.csv")
     ran = ensue(*with_edges, "--html", tmp_path / "page.html", stdin=known)
     assert "true edge" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert re.search(r"true edges: [01] of 1 event leaned most .*; a pick at random finds 50.0 %, .* 100.0 %", ran.err)
+    assert re.search(
+        r"true edges: [01] of 1 event attended most .*; random earlier user 50.0 %, latest user 100.0 %", ran.err
+    )
     (line,) = ensue(*with_edges, "--json", stdin=known).out.splitlines()
     found = json.loads(line)
     weights = found["dependency"][2]

@@ -36,7 +36,7 @@ def test_it_counts_who_begins_and_who_is_followed(ensue: Ensue, log: Path, tmp_p
         ("eve", 2, 0.0, 0.0),
     ]
     page = (tmp_path / "t.html").read_text()
-    assert page.count('class="plotly-graph-div"') == 1 and "is followed by" in page
+    assert page.count('class="plotly-graph-div"') == 1 and "number of later users" in page
     found = json.loads(ensue("spreaders", log, "--json", "--order-by", "first", "--top", "1").out)
     assert [one["value"] for one in found["spreaders"]] == ["ann"]
     assert found["spreaders"][0]["first"]["total"] == 2.0
@@ -65,7 +65,7 @@ def test_what_it_cannot_do_is_one_line(ensue: Ensue, log: Path, tmp_path: Path) 
     alone = tmp_path / "alone.csv"
     alone.write_text("sequence,value,time\na,x,1\nb,y,2\n")
     for words, line in (
-        ([log, "--order-by", "credit"], "credit is what a model leaned on: name one with --folder"),
+        ([log, "--order-by", "credit"], "credit needs the attention of a model: give one with --folder"),
         ([log, "--top", "0"], "k is 0"),
         ([log, "-o", tmp_path / "t.pdf"], "the name must end in .csv"),
         ([log, "--html", tmp_path / "t.csv"], "the name must end in .html"),

@@ -133,7 +133,7 @@ def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Pat
     ran = ensue("explain", files.model, files.test, "--html", page)
     assert ran.code == 0 and "leaned most on (query, share)" in ran.out, ran.err
     text = page.read_text()
-    assert "words the model leaned on, not causes" in text and fetches(text) == []
+    assert "attention weights of words, not causes" in text and fetches(text) == []
 
 
 def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:

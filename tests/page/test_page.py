@@ -278,7 +278,7 @@ def test_a_model_says_how_it_scored_and_what_it_does_not_know(place: Served, vis
             zip(page.locator(".facts dt").all_inner_texts(), page.locator(".facts dd").all_inner_texts(), strict=True)
         )
         assert " ± " in told["Score"] and told["Protocol"]
-        assert re.fullmatch(r"[\d.<> ]+ % of \d+ ids and words asked about in 7 days were unknown to it", told["Drift"])
+        assert re.fullmatch(r"[\d.<> ]+ % of \d+ ids and words in requests in 7 days were unknown to it", told["Drift"])
         assert page.locator(".facts .note").inner_text()
 
 

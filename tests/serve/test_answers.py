@@ -165,7 +165,7 @@ def test_true_edges_are_drawn_where_the_service_knows_them(fitted: Path) -> None
             (true,) = (trace for trace in found["figure"]["data"] if trace["name"] == "true edge")
             assert true["y"] == [0, 1, None, 1, 3, None]
             assert "Dotted: 2 true edges between these." in found["words"]
-        assert "1 event leaned most" in own.post("/v1/models/heat/figure", {"record": record}).json()["words"]
+        assert "1 event attended most" in own.post("/v1/models/heat/figure", {"record": record}).json()["words"]
         found = own.post("/v1/models/counted/figure", {"record": record}).json()
         assert "Dotted" not in found["words"]
 

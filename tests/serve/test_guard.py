@@ -61,7 +61,7 @@ def test_a_host_that_is_not_ours(closed: Running) -> None:
     """A page elsewhere that points its name at this machine is not let in."""
     headers = {"authorization": f"Bearer {TOKEN}"}
     found = closed.client.get("/v1/models", headers={**headers, "host": "evil.example"})
-    assert (found.status_code, found.json()["error"]) == (403, "this service does not go by that Host")
+    assert (found.status_code, found.json()["error"]) == (403, "this Host is not allowed")
     for host in ("news.example", "NEWS.example:8443", "testserver:80"):
         assert closed.client.get("/v1/models", headers={**headers, "host": host}).status_code == 200
 

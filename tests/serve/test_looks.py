@@ -123,7 +123,7 @@ def test_too_late_and_too_many(fitted: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert all(one.headers["retry-after"] == "1" for one in found)
         errors = {one.json()["error"] for one in found}
         assert errors == {
-            "model 'counted' has no room for 2 more records",
+            "model 'counted' has a full queue (2 more records)",
             "model 'counted' did not answer within 1 s",
         }
         assert service.post("/v1/models/counted/predict", body).status_code == 200
@@ -181,7 +181,7 @@ def test_a_story(fitted: Path) -> None:
         assert service.client.get("/v1/story").json() == {"title": "a bridge"}
     with running({"counted": fitted / "counted"}) as service:
         found = service.client.get("/v1/story")
-        assert (found.status_code, found.json()["error"]) == (404, "this service shows no story")
+        assert (found.status_code, found.json()["error"]) == (404, "this service has no demo scenario")
 
 
 def test_the_page_and_its_files(fitted: Path, tmp_path: Path) -> None:

@@ -86,9 +86,9 @@ def test_what_is_wrong_is_said(service: AnyService, fields: object, error: str) 
 
 def test_what_it_cannot_is_refused_in_a_line(service: AnyService) -> None:
     (question,) = service.questions(body_of(service, Figure, {"record": {"word": "a"}}))
-    with pytest.raises(DataError, match="models of task words draw nothing; ask for an explanation instead"):
+    with pytest.raises(DataError, match="models of task words have no figures; request an explanation instead"):
         service.draw(Longer(), Drawn(1, 0), question)
-    with pytest.raises(DataError, match="models of task words do not learn over HTTP; use `ensue update`"):
+    with pytest.raises(DataError, match="models of task words cannot be updated over HTTP; use `ensue update`"):
         service.data_of(Longer(), body_of(service, Update, {"records": [{"word": "a"}], "max_drop": 0.5}))
 
 

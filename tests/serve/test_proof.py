@@ -63,8 +63,8 @@ class Classify(Troubled, GatedMean):
 TROUBLES = {
     "raise": "does not answer (IndexError at models.py:9)",
     "hang": "does not answer within 4 s",
-    "exit": "ends the process that asks it (exit code 0)",
-    "die": "ends the process that asks it (signal 11)",
+    "exit": "crashes the process (exit code 0)",
+    "die": "crashes the process (signal 11)",
 }
 RECORDS: dict[str, Any] = {"next": {"values": ["v1", "v2"]}, "classify": {"texts": ["a good film"]}}
 
@@ -164,7 +164,7 @@ def test_a_version_that_only_workers_cannot_answer_by_is_taken_back(versions: Pa
     with served(folder, "--workers", 2, code=f"{code}from ensue import cli; cli.main()") as service:
         answer = service.post("/v1/models/m/predict", body)
         clone_folder(versions / "nextraise", folder)
-        until(lambda: "no worker could answer by it" in service.get("/readyz"))
+        until(lambda: "no worker could load it" in service.get("/readyz"))
         until(lambda: len(service.workers) == 2)
         for pid in service.workers:
             killed(service, pid)

@@ -35,10 +35,10 @@ def refused(small: Running, body: bytes, model: str = "clicks", verb: str = "pre
         (b"", 400, "the body is not JSON (Expecting value: line 1 column 1 (char 0))"),
         (b'{"records": [', 400, "the body is not JSON (Expecting value: line 1 column 14 (char 13))"),
         (b'{"records": [], "k": NaN}', 400, "the body is not JSON (NaN is no number of JSON)"),
-        (b'{"k": 1, "k": 2}', 400, "the body is not JSON (field 'k' stands twice in an object)"),
+        (b'{"k": 1, "k": 2}', 400, "the body is not JSON (field 'k' appears twice in an object)"),
         (b'{"records": "\xff"}', 400, "the body is not UTF-8 (invalid start byte at byte 13)"),
-        (b"[" * 7 + b"]" * 7, 400, "the body holds lists or objects more than 6 deep"),
-        (b"[" * 900 + b"]" * 900, 400, "the body holds lists or objects more than 6 deep"),
+        (b"[" * 7 + b"]" * 7, 400, "lists or objects are nested more than 6 deep"),
+        (b"[" * 900 + b"]" * 900, 400, "lists or objects are nested more than 6 deep"),
         (b"[]", 422, 'the body must be an object such as {"records": …}'),
         (b"3", 422, 'the body must be an object such as {"records": …}'),
         (b"{}", 422, 'field "records" is missing'),
@@ -69,7 +69,7 @@ def refused(small: Running, body: bytes, model: str = "clicks", verb: str = "pre
         (
             b'{"records": [{"values": []}, {"values": []}, {"values": []}, {"values": []}]}',
             422,
-            "4 records are more than the 3 a request may have; send them in parts",
+            "4 records exceed the limit of 3 per request; send them in parts",
         ),
         (
             b'{"records": [{"values": [1, 2, 3, 4, 5, 6]}]}',
@@ -168,7 +168,7 @@ def test_fewer_records_are_explained(small: Running) -> None:
     body = b'{"records": [{"values": []}, {"values": []}, {"values": []}]}'
     assert refused(small, body, verb="explain") == (
         422,
-        "3 records are more than the 2 a request may have; send them in parts",
+        "3 records exceed the limit of 2 per request; send them in parts",
     )
 
 
@@ -249,7 +249,7 @@ def test_page_names_reach_no_disk(all_tasks: Running) -> None:
 def test_addresses_and_methods_that_are_not_there(all_tasks: Running) -> None:
     assert all_tasks.client.get("/v1/nothing").json() == {
         "error": "there is nothing at this address",
-        "hint": "GET /openapi.json lists what there is",
+        "hint": "GET /openapi.json lists all routes",
     }
     found = all_tasks.client.get("/v1/models/clicks/predict")
     assert (found.status_code, found.json()["error"]) == (405, "this address does not take that method")

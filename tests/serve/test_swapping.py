@@ -247,7 +247,7 @@ def test_an_update_of_each_other_task(fitted: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "body", "error"),
     [
-        ("clicks", {"records": []}, 'field "records" is empty; there is nothing to learn'),
+        ("clicks", {"records": []}, 'field "records" is empty; there is nothing to train on'),
         ("clicks", {"records": [{"values": ["v1"]}]}, "new data: "),
         ("clicks", {"records": [{"values": ["a", "b"]}], "max_drop": 1}, 'field "max_drop" must be a share in [0, 1)'),
         ("clicks", {"records": [{"values": ["a", "b"]}], "test": 0}, 'field "test" must be true or false'),
@@ -288,7 +288,7 @@ def test_one_writer_a_folder(folder: Path) -> None:
 def test_a_service_that_does_not_learn(folder: Path) -> None:
     with running({"clicks": folder}, learn=False) as service:
         found = service.post("/v1/models/clicks/update", {"records": [{"values": ["v1", "v2"]}]})
-        assert (found.status_code, found.json()["error"]) == (403, "this service does not learn over HTTP")
+        assert (found.status_code, found.json()["error"]) == (403, "updates over HTTP are disabled")
 
 
 def test_an_update_that_takes_too_long_is_given_up(folder: Path) -> None:

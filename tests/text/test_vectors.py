@@ -88,7 +88,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         "2 3\na 1 2 3\nb 1 2\n",
         ", line 3: 2 numbers, but the first line has 3; is it cut short?",
     ),
-    "words": ("a 1 2\nb 1 x\n", ", line 2: 'b' is followed by a non-number; fetch the file again"),
+    "words": ("a 1 2\nb 1 x\n", ", line 2: 'b' number of later users a non-number; fetch the file again"),
     "nan": ("a 1 2\nb 1 nan\n", ", line 2: 'b' has a number that is not finite; delete the line"),
     "too large": ("a 1 2\nb 1 1e39\n", ", line 2: 'b' has a number that is not finite; delete the line"),
     "one column": ("just\nwords\n", ", line 1: 'just' is not a vector; expected a word and its numbers"),

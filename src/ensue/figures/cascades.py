@@ -43,7 +43,7 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     for at, (least, width) in enumerate(WIDTHS):
         most = WIDTHS[at - 1][0] if at else float("inf")
         some = [edge for edge in edges if least <= edge.weight < most]
-        figure.add_trace(_lines(some, x, name="leaned on", line={"color": "steelblue", "width": width}, opacity=0.55))
+        figure.add_trace(_lines(some, x, name="attention", line={"color": "steelblue", "width": width}, opacity=0.55))
     if truth is not None:
         pairs = [(row, column) for row in range(len(values)) for column in range(row)]
         true = (_Edge(column, row, 1.0) for row, column in pairs if (values[column], values[row]) in truth)
@@ -52,7 +52,7 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     figure.add_trace(_middles(edges, x, labels, explanation))
     figure.add_trace(_people(rows, x, labels, explanation))
     figure.update_layout(
-        title={"text": "Weights: what the model leaned on, not causes"},
+        title={"text": "Attention weights are not causes"},
         template="simple_white",
         xaxis={"title": {"text": axis}, "zeroline": False},
         yaxis={"tickvals": list(range(len(labels))), "ticktext": labels, "autorange": "reversed"},
@@ -92,7 +92,7 @@ def _middles(edges: list[_Edge], x: list[float], labels: list[str], explanation:
     """Unseen points at the middle of the lines, which say what a line is."""
     texts = []
     for source, target, weight in edges:
-        text = f"{labels[target]} leaned on {labels[source]}<br>weight {weight:.3f}"
+        text = f"{labels[target]} attends to {labels[source]}<br>weight {weight:.3f}"
         if explanation.times and target < len(explanation.times):
             text += f"<br>{duration(explanation.times[target] - explanation.times[source])} between"
         texts.append(text)
@@ -115,7 +115,9 @@ def _people(rows: list[tuple[float, ...]], x: list[float], labels: list[str], ex
         for source, weight in enumerate(row[:target]):
             received[source] += weight
     most = max(received, default=0.0) or 1.0
-    texts = [f"{label}: later ones leaned {total:.2f} on it" for label, total in zip(labels, received, strict=True)]
+    texts = [
+        f"{label}: total weight from later events {total:.2f}" for label, total in zip(labels, received, strict=True)
+    ]
     answer = len(explanation.values)
     return go.Scatter(
         x=x,

@@ -24,7 +24,7 @@ def leanings(explanation: QueryExplanation) -> go.Figure:
         go.Heatmap(
             z=[list(row) for row in rows],
             text=[
-                [f"{mine} leaned on {word}<br>weight {weight:.3f}" for word, weight in zip(words, row, strict=True)]
+                [f"{mine} attends to {word}<br>weight {weight:.3f}" for word, weight in zip(words, row, strict=True)]
                 for mine, row in zip(suggested, rows, strict=False)
             ],
             hovertemplate="%{text}<extra></extra>",
@@ -41,7 +41,7 @@ def leanings(explanation: QueryExplanation) -> go.Figure:
         figure.add_vline(x=edge, line={"color": "orangered", "width": 1})
     best = html.escape(" ".join(explanation.suggested), quote=False)
     figure.update_layout(
-        title={"text": f"“{best}”: words the model leaned on, not causes"},
+        title={"text": f"“{best}”: attention weights of words, not causes"},
         template="simple_white",
         xaxis={"title": {"text": "typed before"}, "tickvals": list(range(len(words))), "ticktext": words},
         yaxis={"tickvals": list(range(len(suggested))), "ticktext": suggested, "autorange": "reversed"},

@@ -10,7 +10,11 @@ from plotly.subplots import make_subplots
 
 from ensue.tasks.next.spreaders import MEASURES, Spreader
 
-TITLES = {"first": "begins so many", "followed": "is followed by", "credit": "is leaned on by later ones"}
+TITLES = {
+    "first": "number of cascades started",
+    "followed": "number of later users",
+    "credit": "total attention weight from later users",
+}
 
 
 def spreaders(found: Sequence[Spreader]) -> go.Figure:

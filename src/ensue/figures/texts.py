@@ -37,16 +37,17 @@ def laid_out(figure: go.Figure, explanation: TextExplanation, what: str, notes: 
 
 def note(explanation: TextExplanation) -> Iterator[str]:
     """What the weights are, and what the deletion test says of them."""
-    yield "Weights are what the model leaned on, not causes."
+    yield "Attention weights are not causes."
     test, best = explanation.answer.deletion, explanation.answer.choices[:1]
     if test is None or not best:
-        yield "No deletion test: the answer leaned on no word."
+        yield "No deletion test: no word has weight."
         return
     words = f"{test.words} word{'s' * (test.words != 1)}"
     label = html.escape(best[0].value, quote=False)
     yield (
-        f"Deletion test: without the {words} it leaned on most, the probability of {label} {_moves(test.score_drop)}; "
-        f"without {words} at random, it {_moves(test.random)} (mean of {test.draws} draws)."
+        f"Deletion test: without the {words} with the largest weights, the probability of {label} "
+        f"{_moves(test.score_drop)}; without {words} at random, it {_moves(test.random)} (mean of {test.draws} "
+        "draws)."
     )
     if test.score_drop <= test.random:
         yield "Words at random matter as much: the weights tell nothing here."

@@ -100,7 +100,7 @@ class Service:
             Problem: another update is being learned.
         """
         if self.learning.locked():
-            raise busy("an update is being learned; one at a time", 5)
+            raise busy("an update is running; send one at a time", 5)
         async with self.learning:
             with ExitStack() as stack:
                 if self.lock is not None:
@@ -108,7 +108,7 @@ class Service:
                     try:
                         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     except BlockingIOError:
-                        raise busy("an update is being learned; one at a time", 5) from None
+                        raise busy("an update is running; send one at a time", 5) from None
                 yield
 
     async def taken_up(self, model: Model) -> None:
@@ -137,7 +137,7 @@ def make_app(service: Service) -> FastAPI:
     app = FastAPI(
         title="ensue",
         version=__version__,
-        summary="Who passes it on, what is read or searched next, which label fits, which posts are about it.",
+        summary="Predict the next share, item or query, label texts, and link posts to articles.",
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -165,7 +165,7 @@ def _foreign(request: Request, error: Exception) -> Response:
     """What the framework refuses: no such address, or no such method there."""
     assert isinstance(error, HTTPException)
     sentences = {404: "there is nothing at this address", 405: "this address does not take that method"}
-    hint = "GET /openapi.json lists what there is"
+    hint = "GET /openapi.json lists all routes"
     return Problem(
         error.status_code, sentences.get(error.status_code, str(error.detail)), hint, error.headers
     ).response()
@@ -178,7 +178,7 @@ def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
 
     @app.post(
         "/v1/models/{name}/predict",
-        summary="Rank what comes next, the labels, or the articles of each record",
+        summary="Return the ranked answers of each record",
         tags=["models"],
         response_model=replies("answers", "answer_type"),
         openapi_extra=requests.described("predict"),
@@ -192,7 +192,7 @@ def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
 
     @app.post(
         "/v1/models/{name}/explain",
-        summary="Say what the model leaned on inside each record, and how far the score drops without that",
+        summary="Return the attributions inside each record, with score drops",
         tags=["models"],
         response_model=replies("explanations", "explanation_type"),
         openapi_extra=requests.described("explain"),
@@ -207,7 +207,7 @@ def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
 def _add_figure(app: FastAPI, service: Service, requests: Requests) -> None:
     @app.post(
         "/v1/models/{name}/figure",
-        summary="Draw the evidence behind one choice as a Plotly figure",
+        summary="Return the evidence of one choice as a Plotly figure",
         tags=["models"],
         response_model=Drawing,
         openapi_extra=requests.described("figure"),
@@ -226,7 +226,7 @@ def _add_figure(app: FastAPI, service: Service, requests: Requests) -> None:
 def _add_update(app: FastAPI, service: Service, requests: Requests) -> None:
     @app.post(
         "/v1/models/{name}/update",
-        summary="Learn records on top of the model; what stood is kept, and the new version takes over",
+        summary="Update the model with new records; the old version is kept and the new one takes over",
         tags=["models"],
         response_model=Learned,
         openapi_extra={**requests.described("update"), "parameters": [KEY], "security": UPDATES},
@@ -243,7 +243,7 @@ def _add_gorse(app: FastAPI, service: Service, requests: Requests) -> None:
 
     @app.post(
         "/api/session/recommend",
-        summary="Gorse's address: feedback of a session in, scored items out",
+        summary="Gorse-compatible route: feedback of a session in, scored items out",
         tags=["gorse"],
         response_model=list[gorse.Recommended],
         openapi_extra={
@@ -290,14 +290,12 @@ async def _answers(
 async def _update(service: Service, model: Model, request: Request, kind: type[Update]) -> Response:
     settings = service.settings
     if not settings.learn:
-        raise Problem(
-            403, "this service does not learn over HTTP", "use `ensue update`, or start it without --read-only"
-        )
+        raise Problem(403, "updates over HTTP are disabled", "use `ensue update`, or start it without --read-only")
     key = read_key(request.headers.getlist("idempotency-key"))
     sent = await read_body(request, settings.update_bytes, settings.patience)
     body = await read_apart(sent, settings, partial(bodies.read, kind))
     if body.empty:
-        raise DataError('field "records" is empty; there is nothing to learn')
+        raise DataError('field "records" is empty; there is nothing to train on')
     require_tested(request.scope, test=body.test, max_drop=body.max_drop)
     request.scope[COUNTED] = len(body.records)
     async with service.alone():
@@ -308,8 +306,8 @@ async def _update(service: Service, model: Model, request: Request, kind: type[U
     if wrong := service.refused.get(model.name):
         raise Problem(
             409,
-            f"learned, but the new version does not answer: {wrong}",
-            "put a former one back: ensue update FOLDER --rollback",
+            f"updated, but the new version does not answer: {wrong}",
+            "restore an older version: ensue update FOLDER --rollback",
         )
     replayed = report.pop("replayed", False)
     if not replayed:
@@ -320,7 +318,7 @@ async def _update(service: Service, model: Model, request: Request, kind: type[U
 def _add_events(app: FastAPI, service: Service, requests: Requests) -> None:
     @app.post(
         "/v1/events",
-        summary="Put events into the queue that `ensue stream` learns from",
+        summary="Add events to the queue that `ensue stream` reads",
         tags=["events"],
         status_code=202,
         openapi_extra={**requests.described("events"), "security": UPDATES},
@@ -362,19 +360,21 @@ def _add_looks(app: FastAPI, service: Service, requests: Requests) -> None:
             raise Problem(503, f"not ready: {service.unwatched}")
         return Status(status="ready", refused=service.refused or None)
 
-    @app.get("/metrics", summary="Figures for Prometheus", tags=["service"], responses=responses(401))
+    @app.get("/metrics", summary="Metrics for Prometheus", tags=["service"], responses=responses(401))
     async def metrics() -> Response:
         return Response(service.metrics.text(), headers={"content-type": CONTENT_TYPE})
 
     @app.get(
         "/v1/story",
-        summary="The story that the page shows, if there is one",
+        summary="The demo scenario of the page, if there is one",
         tags=["service"],
         responses=responses(401, 404),
     )
     async def story() -> Response:
         if service.story is None:
-            raise Problem(404, "this service shows no story", "start it with --scenario FILE, or with `ensue demo`")
+            raise Problem(
+                404, "this service has no demo scenario", "start it with --scenario FILE, or with `ensue demo`"
+            )
         return Response(service.story, media_type=JSON)
 
     @app.get("/openapi.json", include_in_schema=False)

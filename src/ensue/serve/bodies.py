@@ -63,9 +63,7 @@ def many(most: str, words: str) -> Limit:
             if not isinstance(records, list):
                 return records  # which is refused as no list
             if len(records) > limit:
-                raise DataError(
-                    f"{len(records)} records are more than the {limit} a request may have; send them in parts"
-                )
+                raise DataError(f"{len(records)} records exceed the limit of {limit} per request; send them in parts")
             return [limits.read(record, f"records[{at}]", own, words) for at, record in enumerate(records)]
 
         description = (
@@ -99,23 +97,23 @@ class Predict(Body):
     """Records to be answered."""
 
     records: Annotated[list[object], many("records", "words")]
-    k: Annotated[int, whole(1)] = Field(10, description="choices an answer")
-    evidence: bool = Field(True, description="whether to say what each choice attended to")
+    k: Annotated[int, whole(1)] = Field(10, description="number of choices per record")
+    evidence: bool = Field(True, description="whether each choice comes with its attributions")
 
 
 class Explain(Body):
     """Records whose answers are to be explained."""
 
     records: Annotated[list[object], many("explained", "explained_words")]
-    k: Annotated[int, whole(1)] = Field(3, description="choices an answer")
+    k: Annotated[int, whole(1)] = Field(3, description="number of choices per record")
 
 
 class Figure(Body):
     """A record, and which choice of its answer is to be drawn."""
 
     record: Annotated[object, one("explained_words")]
-    k: Annotated[int, whole(1)] = Field(5, description="choices of the answer, of which one is drawn")
-    choice: Annotated[int, whole(0)] = Field(0, description="its place, counted from 0")
+    k: Annotated[int, whole(1)] = Field(5, description="number of choices in the answer")
+    choice: Annotated[int, whole(0)] = Field(0, description="index of the drawn choice, from 0")
 
 
 class Update(Body):
@@ -129,7 +127,7 @@ class Update(Body):
         description="refuse the update if the metric it is tested by falls by more than this share; above "
         f"{MAX_DROP:g} it needs the update token",
     )
-    test: bool = Field(True, description="whether it is tested before it takes over; false needs the update token")
+    test: bool = Field(True, description="whether the update is tested first; false needs the update token")
 
     @property
     def empty(self) -> bool:

@@ -121,7 +121,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"field {Counter(names).most_common(1)[0][0][:64]!r} stands twice in an object")
+        raise ValueError(f"field {Counter(names).most_common(1)[0][0][:64]!r} appears twice in an object")
     return fields
 
 
@@ -130,7 +130,7 @@ def _too_large(limit: int) -> Problem:
 
 
 def _too_deep(depth: int) -> Problem:
-    return Problem(400, f"the body holds lists or objects more than {depth} deep")
+    return Problem(400, f"lists or objects are nested more than {depth} deep")
 
 
 def refuse_constant(name: str) -> NoReturn:

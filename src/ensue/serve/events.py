@@ -64,7 +64,7 @@ def _events(limits: Limits, kind: object) -> object:
 
     def check(events: list[object]) -> object:
         if len(events) > most:
-            raise DataError(f"{len(events)} events are more than the {most} a request may have; send them in parts")
+            raise DataError(f"{len(events)} events exceed the limit of {most} per request; send them in parts")
         for at, event in enumerate(events):
             if not isinstance(event, dict) or not event:
                 raise DataError(
@@ -165,7 +165,7 @@ class RedisQueue:
                         pipe.xadd(self.stream, {"line": line})
                     pipe.execute()
         except self._error as error:
-            raise OSError("redis is away") from error
+            raise OSError("Redis is unreachable") from error
 
 
 def put(queue: Queue, lines: Sequence[str]) -> None:

@@ -125,7 +125,7 @@ class Guard:
             raise Problem(400, "the request names several Hosts", "send one Host")
         host = headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:
-            raise Problem(403, "this service does not go by that Host", "name it with --allow-host")
+            raise Problem(403, "this Host is not allowed", "add it with --allow-host")
         origin = headers.get("origin")
         if origin is not None and (place := _place(origin)) != host and _name(place) not in self._named:
             raise Problem(403, "requests from other origins are refused", "call the service from a page of its own")

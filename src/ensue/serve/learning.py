@@ -42,7 +42,7 @@ from ensue.serve.proof import ask, end_with_parent, environment
 from ensue.serve.settings import UNLIMITED
 from ensue.serve.tasks import service_of
 
-STANDS = "GET /v1/models says which version stands"
+STANDS = "GET /v1/models shows the active version"
 """It may have ended between the folder's change and its answer."""
 KEYS = 16
 """Keys that a folder keeps."""
@@ -98,7 +98,7 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
             written = await process.stdout.read()
             await process.wait()
     except TimeoutError:
-        raise late(f"the update took longer than {seconds:g} s and was given up; {STANDS}") from None
+        raise late(f"the update took longer than {seconds:g} s and was stopped; {STANDS}") from None
     finally:
         process.stdin.close()
         if process.returncode is None:
@@ -108,7 +108,7 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
     try:
         report = json.loads(written)
     except ValueError:
-        raise Problem(503, f"the learning process ended before its time; {STANDS}") from None
+        raise Problem(503, f"the update process ended early; {STANDS}") from None
     return report_of(report, update.folder)
 
 
@@ -152,7 +152,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
     def before(candidate: AnyPredictor, refreshed: Refreshed) -> None:
         if body.test and not refreshed.slices:
             raise ModelFolderError(
-                f"{update.folder}: remembers no example and the update is too small, so it cannot be tested; send more "
+                f"{update.folder}: stores no examples and the update is too small, so it cannot be tested; send more "
                 'records, or "test": false with the update token'
             )
         ask(candidate, update.folder)

@@ -110,19 +110,21 @@ class Metrics:
         else:
             values.ValueClass = values.MultiProcessValue(lambda: places.name)  # type: ignore[no-untyped-call]
         self.requests = Counter("ensue_requests", "requests", ["route", "method", "status"], registry=own)
-        self.seconds = Histogram("ensue_request_seconds", "seconds a request", ["route"], buckets=SECONDS, registry=own)
+        self.seconds = Histogram(
+            "ensue_request_seconds", "seconds per request", ["route"], buckets=SECONDS, registry=own
+        )
         self.records = Counter("ensue_records", "records answered", ["model", "verb"], registry=own)
-        self.given = Counter("ensue_asked_values", "ids and words asked about", ["model"], registry=own)
-        self.unknown = Counter("ensue_unknown_values", "of them, not known to the model", ["model"], registry=own)
-        self.batch = Histogram("ensue_batch_records", "records a batch", ["model"], buckets=RECORDS, registry=own)
-        waits, stands = ("records that wait", ["model"]), ("version that stands", ["model"])
+        self.given = Counter("ensue_asked_values", "ids and words in requests", ["model"], registry=own)
+        self.unknown = Counter("ensue_unknown_values", "of them, not in vocabulary", ["model"], registry=own)
+        self.batch = Histogram("ensue_batch_records", "records per batch", ["model"], buckets=RECORDS, registry=own)
+        waits, stands = ("records that wait", ["model"]), ("active version", ["model"])
         self.waiting = Gauge("ensue_waiting_records", *waits, registry=own, multiprocess_mode="livesum")
         self.version = Gauge("ensue_model_version", *stands, registry=own, multiprocess_mode="livemax")
-        self.swaps = Counter("ensue_model_swaps", "new versions taken up", ["model"], registry=own)
+        self.swaps = Counter("ensue_model_swaps", "new versions loaded", ["model"], registry=own)
         self.failures = Counter("ensue_load_failures", "versions that could not be loaded", ["model"], registry=own)
-        self.updates = Counter("ensue_updates", "updates learned", ["model"], registry=own)
+        self.updates = Counter("ensue_updates", "updates applied", ["model"], registry=own)
         self.events = Counter("ensue_events", "events put into the queue", registry=own)
-        self.restarts = Counter("ensue_worker_restarts", "workers that ended by themselves", registry=own)
+        self.restarts = Counter("ensue_worker_restarts", "workers that ended unexpectedly", registry=own)
         self.refused = Counter("ensue_connections_refused", "closed or refused", ["reason"], registry=own)
 
     def request(self, *, method: str, route: str, status: int, seconds: float) -> None:

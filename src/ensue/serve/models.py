@@ -92,7 +92,7 @@ class Watched(ABC):
                 prove(copy)
                 loaded = self._read(copy)
                 if copy == self.folder and identity_of(copy) != identity:
-                    raise ModelFolderError(f"{copy}: was replaced while it was tried")
+                    raise ModelFolderError(f"{copy}: was replaced while it was tested")
                 self._activate(loaded, copy, stack)
         except InterruptedError:  # the service stops
             return False
@@ -105,7 +105,7 @@ class Watched(ABC):
     def revert(self) -> None:
         """Go back to the version before: no process could answer by the one that was taken up last."""
         self._restore()
-        self._refuse(ModelFolderError(f"{self.folder}: no worker could answer by it"), self._identity, self.folder)
+        self._refuse(ModelFolderError(f"{self.folder}: no worker could load it"), self._identity, self.folder)
         self._identity = None
 
     def tell(self) -> None:
@@ -239,7 +239,7 @@ class Pinned(Watched):
             ModelFolderError: it was not linked beside its folder, and has been replaced since.
         """
         if identity_of(self.source) != self._source_identity:
-            raise ModelFolderError(f"{self.folder}: was replaced by a version that no worker has answered by")
+            raise ModelFolderError(f"{self.folder}: was replaced by a version that no worker could load")
         try:
             return Held(self.name, self.folder, self._metrics, self._log, source=self.source)
         except EnsueError as error:
@@ -324,7 +324,7 @@ class Model:
         try:
             self.worker.ask(job)
         except Full:
-            raise busy(f"model {self.name!r} has no room for {len(records)} more records") from None
+            raise busy(f"model {self.name!r} has a full queue ({len(records)} more records)") from None
         try:
             async with asyncio.timeout(self.settings.patience):
                 lines = await asyncio.wrap_future(job.done)

@@ -31,7 +31,7 @@ from ensue.serve.tasks import Kind, service_of
 
 CHOICES = 3
 """Choices that a trial asks for."""
-REMEDY = "fit the model again, or put a former version back with `ensue update FOLDER --rollback`"
+REMEDY = "fit the model again, or restore an older version with `ensue update FOLDER --rollback`"
 STEP = 0.05
 """Seconds between two looks at the process."""
 
@@ -89,7 +89,7 @@ def prove_apart(folder: Path, seconds: float, wait: Callable[[], bool] = _pause)
     except ValueError:
         code = process.returncode
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise ModelFolderError(f"{folder}: ends the process that asks it ({ended}); {REMEDY}") from None
+        raise ModelFolderError(f"{folder}: crashes the process ({ended}); {REMEDY}") from None
     if report["error"]:
         raise ModelFolderError(report["error"])
 

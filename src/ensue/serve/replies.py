@@ -19,16 +19,16 @@ class Served(BaseModel):
     model_config = ConfigDict(extra="allow")
     name: str
     task: str
-    view: str = Field(description="how the page asks it")
+    view: str = Field(description="panel of the page")
     model: str
     version: int
-    since: str = Field(description="since when this version answers, ISO")
+    since: str = Field(description="start of this version, ISO")
     trained: str | None = Field(description="the day it was written, ISO")
-    scores: dict[str, object] | None = Field(description="of its card: figures, protocol, verdict")
+    scores: dict[str, object] | None = Field(description="of its card: metrics, protocol, verdict")
     drift: dict[str, object] | None = Field(
         description="of the ids and words of the latest 7 days that the service was asked about, the share `unknown`"
     )
-    examples: list[dict[str, object]] = Field(description="records that can be asked")
+    examples: list[dict[str, object]] = Field(description="example records")
 
 
 class Drawing(BaseModel):
@@ -43,20 +43,20 @@ class Learned(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     accepted: bool
-    version: int = Field(description="the version that stands now")
-    slices: list[dict[str, object]] = Field(description="what it was tested on")
+    version: int = Field(description="the active version now")
+    slices: list[dict[str, object]] = Field(description="test data of the update")
     held: str
     max_drop: float | None
     loss: float
     verdict: str
-    warning: str = Field(description="what the test could not look at; empty where it looked at former examples")
+    warning: str = Field(description="what the test could not cover; empty if stored examples were tested")
 
 
 class Queued(BaseModel):
     """Events that wait to be learned."""
 
     accepted: int
-    passed_over: int = Field(description="events that are none of this kind, such as a search")
+    passed_over: int = Field(description="ignored events of other kinds, such as searches")
 
 
 class Status(BaseModel):
@@ -64,5 +64,5 @@ class Status(BaseModel):
 
     status: str
     refused: dict[str, str] | None = Field(
-        None, description="by model, why the version in its folder does not answer; the one before does"
+        None, description="by model, why the new version in its folder does not answer; the previous one does"
     )

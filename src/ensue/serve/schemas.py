@@ -41,7 +41,7 @@ UPDATES = [{"update token": list[str]()}]
 REFUSED = {
     400: "not JSON",
     401: "no token, or a wrong one",
-    403: "this service does not learn over HTTP, or the token may ask only",
+    403: "updates over HTTP are off, or the token may only query",
     404: "not served",
     408: "the body came too slowly",
     409: "another process learns into the folder, or the update was refused",

@@ -11,7 +11,7 @@ from typing import TypeVar
 from ensue.answers import Choice
 from ensue.errors import DataError
 
-NOT_CAUSES = "Weights are what the model leaned on, not causes."
+NOT_CAUSES = "Attention weights are not causes."
 AnyChoice = TypeVar("AnyChoice")
 
 
@@ -22,7 +22,7 @@ def chosen(choices: tuple[AnyChoice, ...], place: int) -> AnyChoice:
         DataError: there is none.
     """
     if not choices:
-        raise DataError("the answer has no choice, so there is nothing to draw")
+        raise DataError("the answer has no choice to draw")
     if place >= len(choices):
         raise DataError(f'field "choice" is {place}, but the answer has {len(choices)} choices, counted from 0')
     return choices[place]
@@ -31,9 +31,9 @@ def chosen(choices: tuple[AnyChoice, ...], place: int) -> AnyChoice:
 def of_events(choice: Choice) -> str:
     """Which event a choice attended to most, and the drop of its score without that."""
     if not choice.attributions:
-        return f"{choice.value} (score {choice.score:.3f}) leaned on nothing of this history: it is what is common."
+        return f"{choice.value} (score {choice.score:.3f}) has no attributions: it is generally frequent."
     most = choice.attributions[0]
-    sentence = f"{choice.value} (score {choice.score:.3f}) leaned most on {most.value}: weight {most.weight:.2f}"
+    sentence = f"{choice.value} (score {choice.score:.3f}): largest attribution {most.value}, weight {most.weight:.2f}"
     return f"{sentence}." if most.score_drop is None else f"{sentence}; without it the score {falls(most.score_drop)}."
 
 

@@ -76,7 +76,7 @@ def run(
     if token and token == update_token:
         raise SettingError("ENSUE_UPDATE_TOKEN is the same as ENSUE_TOKEN; give updates a secret of their own")
     if workers < 1 or (workers > 1 and sys.platform == "win32"):
-        raise SettingError(f"--workers {workers}: give at least 1, and 1 on a system that cannot divide processes")
+        raise SettingError(f"--workers {workers}: give at least 1, and 1 on a system that cannot fork")
     shown = None if story is None else _read_story(story)
     known = _read_edges(edges, folders)
     local = (*LOCAL, host.lower()) if is_local(host) else ()

@@ -86,7 +86,7 @@ class ServeSettings:
             if field.name not in ("learn", "hosts") and not value >= least:
                 raise SettingError(f"{field.name} is {value}; it must be {'0 or more' if least == 0 else 'above 0'}")
         if self.records > self.waiting:
-            raise SettingError(f"records is {self.records}, more than the {self.waiting} that may wait")
+            raise SettingError(f"records is {self.records}, more than the {self.waiting} allowed in the queue")
 
 
 UNLIMITED = ServeSettings(

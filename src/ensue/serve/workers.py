@@ -181,7 +181,7 @@ class Supervisor:
         before = _threads()
         self._held = {one.name: one for one in hold(divided, metrics, log, warm=False)} if divided else {}
         if (threads := _threads() - before) > 0:
-            raise SettingError(f"the models have started {threads} threads, which do not divide; use --workers 1")
+            raise SettingError(f"the models have started {threads} threads and cannot be forked; use --workers 1")
         self._pinned = {
             name: Pinned(name, folder, metrics, log) for name, folder in folders.items() if name not in divided
         }
@@ -214,7 +214,7 @@ class Supervisor:
             self._prepare()
             for place in range(self._num):
                 if not self._stop and not self._begun(self._start(place)) and not self._stop:
-                    raise SettingError("a worker ended before it answered; the lines above say why")
+                    raise SettingError("a worker ended before it answered; see the lines above")
             if not self._stop:
                 listening()
             looked = time.monotonic()

@@ -12,7 +12,7 @@ Scores: TypeAlias = dict[str, Any]
 """Of a card, as JSON: figures, verdict and protocol."""
 SCORES = "## Scores on data it has not seen"
 """The heading of the scores."""
-WEIGHTS = "Attention weights say what the model leaned on, not why; trust them as far as a deletion test goes."
+WEIGHTS = "Attention weights are not causes: a deletion test shows how much each one matters."
 """The last line."""
 LONGEST = 200_000
 """Bytes of a card that are read."""

@@ -133,7 +133,7 @@ def _numbers(line: bytes, dim: int, where: str) -> npt.NDArray[np.float32]:
         with np.errstate(over="ignore"):
             numbers = np.array(fields).astype(np.float64).astype(np.float32)
     except ValueError as error:
-        raise DataError(f"{where}: {_shown(line)} is followed by a non-number; fetch the file again") from error
+        raise DataError(f"{where}: {_shown(line)} number of later users a non-number; fetch the file again") from error
     if not np.isfinite(numbers).all():
         raise DataError(f"{where}: {_shown(line)} has a number that is not finite; delete the line")
     return numbers

@@ -77,7 +77,7 @@ def test_even_weights_are_one_time_an_even_share() -> None:
 
 
 def test_credit_without_a_model_is_refused() -> None:
-    with pytest.raises(SettingError, match="credit is what a model leaned on: name one with --folder"):
+    with pytest.raises(SettingError, match="credit needs the attention of a model: give one with --folder"):
         spreaders(histories(), by="credit")
     with pytest.raises(SettingError, match="k is 0"):
         spreaders(histories(), top=0)

@@ -25,8 +25,8 @@ def test_events_with_a_true_edge_from_some_are_counted() -> None:
     assert true_pairs(WAY, EDGES) == [(0, 1), (0, 2), (0, 3), (1, 3)]
     both = compare(WAY, EDGES) + compare(WAY, EDGES)
     assert both.sentence() == (
-        "true edges: 2 of 4 events leaned most on one that has an edge to it (50.0 %); a pick at random finds 58.3 %, "
-        "the one just before 0.0 %"
+        "true edges: 2 of 4 events attended most to a true source (50.0 %; random earlier user 58.3 %, latest user "
+        "0.0 %)"
     )
 
 

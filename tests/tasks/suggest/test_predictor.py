@@ -231,5 +231,7 @@ def test_what_was_counted_has_a_picture_and_words() -> None:
     assert map_.z[0][0] == 0.0 and map_.z[0][1] == 1.0  # the last query's counts bring all of it
     service = SuggestService(TASKS["suggest"])
     figure, words = service.draw(made, Drawn(k=2, choice=0), Typed(History(told.queries), ""))
-    assert f"leaned most on find {THINGS[0]}: share 1.00." in words and words.endswith("shares, and words none.")
+    assert f"largest attribution find {THINGS[0]}, weight 1.00." in words and words.endswith(
+        "only queries have weights."
+    )
     assert figure.data[0].z[0][1] == 1.0

@@ -87,7 +87,7 @@ function dressTrace(trace, place, colour, narrow) {
     trace.textfont = { color: colour.ink, size: narrow ? 12 : 13 };
     trace.textposition = trace.x.map((x, at) => beside(x, trace.y[at]));
   } else if (trace.name === "arrows") trace.marker.color = colour.muted;
-  else if (trace.name === "leaned on") trace.line.color = colour.accent;
+  else if (trace.name === "attention") trace.line.color = colour.accent;
   else if (trace.name === "true edge") trace.line.color = colour.warm;
   else if (trace.name === "events") trace.marker.color = colour.ink;
   else if (trace.line) Object.assign(trace.line, { color: colour.muted });

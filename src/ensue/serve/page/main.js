@@ -1,4 +1,4 @@
-// Begins: which models are served, which story, and a panel for each question that can be asked.
+// Entry point: load the models and the demo scenario, and build one panel per question.
 
 import * as api from "./api.js";
 import { make, problem, waiting } from "./dom.js";
@@ -11,14 +11,14 @@ import { askToken, onToken } from "./token.js";
 const place = document.getElementById("panels");
 
 async function begin() {
-  place.replaceChildren(waiting("Looking which models are served…"));
+  place.replaceChildren(waiting("Loading the list of models…"));
   try {
     const [models, story] = await Promise.all([api.models(), api.story()]);
     if (story) tell(story);
-    else document.getElementById("lead").textContent = `${models.map((model) => model.name).join(", ")}: ask what is served here, and see what it leaned on.`;
+    else document.getElementById("lead").textContent = `${models.map((model) => model.name).join(", ")}: query them and see the evidence of each answer.`;
     const parts = panelsOf(models, story);
     if (parts.length) show(parts, story);
-    else if (models.length) place.replaceChildren(make("p", { class: "state" }, "This page has no question for what is served; POST /v1/models/NAME/predict answers."));
+    else if (models.length) place.replaceChildren(make("p", { class: "state" }, "This page has no panel for the served models; use POST /v1/models/NAME/predict."));
     else place.replaceChildren(make("p", { class: "state" }, "No model is served. Start the service with a model folder: ensue serve FOLDER"));
   } catch (error) {
     place.replaceChildren(problem(error, begin));

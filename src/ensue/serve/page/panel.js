@@ -1,4 +1,4 @@
-// One question: what is asked on one side, ranked answers and what they leaned on on the other.
+// One question: inputs on one side, ranked answers and their evidence on the other.
 
 import * as api from "./api.js";
 import { deletions, outcome, ranked, remark } from "./answers.js";
@@ -6,6 +6,7 @@ import { picks, texts, trail } from "./asking.js";
 import { later, make, percent, problem, unique, waiting } from "./dom.js";
 import { draw, erase } from "./figure.js";
 import { plural } from "./kinds.js";
+import { METRICS } from "./scores.js";
 
 const K = 5;
 
@@ -23,13 +24,14 @@ export function panel(kind, models, story) {
   view.facts = make("div", { class: "facts" });
   if (!story) about(view);
   const left = make("div", { class: "asking" }, models.length > 1 ? selector(view) : null, story ? null : view.facts);
-  const right = make("div", { class: "answering" }, make("h2", {}, kind.question), view.subject, view.answers, view.evidence);
+  const right = make("div", { class: "answering" }, make("h2", {}, kind.question), result(story, kind, models), view.subject, view.answers, view.evidence);
   view.section = make("section", { class: "panel", role: "tabpanel", id: `panel-${kind.key}`, "aria-labelledby": `tab-${kind.key}`, tabindex: "0" }, left, right);
-  const legend = scenes ? kind.pick : held ? "Held out while it was trained" : "Examples of what it knows";
+  const legend = scenes ? kind.pick : held ? "Held-out examples" : "Examples";
   const describe = (item) => (scenes ? kind.card(item, view.name) : held ? [brief(item.record), length(item.record, kind)] : [shown(item.record), kind.example || `a ${kind.unit[0]}`]);
   const pick = items.length ? picks(legend, items, describe, (item) => choose(view, item)) : null;
   if (pick) left.append(pick.field);
-  if (held?.learned) pick.field.append(make("p", { class: "note" }, "They judged it, and were learned afterwards: that it is right here shows little. Its score is of other data."));
+  if (scenes) pick.field.append(make("p", { class: "note" }, "The first is one that the model answers correctly; the others are spread over the two days."));
+  if (held?.learned) pick.field.append(make("p", { class: "note" }, "These examples validated the model and were then used for training, so right answers here prove little. The score is from other data."));
   if (kind.form === "text") withText(view, left, pick);
   else withTrail(view, left, pick);
   if (!items.length) left.classList.add("alone");
@@ -43,31 +45,40 @@ export function panel(kind, models, story) {
   return { key: kind.key, name: kind.name, panel: view.section, open };
 }
 
+// One line: the metric of the panel's model on the test days, with the best baseline and the ceiling.
+function result(story, kind, models) {
+  const row = story?.rows.find((row) => row.name === kind.part || models.some((model) => model.name === row.name));
+  if (!row) return null;
+  const figure = (share) => (100 * share).toFixed(1);
+  return make("p", { class: "note result" }, `${METRICS[row.metric] || row.metric} on ${row.num_questions.toLocaleString("en")} questions of the last two days, in %: `
+    + `${row.model} ${figure(row.score)} ± ${figure(row.half_width)}, best baseline (${row.baseline}) ${figure(row.baseline_score)}, ceiling ${figure(row.ceiling)}.`);
+}
+
 // The latest of a history, and how long it is.
 const brief = (record) => (record.values?.length > 3 ? `… ${record.values.slice(-3).join(" · ")}` : shown(record));
 const length = (record, kind) => (record.values ? plural(record.values.length, ...kind.unit) : "a text");
 
 const shown = (record) => record.text || (record.texts || record.values).join(" · ");
 
-// Verdicts by which no network is ahead: open ones, and those where the best counting row itself wins.
+// Verdicts by which no network is significantly better than the best baseline.
 const NOT_AHEAD = /no network|do not differ significantly|baselines?,? [^;]*is significantly better/;
 
-// What a model is: its name and version, the day it was trained, and how right it was on data it had not seen.
+// Name and version of a model, the day it was trained, and its metrics on test data.
 function about(view) {
   const { name, task, model, version, trained, scores, drift } = view.model;
   const rows = [["Name", name], ["Task", task], ["Model", model], ["Version", version], ["Trained", trained || "unknown"]];
   if (scores) {
     rows.push(["Score", Object.entries(scores.figures).slice(0, 3).map(([measure, figure]) => `${measure.replaceAll("_", " ")} ${figure}`).join("; ")]);
     rows.push(["Protocol", ["name", "data"].map((key) => scores.protocol[key]).filter(Boolean).join("; ") || "see CARD.md"]);
-  } else rows.push(["Score", `not evaluated yet; run: ensue evaluate FOLDER TEST`]);
+  } else rows.push(["Score", "not evaluated yet; run: ensue evaluate FOLDER TEST"]);
   rows.push(["Drift", drift
-    ? `${percent(drift.unknown)} of ${drift.events.toLocaleString("en")} ids and words asked about in ${drift.days} days were unknown to it`
-    : "nothing was asked in 7 days"]);
-  const counted = NOT_AHEAD.test(scores?.verdict || "");
+    ? `${percent(drift.unknown)} of ${drift.events.toLocaleString("en")} ids and words in requests in ${drift.days} days were unknown to it`
+    : "no requests in 7 days"]);
+  const notAhead = NOT_AHEAD.test(scores?.verdict || "");
   view.facts.replaceChildren(
     make("h3", {}, "The model"),
     make("dl", {}, rows.map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, String(text))))),
-    counted ? make("p", { class: "warning" }, "No network is significantly better than the best baseline on this data.") : "",
+    notAhead ? make("p", { class: "warning" }, "No network is significantly better than the best baseline on this data.") : "",
     scores?.verdict ? make("p", { class: "note" }, scores.verdict) : "");
 }
 
@@ -128,14 +139,14 @@ function choose(view, item) {
   if (view.steps) {
     view.steps.set(item.record.values, item.record.times || []);
     view.caption.replaceChildren(...(item.text ? [make("figure", { class: "post" }, make("blockquote", {}, item.text), make("figcaption", {}, `${item.who}, ${item.when}`))] : []));
-  } else quote(view, shown(item.record), item.who ? `${item.who}, ${item.when}` : item.held ? "held out while it was trained" : "an example of what it knows");
+  } else quote(view, shown(item.record), item.who ? `${item.who}, ${item.when}` : item.held ? "held out during training" : "an example");
   ask(view, item);
 }
 
 function rest(view) {
   view.turn += 1;
   view.question = null;
-  view.answers.replaceChildren(make("p", { class: "state" }, view.steps ? `Add ${view.kind.unit[1]}, and the ranking follows.` : "Write a text, and ask."));
+  view.answers.replaceChildren(make("p", { class: "state" }, view.steps ? `Add ${view.kind.unit[1]}, and the ranking follows.` : "Write a text and ask."));
   clear(view);
 }
 
@@ -191,7 +202,7 @@ const look = later(60, async (view, question, answer, at) => {
   const test = make("section", { class: "test" }, make("h4", {}, view.kind.closest ? "Closest sentence of the article" : "Deletion test"), deletions(answer, at, view.kind, view.name));
   const drawing = make("section", { class: "drawing" }, make("h4", {}, view.kind.evidence), plot, words);
   view.looking = plot;
-  const head = make("h3", {}, "What it leaned on: ", make("em", {}, view.name(answer.choices[at].value)));
+  const head = make("h3", {}, "Evidence for ", make("em", {}, view.name(answer.choices[at].value)));
   const height = view.evidence.offsetHeight;
   for (const node of view.evidence.querySelectorAll(".plot")) erase(node);
   view.evidence.style.minHeight = `${height}px`;

@@ -50,13 +50,14 @@ class ClassifyService(PlainService[ClassifyPredictor, Text]):
         (explanation,) = predictor.explain([question], drawn.k)
         choice = chosen(explanation.answer.choices, drawn.choice)
         if not any(part.words for part in explanation.passages):
-            raise DataError("record: the text has no word, so there is nothing to draw")
+            raise DataError("record: the text has no words to draw")
         test, best = explanation.answer.deletion, explanation.answer.choices[0]
         sentences = [f"{choice.value} has probability {choice.score:.2f}."]
         if test is not None:
             sentences.append(
-                f"Without the {plural(test.words, 'word')} leaned on most, the probability of {best.value} "
-                f"{falls(test.score_drop)}; without as many at random it {falls(test.random)} on average."
+                f"Without the {plural(test.words, 'word')} with the largest weights, the probability of "
+                f"{best.value} {falls(test.score_drop)}; without as many at random it {falls(test.random)} on "
+                "average."
             )
         return figures.word_graph(explanation), " ".join([*sentences, NOT_CAUSES])
 

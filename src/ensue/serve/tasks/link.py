@@ -85,7 +85,7 @@ class LinkService(PlainService[LinkPredictor, Post]):
         choice = chosen(answer.choices, drawn.choice)
         attended = explanation(predictor, question, replace(answer, choices=(choice,)))
         if not attended.score_drops:
-            raise DataError("record: the post has no word, so there is nothing to draw")
+            raise DataError("record: the post has no words to draw")
         at = max(range(len(attended.score_drops)), key=attended.score_drops.__getitem__)
         sentences = [
             f"Article {choice.value}: the score {falls(attended.score_drops[at])} without “{attended.words[at]}”, "

@@ -45,13 +45,11 @@ Ids = Annotated[list[str], BeforeValidator(_texts_of_ids)]
 class PredictNext(Predict):
     """Histories, and which values may be answers."""
 
-    exclude: Ids = Field([], description="values that are no answer, such as what is sold out")
-    allow: Ids | None = Field(None, description="the only values that are answers; all of them unless given")
-    exclude_seen: bool | None = Field(
-        None, description="whether values of a history are no answers to it; as the model was fitted unless given"
-    )
+    exclude: Ids = Field([], description="items never returned, such as sold-out ones")
+    allow: Ids | None = Field(None, description="items that may be returned; all by default")
+    exclude_seen: bool | None = Field(None, description="whether items of the session are excluded; default: as fitted")
     rank_unknown: bool = Field(
-        False, description="whether values of a history that the model lacks may be answers, where seen ones may"
+        False, description="whether items of the session that the model does not know may be returned"
     )
 
 
@@ -196,5 +194,5 @@ def _bars(explanation: Explanation, choice: Choice, places: list[int]) -> go.Fig
         "weight": list[float | None](explanation.influence)[-BARS:],
         "score drop without it": [drops.get(place) for place in places[-BARS:]],
     }
-    title = f"{choice.value}: what it leaned on, not causes"
+    title = f"{choice.value}: attributions, not causes"
     return figures.bars(title, "weight, and score drop", names[-BARS:], series)

@@ -87,7 +87,7 @@ class PlainService(Generic[P, Q]):
 
     def draw(self, predictor: P, drawn: Drawn, question: Q) -> tuple[go.Figure, str]:
         """No figure."""
-        raise DataError(f"models of task {self.task.name} draw nothing; ask for an explanation instead")
+        raise DataError(f"models of task {self.task.name} have no figures; request an explanation instead")
 
     def prepares(self, predictor: P) -> bool:
         """Never."""
@@ -117,4 +117,4 @@ class PlainService(Generic[P, Q]):
 
     def data_of(self, predictor: P, body: Update) -> object:
         """Nothing is learned."""
-        raise DataError(f"models of task {self.task.name} do not learn over HTTP; use `ensue update`")
+        raise DataError(f"models of task {self.task.name} cannot be updated over HTTP; use `ensue update`")

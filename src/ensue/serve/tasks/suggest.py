@@ -83,7 +83,7 @@ def _short(prefix: object, where: str, most: int) -> object:
 class PredictQueries(Predict):
     """Sessions, and what is typed in all of them or in each."""
 
-    prefix: Annotated[str, Limit(_prefix)] = Field("", description="what stands in the search box already")
+    prefix: Annotated[str, Limit(_prefix)] = Field("", description="text already typed in the search box")
     prefixes: Annotated[list[str], Limit(_prefixes)] = Field([], description="the same of each record")
 
     @model_validator(mode="after")
@@ -96,14 +96,14 @@ class PredictQueries(Predict):
 class FigureQueries(Figure):
     """A session, and what is typed in it."""
 
-    prefix: Annotated[str, Limit(_prefix)] = Field("", description="what stands in the search box already")
+    prefix: Annotated[str, Limit(_prefix)] = Field("", description="text already typed in the search box")
 
 
 class UpdateQueries(Update):
     """Sessions, and who typed them."""
 
     users: Annotated[list[str] | None, Limit(_users)] = Field(
-        None, description="a name a record; they are numbered, and kept nowhere"
+        None, description="one name per record; they are numbered and never stored"
     )
 
 
@@ -167,7 +167,7 @@ class SuggestService(PlainService[SuggestPredictor, Typed]):
         attended = explanation(predictor, question.record, replace(answer, choices=(choice,)))
         drawing, words = figures.leanings(attended), of_events(choice)
         if not attended.weights:
-            return drawing, f"{words} It was counted: queries have shares, and words none."
+            return drawing, f"{words} It comes from counts: only queries have weights."
         return drawing, f"{words} {NOT_CAUSES}"
 
     def first_question(self, predictor: SuggestPredictor) -> Typed:

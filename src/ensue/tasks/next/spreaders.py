@@ -88,7 +88,9 @@ def spreaders(
     """
     require_k(top)
     if by == "credit" and leaned is None:
-        raise SettingError("credit is what a model leaned on: name one with --folder, or order by first or followed")
+        raise SettingError(
+            "credit needs the attention of a model: give one with --folder, or order by first or followed"
+        )
     cascade = histories.sequence_index()
     shape = (int(histories.ids.max(initial=0)) + 1, max(len(histories), 1))
 

@@ -42,8 +42,8 @@ class Compared:
         shares = (100 * count / self.steps for count in (self.strongest, self.chance, self.latest))
         found, chance, latest = (f"{share:.1f} %" for share in shares)
         return (
-            f"true edges: {self.strongest} of {plural(self.steps, 'event')} leaned most on one that has an edge to it "
-            f"({found}); a pick at random finds {chance}, the one just before {latest}"
+            f"true edges: {self.strongest} of {plural(self.steps, 'event')} attended most to a true source ({found}; "
+            f"random earlier user {chance}, latest user {latest})"
         )
 
 

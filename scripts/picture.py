@@ -1,4 +1,4 @@
-"""The README's picture: the demonstration is made and served on this machine, and Chromium takes its picture.
+"""Make the picture of the README: run and serve the demonstration, and take a screenshot with Chromium.
 
 ``scripts/picture [FILE] [--demo FOLDER]``; a folder that ``ensue demo --output FOLDER`` wrote saves the training.
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
-WIDTH, HEIGHT = 1280, 1560
-PANEL, CARD = "says", 0
+WIDTH, HEIGHT = 1280, 1650
+PANEL, CARD = "about", 0
 MOST = 400_000
 
 
@@ -58,7 +58,7 @@ def take(demo: Path, file: Path, chromium: str) -> None:
 
 
 def photograph(address: str, file: Path, chromium: str) -> None:
-    """One panel with its answer and its evidence, as a person sees it."""
+    """Take a picture of the first panel with its answer and its evidence."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -16,8 +16,8 @@ CONTROLS = re.compile(
 QUOTED = 200
 """Characters of a cell that an error quotes, at most."""
 
-CREDENTIALS = re.compile(r"(?<=://)\S*@")
-"""User and password of an address."""
+CREDENTIALS = re.compile(r"(://|\b(?:rediss?|unix|kafka):/{0,2})\S*@")
+"""User and password of an address, which may lack slashes."""
 SECRETS = re.compile(r"(?i)([?&][^=&?\s]*(?:pass|pwd|secret|token)[^=&?\s]*=)[^&\s]+")
 """A field of an address's query that holds a password."""
 MAX_DEPTH = 32
@@ -117,7 +117,7 @@ def without_credentials(text: str) -> str:
         >>> without_credentials("redis://ann:secret@10.0.0.5/0?stream=clicks")
         'redis://***@10.0.0.5/0?stream=clicks'
     """
-    return SECRETS.sub(r"\1***", CREDENTIALS.sub("***@", text))
+    return SECRETS.sub(r"\1***", CREDENTIALS.sub(r"\1***@", text))
 
 
 def printable_message(text: str) -> str:

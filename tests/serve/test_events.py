@@ -16,6 +16,7 @@ from ensue.serve.events import EventList, open_queue, put, read_events
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue
+from tests.cli.conftest import run
 from tests.serve.conftest import running
 from tests.stream.conftest import Server, server, streamed
 
@@ -179,6 +180,29 @@ def test_a_queue_that_cannot_be_written(fitted: Path, tmp_path: Path, monkeypatc
         assert (found.status_code, found.json()["error"]) == (503, "the queue of events cannot be written")
         assert found.headers["retry-after"] == "5"
         assert str(tmp_path) not in found.text
+
+
+SECRET = "s3cr3t"
+
+
+def test_the_password_of_a_queue_is_shown_nowhere(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("redis")
+    for address, message in (
+        (f"redis://ann:{SECRET}@127.0.0.1:1/0", "no stream is named"),
+        (f"redis://ann:{SECRET}/x@127.0.0.1:1/0?stream=a", "host, port or database cannot be read"),
+        (f"redis:/ann:{SECRET}@127.0.0.1:1/0?stream=a", "--queue redis:/***@127.0.0.1:1/0?stream=a: cannot be opened"),
+        (f"kafka://ann:{SECRET}@127.0.0.1:1/clicks", "kafka:// is not known"),
+    ):
+        done = run(monkeypatch, "serve", fitted / "counted", "--port", "0", "--queue", address)
+        assert done.code == 2 and message in done.err and SECRET not in done.out + done.err
+    queue = open_queue(f"redis://ann:{SECRET}@127.0.0.1:1/0?stream=a")
+    with running({"counted": fitted / "counted"}, queue=queue) as one:
+        answers = [one.post("/v1/events", PLAIN)]
+        assert answers[0].status_code == 503
+        answers += [one.client.get(path) for path in ("/readyz", "/healthz", "/metrics", "/v1/models", "/openapi.json")]
+        shown = [json.dumps(one.lines()), repr(one.service), *(answer.text for answer in answers)]
+        shown += [str(answer.headers) for answer in answers]
+    assert not any(SECRET in text for text in shown)
 
 
 def test_addresses_that_are_none(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pydantic import BeforeValidator, Field
 from ensue.data.packed import KEEP
 from ensue.data.schema import DataSchema
 from ensue.errors import DataError, SettingError
+from ensue.lines import without_credentials
 from ensue.records import History
 from ensue.serve.bodies import Body, Limit, Limits, read
 from ensue.serve.lengths import require_short_history, too_long
@@ -116,7 +117,7 @@ def open_queue(address: str) -> Queue:
         return _Locked(SQLiteQueue(path))
     except sqlite3.Error as error:
         raise SettingError(
-            f"--queue {address}: cannot be opened ({error}); name a file in a folder that is there"
+            f"--queue {without_credentials(address)}: cannot be opened ({error}); name a file in a folder that is there"
         ) from error
 
 

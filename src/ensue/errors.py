@@ -25,6 +25,13 @@ class EnsueError(Exception):
         nowhere.csv: no such file; check the name
     """
 
+    def __str__(self) -> str:
+        """Return the message on one line: control characters, say of a column's name, are written as escapes."""
+        text = super().__str__()
+        if text.isprintable():
+            return text
+        return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
 
 class DataError(EnsueError):
     """The input data is invalid.

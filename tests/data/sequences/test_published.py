@@ -228,3 +228,11 @@ def test_a_later_file_is_read_as_the_training_data_was(tmp_path: Path) -> None:
     )
     many = write(tmp_path, ASKED["first ids of their own"][0])
     assert read(many, schema=DataSchema(columns={"item": "1-"}))[1].layout == "sessions"
+
+
+def test_an_error_shows_control_characters_of_a_column_as_escapes(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("author\x1b,url,ts\nann,https://a.example,1\nann,https://b.example,2\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"session=author\\x1b,item=url") as caught:
+        read(path)
+    assert str(caught.value).isprintable()

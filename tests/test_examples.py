@@ -27,7 +27,7 @@ def test_next_event(capsys: pytest.CaptureFixture[str]) -> None:
     found = run("next_event.py")
     assert (found["answer"].in_vocabulary, found["answer"].events) == (2, 3)
     assert len(found["answer"].choices) == 3
-    assert "the best of 8 baselines" in capsys.readouterr().out
+    assert "(best of 8 baselines)" in capsys.readouterr().out
 
 
 def test_suggest_queries() -> None:

@@ -53,7 +53,7 @@ def test_figures_by_hand() -> None:
     assert found.protocol.candidates.startswith("3: ")
     assert found.protocol.leaked == "articles with posts in training: 2 of 2; posts that were trained on: 3"
     assert [own.model for own in found.rows] == ["tfidf", "bm25"]
-    assert found.verdict.startswith("by MRR no network was compared; the best of 2 baselines, ")
+    assert found.verdict.startswith("only baselines were scored: ")
 
 
 def test_every_known_article_is_a_candidate() -> None:
@@ -136,7 +136,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     assert found.protocol.together.startswith("best is its score sum alone, which no weights beat on held-out ")
     card = describe(predictor, found)
     assert "- alone: sum" in card and "- floors: sum 1, untrained 1, words 1" in card
-    assert "| model | mrr | recall@10 |" in card and "no text" in card and "## What it keeps" in card
+    assert "| model | MRR | Recall@10 |" in card and "no text" in card and "## What it keeps" in card
     flat = found.to_dict()
     assert flat["task"] == "link" and {own["measure"] for own in flat["duels"]} == {"mrr", "pooled_ap"}
 

@@ -133,19 +133,19 @@ def test_several_seeds_are_averaged() -> None:
         (
             ("mtn", (0.12, 0.08), 0.01),
             "mtn",
-            "by BLEU mtn (12.00) is significantly better than the baseline c (8.00) (p = 0.010)",
+            "mtn is significantly better than c (baseline): BLEU +4.00 points (95 % CI 0.00 to 0.00, p = .010)",
         ),
         (
             ("mtn", (0.05, 0.08), 0.01),
             "c",
-            "by BLEU the baseline c (8.00) is significantly better than mtn (5.00) (p = 0.010)",
+            "c (baseline) is significantly better than mtn: BLEU +3.00 points (95 % CI 0.00 to 0.00, p = .010)",
         ),
         (
             ("mtn", (0.09, 0.08), 0.2),
             None,
-            "by BLEU mtn (9.00) and the baseline c (8.00) do not differ significantly (p = 0.200)",
+            "mtn and c (baseline) do not differ significantly: BLEU +1.00 points (95 % CI 0.00 to 0.00, p = .200)",
         ),
-        ((None, (0.08, 0.08), 1.0), None, "by BLEU no network was compared; the baseline c has 8.00"),
+        ((None, (0.08, 0.08), 1.0), None, "only baselines were scored: c (baseline) has the highest BLEU (8.00 %)"),
     ],
 )
 def test_who_wins(duel: tuple[str | None, tuple[float, float], float], winner: str | None, sentence: str) -> None:
@@ -156,7 +156,11 @@ def test_who_wins(duel: tuple[str | None, tuple[float, float], float], winner: s
 def test_the_card_of_a_folder_says_what_it_keeps() -> None:
     made = counted()
     text = describe(made, evaluate(made, queries(TEST)))
-    assert "| model | bleu | precision@1 |" in text and "## What it keeps" in text and "by BLEU no network" in text
+    assert (
+        "| model | BLEU | n-gram precision@1 |" in text
+        and "## What it keeps" in text
+        and "only baselines were scored" in text
+    )
     assert "None yet: run `ensue evaluate FOLDER TEST`." in describe(made)
     assert not math.isnan(evaluate(made, queries(TEST)).rows[0].figures["bleu"])
 

@@ -119,10 +119,10 @@ def outcomes(num: int, ours: int, theirs: int) -> tuple[list[float], list[float]
 @pytest.mark.parametrize(
     ("ours", "theirs", "verdict"),
     [
-        (30, 10, "centrality (95.00) is significantly better than the best of 2 baselines, tfidf (85.00) (p = "),
-        (10, 30, "the best of 2 baselines, tfidf (95.00), is significantly better than centrality (85.00) (p = "),
-        (12, 8, "centrality (96.00) and the best of 2 baselines, tfidf (94.00), do not differ significantly (p = "),
-        (9, 9, "centrality (95.50) and the best of 2 baselines, tfidf (95.50), do not differ significantly (p = 1"),
+        (30, 10, "centrality is significantly better than tfidf (best of 2 baselines): accuracy +10.00 points (95 "),
+        (10, 30, "tfidf (best of 2 baselines) is significantly better than centrality: accuracy +10.00 points (95 "),
+        (12, 8, "centrality and tfidf (best of 2 baselines) do not differ significantly: accuracy +2.00 points (9"),
+        (9, 9, "centrality and tfidf (best of 2 baselines) do not differ significantly: accuracy +0.00 points (9"),
     ],
 )  # fmt: skip
 def test_the_verdict_is_paired_and_names_the_winner(
@@ -130,7 +130,7 @@ def test_the_verdict_is_paired_and_names_the_winner(
 ) -> None:
     monkeypatch.setattr(classify, "RESAMPLES", 1000)
     result = evaluate(planted(monkeypatch, *outcomes(200, ours, theirs)), texts("a" * 200))
-    assert result.verdict.startswith(f"by accuracy {verdict}")
+    assert result.verdict.startswith(verdict)
     assert result.winner == {30: "centrality", 10: "tfidf"}.get(ours)
     assert result.beats_counting is (ours == 30)
     # McNemar: z = (30 - 10) / sqrt(40) = 3.16, p = 0.002; (12 - 8) / sqrt(20) = 0.89, p = 0.37. Alike: p = 1.
@@ -143,8 +143,8 @@ def test_counting_alone_has_no_network_to_beat() -> None:
     assert [row.model for row in result.rows] == ["tfidf", "majority"]
     assert (result.model, result.winner, result.beats_counting) == (None, None, False)
     assert result.verdict == (
-        "by accuracy no network was compared; the best of 2 baselines, tfidf, has 100.00; by macro F1 no network was "
-        "compared; the best of 2 baselines, tfidf, has 100.00"
+        "only baselines were scored: tfidf (best of 2 baselines) has the highest accuracy (100.00 %); only baselines "
+        "were scored: tfidf (best of 2 baselines) has the highest macro F1 (100.00 %)"
     )
 
 
@@ -281,7 +281,7 @@ def test_the_verdict_names_rare_labels_and_goes_by_macro_f1_where_that_is_set(mo
     result = evaluate(predictor, data)
     parts = result.verdict.split("; ")
     assert (result.duels[0].measure, result.duels[1].measure) == ("accuracy", "macro_f1")
-    assert parts[0].startswith("by accuracy") and parts[1].startswith("by macro F1")
+    assert ": accuracy +" in parts[0] and ": macro F1 +" in parts[1]
     assert parts[-1] == "mean recall of rare labels (b 2): centrality 50.00, tfidf 0.00"
     predictor.shared = replace(predictor.shared, metric="macro-f1")
     assert [duel.measure for duel in evaluate(predictor, data).duels] == ["macro_f1", "accuracy"]

@@ -53,7 +53,7 @@ def test_from_a_file_to_an_answer(ensue: Ensue, reviews: Path, tmp_path: Path) -
     ran = ensue("evaluate", folder, reviews, "--json")
     found = json.loads(ran.out)
     assert [row["model"] for row in found["rows"]] == ["words", "mean"] and found["beats_counting"]
-    assert "is significantly better than the baseline mean (" in ensue("evaluate", folder, reviews).out
+    assert "is significantly better than mean (baseline): " in ensue("evaluate", folder, reviews).out
     card = (folder / "CARD.md").read_text()
     assert "- every word of the reviews, in `words.json`." in card and "| words |" in card
     ran = ensue("predict", folder, "-", "--json", stdin='{"text": "fine music"}')

@@ -92,7 +92,7 @@ def test_check_knows_texts_by_their_shape(ensue: Ensue, files: Files) -> None:
     assert ran.code == 0, ran.err
     assert ran.lines == [f"{path}: labelled lines (text=text, label=label)" for path in (files.train, files.test)]
     first, second, *_ = ran.out.splitlines()
-    assert first.startswith("100 texts; words mean ")
+    assert first.startswith("100 texts; words per text: mean ")
     labels = [label for label, _ in rows(100, 0)]
     assert second == f"2 labels: yes {labels.count('yes')}, no {labels.count('no')}"
     told = (line.removeprefix("warning: the word ") for line in ran.out.splitlines()[-2:])
@@ -128,10 +128,10 @@ def test_fit_tells_how_right_and_how_sure_it_is(ensue: Ensue, files: Files, tmp_
     found = only_json(ran.out)
     assert (found["task"], found["model"], found["seed"], found["settings"]["hidden"]) == ("classify", "mean", 3, 8)
     assert found["facts"]["texts"] == 100 and "held_out" not in found["facts"]
-    assert any(line.startswith("fit: 1 epoch, ") for line in ran.lines)
+    assert any(line.startswith("fit: 1 epoch in ") for line in ran.lines)
     right, off = found["facts"]["validation_accuracy"], found["facts"]["calibration_error"]
-    (told,) = [line for line in ran.lines if line.startswith("right on validation texts: ")]
-    assert f"mean {100 * right['mean']:.1f} % (calibration error {100 * off['mean']:.1f} %)" in told and "tfidf" in told
+    (told,) = [line for line in ran.lines if line.startswith("validation accuracy: ")]
+    assert f"mean {100 * right['mean']:.1f} % (ECE {100 * off['mean']:.1f} %)" in told and "tfidf" in told
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     assert (tmp_path / "m" / "CARD.md").read_text().startswith("# mean for task classify\n")
 
@@ -171,7 +171,7 @@ def test_evaluate_as_json(ensue: Ensue, files: Files, tmp_path: Path) -> None:
 def test_evaluate_for_people_ends_in_the_verdict(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     ran = ensue("evaluate", shutil.copytree(files.model, tmp_path / "m"), files.test)
     assert ran.code == 0, ran.err
-    assert ran.out.splitlines()[-1].startswith("by accuracy the best of 2 models, ")
+    assert ran.out.splitlines()[-1].startswith("blend (best of 2 models) and ")
     assert "  leaked: " in ran.out and "  unknown: " in ran.out and "macro-F1" in ran.out
 
 
@@ -206,7 +206,7 @@ def test_predict_takes_a_text_a_line_and_answers_empty_ones(ensue: Ensue, files:
     assert answers[0]["choices"] == answers[2]["choices"] == []
     assert answers[1]["choices"][0]["value"] == "yes" and answers[3]["choices"][0]["value"] == "no"
     shown = ensue("predict", files.model, stdin="\n").out
-    assert shown == "no words: nothing to answer from\n"
+    assert shown == "no words, no answer\n"
 
 
 def test_predict_takes_records_tables_and_plain_files_alike(ensue: Ensue, files: Files, tmp_path: Path) -> None:
@@ -230,17 +230,17 @@ def test_pairs_stand_between_tabs(ensue: Ensue, files: Files) -> None:
     assert (one["choices"][0]["value"], one["events"], nothing["events"]) == ("yes", 4, 0)
     check_refused(
         ensue("predict", files.paired, "--json", stdin="good w1\n"),
-        "stdin, line 1: 1 text, but the model was trained on pairs; write one, a tab, the other",
+        "stdin, line 1: 1 text, the model was trained on pairs; put a tab between two texts",
     )
 
 
 def test_predict_for_people_tells_the_deletion_test(ensue: Ensue, files: Files) -> None:
     (answer,) = map(json.loads, ensue("predict", files.model, "--json", stdin="w1 good w3 w4\n").out.splitlines())
     shown, test = ensue("predict", files.model, stdin="w1 good w3 w4\n").out, answer["deletion"]
-    assert "4 of 4 words known\n" in shown
+    assert "in vocabulary: 4 of 4 words\n" in shown
     assert shown.endswith(
-        f"deletion test of yes: score drop {test['score_drop']:.3f} without the 2 words it leaned on most, "
-        f"{test['random']:.3f} without 2 words at random (mean of 5)\n"
+        f"deletion test of yes: score drop {test['score_drop']:.3f} without the 2 words of highest weight, "
+        f"{test['random']:.3f} without 2 words at random (5 draws)\n"
     )
 
 
@@ -256,7 +256,7 @@ def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
     assert f"deletion test of [b]: score drop {score_drop:.3f} without the 2 words" in text.getvalue()
     assert "-0.000" not in text.getvalue()
     useless = score_drop <= random
-    assert ("words at random matter as much: the weights tell nothing here\n" in text.getvalue()) == useless
+    assert ("random words matter as much: these weights do not explain the answer\n" in text.getvalue()) == useless
 
 
 def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,11 +273,21 @@ def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.Monk
     lines = text.getvalue().splitlines()
     table = "\n".join(line for line in lines if line[:1] in "┏┃┡│└")
     assert max(map(len, table.splitlines())) <= 80 and "…" not in table
-    for cell in ("centrality-bilinear", "100.00", "±10.00", "1.000", "±0.100", "log loss", "ECE", "123", "chance!"):
+    for cell in (
+        "centrality-bilinear",
+        "100.00",
+        "±10.00",
+        "1.000",
+        "±0.100",
+        "log loss",
+        "ECE",
+        "123",
+        "below random",
+    ):
         assert cell in table, cell
     assert lines[-1] == (
-        "by accuracy centrality-bilinear (100.00) and the baseline tfidf (100.00) do not differ significantly "
-        "(p = 1.000)"
+        "centrality-bilinear and tfidf (baseline) do not differ significantly: accuracy +0.00 points (95 % CI 0.00 to "
+        "0.00, p = 1.000)"
     )
 
 
@@ -285,7 +295,7 @@ def test_explain_shows_each_word_and_draws_a_page(ensue: Ensue, files: Files, tm
     page = tmp_path / "page.html"
     ran = ensue("explain", files.model, "-", "--html", page, stdin="w1 good w3\n")
     assert (ran.code, ran.lines) == (0, [f"wrote {page}"])
-    assert ran.out.startswith("weights: what the model leaned on, not causes; ")
+    assert ran.out.startswith("attention weights (not causes); ")
     (found,) = ClassifyPredictor.load(files.model).explain([Text(("w1 good w3",))])
     (part,) = found.passages
     line = "  ".join(f"{word} {weight:.2f}" for word, weight in zip(part.words, part.weights, strict=True))
@@ -317,7 +327,7 @@ def test_an_update_is_learned_and_can_be_taken_back(ensue: Ensue, files: Files, 
     assert (ran.code, ran.out) == (0, "")
     assert ran.lines[1].startswith("accuracy on 10 remembered examples: 1.000 -> ")
     assert ran.lines[2:] == [
-        f"{folder}: learned 2 texts; version 2 stands, `ensue update {folder} --rollback` puts version 1 back"
+        f"{folder}: trained on 2 texts; version 2 is active, `ensue update {folder} --rollback` restores version 1"
     ]
     assert (
         "splendid" in ClassifyPredictor.load(folder).tokenizer.vocabulary
@@ -342,7 +352,7 @@ def test_poisoned_labels_are_refused(ensue: Ensue, files: Files, tmp_path: Path)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     ran = ensue("update", folder, new, "--no-test")
     assert ran.code == 0
-    assert ran.lines[-1] == "note: it was not tested (as told); `ensue evaluate` tells what it is worth"
+    assert ran.lines[-1] == "warning: the update was not tested (--no-test); score it with `ensue evaluate`"
 
 
 def test_poisoned_labels_of_a_model_that_remembers_no_texts_are_warned_of(
@@ -357,7 +367,7 @@ def test_poisoned_labels_of_a_model_that_remembers_no_texts_are_warned_of(
     assert ran.code == 0
     assert ran.lines[-1] == (
         "warning: the update was not tested: the model remembers no examples of what it learned before, and may have "
-        f"become worse at that; `ensue update {folder} --rollback` puts version 1 back"
+        f"become worse at that; `ensue update {folder} --rollback` restores version 1"
     )
     assert ensue("update", folder, "--rollback").code == 0
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -477,7 +487,7 @@ def test_vectors_of_another_width(ensue: Ensue, files: Files, tmp_path: Path) ->
         "fit", "classify", files.train, "-o", tmp_path / "m", *options, f"--set=vectors={vectors}", "--set=dim=8"
     )
     message = f"dim is 8, but the vectors of {vectors} have 3 numbers; remove dim"
-    check_refused(ran, message, before=1)
+    check_refused(ran, message, before=2)
     ran = ensue("fit", "classify", files.train, "-o", tmp_path / "m", *options, f"--set=vectors={vectors}")
     assert ran.code == 0 and ClassifyPredictor.load(tmp_path / "m").counting.keys() == {"tfidf", "vectors", "majority"}
 
@@ -501,7 +511,7 @@ FOREIGN: dict[str, tuple[list[str], str]] = {
         ["fit", "next", "LOG", "-o", "NEW", "--phrases"],
         "--phrases means nothing to task next; leave it out",
     ),
-    "a stream": (["stream", "MODEL", "LOG"], "MODEL: is of task classify; only task next learns from a stream"),
+    "a stream": (["stream", "MODEL", "LOG"], "MODEL: is of task classify; only task next can be trained on a stream"),
     "model": (
         ["fit", "classify", "TRAIN", "-o", "NEW", "--model=hidan"],
         f"model 'hidan' is not known for task classify; choose from best, {', '.join(classify.MODELS)}",

@@ -93,7 +93,7 @@ def test_help_fits_two_screens_of_80_columns(
 def test_check_tells_what_was_understood(ensue: Ensue, logs: Logs) -> None:
     ran = ensue("check", logs.train, "--compare-to", logs.test)
     assert ran.code == 0
-    assert ran.out.startswith("48 sequences, 303 events, 15 distinct values; length mean 6.3, median 5.5, longest 13\n")
+    assert ran.out.startswith("48 sessions, 303 events, 15 items; events per session: mean 6.3, median 5.5, max 13\n")
     assert "warning: every sequence starts at time 0: a global split by time is impossible" in ran.out
     assert [line.startswith(f"{path}: {CLOCK}") for path, line in zip((logs.train, logs.test), ran.lines, strict=True)]
 
@@ -142,10 +142,16 @@ def test_fit_writes_the_folder_and_nothing_else(ensue: Ensue, logs: Logs, tmp_pa
     assert (ran.code, ran.out) == (0, "")
     assert ran.lines[0].startswith(f"{logs.train}: {CLOCK}")
     assert ran.lines[1].startswith(f"{logs.valid}: {CLOCK}")
-    figures = r"\d+ s, loss \d+\.\d{4}, best validation (MRR|loss) \d\.\d{4}"
-    assert re.fullmatch(f"fit cascade-blend: epoch 1, {figures}", ran.lines[2])  # a log shows that it goes on
-    cut = r"(, the last one the best: more may rank better)?"
-    fitted = [line for line in ran.lines if re.fullmatch(rf"fit (cascade-)?blend: 2 epochs, {figures}{cut}", line)]
+    assert ran.lines[2] == "training blend (task next), seed 4"
+    stopping = "early stopping by validation (MRR|loss)"
+    plan = rf"fit cascade-blend: at most 2 epochs of \d+ steps, [\d,]+ parameters on cpu, {stopping}"
+    assert re.fullmatch(plan, ran.lines[3])
+    best = r"best validation (MRR|loss) \d\.\d{4}"
+    epoch = r"epoch 1 of at most 2, \d+ s, at most \d+ s left"
+    assert re.fullmatch(rf"fit cascade-blend: {epoch}, loss \d+\.\d{{4}}, {best}", ran.lines[4])
+    more = "(; best epoch was the last one; consider more epochs)?"
+    done = rf"fit (cascade-)?blend: 2 epochs in \d+ s, loss \d+\.\d{{4}}; kept epoch [12]: {best}{more}"
+    fitted = [line for line in ran.lines if re.fullmatch(done, line)]
     assert len(fitted) in (1, 2)  # one that leads all counting is not tried against another
     assert ran.lines[-1] == f"saved {tmp_path / 'm'}"
     assert "" not in ran.lines
@@ -260,8 +266,8 @@ def test_evaluate_under_the_papers_protocol(ensue: Ensue, logs: Logs, model: Pat
 def test_evaluate_for_people_says_yes_or_no(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:
     ran = ensue("evaluate", shutil.copytree(model, tmp_path / "m"), logs.test)
     verdict = ran.out.splitlines()[-1]
-    assert re.match(r"by MRR (hidan|the best of \d baselines, [a-z-]+) ", verdict), verdict
-    assert re.search(r"\(p = [01]\.\d{3}\); the best are chosen on this test data$", verdict), verdict
+    assert re.match(r"(hidan|[a-z-]+ \(best of \d baselines\)) (and|is significantly better than) ", verdict), verdict
+    assert re.search(r"CI .*, p (=|<) 1?\.\d{3}\); the best are chosen on this test data$", verdict), verdict
     assert re.search(r"^│ (blend|hidan) +│ +\d+\.\d\d", ran.out, re.MULTILINE)
     assert "  ties: count against the target\n" in ran.out
 
@@ -390,9 +396,9 @@ def test_predict_leaves_out_what_is_excluded_and_keeps_to_what_is_allowed(
     assert sorted(values("--exclude", listed)) == sorted(set(every) - {every[0], every[2]})
     assert values("--allow", listed) == [every[0], every[2]]
     for words, line in (
-        (["--allow", empty], "holds no value; write one a line"),
+        (["--allow", empty], "holds no items; write one per line"),
         (["--exclude", tmp_path / "none.txt"], "none.txt: no such file"),
-        (["--exclude", listed, "--steps", "2"], "--steps: rolls forward over all values"),
+        (["--exclude", listed, "--steps", "2"], "--steps ranks all items; remove"),
     ):
         ran = ensue("predict", model, "-", *words, stdin=KNOWN)
         assert (ran.code, ran.out) == (2, "")
@@ -402,9 +408,9 @@ def test_predict_leaves_out_what_is_excluded_and_keeps_to_what_is_allowed(
 def test_predict_for_people(ensue: Ensue, model: Path) -> None:
     ran = ensue("predict", model, "-", "-k", "2", stdin=KNOWN + STRANGE)
     assert ran.out.startswith("one\n")
-    assert "2 of 3 ids known\n" in ran.out
-    assert ran.out.endswith("0 of 2 ids known: nothing known, so this is plain popularity\n")
-    assert re.search(r"│ 1 │ u\d{3}  │ 0\.\d{3} │ u00[12] 0\.\d\d \(-?0\.\d{3}\)   u00[12] 0\.\d\d ", ran.out)
+    assert "in vocabulary: 2 of 3 events\n" in ran.out
+    assert ran.out.endswith("in vocabulary: 0 of 2 events; items are ranked by popularity\n")
+    assert re.search(r"│ 1 │ u\d{3} │ 0\.\d{3} │ u00[12] 0\.\d\d \(-?0\.\d{3}\)   u00[12] 0\.\d\d ", ran.out)
 
 
 def test_predict_from_a_file_is_predict_from_a_pipe(ensue: Ensue, model: Path, logs: Logs) -> None:
@@ -426,7 +432,7 @@ def test_predict_some_steps_ahead(ensue: Ensue, model: Path) -> None:
         assert list(step) == ["choices", "stop", "after"] and 0 < step["stop"] < 1 and len(step["choices"]) == 2
         assert 0 <= step["after"][0] <= step["after"][1] <= step["after"][2]
     shown = ensue("predict", model, "-", "--steps", "2", stdin=KNOWN)
-    assert shown.out.startswith("one\n") and "stops" in shown.out and path[0] in shown.out
+    assert shown.out.startswith("one\n") and "P(end)" in shown.out and path[0] in shown.out
     wrong = ensue("predict", model, "--steps", "0", stdin=KNOWN)
     assert (wrong.code, wrong.out) == (2, "") and "give at least 1" in wrong.err
 
@@ -480,7 +486,7 @@ def test_explain_draws_a_page_that_needs_nothing_else(ensue: Ensue, model: Path,
     page.feed(text)
     assert page.fetched == []
     assert "u002 attends to u001" in text
-    assert "weights: what the model leaned on, not causes" in ran.out
+    assert "attention weights (not causes)" in ran.out
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 

@@ -180,7 +180,7 @@ def test_options_that_contradict_each_other_are_refused(ensue: Ensue, models: di
     ran = ensue("predict", models["shop"].folder, "-", "--exclude-seen", "--rank-unknown", stdin='{"values": ["a"]}\n')
     assert (ran.code, ran.lines) == (
         2,
-        ["ensue: --rank-unknown: ranks items that a history holds, which --exclude-seen leaves out"],
+        ["ensue: --rank-unknown and --exclude-seen contradict each other; remove one"],
     )
     ran = ensue("predict", models["shop"].folder, "-", "--include-seen", "--steps", "2", stdin='{"values": ["a"]}\n')
     assert ran.code == 2 and "--include-seen" in ran.lines[0]

@@ -37,9 +37,7 @@ def test_a_trained_model_is_not_replaced_unasked(
     before = contents(own.parent)
     ran = ensue("fit", "next", logs.train, "-o", own, *COUNTED, *more)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.lines == [
-        f"ensue: {own}: holds a model already; --replace puts the new one in its place and keeps this one as a version"
-    ]
+    assert ran.lines == [f"ensue: {own}: holds a model; --replace replaces it and keeps it as a version"]
     assert contents(own.parent) == before
 
 
@@ -99,17 +97,17 @@ def test_who_waited_for_the_lock_does_not_replace_what_was_saved_meanwhile(
 
     monkeypatch.setattr("ensue.cli.training.sweep", meanwhile)  # the first thing that happens under the lock
     ran = ensue("fit", "next", logs.train, "-o", new, *COUNTED)
-    assert ran.code == 2 and "holds a model already" in ran.err
+    assert ran.code == 2 and "holds a model;" in ran.err
     assert load(new).model_name == "hidan"
 
 
 def test_replay_0_says_what_it_leaves_out(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
     ran = ensue("fit", "next", logs.train, "-o", tmp_path / "m", "--set=replay=0", *SMALL)
     assert ran.code == 0
-    assert ran.lines[-2:] == ["replay=0: nothing of a single history stays in the folder", f"saved {tmp_path / 'm'}"]
+    assert ran.lines[-2:] == ["replay=0: no single session is stored in the folder", f"saved {tmp_path / 'm'}"]
     small = [option for option in SMALL if "model" not in option]
     ran = ensue("fit", "next", logs.train, "-o", tmp_path / "b", "--model=cascade-blend", "--set=replay=0", *small)
-    assert ran.lines[-2].endswith("in the folder, so cascade-blend answers by its network alone")
+    assert ran.lines[-2].endswith("in the folder, so cascade-blend predicts with its network alone")
     ran = ensue("fit", "next", logs.train, "-o", tmp_path / "v", "--model=vsknn", "--set=replay=0")
     assert ran.code == 2 and "setting 'replay' is not known" in ran.err
 

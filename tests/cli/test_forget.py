@@ -61,7 +61,7 @@ def test_counts_answer_as_if_the_person_had_never_been(ensue: Ensue, log: Path, 
     for item in ("p0", "p4", "p5"):
         assert _scores(ensue, folder, item) == pytest.approx(_scores(ensue, other, item), rel=1e-4)
     again = ensue("forget", folder, "--user", "x", "--records", log)
-    assert (again.code, again.lines[-1]) == (2, f"ensue: {folder}: nothing is known of 1 user 'x'")
+    assert (again.code, again.lines[-1]) == (2, f"ensue: {folder}: holds nothing of 1 user 'x'")
 
 
 def test_kept_versions_forget_too(ensue: Ensue, log: Path, tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_what_cannot_be_forgotten_is_said_and_the_folder_stays(ensue: Ensue, log
         ((), "no user is named; give --user ID, or --users FILE with one on each line"),
         (
             ("--user", "x"),
-            f"{folder}: nothing is known of 1 user 'x'; a folder holds no names: give --records with the log that was "
-            "trained on",
+            f"{folder}: holds nothing of 1 user 'x'; model folders hold no user names: give --records with the "
+            "training log",
         ),
-        (("--user", "nobody", "--records", log), f"{folder}: nothing is known of 1 user 'nobody'"),
+        (("--user", "nobody", "--records", log), f"{folder}: holds nothing of 1 user 'nobody'"),
     ):
         ran = ensue("forget", folder, *arguments)
         assert (ran.code, ran.lines[-1]) == (2, f"ensue: {message}")

@@ -70,7 +70,7 @@ def test_counts_of_queries_are_as_if_the_person_had_never_searched(
     assert not _holders(folder)
     again = ensue("forget", folder, "--user", user, "--records", searches)
     assert again.code == 2 and "not removed: counts" not in again.out
-    assert again.lines[-1] == f"ensue: {folder}: nothing is known of 1 user '{user}'"
+    assert again.lines[-1] == f"ensue: {folder}: holds nothing of 1 user '{user}'"
 
 
 def test_a_network_of_queries_loses_the_words_that_nobody_else_typed(

@@ -35,7 +35,7 @@ def test_a_model_of_floats_knows_whole_numbers(ensue: Ensue, log: Log, tmp_path:
     evaluated = ensue("evaluate", tmp_path / "m", log("{}"))
     assert (evaluated.code, "knows the item" in evaluated.err) == (0, False)
     answered = ensue("predict", tmp_path / "m", "-", "-k", "1", stdin='{"values": [110, 111.0]}\n')
-    assert "2 of 2 ids known" in answered.out
+    assert "in vocabulary: 2 of 2 events" in answered.out
     assert ".0 " not in answered.out
 
 

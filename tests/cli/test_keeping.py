@@ -72,7 +72,9 @@ def test_back_and_forth(ensue: Ensue, own: Path, logs: Logs) -> None:
     ensue("update", own, logs.test, *LENIENT)
     after = contents(own)
     ran = ensue("update", own, "--rollback")
-    assert (ran.code, ran.err) == (0, f"{own}: version 1 stands again; version 2 is kept\n") and contents(own) == before
+    assert (ran.code, ran.err) == (0, f"{own}: restored version 1; version 2 is still available\n") and contents(
+        own
+    ) == before
     ran = ensue("update", own, "--rollback", "2", "--json")
     assert json.loads(ran.out) == {"folder": str(own), "version": 2, "kept": [1, 2]} and contents(own) == after
 
@@ -92,10 +94,10 @@ def test_a_bad_log_is_one_line_and_changes_nothing(ensue: Ensue, own: Path, tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback"),
+        ((), "give new data, as in `ensue update FOLDER new.csv`, or --rollback"),
         (("--rollback",), "{own}: no older version than 1 is kept; `ensue update` keeps what it replaces"),
         (("--rollback", "7"), "{own}: version 7 is not kept; `ensue update` keeps what it replaces"),
-        (("--rollback", "x"), "--rollback x: give the number of a kept version, or none for the newest older one"),
+        (("--rollback", "x"), "--rollback x: give the number of a version, or none for the latest"),
         (("none.csv",), "none.csv: no such file"),
     ],
 )

@@ -47,9 +47,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     with pytest.MonkeyPatch.context() as patch:
         ran = run(patch, "fit", "link", found.posts, "--articles", found.articles, "-o", found.model, "--device=cpu")
     assert ran.code == 0, ran.err
-    assert "held-out posts: MRR" in ran.err and "weights by held-out posts: sum " in ran.err
-    assert "posts held out in turn: 5 folds of 73 posts, each scored by a model trained on the others" in ran.err
-    assert "MRR of each score alone: sum " in ran.err and "of first answers P says " in ran.err
+    assert "held-out posts: MRR" in ran.err and "weights fitted on held-out posts: sum " in ran.err
+    assert "cross-validation: 5 folds of 73 posts, each scored by a model trained on the others" in ran.err
+    assert "MRR of each score alone: sum " in ran.err and "top-1: mean predicted probability " in ran.err
     return found
 
 
@@ -87,14 +87,14 @@ def test_an_installed_encoder_is_asked_too(
     )
     check_refused(
         ensue("link", files.story, bare, "--folder", files.model, "--encoder", "stand-in"),
-        "--model, --encoder and --folder: the folder has its own; give the folder alone",
+        "--folder holds a model and its encoder; remove --model and --encoder",
     )
 
 
 def test_check_counts_links_and_copies(ensue: Ensue, files: Files) -> None:
     ran = ensue("check", files.posts, "--articles", files.articles)
     assert ran.code == 0, ran.err
-    assert "12 articles, words median" in ran.out and "73 links between 73 posts and 12 articles" in ran.out
+    assert "12 articles, words: median" in ran.out and "73 links between 73 posts and 12 articles" in ran.out
     found = json.loads(ensue("check", files.posts, "--articles", files.articles, "--json").out)
     assert (found["posts"], found["most_posts"], found["near_copies"]) == (73, 7, 1)
 
@@ -114,7 +114,7 @@ def test_check_knows_a_collectors_posts_for_what_they_are(ensue: Ensue, tmp_path
         ran = ensue("check", path, *options)
         assert ran.code == 0, ran.err
         assert ran.lines[0] == f"{path}: 4cat (text=body, id=id, title=subject); 3 rows"
-        assert ran.out.startswith("3 posts, words median 5, longest 5; near copies of an earlier one: 1")
+        assert ran.out.startswith("3 posts, words: median 5, max 5; near copies of an earlier one: 1")
         assert "training and scoring need the articles: give them with --articles" in ran.out
     found = json.loads(ensue("check", path, "--json").out)
     assert (found["kind"], found["texts"], found["understood"]["layout"]) == ("posts", 3, "4cat")
@@ -125,7 +125,7 @@ def test_check_knows_a_collectors_posts_for_what_they_are(ensue: Ensue, tmp_path
         ensue("check", path, "--task", "posts"), "task 'posts' is not known; choose from next, classify, suggest, link"
     )
     refused = ensue("check", path, "--compare-to", path)
-    assert refused.code == 2 and "shows beside the articles; give them with --articles" in refused.err
+    assert refused.code == 2 and "--compare-to needs the articles too; give them with --articles" in refused.err
 
 
 def test_check_knows_the_stories_of_media_cloud(ensue: Ensue, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_check_knows_the_stories_of_media_cloud(ensue: Ensue, tmp_path: Path) ->
     ran = ensue("check", path)
     assert ran.code == 0, ran.err
     assert ran.lines[0] == f"{path}: media cloud (id=stories_id, title=title); 1 row"
-    assert ran.out.startswith("1 article, words median 4")
+    assert ran.out.startswith("1 article, words: median 4")
 
 
 def test_half_an_emoji_on_stdin_is_replaced_and_counted(ensue: Ensue, files: Files) -> None:
@@ -152,11 +152,11 @@ def test_without_labels_the_texts_can_be_learned_first(ensue: Ensue, files: File
     ran = ensue("link", files.story, bare, "--unsupervised", "--json")
     assert ran.code == 0, ran.err
     assert "pretrain: 20 epochs" in ran.err
-    assert "no model folder: lexical scores and what was learned of the texts, no probabilities" in ran.err
+    assert "no model folder: lexical scores and vectors trained on these texts, no probabilities" in ran.err
     assert ran.out != ensue("link", files.story, bare, "--json").out
     check_refused(
         ensue("link", files.story, bare, "--unsupervised", "--folder", files.model),
-        "--unsupervised is for best without a folder or an encoder; leave the others out",
+        "--unsupervised is for best without --folder or --encoder; remove them",
     )
 
 
@@ -182,9 +182,7 @@ def test_labels_give_probabilities_and_a_cut(ensue: Ensue, files: Files) -> None
     assert found["cut"]["relevant"] == 13 and found["cut"]["recall_interval"][0] <= found["cut"]["recall"]
     assert 0.5 < found["best"][0]["probability"] <= 1 and found["repeat_another"] == 1
     shown = ensue("link", files.story, files.posts)
-    assert (
-        "at P = .5, by the labels of this file, of each fold of the posts by what the other folds taught, " in shown.out
-    )
+    assert "at P = .5, with the labels of this file: cross-validated, " in shown.out
     assert "probabilities by the labels of this file: 13 posts of the story, 60 that count as outside it" in shown.err
     assert found["labels"] == {"story": 13, "learned": 0, "taught": True}
 
@@ -225,7 +223,7 @@ def test_a_review_asks_stops_and_goes_on(ensue: Ensue, files: Files, tmp_path: P
         "y, n, ? (unsure), u (undo) or q?" in ran.out
         and "3 of 73 posts read, 2 relevant; recall cannot be estimated yet" in ran.err
     )
-    assert "stopped before the target; the same command goes on" in ran.err
+    assert "stopped before the target; run the same command again to continue" in ran.err
     kept = [json.loads(line) for line in place.read_text().splitlines()]
     assert [own["relevant"] for own in kept] == [True, False, True]
     assert "probabilities after 3 labels, 2 of them yes" in ran.out
@@ -246,20 +244,20 @@ def test_a_review_takes_back_leaves_open_and_counts(ensue: Ensue, files: Files, 
     assert "2 of 73 read: 1 yes, 0 no, 1 unsure; ana 2" in ran.out
     assert "3 of 73 read: 2 yes, 1 no, 0 unsure; ana 3" in ran.out
     first, second, third = ran_ids = [row["id"] for row in map(json.loads, place.read_text().splitlines())][:3]
-    assert second == third and "nothing of yours" not in ran.out, ran_ids
+    assert second == third and "nothing left to undo" not in ran.out, ran_ids
     # Another day the last label can still be taken back; unsure posts count as missed.
     ran = ensue(*review, "--annotator", "ana", stdin="u\n?\nq\n")
     assert "3 of 73 posts read, 1 relevant, 1 unsure; recall cannot be estimated yet" in ran.err
     # A second person is asked about the open one, and about all that another one labelled with --overlap 1.
     ran = ensue(*review, "--annotator", "bo", "--overlap", "1", stdin="n\ny\ny\nu\ny\nq\n")
     assert ran.code == 0, ran.err
-    assert "ana says yes: you disagree" in ran.out and "ana says no: you disagree" in ran.out
-    assert "2 posts with two labels or more, 0 seen alike; Krippendorff's alpha -0.50" in ran.out
-    assert "disagreements, 2 of 2; who has not labelled them is asked" in ran.out
+    assert "ana: yes: you disagree" in ran.out and "ana: no: you disagree" in ran.out
+    assert "2 posts with two or more labels, 0 with the same label; Krippendorff's alpha -0.50" in ran.out
+    assert "disagreements, 2 of 2; other annotators are asked next" in ran.out
     rows = {row["id"]: row["reviewed"] for row in csv.DictReader(out.read_text().splitlines())}
     assert rows[first] == "ana: yes, bo: no" and sum(map(bool, rows.values())) == 3
     ran = ensue(*review, "--annotator", "cy", stdin="u\nq\n")
-    assert "nothing of yours is left to undo" in ran.out
+    assert "nothing left to undo" in ran.out
 
 
 def test_two_people_at_one_queue_share_the_work(files: Files, tmp_path: Path) -> None:
@@ -287,7 +285,7 @@ def test_two_people_at_one_queue_share_the_work(files: Files, tmp_path: Path) ->
         said = [done.stdout for done in pool.map(person, ("ana", "bo"))]
     rows = [row for row in map(json.loads, place.read_text().splitlines()) if "id" in row]
     assert len({row["id"] for row in rows}) == len(rows) == 30, "a post was asked of both"
-    assert {row["by"] for row in rows} == {"ana", "bo"} and "who said what" in said[0] + said[1]
+    assert {row["by"] for row in rows} == {"ana", "bo"} and "labels by annotator" in said[0] + said[1]
 
 
 def test_a_list_without_labels_says_where_it_stops_and_what_is_in_other_languages(
@@ -303,8 +301,8 @@ def test_a_list_without_labels_says_where_it_stops_and_what_is_in_other_language
     ran = ensue("link", story, bare, "-o", out)
     assert ran.code == 0, ran.err
     assert f"{story}: web page; 1 row" in ran.err
-    assert "suggested cut: the list stops being about the story at a score of" in ran.out
-    assert "German, which no article is in: 1 post (d1); words say little of them" in ran.out
+    assert "suggested cutoff: score " in ran.out
+    assert "warning: 1 post in German (d1), no article: scores mean little" in ran.out
     found = json.loads(ensue("link", story, bare, "--json").out)
     assert found["other_languages"] == {"German": ["d1"]} and found["cut"] is None
     cut = found["suggested_cut"]
@@ -314,7 +312,7 @@ def test_a_list_without_labels_says_where_it_stops_and_what_is_in_other_language
     assert scores.filter(pl.col("other_language") != "")["id"].to_list() == ["d1"]
     few = tmp_path / "few.csv"
     frame.head(20).write_csv(few)
-    assert "no cut is suggested: that is known of lists of 30 posts and more" in ensue("link", story, few).out
+    assert "no cutoff is suggested: it needs 30 posts or more" in ensue("link", story, few).out
 
 
 def test_labels_stand_beside_the_posts_by_story(files: Files) -> None:
@@ -326,10 +324,10 @@ def test_labels_stand_beside_the_posts_by_story(files: Files) -> None:
 def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
     ran = ensue("evaluate", files.model, files.posts, "--articles", files.articles)
     assert ran.code == 0, ran.err
-    assert "P at least .5: " in ran.out and "by MRR " in ran.out
+    assert "P at least .5: " in ran.out and ": MRR +" in ran.out
     assert "articles with posts in training: " in ran.out and " of 12; " in ran.out
     card = (files.model / "CARD.md").read_text()
-    assert "| model | mrr | recall@10 |" in card and "every article whole" in card
+    assert "| model | MRR | Recall@10 |" in card and "every article whole" in card
     found = json.loads(ensue("evaluate", files.model, files.posts, "--articles", files.articles, "--json").out)
     assert [row["model"] for row in found["rows"]][-2:] == ["tfidf", "bm25"]
 
@@ -393,10 +391,10 @@ def test_predict_and_explain(ensue: Ensue, files: Files, tmp_path: Path) -> None
     assert (empty["choices"], empty["events"]) == ([], 0)
     assert one["choices"][0]["value"] == "ferry" and other["id"] == "p9" and other["choices"][0]["value"] == "storm"
     shown = ensue("predict", files.model, files.posts, "-k", "1")
-    assert shown.code == 0 and "words known" in shown.out
+    assert shown.code == 0 and "in vocabulary: " in shown.out
     page = tmp_path / "why.html"
     ran = ensue("explain", files.model, "-", "--html", page, stdin="a ferry in the harbour\n")
-    assert ran.code == 0 and "when a word of the post is taken out" in ran.out, ran.err
+    assert ran.code == 0 and "score drop of the best article without each word:" in ran.out, ran.err
     assert "score drop when a word is taken out" in page.read_text() and fetches(page.read_text()) == []
 
 
@@ -407,7 +405,7 @@ def test_update_keeps_the_former_version(ensue: Ensue, files: Files, tmp_path: P
     new.write_text('{"id": "zoo", "title": "The zoo", "body": "zebra lion giraffe"}\n')
     ran = ensue("update", tmp_path / "m", files.posts, "--articles", new)
     assert ran.code == 0, ran.err
-    assert f"{tmp_path / 'm'}: learned 1 new article, 73 posts; version 2 stands, " in ran.err
+    assert f"{tmp_path / 'm'}: trained on 1 new article, 73 posts; version 2 is active, " in ran.err
     ran = ensue("predict", tmp_path / "m", "-", "-k", "1", "--json", stdin="zebra\n")
     assert json.loads(ran.out)["choices"][0]["value"] == "zoo"
     assert ensue("update", tmp_path / "m", "--rollback").code == 0
@@ -454,7 +452,7 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
     )
     check_refused(
         ensue("link", files.story, files.posts, "--review", "--json"),
-        "--review asks at the terminal; leave --json out",
+        "--review needs a terminal; remove --json",
     )
     check_refused(ensue("link", files.story, files.posts, "-k", "0"), "-k 0: show at least 1 post")
     check_refused(

@@ -91,7 +91,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     # folders
     "a folder misspelt": ("evaluate nxt log.csv", ("nxt: no such model folder", "ensue fit TASK DATA")),
     "folder and file exchanged": ("evaluate log.csv next", ("log.csv: is a file, no model folder", "comes first")),
-    "a folder that holds a model": ("fit next log.csv -o next", ("next: holds a model already", "--replace")),
+    "a folder that holds a model": ("fit next log.csv -o next", ("next: holds a model;", "--replace")),
     "a place that is taken": ("fit next log.csv -o page.html", ("page.html: exists", "use another folder")),
     "a place below a file": ("fit next log.csv -o page.html/m", ("page.html/m: cannot be written", "another folder")),
     "a version that is not kept": ("update next --rollback 9", ("version 9 is not kept",)),

@@ -38,8 +38,8 @@ def test_every_verb_takes_a_prepared_log(ensue: Ensue, logs: Logs, tmp_path: Pat
     assert ran.lines[0].startswith(f"read: {len(histories.ids):,} of {len(histories.ids):,} rows, ")
     assert ran.lines[-2].startswith(f"{tmp_path / 'test.csv'}: csv (session=cascade, item=user, time=time); time: ")
     assert ran.lines[-1] == (
-        f"saved {places['test']}: {len(histories)} sequences, {len(histories.ids)} events, "
-        f"{len(histories.vocabulary.values)} distinct values"
+        f"saved {places['test']}: {len(histories)} sessions, {len(histories.ids)} events, "
+        f"{len(histories.vocabulary.values)} items"
     )
     checked = [ensue("check", path, "--json") for path in (tmp_path / "train.csv", places["train"])]
     found, expected = (json.loads(ran.out) for ran in checked)
@@ -80,7 +80,7 @@ def test_shares_and_what_is_said_of_them(ensue: Ensue, tmp_path: Path) -> None:
         [f"ensue: {tmp_path}/p.shares: '2/2' of all shares are missing; prepare --share 2/2"],
     )
     ran = ensue("prepare", one, other, "-o", output, "--share", "2/2")
-    said = "2 events; once all shares are there, the same command with --merge"
+    said = "2 events; after all shares are prepared, run the same command with --merge"
     assert ran.lines[-1] == f"saved {tmp_path}/p.shares/2-of-2: {said}"
     assert ensue("prepare", one, other, "-o", output, "--merge").code == 0
     assert [record.values for record in read(output)[0].records()] == [("a", "b", "c"), ("a",)]
@@ -154,7 +154,7 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path: Path) -> None:
         time.sleep(0.01)
     running.send_signal(signal.SIGTERM)
     _, said = running.communicate(timeout=60)
-    assert (running.returncode, said) == (128 + signal.SIGTERM, "stopped; the same command goes on from here\n")
+    assert (running.returncode, said) == (128 + signal.SIGTERM, "stopped; run the same command again to continue\n")
     assert not (tmp_path / "p").exists()
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

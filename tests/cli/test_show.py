@@ -56,7 +56,7 @@ def test_a_table_of_figures_cuts_nothing_off(
     text = shown(monkeypatch, width, at)
     assert max(map(len, framed(text)), default=0) <= (width or 1000)
     assert "…" not in text
-    measures = ["mrr", *(f"hit@{k}" for k in at), f"ndcg@{at[0]}", *["ndcg@20"] * (at == (10, 20))]
+    measures = ["MRR", *(f"HR@{k}" for k in at), f"NDCG@{at[0]}", *["NDCG@20"] * (at == (10, 20))]
     assert text.count("100.00") == text.count("±10.00") == 2 * len(measures)
     for name in ("cooccurrence", "vsknn", "123", "1.00", *measures):
         assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text), name
@@ -64,13 +64,13 @@ def test_a_table_of_figures_cuts_nothing_off(
 
 def test_a_narrow_terminal_gets_a_block_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, 40, (10, 20)).splitlines()[:8] == [
-        "protocol full: figures x 100, ± 95 %",
+        "protocol full: metrics in % ± 95 % CI",
         "model cooccurrence",
-        "  mrr: 100.00 ±10.00",
-        "  hit@10: 100.00 ±10.00",
-        "  hit@20: 100.00 ±10.00",
-        "  ndcg@10: 100.00 ±10.00",
-        "  ndcg@20: 100.00 ±10.00",
+        "  MRR: 100.00 ±10.00",
+        "  HR@10: 100.00 ±10.00",
+        "  HR@20: 100.00 ±10.00",
+        "  NDCG@10: 100.00 ±10.00",
+        "  NDCG@20: 100.00 ±10.00",
         "  s / 1,000: 123",
     ]
 
@@ -109,17 +109,17 @@ def test_no_text_steers_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int
 def test_a_row_at_chance_says_so_beside_it_and_below(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(monkeypatch, 80, (10, 20), "cooccurrence: HR@10 0.1 is not above chance").splitlines()
     row = next(number for number, line in enumerate(lines) if line.startswith("│ cooccurrence"))
-    assert lines[row + 1].startswith("│ chance! ")
-    assert "  warning: cooccurrence: HR@10 0.1 is not above chance" in lines
-    assert sum("chance!" in line for line in lines) == 1
+    assert lines[row + 1].startswith("│ below random ")
+    assert "warning: cooccurrence: HR@10 0.1 is not above chance" in lines
+    assert sum("below random" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(("monitor", "name"), [("loss", "loss"), ("accuracy", "accuracy"), ("mrr", "MRR")])
 def test_a_training_names_the_figure_it_watches(monkeypatch: pytest.MonkeyPatch, monitor: str, name: str) -> None:
     text = io.StringIO()
     monkeypatch.setattr(show, "remarks", Console(file=text, soft_wrap=True, emoji=False))
-    show.training([Report("fit", 1, 9, 5, 5, 0.5, 2.0, 0.0045, 0.0045, stopped=True, monitor=monitor)])
-    assert text.getvalue() == f"fit: 1 epoch, 2 s, loss 0.5000, best validation {name} 0.0045\n"
+    show.training([Report("fit", 1, 9, 5, 5, 0.5, 2.0, 0.0045, 0.0045, stopped=True, monitor=monitor, best_epoch=1)])
+    assert text.getvalue() == f"fit: 1 epoch in 2 s, loss 0.5000; kept epoch 1: best validation {name} 0.0045\n"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -129,8 +129,8 @@ def test_seeds_have_their_mean_and_spread(monkeypatch: pytest.MonkeyPatch, width
     interval = {"mrr": (0.4, 0.6), "log_loss": (0.2, 0.3)}
     rows = (Row("hidan", figures, interval, notes=notes), Row("popularity", figures, interval))
     text = terminal(monkeypatch, width)
-    show_results.figures(rows, {"mrr": "MRR", "log_loss": "log loss"}, "figures")
-    _, below = text.getvalue().split("over seeds: the mean and the standard deviation of a figure\n")
+    show_results.metrics(rows, ["mrr", "log_loss"], "metrics")
+    _, below = text.getvalue().split("over seeds: mean and standard deviation\n")
     assert "0, 1, 2" in below and "50.00 sd 1.50" in below and "0.250 sd 0.500" in below
     assert "popularity" not in below
 

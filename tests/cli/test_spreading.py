@@ -52,7 +52,7 @@ def test_a_model_says_whom_it_leaned_on_and_who_is_new_to_it(ensue: Ensue, log: 
     log.write_text(log.read_text() + "s4,new,1\ns4,ann,2\ns4,bob,3\n")
     ran = ensue("spreaders", log, "--folder", tmp_path / "model", "--html", tmp_path / "t.html")
     assert ran.code == 0
-    assert "times an even share" in ran.out
+    assert "ratio to uniform" in ran.out
     assert "1 of 9 events are of people the model never saw" in ran.err
     assert (tmp_path / "t.html").read_text().count('class="plotly-graph-div"') == 2  # and a cascade along time
     found = json.loads(ensue("spreaders", log, "--folder", tmp_path / "model", "--json").out)

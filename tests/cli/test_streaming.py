@@ -60,7 +60,7 @@ def test_one_on_standby_takes_over(ensue: Ensue, folder: Path, clicks: Path) -> 
         refused = ensue("stream", folder, clicks, "--no-follow")
         assert refused.code == 2 and "another ensue learns into it" in refused.err
         waiting = Started("stream", folder, clicks, "--no-follow", "--json", "--standby")
-        assert waiting.stderr.readline() == f"{folder}: another ensue learns into it; on standby\n"
+        assert waiting.stderr.readline() == f"{folder}: another process trains this model; on standby\n"
         assert waiting.poll() is None
     out, err = waiting.communicate(timeout=120)
     assert waiting.returncode == 0, err

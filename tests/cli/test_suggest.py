@@ -50,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     with pytest.MonkeyPatch.context() as patch:
         ran = run(patch, "fit", "suggest", found.train, "-o", found.model, *SMALL, "--device=cpu")
     assert ran.code == 0, ran.err
-    assert "may be shown: 8 queries, and what is made of 6 words; typed by at least 2 users" in ran.err
+    assert "can be suggested: 8 queries, and combinations of 6 words (typed by at least 2 users" in ran.err
     return found
 
 
@@ -69,11 +69,11 @@ def test_check_knows_a_query_log_by_its_shape(ensue: Ensue, files: Files) -> Non
     assert ran.code == 0, ran.err
     assert ran.lines[0].startswith(f"{files.train}: csv (query=query, user=user, time=time); time: ")
     first, second, *_ = ran.out.splitlines()
-    assert first.startswith("50 sessions, 101 queries, 9 distinct; length mean 2.0, longest 3; ")
+    assert first.startswith("50 sessions, 101 queries, 9 distinct; queries per session: mean 2.0, max 3; ")
     assert second == (
-        "floor: 99.0 % of what was typed may be suggested (typed by at least 5 users, or made of words each two of "
-        "which were, in one query); "
-        "below it 1 distinct query; personal by looks: 0"
+        "k-anonymity threshold: 99.0 % of the queries may be suggested (typed by at least 5 users, or made of words "
+        "each two of which were, in one query); "
+        "below it: 1 distinct query; possible personal data: 0"
     )
     assert "jane" not in ran.out and "of the pairs of" in ran.out
 
@@ -102,7 +102,7 @@ def test_predict_answers_a_line_of_json(ensue: Ensue, files: Files) -> None:
     assert (one["id"], one["in_vocabulary"], one["events"], len(one["choices"])) == ("s1", 1, 1, 2)
     assert one["choices"][0]["attributions"][0]["value"] == "find car" and other["events"] == 0
     shown = ensue("predict", files.model, "-", "--prefix", "Buy", stdin=lines)
-    assert "1 of 1 query with a known word" in shown.out and "nothing typed, so these are" in shown.out
+    assert "in vocabulary (at least one word): 1 of 1 query" in shown.out and "nothing is typed: the most" in shown.out
     begun = ensue("predict", files.model, "-", "--prefix", "Buy", "--json", stdin=lines)
     values = [choice["value"] for line in begun.out.splitlines() for choice in json.loads(line)["choices"]]
     assert values and all(value.startswith("buy") for value in values)
@@ -131,7 +131,7 @@ def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Pat
     assert ran.code == 0 and len(ran.out.splitlines()) == 12
     page = tmp_path / "why.html"
     ran = ensue("explain", files.model, files.test, "--html", page)
-    assert ran.code == 0 and "leaned most on (query, share)" in ran.out, ran.err
+    assert ran.code == 0 and "attends most to (query, weight)" in ran.out, ran.err
     text = page.read_text()
     assert "attention weights of words, not causes" in text and fetches(text) == []
 
@@ -139,9 +139,11 @@ def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Pat
 def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
     ran = ensue("evaluate", files.model, files.test)
     assert ran.code == 0, ran.err
-    assert "protocol full: figures x 100" in ran.out and "by BLEU" in ran.out and "by MRR@10" in ran.out
+    assert "protocol full: metrics in %" in ran.out and ": BLEU +" in ran.out and ": MRR@10 +" in ran.out
     card = (files.model / "CARD.md").read_text()
-    assert "| model | bleu | precision@1 |" in card and "most-frequent-next" in card and "## What it keeps" in card
+    assert (
+        "| model | BLEU | n-gram precision@1 |" in card and "most-frequent-next" in card and "## What it keeps" in card
+    )
     found = json.loads(ensue("evaluate", files.model, files.test, "--json").out)
     assert [row["model"] for row in found["rows"]] == ["mtn", *COUNTING]
     assert found["rows"][0]["by_length"]["1"]["targets"] == 12
@@ -161,14 +163,14 @@ def test_compare_counts_beside(ensue: Ensue, files: Files) -> None:
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
     assert [row["model"] for row in found["rows"]] == [*COUNTING]
-    assert found["rows"][0]["mrr@10"] > 0.8 and found["verdict"].startswith("by BLEU no network was compared; ")
+    assert found["rows"][0]["mrr@10"] > 0.8 and found["verdict"].startswith("only baselines were scored: ")
 
 
 def test_update_keeps_the_former_version(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     assert ensue("fit", "suggest", files.train, "-o", tmp_path / "m", "--model=most-frequent-next").code == 0
     ran = ensue("update", tmp_path / "m", files.test)
     assert ran.code == 0, ran.err
-    assert f"{tmp_path / 'm'}: learned 12 sessions; version 2 stands, " in ran.err
+    assert f"{tmp_path / 'm'}: trained on 12 sessions; version 2 is active, " in ran.err
     assert ensue("update", tmp_path / "m", "--rollback").code == 0
 
 
@@ -186,7 +188,7 @@ def test_mistakes_are_one_line(ensue: Ensue, files: Files, tmp_path: Path) -> No
     )
     check_refused(
         ensue("evaluate", files.model, files.test, "--split", "test:old"),
-        "--split test:old: after the colon only novel is known, as in test:novel",
+        "--split test:old: only novel may follow the colon, as in test:novel",
     )
     check_refused(
         ensue("evaluate", files.model, files.test, "--cutoffs", "10"),

@@ -770,7 +770,7 @@ def test_a_signal_before_the_first_step_says_that_nothing_is_kept(tmp_path: Path
     stopped.send_signal(signal.SIGTERM)
     _, errors = stopped.communicate(timeout=60)
     assert stopped.returncode == 128 + signal.SIGTERM, errors
-    assert "stopped before there was a checkpoint; nothing is kept" in errors and "Traceback" not in errors
+    assert "stopped before the first checkpoint; nothing is stored" in errors and "Traceback" not in errors
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 

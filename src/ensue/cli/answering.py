@@ -89,10 +89,10 @@ def _values(path: Path) -> list[str]:
     try:
         found = [line.strip() for line in read_input(path).decode("utf-8-sig").splitlines()]
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: cannot be read as lines of UTF-8 ({error}); write a value a line") from error
+        raise DataError(f"{path}: cannot be read as lines of UTF-8 ({error}); write one item per line") from error
     values = [value for value in found if value]
     if not values:
-        raise DataError(f"{path}: holds no value; write one a line, or leave the option out")
+        raise DataError(f"{path}: holds no items; write one per line")
     return whole_numbers(pl.Series(values)).to_list()
 
 

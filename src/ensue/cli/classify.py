@@ -114,10 +114,10 @@ def leaks(train: Texts, other: Texts, name: str) -> Iterator[str]:
 
 
 def told(predictor: ClassifyPredictor) -> list[str]:
-    """How right and how sure each model is on the validation texts, and what was noted."""
-    right, off = predictor.metadata.validation_accuracy, predictor.metadata.calibration_error
-    rows = (f"{name} {100 * right[name]:.1f} % (calibration error {100 * off[name]:.1f} %)" for name in right)
-    return [f"right on validation texts: {', '.join(rows)}", *(f"note: {note}" for note in predictor.metadata.notes)]
+    """Return the validation accuracy and calibration error of each model, and notes."""
+    accuracies, errors = predictor.metadata.validation_accuracy, predictor.metadata.calibration_error
+    rows = (f"{name} {100 * accuracies[name]:.1f} % (ECE {100 * errors[name]:.1f} %)" for name in accuracies)
+    return [f"validation accuracy: {', '.join(rows)}", *(f"note: {note}" for note in predictor.metadata.notes)]
 
 
 def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _plain(line: str, where: str, paired: bool) -> Text:
     parts = line.split("\t") if line else ["", ""]
     if len(parts) != 2:
         raise DataError(
-            f"{where}: {plural(len(parts), 'text')}, but the model was trained on pairs; write one, a tab, the other"
+            f"{where}: {plural(len(parts), 'text')}, the model was trained on pairs; put a tab between two texts"
         )
     return Text(tuple(parts))
 

@@ -79,7 +79,7 @@ def run(address: str, output: Path, *, as_json: bool) -> None:
         try:
             trainer.fit()
         except (RuntimeError, ray.exceptions.RayError) as error:
-            raise SettingError(f"--cluster {address}: a rank ended early; its lines above say why") from error
+            raise SettingError(f"--cluster {address}: a rank ended early; see its messages above") from error
         finally:
             shutil.rmtree(kept, ignore_errors=True)
     show.remark(f"trained by {workers} workers of {host or 'a cluster on this machine'}")
@@ -168,9 +168,7 @@ def _require_open(address: str, host: str) -> None:
         socket.create_connection((name.strip("[]"), int(port)), WAIT).close()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SettingError(
-            f"--cluster {address}: nobody answers there ({reason}); is the cluster's head up?"
-        ) from error
+        raise SettingError(f"--cluster {address}: no answer ({reason}); is the cluster's head up?") from error
 
 
 def _without_on(arguments: Sequence[str]) -> list[str]:

@@ -94,7 +94,7 @@ def _enter(held: ExitStack, folder: Path, *, standby: bool, stopped: Callable[[]
             if not standby:
                 raise
         if not told:
-            show.remark(f"{folder}: another ensue learns into it; on standby")
+            show.remark(f"{folder}: another process trains this model; on standby")
             told = True
         time.sleep(TURN)
     return False

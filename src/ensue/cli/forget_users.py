@@ -18,7 +18,7 @@ def run(task: Task, folder: Path, users: Sequence[str], records: Path | None, co
     """Forget some users and print what was removed where, and what remains.
 
     Raises:
-        DataError: nothing is known of them.
+        DataError: holds nothing of them.
     """
     data = None if records is None else command_of(task).read_people(records, Reading().like(folder), users, column)
     found = forget(folder, users, data)
@@ -26,10 +26,10 @@ def run(task: Task, folder: Path, users: Sequence[str], records: Path | None, co
         show.put_json(found.to_dict())
     elif found.removed:
         rows = [(one.folder, one.file, one.what, f"{one.count:,}") for one in found.removed]
-        show.table(("folder", "file", "what", "removed"), rows, wraps=("folder", "what"))
+        show.table(("folder", "file", "content", "removed"), rows, wraps=("folder", "content"))
     if not json:
         for line in found.remains:
             show.line(f"not removed: {line}")
     if not found.removed:
-        way = "" if records else "; a folder holds no names: give --records with the log that was trained on"
-        raise DataError(f"{folder}: nothing is known of {plural(len(users), 'user')} {listed(users)}{way}")
+        way = "" if records else "; model folders hold no user names: give --records with the training log"
+        raise DataError(f"{folder}: holds nothing of {plural(len(users), 'user')} {listed(users)}{way}")

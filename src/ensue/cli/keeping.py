@@ -37,7 +37,7 @@ def update(
         _roll_back(folder, new, json)
         return
     if new is None:
-        raise SettingError("name a log of what is new, as in `ensue update FOLDER new.csv`, or give --rollback")
+        raise SettingError("give new data, as in `ensue update FOLDER new.csv`, or --rollback")
     current(folder)  # a wrong folder is found before a long log is read
     source = present(Path(new)) or Path(new)
     chosen = tasks.of_folder(folder, context)
@@ -52,9 +52,9 @@ def _roll_back(folder: Path, number: str | None, json: bool) -> None:
     from ensue.store.versions import kept
 
     if number is not None and not number.isdecimal():
-        raise SettingError(f"--rollback {number}: give the number of a kept version, or none for the newest older one")
+        raise SettingError(f"--rollback {number}: give the number of a version, or none for the latest")
     stands, replaced = roll_back(folder, None if number is None else int(number))
     if json:
         show.put_json({"folder": str(folder), "version": stands, "kept": kept(folder)})
     else:
-        show.remark(f"{folder}: version {stands} stands again; version {replaced} is kept")
+        show.remark(f"{folder}: restored version {stands}; version {replaced} is still available")

@@ -58,19 +58,21 @@ def learn(
         raise typer.Exit(1)
     if not json:
         back = (
-            f"`ensue update {folder} --rollback` puts version {standing} back" if standing in there else "none is kept"
+            f"`ensue update {folder} --rollback` restores version {standing}"
+            if standing in there
+            else "no former version is stored"
         )
         parts = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in told.items())
-        show.remark(f"{folder}: learned {parts}; version {found.version} stands, {back}")
+        show.remark(f"{folder}: trained on {parts}; version {found.version} is active, {back}")
         if max_drop is None:
-            show.remark("note: it was not tested (as told); `ensue evaluate` tells what it is worth")
+            show.remark("warning: the update was not tested (--no-test); score it with `ensue evaluate`")
     _warn(folder, found, standing)
 
 
 def _warn(folder: Path, found: Refreshed, former: int) -> None:
     """Print what the test of an update that took place could not look at, and the way back."""
     if found.warning:
-        back = f"`ensue update {folder} --rollback` puts version {former} back"
+        back = f"`ensue update {folder} --rollback` restores version {former}"
         show.remark(f"warning: {found.warning}; {back}")
 
 
@@ -106,10 +108,10 @@ def _show_refreshed(found: Refreshed) -> None:
         ranked = [f"{100 * figures['mrr']:.2f}" for figures in (part.old, part.new)]
         counted = f"{100 * part.counting['mrr']:.2f} ({part.best_counting})"
         rows.append((part.name, f"{part.targets:,}", *ranked, f"{100 * part.change:+.1f} %", *hits, counted))
-    heads = ("slice", "targets", "old mrr", "new mrr", "change", f"old hit@{AT}", f"new hit@{AT}", "best counting mrr")
+    heads = ("slice", "targets", "old MRR", "new MRR", "change", f"old HR@{AT}", f"new HR@{AT}", "best baseline MRR")
     if rows:
-        show.table(heads, rows, title="full ranking, figures x 100")
+        show.table(heads, rows, title="full ranking, metrics in %")
     if found.held:
-        show.line(f"  newest: {found.held} of the new log, held out of the training for this test")
+        show.line(f"newest: {found.held} of the new log, held out from training for this test")
     if found.accepted:
         show.line(found.verdict)

@@ -93,9 +93,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Posts without the articles, or articles without posts, as collectors export them."""
     if others:
-        raise SettingError(
-            f"{path}: what is shared with --compare-to shows beside the articles; give them with --articles"
-        )
+        raise SettingError(f"{path}: --compare-to needs the articles too; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
     found, understood = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
     show.read_report(understood, warn=False)
@@ -117,24 +115,23 @@ def told(predictor: LinkPredictor) -> list[str]:
     lines.append(
         f"on {plural(metadata.validation_posts, 'held-out post')}: MRR {validation.mrr:.3f}; at P = .5 precision "
         f"{validation.precision:.2f} [{low:.2f}, {high:.2f}], recall {validation.recall:.2f} "
-        f"[{validation.recall_interval[0]:.2f}, {validation.recall_interval[1]:.2f}]; of first answers P says "
-        f"{validation.first_said:.2f} and {validation.first_right:.2f} are right"
+        f"[{validation.recall_interval[0]:.2f}, {validation.recall_interval[1]:.2f}]; "
+        f"top-1: mean predicted probability {validation.first_said:.2f}, accuracy {validation.first_right:.2f}"
     )
     if predictor.schedule is None:
-        lines.append(f"posts held out in turn: {metadata.held_out}; in the end all of them teach")
+        lines.append(f"cross-validation: {metadata.held_out}; the final weights use all posts")
     if metadata.alone is not None:
         lines.append(
-            f"the score {metadata.alone} stands alone: weights of several rank held-out posts no better, by more than "
-            "chance, than a sum that needs no label"
+            f"chose the score {metadata.alone} alone: several scores are not significantly better on held-out posts"
         )
     if metadata.floors is not None:
-        floors = ", ".join(f"{name} {figure:.3f}" for name, figure in metadata.floors.items())
-        lines.append(f"MRR of each score alone: {floors}")
+        alone = ", ".join(f"{name} {mrr:.3f}" for name, mrr in metadata.floors.items())
+        lines.append(f"MRR of each score alone: {alone}")
     if predictor.weights:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in predictor.weights.items())
-        beside = f", their neighbours count {predictor.neighbour_weight:g}" if predictor.neighbour_weight else ""
-        pull = f"posts pull together by {predictor.prior_strength:g}{beside}"
-        lines.append(f"weights by held-out posts: {weights}; {pull}")
+        neighbours = f", neighbour weight {predictor.neighbour_weight:g}" if predictor.neighbour_weight else ""
+        prior = f"cross-post prior strength {predictor.prior_strength:g}{neighbours}"
+        lines.append(f"weights fitted on held-out posts: {weights}; {prior}")
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 

@@ -41,17 +41,17 @@ def link(
     if k < 1:
         raise SettingError(f"-k {k}: show at least 1 post")
     if review and json:
-        raise SettingError("--review asks at the terminal; leave --json out")
+        raise SettingError("--review needs a terminal; remove --json")
     if not review and (annotator or overlap or labels is not None):
-        raise SettingError("--labels, --annotator and --overlap are of a review; add --review")
+        raise SettingError("--labels, --annotator and --overlap need --review")
     if not 0 <= overlap <= 1:
-        raise SettingError(f"--overlap {overlap:g}: give a share of the posts, from 0 to 1")
+        raise SettingError(f"--overlap {overlap:g}: give a fraction of the posts, from 0 to 1")
     if folder is not None and (model != "best" or encoder):
-        raise SettingError("--model, --encoder and --folder: the folder has its own; give the folder alone")
+        raise SettingError("--folder holds a model and its encoder; remove --model and --encoder")
     if unsupervised and (folder is not None or model != "best" or encoder):
-        raise SettingError("--unsupervised is for best without a folder or an encoder; leave the others out")
+        raise SettingError("--unsupervised is for best without --folder or --encoder; remove them")
     if folder is not None and task_of(folder) != TASK.name:
-        raise SettingError(f"{folder}: this model answers another question; name a folder made by `ensue fit link`")
+        raise SettingError(f"{folder}: not a model of task link; give a folder written by `ensue fit link`")
     from ensue.cli.ranking import rank_posts  # imports torch
 
     asked = (review, labels, annotator.strip(), overlap)

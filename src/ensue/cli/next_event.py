@@ -110,15 +110,15 @@ def told(predictor: NextPredictor) -> list[str]:
 
     metadata = predictor.metadata
     shared = [LeftOut(**metadata.min_users).sentence] if metadata.min_users else []
-    scores = ", ".join(f"{name} {value:.4f}" for name, value in (metadata.validation_mrr or {}).items())
-    chosen = [f"best is {metadata.chosen}; validation MRR: {scores}"] if metadata.chosen else []
+    scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in (metadata.validation_mrr or {}).items())
+    chosen = [f"chose {metadata.chosen}; validation MRR: {scores}"] if metadata.chosen else []
     left_out = [metadata.ended] if metadata.ended == IDLE else []
     shares = metadata.repeat_share, metadata.immediate_repeat_share
     chosen += [exclusion_sentence(metadata.exclusion, *shares)]
     if predictor.keeps_histories:
         return [*shared, *chosen, *left_out]
-    alone = f", so {predictor.model_name} answers by its network alone" if predictor.model_name in BEST else ""
-    return [*shared, *chosen, *left_out, f"replay=0: nothing of a single history stays in the folder{alone}"]
+    alone = f", so {predictor.model_name} predicts with its network alone" if predictor.model_name in BEST else ""
+    return [*shared, *chosen, *left_out, f"replay=0: no single session is stored in the folder{alone}"]
 
 
 def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:

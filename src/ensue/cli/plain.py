@@ -85,8 +85,7 @@ class PlainCommand:
         """The table of the evaluator's figures, and its verdict."""
         from ensue.cli import show_results  # the evaluator
 
-        measures = {name: name for name in found.rows[0].figures}
-        show_results.figures(found.rows, measures, "figures x 100, ± 95 %")
+        show_results.metrics(found.rows, list(found.rows[0].figures), "metrics in % ± 95 % CI")
         show.line(found.verdict)
 
     def records(self, source: str, reading: Reading, predictor: object) -> Asked:

@@ -47,14 +47,13 @@ def predict(
     """Predict the next items, labels, queries or articles for each row."""
     reading = Reading(**options)
     if output is not None and steps is not None:
-        raise SettingError("-o and --steps: a forecast has no row a sequence; give --json and > instead of -o")
+        raise SettingError("-o and --steps: a forecast is no table; use --json > FILE")
     if steps is not None and (exclude or allow or rank_unknown or exclude_seen is not None):
         raise SettingError(
-            "--steps: rolls forward over all values; leave out --exclude, --allow, --rank-unknown, --exclude-seen and "
-            "--include-seen"
+            "--steps ranks all items; remove --exclude, --allow, --rank-unknown, --exclude-seen and --include-seen"
         )
     if exclude_seen and rank_unknown:
-        raise SettingError("--rank-unknown: ranks items that a history holds, which --exclude-seen leaves out")
+        raise SettingError("--rank-unknown and --exclude-seen contradict each other; remove one")
     chosen = tasks.of_folder(folder, context)
     from ensue.cli.answering import predict as answer  # polars
 

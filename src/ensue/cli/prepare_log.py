@@ -58,7 +58,7 @@ def run(data: Sequence[Path], output: Path, reading: Reading, *, share: str, mer
         Exit: a signal asked for the end.
     """
     if share and merge:
-        raise SettingError("--merge: puts all shares together; leave --share out")
+        raise SettingError("--merge merges all shares; remove --share")
     options = ReadOptions(
         columns=reading.roles or {},
         events=",".join(reading.event_types),
@@ -74,18 +74,20 @@ def run(data: Sequence[Path], output: Path, reading: Reading, *, share: str, mer
             report, counts = prepare(data, output, options, merge=merge, **how)
     except KeyboardInterrupt as stop:
         with suppress(OSError):  # the terminal has gone
-            show.remark("stopped; the same command goes on from here")
+            show.remark("stopped; run the same command again to continue")
         raise typer.Exit(128 + (stop.number if isinstance(stop, Interruption) else signal.SIGINT)) from None
     show.read_report(report)
     if as_json:
         show.put_json({"folder": str(output), **asdict(counts), "understood": asdict(report)})
         return
-    size = plural(counts.sequences, "sequence")
-    show.remark(f"saved {output}: {size}, {plural(counts.events, 'event')}, {plural(counts.values, 'distinct value')}")
+    size = plural(counts.sequences, "session")
+    show.remark(f"saved {output}: {size}, {plural(counts.events, 'event')}, {plural(counts.values, 'item')}")
 
 
 def _tell_share(folder: Path, events: int, *, as_json: bool) -> None:
     if as_json:
         show.put_json({"folder": str(folder), "events": events})
         return
-    show.remark(f"saved {folder}: {plural(events, 'event')}; once all shares are there, the same command with --merge")
+    show.remark(
+        f"saved {folder}: {plural(events, 'event')}; after all shares are prepared, run the same command with --merge"
+    )

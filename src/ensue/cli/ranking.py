@@ -60,7 +60,7 @@ def rank_posts(
         frame = found.written(flat=not writing.is_listed(output))
         writing.write(frame, output, byte_order_mark=understood[1].byte_order_mark)
         if len(found.posts) > SHOWN:
-            show.remark(f"sentences stand beside the best {SHOWN:,} posts")
+            show.remark(f"sentences are written for the best {SHOWN:,} posts")
         show.remark(f"wrote {output}: {plural(len(found.posts), 'post')}")
 
 
@@ -73,7 +73,7 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *,
                 for report in found.learn(corpus.posts):
                     shown(report)
         joining = encoder if model == "best" else ""
-        joining = "what was learned of the texts" if unsupervised else joining
+        joining = "vectors trained on these texts" if unsupervised else joining
         scores = "lexical scores" + (f" and {joining}" if joining else "")
         labels = labels_of(found, corpus.articles, corpus.posts)
         sure = (
@@ -86,7 +86,7 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *,
         )
         show.remark(
             f"no model folder: {encoder if model == 'sbert' else scores}, {sure}; "
-            "`ensue fit link` learns weights and probabilities"
+            "`ensue fit link` trains weights and probabilities"
         )
         return found
     loaded = LinkPredictor.load(folder)

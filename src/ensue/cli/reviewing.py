@@ -41,13 +41,15 @@ def review_posts(found: RankedCorpus, posts: Path, labels: Path | None, by: str,
     count = sum(map(bool, kept.given.values()))
     so_far = f" ({count:,} so far)" if count else ""
     show.remark(f"labels: {kept.path}{so_far}, as {show.one_line(kept.reader)} (--annotator NAME for another)")
-    show.remark("y: belongs to the story, n: does not, ?: unsure, u: undo, q: stop; the same command goes on")
+    show.remark(
+        "y: belongs to the story, n: does not, ?: unsure, u: undo, q: stop; run the same command again to continue"
+    )
     progress = None
     start, rows = found.review_start()
     for progress in review(start, rows, queue.ask, shared=queue):
         show.remark(progress.sentence)
     if progress is not None and not progress.reached:
-        show.remark("stopped before the target; the same command goes on")
+        show.remark("stopped before the target; run the same command again to continue")
     read, said = queue.labels()
     show_review.readers(found, kept)
     kept.close()
@@ -125,7 +127,7 @@ class _Queue:
                     since, waited = time.monotonic(), False
                 self._kept.release(name)
             if later and not waited:
-                show.remark(f"{plural(len(later), 'post')} of these are with other readers; waiting for what they say")
+                show.remark(f"{plural(len(later), 'post')} are being labelled by others; waiting")
                 waited = True
             if later:
                 time.sleep(_PAUSE)

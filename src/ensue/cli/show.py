@@ -50,7 +50,7 @@ def warning(what: str, text: str) -> None:
     out.print(Text.assemble((what, "yellow"), f" {printable_line(text)}"))
 
 
-def spoiling(warnings: Sequence[str]) -> None:
+def problems(warnings: Sequence[str]) -> None:
     """Print warnings about the data, or that there are none."""
     for found in warnings:
         warning("warning:", found)
@@ -78,11 +78,11 @@ def read_report(report: ReadReport, *, warn: bool = True) -> None:
     for note in report.notes:
         remark(f"  note: {note}")
     for sentence in report.warnings if warn else ():
-        remark(f"  warning: {sentence}")
+        remark(f"warning: {sentence}")
 
 
 def training(reports: Iterable[Report]) -> None:
-    """Run a training loop to its end under a live bar; a log, which shows no bar, gets a line an epoch."""
+    """Run a training to its end under a live bar; without a terminal, print one line per epoch."""
     with epochs() as shown:
         for report in reports:
             shown(report)
@@ -90,33 +90,52 @@ def training(reports: Iterable[Report]) -> None:
 
 @contextmanager
 def epochs() -> Iterator[Callable[[Report], None]]:
-    """See :func:`training`: what it gives is called with each report."""
+    """Yield a function that shows each report of a training; see :func:`training`."""
     with _bar() as progress:
-        task, last = progress.add_task("preparing", total=None), (0, 0)
+        task, former = progress.add_task("preparing", total=None), None
 
         def shown(report: Report) -> None:
-            nonlocal last
+            nonlocal former
             if report.note:
                 remark(f"{report.stage}: {report.note}")
                 return
-            watched = "MRR" if report.monitor == "mrr" else report.monitor
-            best = f", best validation {watched} {report.best:.4f}" if report.best is not None else ""
+            if (former is None or former.stage != report.stage) and report.parameters:
+                remark(_plan(report))
+            metric = f"validation {'MRR' if report.monitor == 'mrr' else report.monitor}"
+            best = f", best {metric} {report.best:.4f}" if report.best is not None else ""
+            epoch = f"epoch {report.epoch} of at most {report.epochs}"
+            # The bar spans all planned epochs, so that its remaining time is an upper bound of the whole training.
+            completed = report.step if report.stopped else max(report.epoch - 1, 0) * report.steps + report.step
             progress.update(
                 task,
-                description=f"{report.stage} epoch {report.epoch}/{report.epochs} loss {report.loss:.4f}{best}",
-                total=report.steps,
-                completed=report.step,
+                description=f"{report.stage} {epoch}, loss {report.loss:.4f}{best}",
+                total=report.steps if report.stopped else report.epochs * report.steps,
+                completed=completed,
             )
-            closed = last == (report.epoch, report.step)  # an epoch's last step is reported again after its check
-            last = report.epoch, report.step
+            # The last step of an epoch is reported again after its validation.
+            closed = former is not None and (former.epoch, former.step) == (report.epoch, report.step)
+            former = report
             if report.stopped:
-                passes = plural(report.epoch, "epoch")
-                more = ", the last one the best: more may rank better" if report.improving else ""
-                remark(f"{report.stage}: {passes}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}{more}")
+                kept = f"; kept epoch {report.best_epoch}: {best[2:]}" if best else ""
+                more = "; best epoch was the last one; consider more epochs" if report.improving else ""
+                epochs_run = plural(report.epoch, "epoch")
+                remark(f"{report.stage}: {epochs_run} in {report.seconds:.0f} s, loss {report.loss:.4f}{kept}{more}")
             elif closed and not remarks.is_terminal:
-                remark(f"{report.stage}: epoch {report.epoch}, {report.seconds:.0f} s, loss {report.loss:.4f}{best}")
+                left = report.seconds / report.epoch * (report.epochs - report.epoch)
+                time = f"{report.seconds:.0f} s, at most {left:.0f} s left"
+                remark(f"{report.stage}: {epoch}, {time}, loss {report.loss:.4f}{best}")
 
         yield shown
+
+
+def _plan(report: Report) -> str:
+    """Describe a training that begins: epochs, steps, parameters, device, and the monitored metric."""
+    metric = "MRR" if report.monitor == "mrr" else report.monitor
+    stopping = f"early stopping by validation {metric}" if metric else "no early stopping"
+    return (
+        f"{report.stage}: at most {plural(report.epochs, 'epoch')} of {plural(report.steps, 'step')}, "
+        f"{plural(report.parameters, 'parameter')} on {report.device}, {stopping}"
+    )
 
 
 @contextmanager
@@ -187,8 +206,12 @@ def drop(score_drop: float, digits: int = 3) -> str:
     return f"{round(score_drop, digits) + 0.0:.{digits}f}"
 
 
+ATTRIBUTIONS = "attributions (weight; score drop without it)"
+"""Heading of :func:`attended`."""
+
+
 def attended(choice: Choice) -> str:
-    """The events or words that a choice leaned on, each with its share and the drop of the score without it."""
+    """Return the events or words that a choice attends to, with their weights and the score drop without each."""
     parts = (
         f"{one_line(attribution.value)} {attribution.weight:.2f}"
         + ("" if attribution.score_drop is None else f" ({drop(attribution.score_drop)})")

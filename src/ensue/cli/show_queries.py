@@ -11,42 +11,44 @@ from ensue.lines import plural
 if TYPE_CHECKING:
     from ensue.tasks.suggest.check import QueryFindings
 
-_HEEDED = 3
+_ATTENDED = 3
 
 
 def findings(found: QueryFindings) -> None:
     """The answer of ``ensue check``."""
     show.line(
         f"{plural(found.sessions, 'session')}, {plural(found.queries, 'query', 'queries')}, {found.distinct:,} "
-        f"distinct; length mean {found.mean_length:.1f}, longest {found.longest:,}; words mean {found.mean_words:.1f}"
+        f"distinct; queries per session: mean {found.mean_length:.1f}, max {found.longest:,}; "
+        f"words per query: mean {found.mean_words:.1f}"
     )
     if found.parts:
         show.line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
     floor = found.floor
     show.line(
-        f"floor: {100 * found.shown:.1f} % of what was typed may be suggested ({floor['rule']}); below "
-        f"it {plural(floor['below'], 'distinct query', 'distinct queries')}; personal by looks: {floor['personal']:,}"
+        f"k-anonymity threshold: {100 * found.shown:.1f} % of the queries may be suggested ({floor['rule']}); "
+        f"below it: {plural(floor['below'], 'distinct query', 'distinct queries')}; "
+        f"possible personal data: {floor['personal']:,}"
     )
     rows = (("  >  ".join(row.values),) for row in found.rows)
-    show.table(("session",), rows, wraps=("session",), title="the first three, as understood")
+    show.table(("session",), rows, wraps=("session",), title="first sessions")
     for name, share in found.splits.items():
-        show.line(f"  {name}: {100 * share:.1f} % of its pairs stand here too")
-    show.spoiling(found.warnings)
+        show.line(f"  {name}: {100 * share:.1f} % of its pairs are also in this file")
+    show.problems(found.warnings)
 
 
 def answer(found: Answer) -> None:
     """The suggestions for one session, best first."""
-    evidence = "leaned on (share; score drop when not read)"
     rows = (
         (str(rank), show.one_line(choice.value), f"{choice.score:.3f}", show.attended(choice))
         for rank, choice in enumerate(found.choices, 1)
     )
     if found.id:
         show.line(show.one_line(found.id))
-    show.table(("#", "suggestion", "score", evidence), rows, wraps=("suggestion", evidence))
-    popular = "" if found.events else ": nothing typed, so these are the queries typed most"
-    few = "" if found.choices else "; nothing that fits reaches the privacy floor"
-    show.line(f"{found.in_vocabulary} of {plural(found.events, 'query', 'queries')} with a known word{popular}{few}")
+    show.table(("#", "query", "score", show.ATTRIBUTIONS), rows, wraps=("query", show.ATTRIBUTIONS))
+    popular = "" if found.events else "; nothing is typed: the most frequent queries"
+    few = "" if found.choices else "; no matching query reaches the k-anonymity threshold"
+    queries = plural(found.events, "query", "queries")
+    show.line(f"in vocabulary (at least one word): {found.in_vocabulary} of {queries}{popular}{few}")
 
 
 def explanation(found: QueryExplanation) -> None:
@@ -55,8 +57,8 @@ def explanation(found: QueryExplanation) -> None:
     if found.weights:
         rows = []
         for word, row in zip(found.suggested, found.weights, strict=True):
-            best = sorted(range(len(row)), key=lambda place: -row[place])[:_HEEDED]
+            best = sorted(range(len(row)), key=lambda place: -row[place])[:_ATTENDED]
             rows.append((word, "   ".join(f"{words[at][0]} ({words[at][1] + 1}, {row[at]:.2f})" for at in best)))
-        heads = ("word", "leaned most on (query, share)")
-        show.table(heads, rows, wraps=heads, title="weights: what the model leaned on, not causes")
+        heads = ("word", "attends most to (query, weight)")
+        show.table(heads, rows, wraps=heads, title="attention weights (not causes)")
     answer(found.answer)

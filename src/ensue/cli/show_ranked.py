@@ -15,7 +15,7 @@ from ensue.tasks.link.measures import AtCut
 from ensue.tasks.link.ranked import EVEN, RankedCorpus
 
 WITHOUT_CUT = (
-    f"that is known of lists of {LEAST} posts and more, by best, tfidf or bm25 without an encoder or --unsupervised"
+    f"it needs {LEAST} posts or more and the scores of best, tfidf or bm25, without an encoder or --unsupervised"
 )
 
 
@@ -31,9 +31,8 @@ def cut_in_words(found: AtCut, what: str) -> str:
 def suggested_in_words(found: SuggestedCut) -> str:
     """Where the list stops, and how sure that is."""
     return (
-        f"suggested cut: the list stops being about the story at a score of {found.cut:.3f} "
-        f"({plural(found.posts, 'post')}); of ten stories with known labels nine had their best cut between "
-        f"{found.low:.3f} ({plural(found.most, 'post')}) and {found.high:.3f} ({found.least:,})"
+        f"suggested cutoff: score {found.cut:.3f} ({plural(found.posts, 'post')}); 90 % of labelled stories have their "
+        f"best cutoff between {found.low:.3f} ({plural(found.most, 'post')}) and {found.high:.3f} ({found.least:,})"
     )
 
 
@@ -51,7 +50,7 @@ def ranked(found: RankedCorpus, k: int) -> None:
             text += f"\n(and {more:,} that {'repeats' if more == 1 else 'repeat'} it)"
         text += f"\n({language})" if language else ""
         lines.append((str(rank), f"{value:.3f}", text, show.one_line(article), cut(sentence)))
-    texts = ("post", "article", "closest sentence")
+    texts = ("post", "article", "best matching sentence")
     show.table(("#", "score" if sure is None else "P", *texts), lines, wraps=texts, title="posts")
     show.line(
         f"{plural(len(found.posts), 'post')}, {plural(len(found.articles), 'article')}; copies of another post: "
@@ -59,18 +58,18 @@ def ranked(found: RankedCorpus, k: int) -> None:
     )
     for language, ids in other_languages(found).items():
         some = ", ".join(map(show.one_line, ids[:3])) + (", …" if len(ids) > 3 else "")
-        show.line(f"{language}, which no article is in: {plural(len(ids), 'post')} ({some}); words say little of them")
+        show.warning("warning:", f"{plural(len(ids), 'post')} in {language} ({some}), no article: scores mean little")
     if found.suggested is not None:
         show.line(suggested_in_words(found.suggested))
     elif sure is None:
-        show.line(f"no cut is suggested: {WITHOUT_CUT}")
+        show.line(f"no cutoff is suggested: {WITHOUT_CUT}")
     if sure is not None:
         show.line(f"probabilities {found.source}; {plural(int((sure >= EVEN).sum()), 'post')} at P of at least .5")
     if found.cut is not None and found.labels is not None:
-        how = "of each fold of the posts by what the other folds taught, " if found.labels.taught else ""
+        how = "cross-validated, " if found.labels.taught else ""
         if found.labels.learned:
-            how = f"of which the model learned {found.labels.learned:,} of {found.labels.story:,}, "
-        show.line(f"at P = .5, by the labels of this file, {how}{cut_in_words(found.cut, 'post')}")
+            how = f"of which {found.labels.learned:,} of {found.labels.story:,} were training data, "
+        show.line(f"at P = .5, with the labels of this file: {how}{cut_in_words(found.cut, 'post')}")
 
 
 def other_languages(found: RankedCorpus) -> dict[str, list[str]]:

@@ -1,8 +1,8 @@
-"""How an evaluation looks in a terminal: the table of figures, the card, the verdict."""
+"""Results of an evaluation in a terminal: the table of metrics, the protocol card, the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ensue.cli import show
 from ensue.cli.show_ranked import cut_in_words
@@ -11,62 +11,45 @@ from ensue.evaluation.link import even
 from ensue.evaluation.rows import cell, figure, label
 from ensue.evaluation.verdicts import Verdict
 
-_LINK_MEASURES = {
-    "mrr": "MRR",
-    "recall@10": "recall@10",
-    "map": "MAP",
-    "article_mrr": "by article: MRR",
-    "article_map": "MAP",
-    "pooled_ap": "pooled AP",
-    "mrp": "mRP",
-    "auc": "AUC",
-}
-_QUERY_MEASURES = {
-    "bleu": "BLEU",
-    **{f"precision@{n}": f"{n}-gram" for n in range(1, 5)},
-    "content@1": "content",
-    "exact": "exact",
-    "mrr@10": "MRR@10",
-    "recall@10": "recall@10",
-}
-_TEXT_MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE", "log_loss": "log loss"}
-_QUERY_PARTS = ("bleu", "content@1", "mrr@10", "recall@10")
+_LINK_METRICS = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
+_QUERY_METRICS = ("bleu", *(f"precision@{n}" for n in range(1, 5)), "content@1", "exact", "mrr@10", "recall@10")
+_TEXT_METRICS = ("accuracy", "macro_f1", "calibration_error", "log_loss")
+_SLICE_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
 
 
-def figures(rows: Sequence[Row], measures: Mapping[str, str], title: str) -> None:
-    """A row a model, a column a measure (by its name in the rows, and its head), then what is not above chance."""
+def metrics(rows: Sequence[Row], names: Sequence[str], title: str) -> None:
+    """Print a table with one row per model and one column per metric, then the spread over seeds, then warnings."""
+    heads = [label(name) for name in names]
     cells = []
     for row in rows:
         seconds = row.seconds_per_1000
         speed = "" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
-        model = f"{row.model}\nchance!" if row.warning else row.model
-        cells.append([model, *(cell(row, name, " ±") for name in measures), speed])
-    show.table(["model", *measures.values(), "s / 1,000"], cells, title=title)
+        model = f"{row.model}\nbelow random" if row.warning else row.model
+        cells.append([model, *(cell(row, name, " ±") for name in names), speed])
+    show.table(["model", *heads, "s / 1,000"], cells, title=title)
     several = [row for row in rows if "by_seed" in row.notes]
     if several:
         spread = []
         for row in several:
-            each = [own["seed"] for own in row.notes["by_seed"]]
-            found = (
-                f"{figure(row.figures[name], name)} sd {figure(row.notes['spread'][name], name)}" for name in measures
-            )
-            spread.append([row.model, ", ".join(map(str, each)), *found])
-        title = "over seeds: the mean and the standard deviation of a figure"
-        show.table(["model", "seeds", *measures.values()], spread, title=title)
+            seeds = ", ".join(str(run["seed"]) for run in row.notes["by_seed"])
+            deviations = row.notes["spread"]
+            values = (f"{figure(row.figures[name], name)} sd {figure(deviations[name], name)}" for name in names)
+            spread.append([row.model, seeds, *values])
+        show.table(["model", "seeds", *heads], spread, title="over seeds: mean and standard deviation")
     for row in rows:
         if row.warning:
-            show.warning("  warning:", row.warning)
+            show.warning("warning:", row.warning)
         for warning in row.notes.get("warnings", ()):
-            show.warning("  warning:", f"{row.model}: {warning}")
+            show.warning("warning:", f"{row.model}: {warning}")
         if unmatched := row.notes.get("unmatched"):
-            show.warning("  warning:", f"{row.model}: {unmatched}")
+            show.warning("warning:", f"{row.model}: {unmatched}")
 
 
 def of_pairs(pairs: Sequence[Verdict]) -> None:
-    """Who is ahead of whom, where that is no chance; of the others how many there are."""
+    """Print the significant differences between models, and the number of pairs without one."""
     if not pairs:
         return
-    sure = [pair for pair in pairs if pair.sure]
+    significant = [pair for pair in pairs if pair.sure]
     cells = [
         [
             pair.model,
@@ -75,11 +58,11 @@ def of_pairs(pairs: Sequence[Verdict]) -> None:
             f"{figure(pair.low, pair.measure)} to {figure(pair.high, pair.measure)}",
             f"{pair.corrected:.3f}",
         ]
-        for pair in sure
+        for pair in significant
     ]
-    title = f"significant differences by {label(pairs[0].measure)}, paired; p after Holm over {len(pairs)} pairs"
-    show.table(["model", "ahead of", "by", "95 %", "p"], cells, title=title)
-    show.line(f"{len(pairs) - len(sure)} of {len(pairs)} pairs do not differ significantly")
+    title = f"significant differences in {label(pairs[0].measure)} (paired, Holm-corrected for {len(pairs)} pairs)"
+    show.table(["model", "better than", "points", "95 % CI", "p"], cells, title=title)
+    show.line(f"{len(pairs) - len(significant)} of {len(pairs)} pairs do not differ significantly")
 
 
 def _card_and_verdict(found: AnyResult) -> None:
@@ -91,39 +74,36 @@ def _card_and_verdict(found: AnyResult) -> None:
 
 
 def of_events(found: Result, at: Sequence[int]) -> None:
-    """A table of figures with its protocol card and verdict."""
-    measures = ["mrr", *(f"hit@{k}" for k in at), *(f"ndcg@{k}" for k in at[: 2 if len(at) < 3 else 1])]
-    card = found.protocol
-    figures(found.rows, dict(zip(measures, measures, strict=True)), f"protocol {card.name}: figures x 100, ± 95 %")
+    """Print the table, the protocol card and the verdict."""
+    names = ["mrr", *(f"hit@{k}" for k in at), *(f"ndcg@{k}" for k in at[: 2 if len(at) < 3 else 1])]
+    metrics(found.rows, names, f"protocol {found.protocol.name}: metrics in % ± 95 % CI")
     _card_and_verdict(found)
 
 
 def of_texts(found: TextResult) -> None:
-    """A table of figures with its protocol card and verdict."""
-    figures(found.rows, _TEXT_MEASURES, "figures x 100 but for the log loss, ± 95 %")
+    """Print the table, the protocol card and the verdict."""
+    metrics(found.rows, _TEXT_METRICS, "metrics in % (log loss in nats) ± 95 % CI")
     _card_and_verdict(found)
 
 
 def of_queries(found: SuggestResult) -> None:
-    """The table, the same by length of the session and by pair, the card and the verdict."""
-    card = found.protocol
-    figures(found.rows, _QUERY_MEASURES, f"protocol {card.name}: figures x 100, ± 95 %")
+    """Print the table, the same by session length and by pair, the protocol card and the verdict."""
+    metrics(found.rows, _QUERY_METRICS, f"protocol {found.protocol.name}: metrics in % ± 95 % CI")
     rows = []
     for row in found.rows:
-        parts = {f"{name} typed": own for name, own in row.notes["by_length"].items()}
-        parts |= {f"a pair {name} in training": own for name, own in row.notes["by_pair"].items()}
-        for name, own in parts.items():
-            if own["targets"]:
-                rows.append(
-                    (row.model, name, f"{own['targets']:,}", *(f"{100 * own[key]:.2f}" for key in _QUERY_PARTS))
-                )
-    show.table(("model", "targets that follow", "number", *(_QUERY_MEASURES[name] for name in _QUERY_PARTS)), rows)
+        slices = {f"{name} typed": part for name, part in row.notes["by_length"].items()}
+        slices |= {f"a pair {name} in training": part for name, part in row.notes["by_pair"].items()}
+        for name, part in slices.items():
+            if part["targets"]:
+                values = (f"{100 * part[metric]:.2f}" for metric in _SLICE_METRICS)
+                rows.append((row.model, name, f"{part['targets']:,}", *values))
+    show.table(("model", "targets after", "number", *map(label, _SLICE_METRICS)), rows)
     _card_and_verdict(found)
 
 
 def of_links(found: LinkResult) -> None:
-    """The table, what the even cut catches, the card and the verdict."""
-    figures(found.rows, _LINK_MEASURES, "figures x 100, ± 95 %")
+    """Print the table, precision and recall at P = .5, the protocol card and the verdict."""
+    metrics(found.rows, _LINK_METRICS, "metrics in % ± 95 % CI")
     for row in found.rows:
         if (caught := even(row)) is not None:
             show.line(f"  {row.model}, P at least .5: {cut_in_words(caught, 'pair')}")

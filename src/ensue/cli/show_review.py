@@ -50,12 +50,12 @@ def again() -> None:
 
 def nothing_to_undo() -> None:
     """There is no label of this reader's to take back."""
-    _prompt("  nothing of yours is left to undo; y, n, ?, q? ")
+    _prompt("  nothing left to undo; y, n, ?, q? ")
 
 
 def compared(own: int, others: Mapping[str, int]) -> None:
     """What others said of the post, once it is labelled."""
-    told = ", ".join(f"{_name(reader)} says {SAID[said]}" for reader, said in others.items())
+    told = ", ".join(f"{_name(reader)}: {SAID[said]}" for reader, said in others.items())
     apart = any({own, said} == {YES, NO} for said in others.values())
     show.line(f"  {told}{': you disagree' if apart else ''}")
 
@@ -70,11 +70,11 @@ def readers(found: RankedCorpus, kept: Labels) -> None:
         for reader, own in counts.items()
         if own.total()
     ]
-    show.table(("reader", *SAID.values(), "posts"), rows, title="who said what")
+    show.table(("annotator", *SAID.values(), "posts"), rows, title="labels by annotator")
     units, alike, alpha = kept.agreement()
     if units:
         degree = "" if alpha is None else f"; Krippendorff's alpha {alpha:.2f}"
-        show.line(f"{plural(units, 'post')} with two labels or more, {alike:,} seen alike{degree}")
+        show.line(f"{plural(units, 'post')} with two or more labels, {alike:,} with the same label{degree}")
     apart = kept.disagreements()
     texts = dict(zip(found.posts.ids, found.posts.texts, strict=True)) if apart else {}
     lines = [
@@ -83,8 +83,8 @@ def readers(found: RankedCorpus, kept: Labels) -> None:
         if name in texts
     ]
     if lines:
-        title = f"disagreements, {min(_SHOWN, len(lines)):,} of {len(lines):,}; who has not labelled them is asked"
-        show.table(("post", "who says what", "text"), lines[:_SHOWN], wraps=("who says what", "text"), title=title)
+        title = f"disagreements, {min(_SHOWN, len(lines)):,} of {len(lines):,}; other annotators are asked next"
+        show.table(("post", "labels", "text"), lines[:_SHOWN], wraps=("labels", "text"), title=title)
 
 
 def _name(reader: str) -> str:

@@ -16,22 +16,21 @@ def findings(found: TextFindings) -> None:
     """The answer of ``ensue check``."""
     kind = "pair" if found.paired else "text"
     show.line(
-        f"{plural(found.texts, kind)}; words mean {found.mean_words:.1f}, median {found.median_words:g}, longest "
-        f"{found.longest_words:,}; sentences mean {found.mean_sentences:.1f}, longest {found.longest_sentences:,}"
+        f"{plural(found.texts, kind)}; words per {kind}: mean {found.mean_words:.1f}, median {found.median_words:g}, "
+        f"max {found.longest_words:,}; sentences: mean {found.mean_sentences:.1f}, max {found.longest_sentences:,}"
     )
     listed = ", ".join(f"{label} {count:,}" for label, count in list(found.labels.items())[:_LABELS])
     more = len(found.labels) - _LABELS
     show.line(f"{plural(len(found.labels), 'label')}: {listed or 'none'}{f', and {more:,} more' if more > 0 else ''}")
     rows = ((row.label or "", "\n".join(row.texts)) for row in found.rows)
-    show.table(("label", "text"), rows, wraps=("label", "text"), title="the first three, as understood")
+    show.table(("label", "text"), rows, wraps=("label", "text"), title="first rows")
     for name, leak in found.splits.items():
-        show.line(f"  {name}: {plural(leak.other_rows, kind)}, {leak.shared:,} of them here too")
-    show.spoiling(found.warnings)
+        show.line(f"  {name}: {plural(leak.other_rows, kind)}, {leak.shared:,} of them also in this file")
+    show.problems(found.warnings)
 
 
 def answer(found: TextAnswer) -> None:
     """The labels of one text, likeliest first."""
-    evidence = "leaned on (share; score drop when removed)"
     rows = (
         (str(rank), show.one_line(choice.value), f"{choice.score:.3f}", show.attended(choice))
         for rank, choice in enumerate(found.choices, 1)
@@ -39,26 +38,26 @@ def answer(found: TextAnswer) -> None:
     if found.id:
         show.line(show.one_line(found.id))
     if not found.choices:
-        show.line("no words: nothing to answer from")
+        show.line("no words, no answer")
         return
-    show.table(("#", "label", "probability", evidence), rows, wraps=("label", evidence))
-    show.line(f"{found.in_vocabulary} of {plural(found.events, 'word')} known")
+    show.table(("#", "label", "probability", show.ATTRIBUTIONS), rows, wraps=("label", show.ATTRIBUTIONS))
+    show.line(f"in vocabulary: {found.in_vocabulary} of {plural(found.events, 'word')}")
     if found.deletion is not None and found.choices:
         test = found.deletion
         words = plural(test.words, "word")
         show.line(
-            f"deletion test of {found.choices[0].value}: score drop {show.drop(test.score_drop)} without the {words} "
-            f"it leaned on most, {show.drop(test.random)} without {words} at random (mean of {test.draws})"
+            f"deletion test of {found.choices[0].value}: score drop {show.drop(test.score_drop)} without the "
+            f"{words} of highest weight, {show.drop(test.random)} without {words} at random ({test.draws} draws)"
         )
         if test.score_drop <= test.random:
-            show.line("words at random matter as much: the weights tell nothing here")
+            show.line("random words matter as much: these weights do not explain the answer")
 
 
 def explanation(found: TextExplanation) -> None:
     """Each word with its share, sentence by sentence, then the answer."""
     from ensue.figures.texts import name_of
 
-    show.line("weights: what the model leaned on, not causes; shares of a passage's words sum to 1")
+    show.line("attention weights (not causes); the weights of a passage sum to 1")
     for place, part in enumerate(found.passages):
         show.line(f"{name_of(found, place)}: {part.weight:.2f}")
         strong = max(part.weights, default=0.0)

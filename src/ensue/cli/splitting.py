@@ -20,7 +20,7 @@ def split(
     test: Annotated[float, typer.Option(help="fraction that becomes test.csv")] = 0.2,
     by: Annotated[
         Literal["time", "random", "user"] | None,
-        typer.Option(help="[default: time where known]", show_default=False),
+        typer.Option(help="[default: time, or random without times]", show_default=False),
     ] = None,
     task: Annotated[str, typer.Option(help="next, classify, suggest or link [default: auto]")] = "",
     seed: Seed = 0,

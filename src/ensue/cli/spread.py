@@ -82,7 +82,7 @@ def _loaded(folder: Path | None) -> NextPredictor | None:
 
 
 def _show(found: Sequence[Spreader]) -> None:
-    heads = ["#", "who", "cascades", "begins (95 %)", "followed by (95 %)"]
+    heads = ["#", "user", "cascades", "starts (95 %)", "followers (95 %)"]
     rows = []
     for rank, one in enumerate(found, 1):
         row = [str(rank), show.one_line(one.value), f"{one.cascades:,}", _shown(one.first), _shown(one.followed)]
@@ -91,8 +91,8 @@ def _show(found: Sequence[Spreader]) -> None:
             row += [_shown(one.credit, digits=1), times]
         rows.append(row)
     if found and found[0].credit is not None:
-        heads += ["leaned on (95 %)", "times an even share"]
-    show.table(heads, rows, wraps=("who",))
+        heads += ["attention received (95 %)", "ratio to uniform"]
+    show.table(heads, rows, wraps=("user",))
     show.line(CAUTION)
 
 

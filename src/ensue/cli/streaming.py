@@ -41,7 +41,7 @@ def stream(
     """
     if not TASKS[task := task_of(folder)].streamed:
         streamed = " and ".join(name for name, one in TASKS.items() if one.streamed)
-        raise SettingError(f"{folder}: is of task {task}; only task {streamed} learns from a stream")
+        raise SettingError(f"{folder}: is of task {task}; only task {streamed} can be trained on a stream")
     from ensue.cli.following import follow_source  # imports torch
 
     rivals = tuple(name.strip() for name in baselines.split(",") if name.strip())

@@ -62,7 +62,7 @@ def _read(
     if reading.part:
         name, _, marked = reading.part.partition(":")
         if marked not in ("", "novel"):
-            raise SettingError(f"--split {reading.part}: after the colon only novel is known, as in test:novel")
+            raise SettingError(f"--split {reading.part}: only novel may follow the colon, as in test:novel")
         queries = queries.part(name, novel=bool(marked))
     return queries, understood
 
@@ -125,12 +125,12 @@ def told(predictor: SuggestPredictor) -> list[str]:
     queries, words = plural(len(floor.queries), "query", "queries"), plural(len(floor.words), "word")
     below, personal = floor.left_out.get("below", 0), floor.left_out.get("personal", 0)
     lines = [
-        f"may be shown: {queries}, and what is made of {words}; {floor.rule}",
-        f"distinct queries below that floor: {below:,}; personal by looks: {personal:,}",
+        f"can be suggested: {queries}, and combinations of {words} ({floor.rule})",
+        f"distinct queries below the k-anonymity threshold: {below:,}; possible personal data: {personal:,}",
     ]
     if metadata.validation_mrr is not None:
-        figures = ", ".join(f"{name} {100 * value:.2f}" for name, value in metadata.validation_mrr.items())
-        lines.append(f"MRR@10 on validation sessions, of what was considered: {figures}")
+        metrics = ", ".join(f"{name} {100 * value:.2f} %" for name, value in metadata.validation_mrr.items())
+        lines.append(f"validation MRR@10: {metrics}")
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 

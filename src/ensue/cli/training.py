@@ -52,6 +52,7 @@ def train(
         known, schema = command.read_for_training(data, reading)
         command.require(known, data, learn=True)
         held = command.read(valid, replaced(reading, schema=schema)) if valid else None
+        show.remark(f"training {predictor.model_name} (task {task.name}), seed {predictor.seed}")
         reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
         with show.epochs() if rank == 0 else nullcontext(lambda report: None) as shown:
             for report in reports:
@@ -70,9 +71,7 @@ def _require_free(output: Path, replace: bool) -> None:
         ModelFolderError: one stands there.
     """
     if not replace and (output / "settings.json").exists():
-        raise ModelFolderError(
-            f"{output}: holds a model already; --replace puts the new one in its place and keeps this one as a version"
-        )
+        raise ModelFolderError(f"{output}: holds a model; --replace replaces it and keeps it as a version")
 
 
 def _save(predictor: AnyPredictor, output: Path) -> None:
@@ -101,7 +100,7 @@ def _until_stopped(checkpoint: Path, resume: bool) -> Iterator[None]:
             there = any(resume or path.stat().st_mtime > begun - 1 for path in whole)
             with suppress(OSError):  # the terminal has gone
                 then = "the same command with --resume continues from the last checkpoint"
-                show.remark(f"stopped; {then}" if there else "stopped before there was a checkpoint; nothing is kept")
+                show.remark(f"stopped; {then}" if there else "stopped before the first checkpoint; nothing is stored")
         raise typer.Exit(128 + (stop.number if isinstance(stop, Interruption) else signal.SIGINT)) from None
 
 

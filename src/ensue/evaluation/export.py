@@ -63,7 +63,7 @@ def to_latex(result: Tabled, measures: Sequence[str] = ()) -> str:
     lines += [rf"  \begin{{tabular}}{{l{'r' * len(names)}}}", r"    \toprule"]
     lines += [f"    {' & '.join(['Model', *(escaped(label(name)) for name in names)])} \\\\", r"    \midrule"]
     for row in result.rows:
-        cells = [escaped(f"{row.model} (chance)" if row.warning else row.model)]
+        cells = [escaped(f"{row.model} (below random)" if row.warning else row.model)]
         for name in names:
             low, high = row.interval[name]
             own = figure(row.figures[name], name)
@@ -85,7 +85,7 @@ def to_html(result: Tabled, measures: Sequence[str] = ()) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("model", *map(label, names)))
     body = []
     for row in result.rows:
-        cells = [f"<th>{html.escape(row.model)}{' (chance!)' if row.warning else ''}</th>"]
+        cells = [f"<th>{html.escape(row.model)}{' (below random)' if row.warning else ''}</th>"]
         for name in names:
             text, own = cell(row, name), figure(row.figures[name], name)
             cells.append(f"<td><b>{text}</b></td>" if own == best[name] else f"<td>{text}</td>")
@@ -98,7 +98,7 @@ def to_html(result: Tabled, measures: Sequence[str] = ()) -> str:
 def caption(result: Tabled) -> str:
     """The protocol in words: what the figures mean."""
     card = result.card
-    scale = "figures x 100" if not {*result.shown} & {*PLAIN} else "figures x 100 but for the log loss"
+    scale = "metrics in %" + (" (log loss in nats)" if {*result.shown} & {*PLAIN} else "")
     said = "; ".join(f"{name}: {card[name]}" for name in _CAPTION if card.get(name))
     return f"Protocol {card['name']}, {scale} ± half of the 95 % interval. {said[:1].upper()}{said[1:]}."
 

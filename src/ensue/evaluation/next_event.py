@@ -558,7 +558,7 @@ def _card(
         else "what the sequence already holds stays in the ranking",
         "micro: over targets" if applied != "macro" else "macro: over a sequence's targets, then over sequences",
         PUBLISHED[applied],
-        leaked=f"{copies} stand value for value in the training data",
+        leaked=f"{copies} are exact duplicates of training data",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.rows import figure, label
+from ensue.evaluation.rows import label
 from ensue.significance import LEVEL, is_significant
 
 RULE = (
@@ -27,6 +27,7 @@ class PairedTest:
         counting: the best baseline.
         figures: metrics of the two.
         p_value: of their difference, two-sided.
+        interval: 95 % interval of the difference, model less baseline.
         num_models: number of models that the best one was chosen from, on the test data.
         num_baselines: number of baselines that the best one was chosen from, on the test data.
     """
@@ -36,6 +37,7 @@ class PairedTest:
     counting: str
     figures: tuple[float, float]
     p_value: float
+    interval: tuple[float, float] = (0.0, 0.0)
     num_models: int = 1
     num_baselines: int = 1
 
@@ -60,44 +62,24 @@ class PairedTest:
     @property
     def sentence(self) -> str:
         """One part of the verdict."""
-        metric = label(self.measure)
-        ours, theirs = (figure(value, self.measure) for value in self.figures)
-        baseline = _Side("baseline", self.counting, self.num_baselines)
+        metric, (ours, theirs) = label(self.measure), self.figures
+        baseline = f"{self.counting} ({_chosen_from('baseline', self.num_baselines)})"
         if self.model is None:
-            return f"by {metric} no network was compared; {baseline.apart} has {theirs}"
-        model = _Side("model", self.model, self.num_models)
-        level = f"(p = {self.p_value:.3f})"
+            return f"only baselines were scored: {baseline} has the highest {metric} ({100 * theirs:.2f} %)"
+        model = f"{self.model} ({_chosen_from('model', self.num_models)})" if self.num_models > 1 else self.model
+        first, second, sign = (model, baseline, 1) if ours >= theirs else (baseline, model, -1)
+        low, high = sorted(round(sign * 100 * bound, 2) + 0.0 for bound in self.interval)
+        p_value = "p < .001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}".replace("0.", ".")
+        relation = f"{first} is significantly better than {second}"
         if self.winner is None:
-            return f"by {metric} {model.scored(ours)} and {baseline.scored(theirs)} do not differ significantly {level}"
-        better, worse = model.scored(ours), f"{baseline.name_or_best} ({theirs})"
-        if self.winner == self.counting:
-            better, worse = baseline.scored(theirs), f"{model.name_or_best} ({ours})"
-        return f"by {metric} {better} is significantly better than {worse} {level}"
+            relation = f"{first} and {second} do not differ significantly"
+        difference = f"{metric} {100 * abs(ours - theirs):+.2f} points"
+        return f"{relation}: {difference} (95 % CI {low:.2f} to {high:.2f}, {p_value})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One side of a paired test, as a sentence names it."""
-
-    kind: str
-    name: str
-    number: int
-
-    @property
-    def name_or_best(self) -> str:
-        """The name, with the number of models or baselines that it was chosen from."""
-        if self.number > 1:
-            return f"the best of {self.number} {self.kind}s, {self.name}"
-        return f"the baseline {self.name}" if self.kind == "baseline" else self.name
-
-    @property
-    def apart(self) -> str:
-        """The same where a verb follows."""
-        return f"{self.name_or_best}," if self.number > 1 else self.name_or_best
-
-    def scored(self, metric: str) -> str:
-        """Return the same with its metric, where a verb follows."""
-        return f"{self.name_or_best} ({metric})" + ("," if self.number > 1 else "")
+def _chosen_from(kind: str, number: int) -> str:
+    """Return what a model is, with the number of candidates that it was the best of."""
+    return f"best of {number} {kind}s" if number > 1 else kind
 
 
 def paired_tests(
@@ -118,13 +100,15 @@ def paired_tests(
         metrics = [result.by_name()[measure] for result in results]
         best_baseline = max(baseline_rows, key=metrics.__getitem__)
         best_model = max(model_rows, key=metrics.__getitem__, default=best_baseline)
+        difference = results[best_model].against(results[best_baseline], measure)
         tests.append(
             PairedTest(
                 measure,
                 names[best_model] if model_rows else None,
                 names[best_baseline],
                 (metrics[best_model], metrics[best_baseline]),
-                results[best_model].p_value(results[best_baseline], measure),
+                difference["p_value"],
+                (difference["low"], difference["high"]),
                 len(model_rows),
                 len(baseline_rows),
             )

@@ -20,7 +20,7 @@ _LABELS = {
     "mrr": "MRR",
     "hit": "HR",
     "ndcg": "NDCG",
-    "recall": "R",
+    "recall": "Recall",
     "map": "MAP",
     "article_mrr": "MRR by article",
     "article_map": "MAP by article",
@@ -30,10 +30,10 @@ _LABELS = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "calibration_error": "ECE",
-    "log_loss": "Log loss",
+    "log_loss": "log loss",
     "bleu": "BLEU",
-    "exact": "Exact",
-    "content": "Content words",
+    "exact": "exact match",
+    "content": "content words",
     "precision": "n-gram precision",
 }
 
@@ -96,9 +96,9 @@ def figure(value: float, name: str) -> str:
 
 
 def table(result: Rows, measures: Sequence[str]) -> str:
-    """A Markdown table, figures x 100 with the half-width of their interval; below it what is not above chance."""
-    lines = [f"| model | {' | '.join(measures)} |", "|---" * (1 + len(measures)) + "|"]
+    """Return a Markdown table of metrics in % with half of their interval, then warnings."""
+    lines = [f"| model | {' | '.join(map(label, measures))} |", "|---" * (1 + len(measures)) + "|"]
     for row in result.rows:
         cells = [cell(row, name) for name in measures]
-        lines.append(f"| {row.model}{' (chance!)' if row.warning else ''} | {' | '.join(cells)} |")
+        lines.append(f"| {row.model}{' (below random)' if row.warning else ''} | {' | '.join(cells)} |")
     return "\n".join([*lines, *(f"\nWarning: {row.warning}" for row in result.rows if row.warning)])

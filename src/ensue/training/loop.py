@@ -121,6 +121,9 @@ def _epochs(
         first, begun, spent, seed = run.epoch, time.monotonic(), time.process_time(), run.seed
         stop = StopRequest()
 
+        monitor = schedule.monitor if valid is not None else ""
+        parameters = sum(parameter.numel() for parameter in run.model.parameters())
+
         def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
             since = time.monotonic() - begun
             improving = stopped and run.improving(schedule)
@@ -135,8 +138,11 @@ def _epochs(
                 valid,
                 run.best,
                 stopped,
-                schedule.monitor,
+                monitor,
                 improving,
+                best_epoch=run.best_epoch,
+                parameters=parameters,
+                device=str(run.device),
                 stop=stop,
             )
 

@@ -20,7 +20,7 @@ class StopRequest:
 class Report:
     """Where training stands. Losses are means in nats; ``valid``, the monitored metric, is set after an epoch's check.
 
-    ``monitor`` names that metric: ``loss``, ``accuracy`` or ``mrr``.
+    ``monitor`` names that metric: ``loss``, ``accuracy`` or ``mrr``; it is empty where nothing is held out.
     """
 
     stage: str
@@ -36,6 +36,12 @@ class Report:
     monitor: str = "loss"
     improving: bool = False
     """Whether the last epoch there was came out best, so that more of them may come out better still."""
+    best_epoch: int = 0
+    """The epoch whose weights are the best so far."""
+    parameters: int = 0
+    """Number of parameters of the network."""
+    device: str = ""
+    """Where it is trained, such as ``cpu`` or ``cuda:0``."""
     note: str = ""
     """A line to be said; a report that has one tells nothing else."""
     stop: StopRequest = field(default_factory=StopRequest, repr=False, compare=False)

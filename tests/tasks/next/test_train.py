@@ -120,9 +120,9 @@ def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_p
     assert best.metadata.validation_mrr["markov"] == 1.0 >= best.metadata.validation_mrr["blend"]
     assert best.metadata.chosen == "markov, a baseline: no trained model ranked the held-out data better"
     assert f"- chosen: {best.metadata.chosen}" in describe(best)
-    scores = ", ".join(f"{name} {value:.4f}" for name, value in best.metadata.validation_mrr.items())
+    scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in best.metadata.validation_mrr.items())
     first, exclusion, last = told(best)
-    assert [first, last] == [f"best is {best.metadata.chosen}; validation MRR: {scores}", IDLE]
+    assert [first, last] == [f"chose {best.metadata.chosen}; validation MRR: {scores}", IDLE]
     assert "predict leaves out items of the sequence" in exclusion
     assert best.metadata.held_out == "the last 20 of 200 in file order"
     counted = NextPredictor("markov")

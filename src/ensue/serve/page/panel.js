@@ -61,7 +61,7 @@ const length = (record, kind) => (record.values ? plural(record.values.length, .
 const shown = (record) => record.text || (record.texts || record.values).join(" · ");
 
 // Verdicts by which no network is significantly better than the best baseline.
-const NOT_AHEAD = /no network|do not differ significantly|baselines?,? [^;]*is significantly better/;
+const NOT_AHEAD = /only baselines|do not differ significantly|baselines?\) is significantly better/;
 
 // Name and version of a model, the day it was trained, and its metrics on test data.
 function about(view) {

@@ -6,7 +6,9 @@ import json
 import pickle
 import sys
 import types
+import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +36,7 @@ from ensue import (
     split,
 )
 from ensue.api import AnyEstimator, load
-from ensue.callbacks import JSONLines, MLflow, TensorBoard
+from ensue.callbacks import EarlyStop, JSONLines, MLflow, TensorBoard
 from ensue.data.histories import Histories
 from ensue.model_selection import compare
 
@@ -52,6 +54,17 @@ FITTED: dict[str, Callable[[], AnyEstimator]] = {
     "link": lambda: PostLinker("tfidf").fit(POSTS, ARTICLES),
 }
 """By task: ten lines at most from data to an estimator that answers."""
+
+
+@cache
+def fitted_once() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
+    """Return fitted estimators that no test changes, and a function that fits another one, by task."""
+    return {
+        "next": (FITTED["next"](), lambda data: NextEvent("markov").fit(data)),
+        "classify": (FITTED["classify"](), lambda data: TextClassifier("tfidf").fit(data)),
+        "suggest": (FITTED["suggest"](), lambda data: QuerySuggester("most-frequent-next").fit(data)),
+        "link": (FITTED["link"](), lambda data: PostLinker("tfidf").fit(data)),
+    }
 
 
 @pytest.fixture(params=FITTED)
@@ -199,10 +212,82 @@ def test_messages_of_frames_name_the_frame() -> None:
         NextEvent("markov").fit(pl.DataFrame({"session": ["a"], "item": [object()]}))
 
 
-@pytest.mark.parametrize("data", ["ab", ["ab", "cd"], [["a", None]], 5, [5], None, {"a": 1}])
-def test_what_is_no_data_is_refused(data: object) -> None:
-    with pytest.raises(EnsueError):
-        NextEvent("markov").fit(data)
+INVALID_DATA: list[Any] = [
+    *(None, 5, "ab", "nowhere.csv", "a\0b", "a" * 5000, b"x", {"a": 1}, object(), ["ab", 5], [["a", None]], [5]),
+    *([["\ud800"]], np.array(5), np.zeros((2, 2, 2)), pa.table({"x": [1]})),
+    pd.DataFrame([[1, 2]], columns=["a", "a"]),
+]
+INVALID_FRAMES = [
+    *(pl.DataFrame(), pl.DataFrame({"colour": ["red"]}), pd.DataFrame()),
+    pd.DataFrame({"session": ["a"], "item": [None]}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(INVALID_DATA)))
+def test_invalid_data_is_refused_in_one_line(number: int) -> None:
+    data = INVALID_DATA[number]
+    for estimator, fit in fitted_once().values():
+        for call in (fit, estimator.predict, estimator.explain, estimator.evaluate, estimator.update):
+            with pytest.raises(EnsueError) as error:
+                call(data)
+            assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("frame", INVALID_FRAMES, ids=["empty", "no known column", "empty pandas", "no item"])
+def test_invalid_frames_are_not_fitted(frame: object) -> None:
+    for _, fit in fitted_once().values():
+        with pytest.raises(EnsueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit(frame)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": "3"}, "k is '3'; it must be a whole number"),
+        ({"k": np.array([1, 2])}, "k is array([1, 2]); it must be a whole number"),
+        ({"exclude": "b"}, "exclude is the text 'b'; give a list of ids, such as ['b']"),
+        ({"allow": np.array(5)}, "allow is of type ndarray; give a list of ids"),
+        ({"exclude_seen": "no"}, "exclude_seen is 'no'; give True, False or \"auto\""),
+        ({"explain": None}, "explain is None; give True or False"),
+        ({"columns": ["a"]}, 'columns is of type list; give role -> column, such as {"item": "iid"}'),
+        ({"columns": {"item": 5}}, 'columns holds what is no text; give role -> column, such as {"item": "iid"}'),
+        ({"day_first": "yes"}, "day_first is of type str; give True or False"),
+        ({"encoding": 8}, "encoding is of type int; give a text"),
+    ],
+)
+def test_invalid_options_of_predict_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(EnsueError) as error:
+        NextEvent("markov").fit(SESSIONS).predict([["a"]], **options)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: NextEvent("markov", seed="1").fit(SESSIONS), "seed is '1'; it must be a whole number"),  # type: ignore[arg-type]
+        (lambda: NextEvent("markov", device=5).fit(SESSIONS), "device 5 is not at hand; choose from cpu"),  # type: ignore[arg-type]
+        (lambda: NextEvent("markov").fit(SESSIONS, callbacks=5), "callbacks holds a int; give a list of functions"),  # type: ignore[arg-type]
+        (lambda: NextEvent("markov").fit(SESSIONS, progress=1), 'progress is 1; give True, False or "auto"'),  # type: ignore[arg-type]
+        (
+            lambda: NextEvent("markov").fit(SESSIONS).evaluate(SESSIONS, cutoffs=[]),
+            "cutoffs are []; give whole numbers",
+        ),
+        (lambda: split(SESSIONS, task="next", test=2), "test is 2; it must be a number between 0 and 1"),
+        (lambda: compare(5, SESSIONS), "give a list of models"),  # type: ignore[arg-type]
+        (lambda: compare(["markov"], SESSIONS, seeds=0), "seeds is 0; train each model at least once"),
+        (lambda: EarlyStop(), "EarlyStop has no bound; give patience=3 (epochs) or seconds=600"),
+        (lambda: TextClassifier("tfidf").fit(TEXTS, LABELS).score(TEXTS, ["yes"]), "X has 24 texts and y 1 entries"),
+        (
+            lambda: TextClassifier("tfidf").fit(TEXTS, pl.DataFrame({"a": LABELS, "b": LABELS})),
+            "y is a frame of 2 columns",
+        ),
+    ],
+)
+def test_invalid_options_are_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(EnsueError) as error:
+        call()
+    assert str(error.value).startswith(message)
 
 
 # Parameters

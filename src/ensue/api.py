@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.answers import Answer, Explanation, LinkAnswer, LinkExplanation, QueryExplanation, TextExplanation
+from ensue.arguments import bool_or_auto, optional_path, require_bool
 from ensue.callbacks import Callback
 from ensue.cli import show
 from ensue.data import inputs
@@ -123,10 +124,11 @@ class Estimator(Generic[P]):
             DataError: the data cannot be read, or is too little to train on.
             SettingError: an invalid setting, or the checkpoint of another training.
         """
+        functions = inputs.functions_of(callbacks, "callbacks")
         reports = self.fit_iter(data, valid, checkpoint=checkpoint, resume=resume, **reading)
         with _progress_bar(progress) as show_report:
             for report in reports:
-                for callback in (show_report, *callbacks):
+                for callback in (show_report, *functions):
                     callback(report)
         return self
 
@@ -152,7 +154,7 @@ class Estimator(Generic[P]):
         train, schema = self._read(data, NO_SCHEMA, reading)
         held_out = None if valid is None else self._read(valid, schema, {})[0]
         reports = predictor.fit(
-            train, held_out, checkpoint=None if checkpoint is None else Path(checkpoint), resume=resume
+            train, held_out, checkpoint=optional_path(checkpoint, "checkpoint"), resume=require_bool(resume, "resume")
         )
         return self._trained(predictor, schema, reports)
 
@@ -320,11 +322,11 @@ class NextEvent(Estimator[NextPredictor]):
         answers = self._fitted.predict(
             list(self._read(queries, self._schema, reading)[0].records()),
             k,
-            evidence=explain,
+            evidence=require_bool(explain, "explain"),
             exclude=exclude,
             allow=allow,
-            exclude_seen=None if exclude_seen == "auto" else exclude_seen,
-            rank_unknown=rank_unknown,
+            exclude_seen=bool_or_auto(exclude_seen, "exclude_seen"),
+            rank_unknown=require_bool(rank_unknown, "rank_unknown"),
         )
         return Predictions(answers)
 
@@ -395,11 +397,9 @@ class QuerySuggester(Estimator[SuggestPredictor]):
         Raises:
             SettingError: not fitted, ``k`` below 1, or a wrong number of prefixes.
         """
-        return Predictions(
-            self._fitted.predict(
-                inputs.sessions_from(queries, self._schema, reading), k, evidence=explain, prefix=prefix
-            )
-        )
+        sessions = inputs.sessions_from(queries, self._schema, reading)
+        evidence = require_bool(explain, "explain")
+        return Predictions(self._fitted.predict(sessions, k, evidence=evidence, prefix=prefix))
 
     def explain(self, queries: object, k: int = 3, **reading: Unpack[Reading]) -> list[QueryExplanation]:
         """Return, for each session, the attention weights of its words for each word of the best suggestion."""
@@ -455,7 +455,8 @@ class PostLinker(Estimator[LinkPredictor]):
         Raises:
             SettingError: not fitted, or ``k`` below 1.
         """
-        return Predictions(self._fitted.predict(inputs.post_records(queries), k, evidence=explain))
+        evidence = require_bool(explain, "explain")
+        return Predictions(self._fitted.predict(inputs.post_records(queries), k, evidence=evidence))
 
     def explain(self, queries: object, k: int = 3) -> list[LinkExplanation]:
         """Return, for each post, the score drop of the best article without each word."""
@@ -532,9 +533,7 @@ class TextClassifier(Estimator[ClassifyPredictor]):
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """Return the accuracy of :meth:`predict`."""
-        is_correct = self.predict(X) == np.asarray(column_of(y, "y"))
-        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return float(np.average(is_correct, weights=weights))
+        return inputs.accuracy(self.predict(X).tolist(), column_of(y, "y"), sample_weight)
 
     def explain(self, X: object, k: int = 3, **reading: Unpack[Reading]) -> list[TextExplanation]:
         """Return, for each text, the weights of its words and sentences, and a deletion test."""
@@ -589,8 +588,8 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyEstimator:
 
 def _progress_bar(progress: bool | Auto) -> AbstractContextManager[Callable[[Report], object]]:
     """Return a context whose value is a callback that shows reports, or one that ignores them."""
-    is_shown = sys.stderr.isatty() if progress == "auto" else progress
-    return show.epochs() if is_shown else nullcontext(lambda report: None)
+    is_shown = bool_or_auto(progress, "progress")
+    return show.epochs() if is_shown or (is_shown is None and sys.stderr.isatty()) else nullcontext(lambda report: None)
 
 
 def _require_names(task: str, model: object, settings: Mapping[str, object]) -> None:

@@ -7,11 +7,16 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
 
+import numpy as np
+
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_ids
+from ensue.lines import one_line, quoted
 from ensue.records import Record
 
 R = TypeVar("R", bound=Record)
+MAX_NAME = 255
+"""Characters of the name of a file or a folder, at most."""
 
 
 def require_records(records: object, kind: type[R]) -> Sequence[R]:
@@ -43,8 +48,56 @@ def optional_bool(value: object, name: str) -> bool | None:
         SettingError: it is neither, such as a text, every one of which but the empty one would count as true.
     """
     if value is not None and not isinstance(value, bool):
-        raise SettingError(f"{name} is {value!r}; give True, False or None (the default of the model)")
+        raise SettingError(
+            f"{name} is {one_line(repr(value), 60)}; give True, False or None (the default of the model)"
+        )
     return value
+
+
+def require_bool(value: object, name: str) -> bool:
+    """Return a truth value.
+
+    Raises:
+        SettingError: the value is of another type.
+    """
+    if not isinstance(value, bool):
+        raise SettingError(f"{name} is {one_line(repr(value), 60)}; give True or False")
+    return value
+
+
+def bool_or_auto(value: object, name: str) -> bool | None:
+    """Return a truth value, or ``None`` for ``auto``.
+
+    Raises:
+        SettingError: the value is neither.
+    """
+    if isinstance(value, str) and value == "auto":
+        return None
+    if not isinstance(value, bool):
+        raise SettingError(f'{name} is {one_line(repr(value), 60)}; give True, False or "auto"')
+    return value
+
+
+def require_text(value: object, name: str) -> str:
+    """Return a text.
+
+    Raises:
+        SettingError: the value is of another type.
+    """
+    if not isinstance(value, str):
+        raise SettingError(f"{name} is of type {type(value).__name__}; give a text")
+    return value
+
+
+def require_fraction(value: object, name: str) -> float:
+    """Return a number between 0 and 1, both excluded.
+
+    Raises:
+        SettingError: the value is of another type, or not between them.
+    """
+    if not isinstance(value, int | float | np.number) or not 0 < value < 1:
+        raise SettingError(f"{name} is {one_line(repr(value), 60)}; it must be a number between 0 and 1")
+    return float(value)
 
 
 def require_data(data: object, kind: type) -> None:
@@ -68,8 +121,20 @@ def require_path(path: object, name: str = "path") -> Path:
         SettingError: it is of another type, such as a data frame.
     """
     if isinstance(path, str | os.PathLike):
-        return Path(path)
+        place = Path(path)
+        if "\0" in str(place) or any(len(part) > MAX_NAME for part in place.parts):
+            raise SettingError(f"{name} {quoted(str(place), 60)} cannot be the name of a file or a folder")
+        return place
     raise SettingError(f"{name} is of type {type(path).__name__}; give the name of a file or a folder")
+
+
+def optional_path(path: object, name: str) -> Path | None:
+    """Return the path of a file, or ``None`` for ``None``.
+
+    Raises:
+        SettingError: it is of another type.
+    """
+    return None if path is None else require_path(path, name)
 
 
 def id_list(ids: object, name: str) -> Collection[str]:

@@ -76,7 +76,7 @@ def as_tuple(values: object, name: str, noun: str) -> tuple[object, ...]:
         raise DataError(
             f"{name} is the text {quoted(values, 60)}; give a list of {noun}, such as [{quoted(values, 60)}]"
         )
-    if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable):
+    if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) < 1:
         raise DataError(f"{name} is of type {type(values).__name__}; give a list of {noun}")
     return values if isinstance(values, tuple) else tuple(values)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, Unpack
 
 from ensue.api import ESTIMATORS, AnyEstimator, Estimator
+from ensue.arguments import require_text
 from ensue.data.frames import frame_of, is_path, read_frame
 from ensue.data.inputs import Reading
 from ensue.data.kinds import kind_of
@@ -16,7 +17,7 @@ from ensue.errors import SettingError
 from ensue.evaluation import AnyResult, Data
 from ensue.evaluation import compare as compare_predictors
 from ensue.registry import models
-from ensue.settings import near
+from ensue.settings import near, require_integer
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
 
@@ -55,6 +56,8 @@ def compare(
         ['markov', 'popularity']
     """
     kind = _kind_of(entries, task)
+    if require_integer("seeds", seeds) < 1:
+        raise SettingError(f"seeds is {seeds}; train each model at least once")
     reader = kind()
     train, schema = reader._read(data, NO_SCHEMA, reading)
     if test is None:
@@ -87,7 +90,7 @@ def read(data: object, *, task: str = "", **reading: Unpack[Reading]) -> Data:
         836
         >>> models = [NextEvent(name).fit(clicks) for name in ("markov", "popularity")]
     """
-    if task not in ("", *ESTIMATORS):
+    if require_text(task, "task") not in ("", *ESTIMATORS):
         raise SettingError(f"task {task!r} is not known; {near(task, ESTIMATORS)}choose from {', '.join(ESTIMATORS)}")
     return ESTIMATORS[task or _task_of_data(data)]()._read(data, NO_SCHEMA, reading)[0]
 
@@ -131,9 +134,9 @@ def _kind_of(entries: Sequence[str | AnyEstimator], task: str) -> type[AnyEstima
     Raises:
         SettingError: an unknown model, or models of several tasks.
     """
-    if isinstance(entries, str | AnyEstimator) or not entries:
+    if not isinstance(entries, list | tuple) or not all(isinstance(entry, str | Estimator) for entry in entries or [0]):
         raise SettingError('give a list of models, such as compare(["sansr", "vsknn"], "clicks.csv")')
-    tasks = set(ESTIMATORS) & {task} if task else set(ESTIMATORS)
+    tasks = set(ESTIMATORS) & {task} if require_text(task, "task") else set(ESTIMATORS)
     for entry in entries:
         if isinstance(entry, Estimator):
             tasks &= {entry.task}

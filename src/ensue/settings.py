@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from ensue.errors import SettingError
+from ensue.lines import one_line
 
 LARGEST = 2**31 - 1
 """The largest whole number that any setting takes."""
@@ -198,11 +199,10 @@ def require_seed(seed: object) -> int:
     Raises:
         SettingError: it is not.
     """
-    if not isinstance(seed, int) or seed < 0:
-        raise SettingError(f"seed is {seed!r}; it must be a whole number, 0 or more")
-    if seed >= 2**63:
-        raise SettingError(f"seed is {seed}; it must be below 2^63")
-    return seed
+    number = require_integer("seed", seed)
+    if not 0 <= number < 2**63:
+        raise SettingError(f"seed is {number}; it must be a whole number, 0 or more, below 2^63")
+    return number
 
 
 def require_k(k: object, most: int | None = None) -> None:
@@ -225,7 +225,7 @@ def require_integer(name: str, value: object) -> int:
         SettingError: it is none.
     """
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise SettingError(f"{name} is {value!r}; it must be a whole number")
+        raise SettingError(f"{name} is {one_line(repr(value), 60)}; it must be a whole number")
     return int(value)
 
 

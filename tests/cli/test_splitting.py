@@ -87,7 +87,7 @@ def test_compare_and_evaluate_hold_out_a_fraction(ensue: Ensue, files: Path) -> 
     [
         (("check", "clicks.csv", "--split", "0.2"), "--split 0.2: only evaluate and compare hold out a fraction"),
         (("check", "clicks.csv", "--split", "test"), "--split test: a log of events has no named parts"),
-        (("split", "clicks.csv", "-o", "parts", "--test", "1"), "share: 1.0 is not between 0 and 1"),
+        (("split", "clicks.csv", "-o", "parts", "--test", "1"), "test is 1.0; it must be a number between 0 and 1"),
     ],
 )
 def test_refused(

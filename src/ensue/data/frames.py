@@ -40,15 +40,17 @@ def frame_of(data: object) -> pl.DataFrame | None:
     names = getattr(getattr(data, "index", None), "names", ()) if type(data).__module__.startswith("pandas") else ()
     if any(names):
         data = data.reset_index()  # type: ignore[attr-defined]
-    native: object = nw.from_native(data, pass_through=True)
     try:
+        native: object = nw.from_native(data, pass_through=True)
         if isinstance(native, nw.LazyFrame):
             native = native.collect()
         return native.to_polars() if isinstance(native, nw.DataFrame) else None
     except ModuleNotFoundError as error:
         raise DataError(f"{FRAME}: a frame of pandas needs pyarrow; install it (pip install pyarrow)") from error
     except (NarwhalsError, pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        raise DataError(f"{FRAME}: cannot be read ({error}); give columns of texts, numbers and times") from error
+        raise DataError(
+            f"{FRAME}: cannot be read ({' '.join(str(error).split())}); give columns of texts, numbers and times"
+        ) from error
 
 
 def read_frame(frame: pl.DataFrame, read: Callable[[Path], Read]) -> Read:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TypedDict, TypeGuard, TypeVar
 
 import narwhals as nw
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
+from ensue.arguments import require_path
 from ensue.data.frames import frame_of, is_path, read_frame
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts, read_articles, read_corpus, read_posts
@@ -25,12 +29,19 @@ from ensue.data.sequences import read, telling
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_ids
+from ensue.lines import quoted
 from ensue.records import Article, History, Post, Text
 from ensue.settings import near
 
 T = TypeVar("T")
 _POSTS = 'give a list of texts, or of pairs such as ("the ferry", ["ferry-night"])'
 _ARTICLES = 'give {"id": "text"} or a list of texts'
+_READING_TYPES: dict[str, type] = {"columns": Mapping, "day_first": bool}
+_READING_ADVICE: dict[type, str] = {
+    Mapping: 'give role -> column, such as {"item": "iid"}',
+    bool: "give True or False",
+    str: "give a text",
+}
 
 
 class Reading(TypedDict, total=False):
@@ -137,7 +148,8 @@ def corpus_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Cor
         return posts, schema
     if is_path(posts) and (articles is None or is_path(articles)):
         options = reader_options(schema, reading)
-        corpus, (stories, understood) = read_corpus(posts, articles, **options)  # type: ignore[arg-type]
+        with readable(posts):
+            corpus, (stories, understood) = read_corpus(posts, articles, **options)  # type: ignore[arg-type]
         warn_of((*stories.warnings, *understood.warnings))
         return corpus, remembered_schema(schema, reading, columns_of(stories, understood))
     if articles is None:
@@ -151,13 +163,24 @@ def from_file(
     """Return the data of a path or a frame, and how it was read; ``None`` for other data."""
     options = reader_options(schema, reading)
     if is_path(data):
-        found, report = read(Path(data), **options)
+        with readable(data):
+            found, report = read(Path(data), **options)
     elif (frame := frame_of(data)) is not None:
         found, report = read_frame(frame, lambda path: read(path, **options))
     else:
         return None
     warn_of(report.warnings)
     return found, remembered_schema(schema, reading, report.columns, getattr(report, "day_first", None))
+
+
+@contextmanager
+def readable(path: str | PathLike[str]) -> Iterator[None]:
+    """Turn errors of the file system into a :class:`DataError`."""
+    require_path(path)
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{quoted(str(path), 60)}: cannot be read ({error.strerror}: {error.filename})") from error
 
 
 def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
@@ -169,6 +192,11 @@ def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
         raise SettingError(
             f"{name!r} is not an option of reading; {hint}choose from {', '.join(Reading.__annotations__)}"
         )
+    for name, value in reading.items():
+        if not isinstance(value, kind := _READING_TYPES.get(name, str)):
+            raise SettingError(f"{name} is of type {type(value).__name__}; {_READING_ADVICE[kind]}")
+    if not all(isinstance(name, str) for pair in reading.get("columns", {}).items() for name in pair):
+        raise SettingError(f"columns holds what is no text; {_READING_ADVICE[Mapping]}")
     return {**reading, "schema": schema}
 
 
@@ -212,6 +240,7 @@ def history_records(data: object) -> list[History]:
             records.append(History(tuple(row[0]), tuple(row[1])))
         else:
             records.append(History(normal_ids(row, f"data[{position}]")))
+        require_unicode(records[-1].values, f"data[{position}]")
     return records
 
 
@@ -238,6 +267,7 @@ def post_records(data: object) -> list[Post]:
             records.append(Post(text, about=tuple(about)))
         else:
             raise DataError(f"posts[{position}] is of type {type(row).__name__}; {_POSTS}")
+        require_unicode([records[-1].text], f"posts[{position}]")
     return records
 
 
@@ -274,7 +304,20 @@ def texts_of(data: object) -> list[tuple[str, ...]]:
             texts.append(tuple(row))
         else:
             raise DataError(f"X[{position}] is of type {type(row).__name__}; give texts, or pairs of texts")
+        require_unicode(texts[-1], f"X[{position}]")
     return texts
+
+
+def require_unicode(texts: Iterable[object], name: str) -> None:
+    """Refuse texts with half a character, which cannot be stored.
+
+    Raises:
+        DataError: there is one.
+    """
+    try:
+        "".join(text for text in texts if isinstance(text, str)).encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{name} holds half a character; give whole Unicode") from None
 
 
 def column_of(data: object, name: str) -> list[object]:
@@ -283,13 +326,52 @@ def column_of(data: object, name: str) -> list[object]:
     Raises:
         DataError: a single text, or no collection.
     """
+    if (frame := frame_of(data)) is not None:
+        if frame.width != 1:
+            raise DataError(f"{name} is a frame of {frame.width} columns; give one column")
+        return frame.to_series().to_list()
     column: object = nw.from_native(data, pass_through=True, allow_series=True)
     if isinstance(column, nw.Series):
         return column.to_list()
-    if isinstance(data, np.ndarray):
+    if isinstance(data, np.ndarray) and data.ndim:
         return list(data.tolist())
     to_list = getattr(data, "to_pylist", None)  # an array of pyarrow
     return _rows(data if to_list is None else to_list(), name, "give a list")
+
+
+def accuracy(predictions: Sequence[object], labels: Sequence[object], sample_weight: object) -> float:
+    """Return the fraction of correct predictions, weighted where there are weights.
+
+    Raises:
+        DataError: a wrong number of labels or weights, or weights that are no numbers.
+    """
+    weights: npt.NDArray[np.float64] = np.ones(len(predictions))
+    if sample_weight is not None:
+        try:
+            weights = np.array(column_of(sample_weight, "sample_weight"), np.float64)
+        except (TypeError, ValueError):
+            raise DataError("sample_weight holds what is no number; give one weight per text") from None
+    for name, count in (("y", len(labels)), ("sample_weight", len(weights))):
+        if count != len(predictions):
+            raise DataError(f"X has {len(predictions):,} texts and {name} {count:,} entries; give one per text")
+    if weights.ndim != 1 or not weights.min(initial=np.inf) >= 0 or not 0 < weights.sum() < np.inf:
+        raise DataError("sample_weight has no positive sum; give finite weights of 0 or more")
+    return float(
+        weights[[prediction == label for prediction, label in zip(predictions, labels, strict=True)]].sum()
+        / weights.sum()
+    )
+
+
+def functions_of(functions: object, name: str) -> list[Callable[..., object]]:
+    """Return a list of functions.
+
+    Raises:
+        SettingError: it is no list, or an entry is no function.
+    """
+    found = list(functions) if _is_collection(functions) else [functions]
+    if wrong := [function for function in found if not callable(function)]:
+        raise SettingError(f"{name} holds a {type(wrong[0]).__name__}; give a list of functions")
+    return [function for function in found if callable(function)]
 
 
 def _rows(data: object, name: str, advice: str) -> list[object]:
@@ -304,5 +386,5 @@ def _rows(data: object, name: str, advice: str) -> list[object]:
 
 
 def _is_collection(data: object) -> TypeGuard[Iterable[object]]:
-    """Return whether data has members: a list, but no single text and no mapping."""
-    return isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping)
+    """Return whether data has members: a list, but no single text, mapping or array without a dimension."""
+    return isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping) and getattr(data, "ndim", 1) > 0

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ensue.arguments import require_fraction, require_text
 from ensue.data.histories import Histories
 from ensue.data.posts import Corpus
 from ensue.data.posts.splits import hold_out_posts
@@ -13,6 +14,7 @@ from ensue.data.queries import Queries, hold_out_queries
 from ensue.data.splits import dated, hold_out
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.errors import DataError, SettingError
+from ensue.settings import require_seed
 
 Data = Histories | Texts | Queries | Corpus
 
@@ -24,6 +26,9 @@ def split_data(data: Data, test: float, seed: int = 0, by: str = "") -> tuple[Da
         DataError: too little data.
         SettingError: a fraction outside (0, 1), or another ``by`` than the data allows.
     """
+    require_fraction(test, "test")
+    require_text(by, "by")
+    require_seed(seed)
     ways = ["time", "random"] if isinstance(data, Histories | Queries) else ["random"]
     ways += ["user"] * isinstance(data, Queries)
     if by not in ("", *ways):
@@ -42,8 +47,6 @@ def split_data(data: Data, test: float, seed: int = 0, by: str = "") -> tuple[Da
 
 def _split_at_random(data: Histories | Queries, test: float, seed: int, by: str) -> tuple[Data, Data]:
     """Hold out whole users, or single sessions, drawn at random until they hold the fraction ``test``."""
-    if not 0 < test < 1:
-        raise SettingError(f"test: {test} is not between 0 and 1")
     owners = np.arange(len(data))
     if by == "user" and isinstance(data, Queries):
         owners = data.people

@@ -11,6 +11,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import cast, overload
 
+from ensue.arguments import require_text
 from ensue.data.histories import Histories
 from ensue.data.posts import Corpus
 from ensue.data.queries import Queries
@@ -273,9 +274,12 @@ def _compare(
     unknown: str | None,
     **more: object,
 ) -> AnyResult:
-    cutoffs = None if at is None else [require_integer("at", k) for k in as_tuple(at, "at", "cut-offs")]
-    if any(k < 1 for k in cutoffs or ()):
-        raise SettingError(f"at is {cutoffs}; cut-offs are at least 1")
+    cutoffs = None if at is None else [require_integer("cutoffs", k) for k in as_tuple(at, "cutoffs", "whole numbers")]
+    if cutoffs == [] or any(k < 1 for k in cutoffs or ()):
+        raise SettingError(f"cutoffs are {cutoffs}; give whole numbers, 1 or more, such as [10, 20]")
+    for name, value in (("protocol", protocol), ("unknown", unknown)):
+        if value is not None:
+            require_text(value, name)
     given: dict[str, object] = {"protocol": protocol, "at": cutoffs, "unknown": unknown}
     given = {name: value for name, value in given.items() if value is not None} | more
     return cast("AnyResult", evaluator_of(entries[0][0].task).compare(entries, data, **given))

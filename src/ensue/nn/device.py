@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ensue.errors import SettingError
+from ensue.lines import one_line
 
 ALLOCATION = ("can't allocate memory", "Storage size calculation overflowed", "std::bad_alloc")
 """What errors of torch say where an allocation failed, or where sizes are beyond any memory."""
@@ -22,11 +23,11 @@ def find_device(name: str | None) -> torch.device:
         SettingError: the device is not at hand.
     """
     gpu = torch.cuda.is_available()
-    with suppress(RuntimeError):
-        device = torch.device(name or ("cuda" if gpu else "cpu"))
+    with suppress(RuntimeError, TypeError, ValueError):
+        device = torch.device(("cuda" if gpu else "cpu") if name is None else name)
         if gpu or device.type != "cuda":
             return device
-    raise SettingError(f"device {name!r} is not at hand; choose from cpu{', cuda' if gpu else ''}")
+    raise SettingError(f"device {one_line(repr(name), 60)} is not at hand; choose from cpu{', cuda' if gpu else ''}")
 
 
 class Undrawn(TorchFunctionMode):

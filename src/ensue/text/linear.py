@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.linalg import solve_triangular
 from torch import Tensor
 
 from ensue.data.histories import Index
@@ -21,6 +22,10 @@ from ensue.metrics import Floats
 from ensue.nn.validation import require_table
 from ensue.text.sparse import SparseRows
 
+MANY_LABELS, MAX_SPAN = 20, 4096
+"""Labels from which weights are fitted in the space that the rows span, and texts up to which."""
+JITTER = 1e-10
+"""Part of the mean squared length of a row that is added to it, for equal rows span less."""
 _STEPS, _PASSES, _SLOPE, _SHORTEST = 100, 200, 1e-5, 1e-6
 
 
@@ -99,9 +104,32 @@ def fit(
     scale, held = 1 / (strength * len(targets)), seen / (4 * len(targets))
     begin = torch.cat([start.weight, start.bias[None]]).numpy()
     matrix = rows.numpy() if isinstance(rows, Tensor) else rows
+    if not isinstance(rows, Tensor) and not begin.any() and not seen and _spans_little(rows, num_labels):
+        return _fit_in_row_space(rows, targets.numpy(), num_labels, scale)
     weights = torch.from_numpy(_solve(_Task(matrix, targets.numpy(), num_labels, begin, scale, held)))
     weights = weights.float().double()
     return Linear(weights[:-1], weights[-1])
+
+
+def _spans_little(rows: SparseRows, num_labels: int) -> bool:
+    """Return whether many labels have few texts and many more features, so that the row space is far smaller."""
+    num_texts, num_features = rows.shape
+    return num_labels >= MANY_LABELS and 0 < 4 * num_texts < num_features and num_texts <= MAX_SPAN
+
+
+def _fit_in_row_space(rows: SparseRows, targets: Index, num_labels: int, scale: float) -> Linear:
+    """Fit weights that begin at 0 in coordinates of the space that the rows span, in which the solution lies.
+
+    With R the rows and R R' = L L', weights R' L'^-1 V have the scores L V and the norm of V: there is one coordinate
+    for each text in place of one for each feature.
+    """
+    products = (rows @ rows.T).toarray()
+    products[np.diag_indices_from(products)] += JITTER * max(products.trace() / len(products), 1.0)
+    lower = np.linalg.cholesky(products).astype(np.float64)
+    begin = np.zeros((len(lower) + 1, num_labels))
+    solution = _solve(_Task(lower, targets, num_labels, begin, scale, 0.0))
+    weights = rows.T @ solve_triangular(lower, solution[:-1], trans="T", lower=True)
+    return Linear(torch.from_numpy(weights).float().double(), torch.from_numpy(solution[-1]).float().double())
 
 
 class _Task:

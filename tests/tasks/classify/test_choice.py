@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from sklearn.metrics import f1_score
@@ -16,7 +17,7 @@ from ensue.data.texts import Texts
 from ensue.records import Text
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric
-from ensue.tasks.classify.cross_fitting import Unlearned
+from ensue.tasks.classify.cross_fitting import Unlearned, units_of
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.models.alignment import ALIGNMENT
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -37,6 +38,17 @@ def test_significantly_likelier_and_no_fewer_right(num: int, sure: bool) -> None
     weak, strong = Unlearned(_noisy(targets, 1.0, 0), targets), Unlearned(_noisy(targets, 1.3, 2), targets)
     assert strong.significantly_better(weak) is sure
     assert not weak.significantly_better(strong) and not weak.significantly_better(weak)
+    assert not strong._replace(units=np.arange(num) % 4).significantly_better(weak)  # four groups prove nothing
+
+
+def test_texts_of_a_group_and_copies_are_one_unit() -> None:
+    texts = Texts.of([Text(("A film",), "x"), Text(("a  film",), "x"), Text(("a book",), "y")])
+    one, copy, other = units_of(texts).tolist()
+    assert one == copy != other
+    grouped = replace(texts, groups=pl.Series(["g", "h", "g"]))
+    assert units_of(grouped)[0] == units_of(grouped)[2] != units_of(grouped)[1]
+    both = Texts.of([Text(("a", "b"), "x"), Text(("a", "c"), "y"), Text(("b", "c"), "y")])
+    assert units_of(both)[0] == units_of(both)[1] != units_of(both)[2]
 
 
 def test_macro_f1_chooses_where_it_is_set(blended: ClassifyPredictor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def _cost(state: ClassifyState, scores: Tensor, targets: Tensor) -> float:
     return 1 - held_out_metric(state, scores.argmax(1).numpy(), targets.numpy())
 
 
-def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
+def stand_on_row(state: ClassifyState, sides: Sides, targets: Index, units: Index) -> None:
     """Add a network to the mean-vector row; it adds nothing unless held-out labels are significantly likelier with it.
 
     In a blend the weights do that.
@@ -66,12 +66,13 @@ def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
         state: with a trained network.
         sides: the held-out texts.
         targets: (texts,) codes of their labels.
+        units: (texts,) the unit of each, as of :func:`.units_of`.
     """
     network, row = state.module, state.counting.get("vectors")
     wanted = isinstance(state.settings, TextSettings) and state.settings.residual and state.model_name != "blend"
     if row is None or not wanted or not isinstance(network, TextClassifier):
         return
-    alone = Unlearned(row.scores(sides) / state.metadata.temperature["vectors"], targets)
+    alone = Unlearned(row.scores(sides) / state.metadata.temperature["vectors"], targets, units=units)
     scores = {
         blend.NETWORK: Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets).usable()[0],
         _COUNTED: alone.usable()[0],
@@ -79,7 +80,7 @@ def stand_on_row(state: ClassifyState, sides: Sides, targets: Index) -> None:
     weights = blend.choose_weights(scores, alone.usable()[1], {blend.NETWORK: 0.0, _COUNTED: 1.0})
     network.scale(weights[blend.NETWORK] / max(weights[_COUNTED], _LEAST))
     state.metadata.residual = True
-    if not Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets).significantly_better(alone):
+    if not Unlearned(infer.raw_scores(state, sides, blend.NETWORK), targets, units=units).significantly_better(alone):
         network.scale(0.0)
         state.metadata.notes.append("the network does not improve on the mean of the vectors on the validation texts")
 

@@ -21,7 +21,7 @@ from ensue.data.texts import Texts
 from ensue.significance import significantly_positive
 from ensue.tasks.classify.baselines.tfidf import Lesson, Tfidf
 from ensue.tasks.classify.calibration import temperature
-from ensue.tasks.classify.dataset import Sides
+from ensue.tasks.classify.dataset import Sides, prints
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.state import ClassifyState
 
@@ -39,15 +39,17 @@ _LEAST = 1e-3
 
 
 class Data(NamedTuple):
-    """Encoded texts, the codes of their labels (-1: never learned), and the fold of each."""
+    """Encoded texts, the codes of their labels (-1: never learned), the fold of each, and the unit of each."""
 
     sides: Sides
     targets: Index
     folds: Index
+    units: Index
 
     def select(self, chosen: Index) -> Data:
         """Some of them."""
-        return Data(tuple(tokens.select(chosen) for tokens in self.sides), self.targets[chosen], self.folds[chosen])
+        sides = tuple(tokens.select(chosen) for tokens in self.sides)
+        return Data(sides, self.targets[chosen], self.folds[chosen], self.units[chosen])
 
 
 class Unlearned(NamedTuple):
@@ -59,6 +61,8 @@ class Unlearned(NamedTuple):
     """(texts,)."""
     num_held: int | None = None
     """How many of the first texts no fold learned; all of them unless given."""
+    units: Index | None = None
+    """(texts,) the unit of each, as of :func:`units_of`; each text is one unless given."""
 
     def temperature(self) -> float:
         """Return the temperature at which these labels are likely.
@@ -85,7 +89,8 @@ class Unlearned(NamedTuple):
         """Return whether labels cost significantly less than with the other, and at least as many texts are right."""
         gains = (other._costs() - self._costs()).numpy()
         right = [int((scores.argmax(1) == targets).sum()) for scores, targets in (self.usable(), other.usable())]
-        return right[0] >= right[1] and significantly_positive(gains)
+        units = None if self.units is None else self.units[self.targets >= 0]
+        return right[0] >= right[1] and significantly_positive(gains, units)
 
     def _costs(self) -> Tensor:
         scores, targets = self.usable()
@@ -100,6 +105,15 @@ class Counted(NamedTuple):
     unlearned: Unlearned
     lesson: Lesson | None
     """Of :class:`Tfidf`, to learn it at another strength."""
+
+
+def units_of(texts: Texts) -> Index:
+    """Return the (texts,) unit of each, which are not independent inside: a group, a first text of pairs, or copies."""
+    column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
+    if column is None:
+        return prints(texts)
+    units: Index = column.hash().to_numpy().view(np.int64)
+    return units
 
 
 def folds_of(texts: Texts, seed: int) -> Index:
@@ -161,9 +175,12 @@ def _counted(
         model, lesson = former.model.anew(former.lesson, strength), former.lesson
     else:
         lesson = model.learn(learned.sides, learned.targets)
-    unlearned = Unlearned(model.scores(held.sides), held.targets)
+    unlearned = Unlearned(model.scores(held.sides), held.targets, units=held.units)
     if len(held.targets) < ENOUGH:
         inside = out_of_fold(state, name, strength, matrix, learned)
         scores = torch.cat([unlearned.scores, inside])
-        unlearned = Unlearned(scores, np.concatenate([held.targets, learned.targets]), len(held.targets))
+        targets, units = (
+            np.concatenate(both) for both in ((held.targets, learned.targets), (held.units, learned.units))
+        )
+        unlearned = Unlearned(scores, targets, len(held.targets), units)
     return Counted(model, strength, unlearned, lesson)

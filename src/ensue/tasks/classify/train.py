@@ -22,7 +22,7 @@ from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric, stand_on_row, usable_texts
-from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best, folds_of
+from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best, folds_of, units_of
 from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
@@ -167,7 +167,7 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
 
 
 def _data(state: ClassifyState, sides: Sides, texts: Texts) -> Data:
-    return Data(sides, codes(texts, state.labels), folds_of(texts, state.seed))
+    return Data(sides, codes(texts, state.labels), folds_of(texts, state.seed), units_of(texts))
 
 
 def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearned]:
@@ -287,7 +287,7 @@ def _train(
         state.metadata.notes.append(
             f"the validation metric was still improving after {schedule.epochs} epochs; consider more epochs"
         )
-    stand_on_row(state, held_sides, held_targets)
+    stand_on_row(state, held_sides, held_targets, units_of(held))
 
 
 def _fit_settings(state: ClassifyState, num_texts: int) -> None:

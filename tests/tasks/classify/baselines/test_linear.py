@@ -19,6 +19,7 @@ from ensue.tasks.classify.baselines.spelling import Spelling
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
+from ensue.text.sparse import sparse_rows
 from ensue.text.tokens import Tokenizer
 
 WORDS = [f"w{place}" for place in range(15)]
@@ -214,3 +215,23 @@ def test_settings_are_checked(name: str, value: float, message: str) -> None:
     with pytest.raises(SettingError) as error:
         CountingSettings(**{name: value})  # type: ignore[arg-type]
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("strength", [0.1, 10.0])
+def test_many_labels_of_few_texts_have_the_solution_of_all_features(
+    strength: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, num_texts, num_features, num_labels = np.random.default_rng(0), 90, 900, 30
+    owners, columns = np.repeat(np.arange(num_texts), 6), chance.integers(num_features, size=6 * num_texts)
+    values = chance.normal(size=len(owners))
+    owners[:6] = 1  # text 0 holds nothing
+    columns[12:18], values[12:18] = columns[18:24], values[18:24]  # two equal texts of different labels
+    rows = sparse_rows(owners, columns, values, (num_texts, num_features))
+    targets, start = torch.arange(num_texts) % num_labels, linear.zeros(num_features, num_labels)
+    found = []
+    for least in (num_labels, num_labels + 1):
+        monkeypatch.setattr(linear, "MANY_LABELS", least)
+        found.append(linear.fit(rows, targets, num_labels, strength=strength, start=start).scores(rows).softmax(1))
+    over_texts, over_features = found
+    assert not torch.equal(over_texts, over_features)
+    assert torch.allclose(over_texts, over_features, atol=2e-3)

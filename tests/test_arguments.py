@@ -187,7 +187,7 @@ HISTORY = History(("110",))
         (
             "markov",
             lambda one: untyped_evaluation.compare([one], Histories.of([HISTORY])),
-            "compare takes a list of predictors for each model, such as [[first], [second]]",
+            "compare takes one list of predictors per model, such as [[first], [second]]",
         ),
         (
             "markov",
@@ -261,7 +261,7 @@ def test_a_number_is_not_the_name_of_a_folder() -> None:
         ),
         (
             lambda: untyped_evaluation.compare([[]], Histories.of([HISTORY])),
-            "compare takes a list of predictors for each model, such as [[first], [second]]",
+            "compare takes one list of predictors per model, such as [[first], [second]]",
         ),
     ],
 )

@@ -47,7 +47,7 @@ class Stub:
 def test_a_predictor_that_reads_its_batch_is_found(task: str) -> None:
     assert reads_others(Stub(task, 0.0), DATA[task]) == ""  # type: ignore[arg-type]
     found = reads_others(Stub(task, 0.5), DATA[task])  # type: ignore[arg-type]
-    assert found.endswith("of 8 records are answered otherwise beside its neighbours than alone")
+    assert found.endswith("of 8 records are answered differently next to other records than alone")
     assert reads_others(Stub(task, 1e-6), DATA[task]) == "", "rounding is none"  # type: ignore[arg-type]
 
 
@@ -66,7 +66,7 @@ def test_a_predictor_that_reads_later_events_is_found() -> None:
     other = Foreseeing("markov")
     list(other.fit(world.train))
     assert reads_others(other, world.test).endswith(
-        "steps are ranked otherwise with later events or other rows beside them"
+        "steps are ranked differently when later events or other rows are in the batch"
     )
 
 
@@ -76,19 +76,19 @@ def test_compare_refuses_and_the_card_of_evaluate_names(monkeypatch: pytest.Monk
     list(made.fit(world.train))
     clean = evaluate(made, world.test)
     assert clean.leaks == () and "leaks" not in clean.to_dict() and "- leaks" not in describe(made, clean)
-    monkeypatch.setattr(evaluation, "reads_others", lambda *_: "7 of 8 records are answered otherwise")
-    with pytest.raises(SettingError, match=r"^markov: its scores are not a record's own: 7 of 8 .* scored by itself$"):
+    monkeypatch.setattr(evaluation, "reads_others", lambda *_: "7 of 8 records are answered differently")
+    with pytest.raises(SettingError, match=r"^markov: its scores depend on other rows: 7 of 8 .* independently$"):
         compare([[made]], world.test)
     found = evaluate(made, world.test)
     assert found.to_dict()["leaks"] == [*found.leaks] and "7 of 8" in found.leaks[0]
-    assert "- leaks: markov: its scores are not a record's own" in describe(made, found)
+    assert "- leaks: markov: its scores depend on other rows" in describe(made, found)
 
 
 def test_an_untrained_rule_with_and_without_each_leak_by_hand() -> None:
     train = Histories.of([History(tuple("ab")), History(tuple("ac")), History(tuple("ab")), History(tuple("xyz"))])
     test = Histories.of([History(tuple("acb")), History(tuple("xyz"))])
     rows = {row.leak: row for row in untrained_with_leaks(train, test)}
-    near = rows["neighbouring prefixes in one batch"]
+    near = rows["adjacent prefixes in one batch"]
     # Targets: c after a (b, b and c followed it: rank 2), b after c (nothing did), y after x and z after y (rank 1).
     assert (near.targets, near.share) == (4, 0.5)
     assert near.without == {"hit@20": 3 / 4, "mrr": (1 / 2 + 0 + 1 + 1) / 4}

@@ -228,7 +228,7 @@ def test_labels_of_others_are_scored_with_their_probabilities(tmp_path: Path) ->
     found = figures(score_rankings([own], [ours], data), "own")
     # Of two the tie goes to b, as trec_eval orders equals; three has no label and is wrong.
     assert found["accuracy"] == pytest.approx(2 / 3)
-    with pytest.raises(DataError, match="own: scores of labels are their probabilities"):
+    with pytest.raises(DataError, match="own: scores of labels must be probabilities"):
         score_rankings([written(tmp_path / "own.run", ["one Q0 a 1 7 x"])], [ours], data)
 
 
@@ -268,7 +268,7 @@ def test_probabilities_are_required_to_add_up_and_a_list_without_any_is_certain(
     own = written(tmp_path / "own.jsonl", [json.dumps({"id": f"t{n}", "ranking": ["a", "c"]}) for n in range(4)])
     result = score_rankings([own], [ours], texts)
     assert figures(result, "own")["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps) / 2)
-    assert result.card["averaging"].endswith("; without probabilities the first label counts as certain (own)")
+    assert result.card["averaging"].endswith("; without probabilities the first label has probability 1 (own)")
 
 
 def corpus(num: int) -> Corpus:
@@ -397,7 +397,7 @@ def test_judgements_of_other_files_are_refused_with_an_id_of_each_side(
 
 def test_rankings_of_nothing_and_names_of_models_are_refused(tmp_path: Path) -> None:
     markov = fitted("next", "markov", SESSIONS)
-    with pytest.raises(DataError, match="own: ranks nothing that is scored; its queries must be ids, such as s0, or"):
+    with pytest.raises(DataError, match="own: ranks no scored query; its queries must be ids, such as s0, or"):
         score_rankings([written(tmp_path / "own.run", ["x Q0 a 1 1 x"])], [markov], SESSIONS)
     own = written(tmp_path / "markov.run", ["s0 Q0 c 1 1 x"])
     with pytest.raises(SettingError, match="rankings 'markov' have the name of another row; give --name"):
@@ -453,7 +453,7 @@ def test_answers_of_what_follows_the_last_event_are_refused(tmp_path: Path) -> N
         return [json.dumps({"id": "s0", "choices": choices, "in_vocabulary": given, "events": given})]
 
     with pytest.raises(
-        DataError, match="own: the answer for s0 foretells what follows 3 events, but of its 3 the last"
+        DataError, match="own: the answer for s0 predicts what follows 3 events, but only the last of its 3"
     ):
         score_rankings([written(tmp_path / "own.jsonl", answers(3))], [markov], SESSIONS)
     result = score_rankings([written(tmp_path / "own.jsonl", answers(2))], [markov], SESSIONS)

@@ -167,7 +167,7 @@ LABEL = 'f:3: field "label" must be a text, a number, true or false'
         ('{"texts": ["a"], "label": ""}', "f:3: text '': label is empty; name one, or leave it out"),
         (
             '{"texts": ["a\\ud800"]}',
-            "f:3: a text holds half a character (surrogates not allowed); send whole Unicode",
+            "f:3: a text has half of a surrogate pair (surrogates not allowed); send whole Unicode",
         ),
     ],
 )
@@ -234,7 +234,7 @@ def test_posts_and_articles_as_json_by_hand() -> None:
     assert Article.from_json('{"body": "", "title": "t"}') == Article("", "", "t")
 
 
-HALF = "f:3: a text holds half a character (surrogates not allowed); send whole Unicode"
+HALF = "f:3: a text has half of a surrogate pair (surrogates not allowed); send whole Unicode"
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,9 @@ def test_without_remembered_histories_only_the_newest_part_is_tested(replay: int
     made.save(tmp_path / "m")
     found = refresh(tmp_path / "m", Histories.of(circles(30, 2, day=1)), max_drop=0.99, keep=0)
     assert [part.name for part in found.slices] == ["newest"]
-    assert found.warning.startswith("only the newest part of the new data was tested: the model remembers no examples")
+    assert found.warning.startswith(
+        "only the newest part of the new data was tested: the model stores no earlier examples"
+    )
     assert versions.kept(tmp_path / "m") == [1], "the way back stays open, whatever --keep-versions says"
     assert (tmp_path / "m" / "reservoir.safetensors").exists() is (replay > 0)
 
@@ -196,8 +198,8 @@ def test_two_updates_at_a_time_are_one_too_many(folder: Path) -> None:
             {},
             "the newest tenth of the new data: every sequence has one event",
         ),
-        (circles(9, 0), {"max_drop": 1.0}, "--max-drop 1: give a share in [0, 1)"),
-        (circles(9, 0), {"max_drop": float("nan")}, "--max-drop nan: give a share in [0, 1)"),
+        (circles(9, 0), {"max_drop": 1.0}, "--max-drop 1: give a fraction in [0, 1)"),
+        (circles(9, 0), {"max_drop": float("nan")}, "--max-drop nan: give a fraction in [0, 1)"),
         (circles(9, 0), {"keep": -1}, "--keep-versions -1: give 0 or more"),
     ],
 )

@@ -194,9 +194,9 @@ def test_the_card_counts_what_would_spoil_the_figures(monkeypatch: pytest.Monkey
     asked = [Text(("GOOD  u",), "a"), Text(("good nothing",), "b"), Text(("who? why?",), "new"), Text(("",), "a")]
     card = evaluate(fitted(), Texts.of(asked)).protocol
     assert card.data == "4 texts"
-    assert card.labels == "3: a 2, b 1, new 1; 1 (25.0 %) have a label that was never learned and count as wrong"
-    assert card.leaked == "1 (25.0 %) stand in the training data, case and spaces aside"
-    assert card.unknown == "2 (50.0 %) hold no word that the model knows, 1 of them no word at all"
+    assert card.labels == "3: a 2, b 1, new 1; 1 (25.0 %) have a label unseen in training and count as wrong"
+    assert card.leaked == "1 (25.0 %) are in the training data, ignoring case and spaces"
+    assert card.unknown == "2 (50.0 %) have no word in the vocabulary, 1 of them no words"
     assert card.interval == "95 %, 50 resamples of texts"
     assert card.significance == (
         "paired and two-sided, on the same resamples; significant is p < .05; the best model and the best baseline are "

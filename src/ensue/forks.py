@@ -28,8 +28,8 @@ def require_polars() -> None:
     """
     if _polars_is_lost:
         raise SettingError(
-            "this process was forked after polars had started its threads, which it has lost: load the model and ask "
-            "it after the fork, not before it, or start processes by spawn or forkserver"
+            "this process was forked after polars had started its threads; load the model after the fork, or start "
+            "processes with spawn or forkserver"
         )
 
 

@@ -317,5 +317,5 @@ def _whole(text: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"{where}: a text holds half a character ({error.reason}); send whole Unicode") from error
+        raise DataError(f"{where}: a text has half of a surrogate pair ({error.reason}); send whole Unicode") from error
     return text

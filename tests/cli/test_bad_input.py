@@ -224,21 +224,21 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "none": (shutil.rmtree, ": no such model folder; make one with `ensue fit TASK DATA -o {}`"),
     "no settings": (
         lambda folder: (folder / "settings.json").unlink(),
-        ": settings.json is missing or unreadable (No such file or directory); this is not a whole model folder",
+        ": settings.json is missing or unreadable (No such file or directory); the model folder is incomplete",
     ),
     "no weights": (
         lambda folder: (folder / "model.safetensors").unlink(),
-        ": model.safetensors is missing or unreadable (No such file or directory); this is not a whole model folder",
+        ": model.safetensors is missing or unreadable (No such file or directory); the model folder is incomplete",
     ),
     "weights cut": (cut, "/model.safetensors: damaged ("),
     "not JSON": (lambda folder: (folder / "settings.json").write_text("{"), "/settings.json: not JSON ("),
     "foreign": (
         lambda folder: (folder / "settings.json").write_text("{}"),
-        "/settings.json: not written by ensue; name a folder made by `ensue fit`",
+        "/settings.json: not written by ensue; give a folder made by `ensue fit`",
     ),
     "newer": (
         rewrite(format=99, ensue="9.0"),
-        ": written by ensue 9.0 in format 99, this one reads up to 1; update ensue",
+        ": written by ensue 9.0 in format 99, this version reads up to 1; update ensue",
     ),
     "other sizes": (rewrite(settings={"dim": 16}), ": damaged ("),
     "unknown model": (rewrite(model="os.system"), ": model 'os.system' is not known"),

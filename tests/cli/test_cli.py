@@ -259,7 +259,7 @@ def test_evaluate_under_the_papers_protocol(ensue: Ensue, logs: Logs, model: Pat
     assert found["protocol"]["name"] == "paper"
     assert found["protocol"]["averaging"].startswith("macro")
     assert found["protocol"]["served"].startswith(
-        "by default predict of hidan leaves out what the sequence already holds"
+        "by default predict of hidan leaves out items already seen in the sequence"
     )
 
 

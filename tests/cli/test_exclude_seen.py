@@ -169,7 +169,7 @@ def test_the_card_scores_the_lists_that_are_served(models: dict[str, Fitted], na
         sums.append([len(ranks), *map(sum, columns)])
     num = len(sums) if protocol == "macro" else sum(row[0] for row in sums)
     mean = [sum(row[at] / (row[0] if protocol == "macro" else 1) for row in sums) / num for at in (1, 2, 3)]
-    left_out = {"news": "what the sequence already holds", "shop": "the item just viewed"}[name]
+    left_out = {"news": "items already seen in the sequence", "shop": "the item just viewed"}[name]
     assert served == (
         f"by default predict of vsknn leaves out {left_out}; the metrics here do not. As served: "
         f"MRR {100 * mean[0]:.2f}, HR@1 {100 * mean[1]:.2f}, HR@2 {100 * mean[2]:.2f}"

@@ -80,7 +80,7 @@ def test_two_fits_into_one_new_folder_are_one_too_many(ensue: Ensue, logs: Logs,
     with only_writer(new):  # as the first holds it from before it reads
         ran = ensue("fit", "next", logs.train, "-o", new, *COUNTED)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.lines == [f"ensue: {new}: another ensue learns into it; stop that one first, or wait until it is done"]
+    assert ran.lines == [f"ensue: {new}: another process updates it; stop that one, or wait until it has finished"]
     assert not new.exists()
     assert ensue("fit", "next", logs.train, "-o", new, *COUNTED).code == 0
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".new")] == []

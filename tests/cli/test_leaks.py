@@ -25,7 +25,7 @@ class Planted(Latest):
         held = torch.bincount(batch.ids.flatten(), minlength=found.scores.shape[1]).float()
         return Output(found.scores + 20 * held / held.sum(), found.weights)
 """,
-        "records are answered otherwise beside its neighbours than alone",
+        "records are answered differently next to other records than alone",
     ),
     "next, later events": (
         "next",
@@ -39,7 +39,7 @@ class Planted(Latest):
         after = functional.pad(batch.ids[:, 1:], (0, 1))[batch.target_mask]
         return Output(found.scores + 20 * functional.one_hot(after, found.scores.shape[1]), found.weights)
 """,
-        "steps are ranked otherwise with later events or other rows beside them",
+        "steps are ranked differently when later events or other rows are in the batch",
     ),
     "classify, the batch": (
         "classify",
@@ -52,7 +52,7 @@ class Planted(GatedMean):
         found = super().forward(batch)
         return found._replace(scores=found.scores - 0.5 * found.scores.mean(0))
 """,
-        "records are answered otherwise beside its neighbours than alone",
+        "records are answered differently next to other records than alone",
     ),
 }
 
@@ -79,8 +79,8 @@ def test_a_planted_model_is_refused_in_compare_and_named_by_evaluate(
     data, test = (logs.train, logs.test) if task == "next" else [labelled(tmp_path / "texts.tsv")] * 2
     small = ("--set=epochs=1",)
     ran = ensue("compare", task, data, "--test", test, "--models", reference, *small)
-    assert ran.code == 2 and ran.lines[-1].startswith("ensue: Planted: its scores are not a record's own: ")
-    assert message in ran.lines[-1] and ran.lines[-1].endswith("let every row be scored by itself") and not ran.out
+    assert ran.code == 2 and ran.lines[-1].startswith("ensue: Planted: its scores depend on other rows: ")
+    assert message in ran.lines[-1] and ran.lines[-1].endswith("so score every row independently") and not ran.out
     ran = ensue("fit", task, data, "-o", tmp_path / "m", "--model", reference, *small, "--device=cpu")
     assert ran.code == 0, ran.err
     ran = ensue("evaluate", tmp_path / "m", test, "--model", reference, "--json")

@@ -82,7 +82,7 @@ def test_a_folder_remembers_its_threshold(ensue: Ensue, tmp_path: Path) -> None:
     log, folder = _clicks(tmp_path / "clicks.csv"), tmp_path / "m"
     assert ensue("fit", "next", log, "-o", folder, "--model", "markov", "--min-users", "3").code == 0
     ran = ensue("stream", folder, tmp_path / "events.jsonl", "--no-follow")
-    assert ran.code == 2 and "was fitted with --min-users 3, and a stream learns each session as it comes" in ran.err
+    assert ran.code == 2 and "was fitted with --min-users 3, and a stream trains on each session" in ran.err
     new = tmp_path / "new.csv"
     new.write_text("user,item,time\n" + "".join(f"n{n},{item},{9 + n}\n" for n in range(2) for item in ("p0", "new")))
     ran = ensue("update", folder, new, "--no-test")

@@ -78,7 +78,7 @@ def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["none.jsonl"], "none.jsonl: no such file or folder; name a JSON Lines file or a folder of them"),
+        (["none.jsonl"], "none.jsonl: no such file or folder; give a JSON Lines file or a folder of them"),
         (["clicks.jsonl", "--baselines", "daily"], "--baselines 'daily' is not known; choose from frozen, nightly"),
         (
             ["clicks.jsonl", "--time-unit", "min"],
@@ -139,7 +139,7 @@ def test_one_writer_a_folder(ensue: Ensue, folder: Path, clicks: Path) -> None:
     with only_writer(folder):
         ran = ensue("stream", folder, clicks, "--no-follow")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"ensue: {folder}: another ensue learns into it; stop that one first, or wait until it is done\n"
+    assert ran.err == f"ensue: {folder}: another process updates it; stop that one, or wait until it has finished\n"
 
 
 def test_no_model_folder(ensue: Ensue, clicks: Path, tmp_path: Path) -> None:

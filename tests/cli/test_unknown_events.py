@@ -141,7 +141,7 @@ def test_nothing_but_unknown_targets_cannot_be_scored_without_them(ensue: Ensue,
     ran = ensue("evaluate", folder, data, "--unknown", "drop")
     assert ran.code == 2
     assert ran.lines[-1] == (
-        "ensue: nothing to score: the training data holds none of the 2 targets; --unknown miss counts them as misses"
+        "ensue: nothing to score: the training data has none of the 2 targets; --unknown miss counts them as misses"
     )
 
 

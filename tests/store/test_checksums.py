@@ -130,13 +130,13 @@ def test_weights_that_are_no_number_are_refused(folder: Path, bad: float) -> Non
 
 def test_checksums_that_were_lost_are_missed(folder: Path) -> None:
     (folder / FILE).unlink()
-    assert refusal(folder) == f"{folder}: {FILE} is missing; copy the folder anew"
+    assert refusal(folder) == f"{folder}: {FILE} is missing; copy the folder again"
 
 
 def test_a_file_without_a_checksum_is_refused(folder: Path) -> None:
     lines = (folder / FILE).read_text().splitlines(keepends=True)
     (folder / FILE).write_text("".join(line for line in lines if "model.safetensors" not in line))
-    assert refusal(folder) == f"{folder}/model.safetensors: has no checksum in {FILE}; copy the folder anew"
+    assert refusal(folder) == f"{folder}/model.safetensors: has no checksum in {FILE}; copy the folder again"
 
 
 def test_a_damaged_version_is_not_put_back(folder: Path) -> None:

@@ -36,7 +36,7 @@ FILES = {
     "B2SUMS",
 }
 TENSORS = sorted(name for name in FILES if name.endswith(".safetensors"))
-HALF = "{0}: {1} is missing or unreadable (No such file or directory); this is not a whole model folder"
+HALF = "{0}: {1} is missing or unreadable (No such file or directory); the model folder is incomplete"
 TAKEN = "{}: exists and is not a model folder; use another folder"
 
 
@@ -210,7 +210,7 @@ def test_on_a_full_disk_the_old_folder_stands(trained: NextPredictor, folder: Pa
     before = contents(folder)
     with full_disk(bytes_left):
         message = refusal(trained.save, folder, "new")
-    assert message == f"{folder}: cannot be saved (File too large); what stood there is unchanged"
+    assert message == f"{folder}: cannot be saved (File too large); the existing file is unchanged"
     assert contents(folder) == before
     assert names(folder.parent) == ["m"]
 
@@ -226,7 +226,7 @@ def test_on_a_full_disk_the_old_file_stands(tmp_path: Path) -> None:
     write_file(path, b"old")
     with full_disk(100):
         message = refusal(write_file, path, b"new" * 100)
-    assert message == f"{path}: cannot be written (File too large); what stood there is unchanged"
+    assert message == f"{path}: cannot be written (File too large); the existing file is unchanged"
     assert contents(tmp_path) == {"c": b"old"}
 
 
@@ -249,7 +249,7 @@ def test_when_the_last_step_fails_the_old_folder_stands(
         monkeypatch.setattr(Path, "rename", refuse)
     message = refusal(trained.save, folder)
     monkeypatch.undo()
-    assert message == f"{folder}: cannot be saved (Input/output error); what stood there is unchanged"
+    assert message == f"{folder}: cannot be saved (Input/output error); the existing file is unchanged"
     assert contents(folder) == before
     assert names(folder.parent) == ["m"]
 
@@ -279,7 +279,7 @@ def test_a_file_in_place_of_the_parent(trained: NextPredictor, tmp_path: Path) -
     message = refusal(require_writable, tmp_path / "file" / "m")
     assert message == f"{tmp_path}/file/m: cannot be written here (File exists); use another folder"
     message = refusal(write_file, tmp_path / "file" / "c", b"")
-    assert message.endswith("what stood there is unchanged")
+    assert message.endswith("the existing file is unchanged")
     assert contents(tmp_path) == {"file": b"in the way"}
 
 
@@ -335,7 +335,7 @@ def test_no_such_folder(tmp_path: Path) -> None:
     expected = "{0}: no such model folder; make one with `ensue fit TASK DATA -o {0}`"
     assert refusal(load, tmp_path / "none") == expected.format(tmp_path / "none")
     (tmp_path / "file").write_text("")
-    said = "is a file, no model folder; the folder that `ensue fit` wrote comes first"
+    said = "is a file, not a model folder; give the folder that `ensue fit` wrote first"
     assert refusal(load, tmp_path / "file") == f"{tmp_path / 'file'}: {said}"
 
 
@@ -357,9 +357,9 @@ def test_the_card_is_for_people_and_not_needed(folder: Path, trained: NextPredic
         ("{", "/settings.json: not JSON ("),
         (b"\xff\xfe", "/settings.json: not JSON ("),
         ("[" * 100_000, "/settings.json: not JSON ("),
-        ("[]", "/settings.json: not written by ensue; name a folder made by `ensue fit`"),
-        ('"text"', "/settings.json: not written by ensue; name a folder made by `ensue fit`"),
-        ('{"task": "next"}', "/settings.json: not written by ensue; name a folder made by `ensue fit`"),
+        ("[]", "/settings.json: not written by ensue; give a folder made by `ensue fit`"),
+        ('"text"', "/settings.json: not written by ensue; give a folder made by `ensue fit`"),
+        ('{"task": "next"}', "/settings.json: not written by ensue; give a folder made by `ensue fit`"),
     ],
 )
 def test_settings_that_are_not_ours(folder: Path, text: str | bytes, expected: str) -> None:
@@ -379,7 +379,7 @@ def change(folder: Path, **changes: Any) -> None:
 
 def test_a_newer_format_is_refused(folder: Path) -> None:
     change(folder, ensue="7.0", format=99)
-    expected = f"{folder}: written by ensue 7.0 in format 99, this one reads up to 1; update ensue"
+    expected = f"{folder}: written by ensue 7.0 in format 99, this version reads up to 1; update ensue"
     assert refusal(load, folder) == expected
     change(folder, format="99")
     assert refusal(load, folder) == expected
@@ -398,7 +398,7 @@ MALICIOUS = ["os.system", "__import__('os').abort()", "../../etc/passwd", "ensue
 def test_a_model_name_is_looked_up_and_never_run(folder: Path, model: Any) -> None:
     change(folder, model=model)
     message = refusal(load, folder)
-    said = f"model {model!r} is not known for task next; if it is your own, name its file again"
+    said = f"model {model!r} is not known for task next; for an own model, give its file again"
     assert message.startswith(f"{folder}: {said}" if isinstance(model, str | int) else f"{folder}: damaged (")
 
 
@@ -423,7 +423,7 @@ def test_settings_that_do_not_fit_are_refused(folder: Path, changes: dict[str, A
     change(folder, **changes)
     message = refusal(load, folder)
     assert message.startswith(f"{folder}: damaged (")
-    assert message.endswith("); fit the model again or copy it anew")
+    assert message.endswith("); fit the model again or copy it again")
 
 
 @pytest.mark.parametrize("name", TENSORS)
@@ -432,7 +432,7 @@ def test_truncated_tensors(folder: Path, name: str, size: int) -> None:
     (folder / name).write_bytes((folder / name).read_bytes()[:size])
     message = refusal(load, folder)
     assert message.startswith(f"{folder}/{name}: damaged (")
-    assert message.endswith("); fit the model again or copy it anew")
+    assert message.endswith("); fit the model again or copy it again")
 
 
 @pytest.mark.parametrize("name", TENSORS)

@@ -101,8 +101,8 @@ def test_keeping_twice_keeps_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("last", "number", "message"),
     [
-        (1, None, "{}: no older version than 1 is kept; `ensue update` keeps what it replaces"),
-        (1, 3, "{}: version 3 is not kept; `ensue update` keeps what it replaces"),
+        (1, None, "{}: no version older than 1 is stored; `ensue update` stores the version that it replaces"),
+        (1, 3, "{}: version 3 is not kept; `ensue update` stores the version that it replaces"),
         (3, 9, "{}: version 9 is not kept; kept: 1, 2"),
     ],
 )

@@ -147,7 +147,7 @@ def test_the_model_learns_what_it_sees(folder: Path, tmp_path: Path) -> None:
     assert final["model"]["mrr@20"] > 3 * final["popular 1 h"]["mrr@20"]
     assert final["model"]["mrr@20"] > first["model"]["mrr@20"]
     assert final["frozen"]["hr@20"] == 0  # it never heard of the new values
-    assert "## Learned from a stream" in (folder / "CARD.md").read_text()
+    assert "## Trained on a stream" in (folder / "CARD.md").read_text()
     assert (folder / "CARD.md").read_text().count("fitted on a made-up log") == 1
     assert NextPredictor.load(folder).vocabulary.id("new 7") > 20
 
@@ -226,7 +226,7 @@ def test_another_source_is_refused_and_taken_anew(folder: Path, tmp_path: Path) 
     streamed(folder, write(tmp_path / "log.jsonl", mixed(100)))
     SQLiteQueue(tmp_path / "q.db").put(mixed(50))
     other = f"sqlite:{tmp_path / 'q.db'}"
-    with pytest.raises(SettingError, match=r"m learns from log\.jsonl, not from sqlite:q\.db; name that one, or begin"):
+    with pytest.raises(SettingError, match=r"m follows log\.jsonl, not sqlite:q\.db; give that source, or begin"):
         streamed(folder, other)
     steps = NextPredictor.load(folder).metadata.steps
     stream = Stream(folder, open_source(other, print), StreamSettings(), anew=True)
@@ -260,7 +260,7 @@ def test_a_commit_that_fails_leaves_the_last_one(
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
     def full(*_: Any, **__: Any) -> None:
-        raise ModelFolderError("m: cannot be saved (No space left on device); what stood there is unchanged")
+        raise ModelFolderError("m: cannot be saved (No space left on device); the existing file is unchanged")
 
     with monkeypatch.context() as patch:
         patch.setattr(saved, "write_folder", full)
@@ -284,7 +284,7 @@ def test_a_damaged_position_is_said(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError, match="damaged"):
         streamed(folder, address)
     rewrite(good.replace(f'"version": {saved.VERSION}', '"version": 99'))
-    with pytest.raises(ModelFolderError, match=r"stream\.json is of a newer ensue"):
+    with pytest.raises(ModelFolderError, match=r"stream\.json was written by a newer version; update ensue"):
         streamed(folder, address)
     rewrite(good.replace('"counts"', '"count"'))
     with pytest.raises(ModelFolderError, match="damaged"):

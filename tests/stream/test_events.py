@@ -118,7 +118,7 @@ def test_empty_lines_are_passed_over() -> None:
             b'{"session": "s", "item": "a", "time": "2023-11-14"}',
             "time '2023-11-14' is not in the stream's unit, seconds",
         ),
-        (b'{"values": ["a", "b"]}', 'field "times" is missing; a stream needs one time a value'),
+        (b'{"values": ["a", "b"]}', 'field "times" is missing; a stream needs one time per value'),
         (b'{"values": ["a", "b"], "times": [2, 1]}', "history: history '': times[1] = 1.0 comes after 2.0"),
         (b'{"values": ["a"], "times": [1700000000123]}', "times[0] cannot be seconds, a history's unit"),
     ],
@@ -194,7 +194,7 @@ def test_times_are_read_as_those_of_the_training_data(schema: DataSchema, time: 
     [
         (DataSchema(time_unit="ms"), 1_700_000_000, "looks like seconds, but the stream is in milliseconds"),
         (DataSchema(time_unit="h"), 1_700_000_000, "cannot be hours"),
-        (DataSchema(), "03/04/2024 10:00", "may begin with the day or with the month, and the training data does not"),
+        (DataSchema(), "03/04/2024 10:00", "may be day-first or month-first, and the training data does not"),
         (DataSchema(day_first=True), "03/14/2024", "is not a number or an ISO date"),
         (DataSchema(day_first=True), "1/" * 100_000, "is not a number or an ISO date"),
     ],

@@ -116,7 +116,7 @@ def test_a_file_that_changed_is_an_error_in_a_run_and_after_one(tmp_path: Path, 
 
 
 def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file or folder; name a JSON Lines file"):
+    with pytest.raises(DataError, match="no such file or folder; give a JSON Lines file"):
         JSONLines(tmp_path / "none.jsonl").begin(None)
 
 

@@ -170,7 +170,7 @@ def test_a_full_disk_keeps_the_commit_before(fitted: Path, tmp_path: Path, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ensue.stream.journal.os.fsync", full)
-    with pytest.raises(ModelFolderError, match=r"No space left on device.*the commit before stands"):
+    with pytest.raises(ModelFolderError, match=r"No space left on device.*the last commit is kept"):
         journal.append(Entry({"position": 2}, {"a": torch.zeros(3)}))
     monkeypatch.undo()
     journal.append(Entry({"position": 3}, {"a": torch.zeros(3)}))

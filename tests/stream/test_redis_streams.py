@@ -87,7 +87,7 @@ def test_two_models_and_a_foreign_reader_of_one_group_read_every_entry(
     counts = [json.loads((model / "stream.json").read_text())["counts"] for model in (folder, other)]
     assert counts[0] == counts[1] and counts[0]["lines"] == len(lines) and counts[0]["events"] == 200
     assert set(told) == {
-        f"redis at 127.0.0.1:{server.port}: group 'ensue' has consumers, and does not follow this model"
+        f"redis at 127.0.0.1:{server.port}: group 'ensue' has consumers and does not follow this model"
     }
 
 
@@ -102,8 +102,8 @@ def test_entries_that_redis_removed_before_they_were_read_are_counted(server: Se
         client.xtrim("clicks", maxlen=4, approximate=False)
         assert rest(source) == [b"6", b"7", b"8", b"9"]
         lost = (
-            "removed after entry {} before the model read them (XTRIM, MAXLEN, XDEL), and cannot be learned; let the "
-            "stream hold more entries"
+            "removed after entry {} before the model read them (XTRIM, MAXLEN, XDEL) and are lost; let the stream "
+            "keep more entries"
         )
         begin = f"warning: redis at 127.0.0.1:{server.port}: 'clicks':"
         assert told == [f"{begin} 2 entries were {lost.format(ids[3].decode())}"]

@@ -182,7 +182,7 @@ def test_the_page_says_how_often_it_leads_and_what_is_not_there(finished: tuple[
 def test_what_a_leak_is_worth_stands_below(finished: tuple[Study, Path]) -> None:
     study, _ = finished
     leaks = {row["leak"]: row for row in study.tables["leaks"]}
-    near = leaks["neighbouring prefixes in one batch"]
+    near = leaks["adjacent prefixes in one batch"]
     assert near["data"] == YOOCHOOSE and set(near["with_leak"]) == {"hit@20", "mrr"}
     assert "## What a leak is worth" in study.page and f"| {YOOCHOOSE} | {near['leak']} |" in study.page
 

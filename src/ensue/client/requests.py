@@ -75,7 +75,7 @@ class Requests:
         except ImportError as error:
             raise SettingError("the client needs httpx2; install it with: pip install 'ensue[client]'") from error
         if not address.startswith(("http://", "https://")):
-            raise SettingError(f"{address!r} is no address; write http://HOST:PORT")
+            raise SettingError(f"{address!r} is not an address; write http://HOST:PORT")
         headers = _authorization("ENSUE_TOKEN", token)
         self._update_headers = _authorization("ENSUE_UPDATE_TOKEN", update_token)
         self.address, self.retries = address.rstrip("/"), retries
@@ -206,7 +206,7 @@ class Requests:
         try:
             decoded = answer.json()
         except ValueError:
-            wrong = f"{self.address}: status {answer.status_code}, and no JSON; is this a service of ensue?"
+            wrong = f"{self.address}: status {answer.status_code}, and no JSON; is this an ensue service?"
             raise EnsueError(wrong) from None
         if answer.is_success:
             return request.read(decoded)

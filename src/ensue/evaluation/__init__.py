@@ -258,7 +258,7 @@ def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None
         raise SettingError("there is nothing to compare; give a list of predictors for each model")
     for seeds in entries:
         if not isinstance(seeds, list | tuple) or not seeds:
-            raise SettingError("compare takes a list of predictors for each model, such as [[first], [second]]")
+            raise SettingError("compare takes one list of predictors per model, such as [[first], [second]]")
         for predictor in seeds:
             if isinstance(predictor, str | PathLike):
                 raise SettingError(f"{str(predictor)!r} is a name, not a predictor; give ensue.predictor.load(folder)")

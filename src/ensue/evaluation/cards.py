@@ -21,10 +21,10 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
         "",
         f"Written by ensue {__version__}. Same seed, data and machine give the same bytes on the CPU.",
         "",
-        "## What it learned from",
+        "## Training data",
         *(f"- {name}: {value}" for name, value in _facts(summary["facts"])),
         "",
-        "## What it keeps",
+        "## Stored data",
         *evaluator_of(summary["task"]).kept(summary),
         *_examples(predictor.metadata),
         "",
@@ -61,7 +61,7 @@ def _facts(facts: Json) -> Iterator[tuple[str, object]]:
             if name == "answered":
                 yield name, f"{len(value)} latest updates by their Idempotency-Key"
             elif name == "encoder":
-                yield name, f"known again by {', '.join(f'{own:.4f}' for own in value[:3])}, …"
+                yield name, f"recognised by {', '.join(f'{own:.4f}' for own in value[:3])}, …"
             elif value and not rows:
                 yield name, "; ".join(map(str, value)) if name == "notes" else ", ".join(map(str, value))
         else:

@@ -49,7 +49,7 @@ RARE = 0.5
 """Fraction of an equal share of the texts below which a label is rare."""
 _NO_LABEL = "(none of these)"
 """Shown as the label of a text for which another program has no list."""
-TIES = "of labels that are equally likely the first is the answer"
+TIES = "ties between labels: the first one is the answer"
 TOLERANCE = 0.1
 """Probabilities of one text may add up to this much more than 1, because programs write few decimals."""
 
@@ -167,9 +167,7 @@ def _respelled(rankings: Rankings, labels: Sequence[str]) -> Rankings:
     frame = rankings.frame.with_columns(values.alias("value"))
     doubled = frame.filter(frame.select("query", "value").is_duplicated())
     for query, label in doubled.select("query", "value").head(1).iter_rows():
-        raise DataError(
-            f"{rankings.name}: the list of {quoted(query)} holds two spellings of the label {quoted(label)}"
-        )
+        raise DataError(f"{rankings.name}: the list of {quoted(query)} has two spellings of the label {quoted(label)}")
     return replace(rankings, frame=frame)
 
 
@@ -190,11 +188,14 @@ def kept(summary: Json) -> list[str]:
     words = (
         "- every word of the training texts in `vocabulary.json` (`ensue fit --set min_count=5`: those seen 5 times)"
     )
-    prints = "a 64-bit fingerprint of each text in `counting.safetensors`, to find test texts that were trained on"
+    prints = (
+        "a 64-bit fingerprint of each text in `counting.safetensors`, to detect test texts that are in "
+        "the training data"
+    )
     lines = [f"{words}, and {prints}."]
     if num:
         what = f"up to {num:,} held-out texts as numbers of those words, with their labels, in `remembered.safetensors`"
-        lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` keeps none.")
+        lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` stores none.")
     return lines
 
 
@@ -242,8 +243,8 @@ def _labelled(rankings: Rankings, data: Texts, labels: Sequence[str]) -> TextSco
     first = texts.join(lists.filter(position=1), on="query", how="left", maintain_order="left")
     if not first["value"].count():
         raise DataError(
-            f"{rankings.name}: labels none of the texts; its first list is of {quoted(lists['query'].first() or '')}, "
-            f"the first text is {quoted(ids[0])}"
+            f"{rankings.name}: labels none of the texts; its first list is for "
+            f"{quoted(lists['query'].first() or '')}, the first text is {quoted(ids[0])}"
         )
     true = texts.join(lists, left_on=["query", "true"], right_on=["query", "value"], how="left", maintain_order="left")
     numbers = {label: number for number, label in enumerate(labels)}
@@ -261,8 +262,8 @@ def _require_probabilities(name: str, lists: pl.DataFrame) -> None:
     """
     for query, score in lists.filter(~pl.col("score").is_between(0, 1)).select("query", "score").head(1).iter_rows():
         raise DataError(
-            f"{name}: scores of labels are their probabilities, and that of a label of {quoted(query)} is {score:g}; "
-            "give numbers from 0 to 1, or JSON Lines without scores, best label first"
+            f"{name}: scores of labels must be probabilities, and a label of {quoted(query)} has {score:g}; give "
+            "numbers from 0 to 1, or JSON Lines without scores, best label first"
         )
     sums = lists.group_by("query", maintain_order=True).agg(pl.col("score").sum())
     for query, total in sums.filter(pl.col("score") > 1 + TOLERANCE).head(1).iter_rows():
@@ -333,7 +334,7 @@ def _miscalibrated(runs: Sequence[TextScored], error: float) -> list[str]:
     """Return a warning where probabilities are far off; labels without probabilities are no claim of certainty."""
     if error <= MAX_CALIBRATION_ERROR or all((run.sure == 1).all() for run in runs):
         return []
-    return [f"calibration error {error:.3f}: the probabilities are not how often the model is right"]
+    return [f"calibration error {error:.3f}: the probabilities do not match the accuracy"]
 
 
 def _warning(found: BootstrapResult, majority: BootstrapResult) -> str:
@@ -366,13 +367,12 @@ def _card(
     return TextCard(
         "labels",
         f"{plural(len(data), 'pair' if data.paired else 'text')}",
-        f"{len(counts):,}: {listed}{more}; {_part(new, len(data))} have a label that was never learned and count as "
-        "wrong",
+        f"{len(counts):,}: {listed}{more}; {_part(new, len(data))} have a label unseen in training and count as wrong",
         f"accuracy, calibration error ({BINS} bins) and log loss over texts; macro-F1 over all labels that are true "
         f"or predicted{_certain(rankings)}",
-        f"{_part(int(predictor.seen(data).sum()), len(data))} stand in the training data, case and spaces aside",
-        f"{_part(int((known == 0).sum()), len(data))} hold no word that the model knows, {int((given == 0).sum()):,} "
-        f"of them no word at all{caps}",
+        f"{_part(int(predictor.seen(data).sum()), len(data))} are in the training data, ignoring case and spaces",
+        f"{_part(int((known == 0).sum()), len(data))} have no word in the vocabulary, {int((given == 0).sum()):,} "
+        f"of them no words{caps}",
         interval,
         f"{TIES}{tie_rule(rankings)}",
     )
@@ -381,7 +381,7 @@ def _card(
 def _certain(rankings: Sequence[Rankings]) -> str:
     """Return what is said of programs that list labels without probabilities; empty where there are none."""
     names = [own.name for own in rankings if own.frame["score"].null_count()]
-    return f"; without probabilities the first label counts as certain ({', '.join(names)})" if names else ""
+    return f"; without probabilities the first label has probability 1 ({', '.join(names)})" if names else ""
 
 
 def _known(ids: npt.NDArray[np.integer[Any]], offsets: Index) -> Index:

@@ -71,22 +71,22 @@ def reads_others(predictor: AnyPredictor, data: Recorded) -> str:
     alone = [predictor.predict([record], _K, evidence=False)[0] for record in asked]
     near = [predictor.predict([record, *own], _K, evidence=False)[0] for record, own in zip(asked, beside, strict=True)]
     mixed = predictor.predict([*strangers, *asked], _K, evidence=False)[len(strangers) :]
-    for what, found in (("beside its neighbours", near), ("among others", mixed)):
+    for what, found in (("next to other records", near), ("among others", mixed)):
         changed = sum(_differs(one, other) for one, other in zip(alone, found, strict=True))
         if changed > ALLOWED:
-            return f"{changed} of {len(asked)} records are answered otherwise {what} than alone"
+            return f"{changed} of {len(asked)} records are answered differently {what} than alone"
     if isinstance(predictor, Ranks) and isinstance(data, Histories):
         changed, steps = _changed_ranks(predictor, data)
         if changed > ALLOWED:
-            return f"{changed} of {steps} steps are ranked otherwise with later events or other rows beside them"
+            return f"{changed} of {steps} steps are ranked differently when later events or other rows are in the batch"
     return ""
 
 
 def refusal(name: str, how: str) -> str:
     """Why a model is not compared."""
     return (
-        f"{name}: its scores are not a record's own: {how}; it reads the other rows of a batch, which hold answers: "
-        "let every row be scored by itself"
+        f"{name}: its scores depend on other rows: {how}; other rows of a batch contain answers, so score every row "
+        "independently"
     )
 
 
@@ -191,7 +191,7 @@ def untrained_with_leaks(train: Histories, test: Histories, batch: int = _BATCH)
     share = 1 - asked["sequence"].n_unique() / max(len(asked), 1)
     rule = "first-order Markov chain"
     rows = [
-        LeakRow("neighbouring prefixes in one batch", rule, len(asked), share, _figures(near), _figures(plain)),
+        LeakRow("adjacent prefixes in one batch", rule, len(asked), share, _figures(near), _figures(plain)),
     ]
     copies = _print_ranks(asked, followed, known)
     own = asked["print_after"].is_in(known["print_after"].unique().implode())

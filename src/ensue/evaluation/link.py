@@ -122,7 +122,7 @@ class JudgedPosts:
         posts = self.data.posts
         self.related: Mask = self.data.related
         if not self.related.any():
-            raise DataError("nothing to score: no post is about an article that is there")
+            raise DataError("nothing to score: no post is about a given article")
         owners = np.repeat(np.arange(len(posts)), np.diff(posts.offsets))
         self.links = pl.DataFrame({"post": owners, "article": posts.about}).unique(maintain_order=True)
         self.relevant: Index = np.bincount(self.links["post"].to_numpy(), minlength=len(posts)).astype(np.int64)
@@ -209,13 +209,13 @@ def _first_true(judged: JudgedPosts, run: LinkScored) -> dict[str, pl.Series]:
 
 def kept(summary: Json) -> list[str]:
     """What a card says of the articles and posts that were learned."""
-    articles = "- every article whole, in `articles.parquet`, and its terms as numbers in `counting.safetensors`"
+    articles = "- every article in full, in `articles.parquet`, and its terms as numbers in `counting.safetensors`"
     posts = "- of posts a 64-bit fingerprint each, and of networks every word of theirs in `vocabulary.json`; no text"
-    vectors = "- beside the folder, in `NAME.posts`, vectors of the posts that `ensue link --folder` last ranked"
+    vectors = "- next to the folder, in `NAME.posts`, vectors of the posts that `ensue link --folder` last ranked"
     lines = [f"{articles}.", f"{posts}.", f"{vectors}."]
     if num := int(summary["facts"].get("remembered", 0)):
         what = f"{plural(num, 'held-out post')} as numbers of their words, with their articles, in"
-        lines.append(f"- {what} `remembered.safetensors`, to test updates on; whoever guesses a word can look for it;")
+        lines.append(f"- {what} `remembered.safetensors`, to test updates on; a guessed word can be looked up;")
         lines.append("  `ensue fit --set remembered=0` keeps none.")
     return lines
 
@@ -253,9 +253,9 @@ def _run_of_lists(rankings: Rankings, judged: JudgedPosts) -> LinkScored:
     known = lists.frame.join(posts, on="query").join(articles, on="value")
     if not len(known):
         raise DataError(
-            f"{rankings.name}: ranks no article that is there for a post that is scored; it ranks "
-            f"{quoted(lists.frame['value'].first() or '')} for {quoted(lists.frame['query'].first() or '')}, and the "
-            f"first post and article are {quoted(posts[0, 0])} and {quoted(articles[0, 0])}"
+            f"{rankings.name}: ranks no known article for any scored post; it ranks "
+            f"{quoted(lists.frame['value'].first() or '')} for {quoted(lists.frame['query'].first() or '')}, and "
+            f"the first post and article are {quoted(posts[0, 0])} and {quoted(articles[0, 0])}"
         )
     scores = np.full(judged.related.shape, -np.inf)
     by_score = not known["score"].null_count()
@@ -374,7 +374,7 @@ def _card(predictor: LinkPredictor, judged: JudgedPosts, rankings: Sequence[Rank
     return LinkCard(
         "full",
         f"{plural(len(data), 'post')}, {plural(len(judged.links), 'link')}{_unmatched_judgements(judged)}{judged.part}",
-        f"{known:,}: every article that the model knows or the data brings",
+        f"{known:,}: all articles of the model and of the data",
         f"{plural(len(data), 'post')} with {plural(len(judged.pool), 'article')} that any is about, in one list of "
         f"{plural(len(data) * len(judged.pool), 'pair')}, {int(judged.related.sum()):,} of them true",
         _together(predictor),

@@ -177,10 +177,12 @@ def _shown(run: SuggestScored) -> dict[str, pl.Series]:
 
 def kept(summary: Json) -> list[str]:
     """What a card says of the queries that were learned."""
-    queries = "- the queries and words that reach the privacy floor, in `floor.json`, `counting.safetensors` and"
+    queries = (
+        "- the queries and words that reach the k-anonymity threshold, in `floor.json`, `counting.safetensors` and"
+    )
     prints = "`tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
-    weights = "- what the weights hold of the words above the floor; the words below it were never shown to the network"
-    pairs = "- what followed or stood near what, counted in people, where as many as the floor wants typed both"
+    weights = "- what the weights store of words above the threshold; the network never saw words below it"
+    pairs = "- what followed or co-occurred with what, counted in people, where enough people typed both"
     return [f"{queries} {prints}.", f"{pairs}.", f"{weights}."]
 
 
@@ -333,11 +335,11 @@ def _card(
     return SuggestCard(
         protocol,
         f"{plural(asked.num_sessions, 'session')}, {plural(len(asked.sessions.ids), 'query', 'queries')}{rules}{part}",
-        f"{num_targets:,}: every query after the first of its session; of these {_share(stored, num_targets)} can be "
-        f"looked up, {_share(passing, num_targets)} pass the floor",
+        f"{num_targets:,}: every query after the first of its session; of these {_share(stored, num_targets)} can "
+        f"be looked up, {_share(passing, num_targets)} pass the threshold",
         "first suggestion against the target, by the words between spaces; n-grams add up over targets; content@1 "
         "leaves out stop words; a target without a suggestion counts",
-        f"the target's place among {SHOWN} suggestions; queries of the session {typed}",
+        f"the rank of the target among {SHOWN} suggestions; queries of the session {typed}",
         floor.rule,
         "repeat-last shows people their own queries, whatever the floor; the others go on with popularity",
         f"{_share(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",

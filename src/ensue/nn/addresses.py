@@ -28,5 +28,5 @@ def address(name: str, tensor: Tensor, dtype: torch.dtype, shape: Sequence[int])
     if tensor.dtype is not dtype or tensor.shape != shape:
         require_table(name, tensor, dtype, shape)
     if not tensor.is_contiguous() or not tensor.is_cpu:
-        raise ValueError(f"{name} does not lie in one piece in the CPU's memory")
+        raise ValueError(f"{name} is not contiguous in CPU memory")
     return tensor.data_ptr()

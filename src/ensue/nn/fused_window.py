@@ -146,7 +146,7 @@ def _run(
             count = rows if name == "relay" else len(table)
             require_table(name, table, torch.float32, (count, dim))
             if (table.stride(1) != 1 and dim > 1) or not table.is_cpu:
-                raise ValueError(f"a row of {name} does not lie in one piece in the CPU's memory")
+                raise ValueError(f"a row of {name} is not contiguous in CPU memory")
             setattr(call, name, table.data_ptr())
             setattr(call, f"{name}_step", table.stride(0))
     functions.ensue_window(ctypes.byref(call), kind, torch.get_num_threads())

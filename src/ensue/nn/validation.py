@@ -118,7 +118,7 @@ def require_totals(name: str, totals: Tensor, length: int, start: int = 0) -> No
     require_table(name, totals, torch.int64, [length])
     require_ids(name, totals, MAX_COUNT, start)
     if float(totals.double().sum()) > MAX_TOTAL:
-        raise ValueError(f"{name} adds up to more than any log holds")
+        raise ValueError(f"{name} has an impossible sum")
 
 
 def require_number(name: str, number: Tensor, largest: float, smallest: float = 0.0) -> None:

@@ -62,19 +62,19 @@ class Refreshed:
         if self.max_drop is None or any(part.name != NEWEST for part in self.slices):
             return ""
         tested = "only the newest part of the new data was tested" if self.slices else "the update was not tested"
-        return f"{tested}: the model remembers no examples of what it learned before, and may have become worse at that"
+        return f"{tested}: the model stores no earlier examples and may have become worse on them"
 
     @property
     def verdict(self) -> str:
         """The line under the table."""
         if self.accepted:
-            held = f", and has also learned the newest part ({self.held})" if self.held else ""
+            held = f", trained on the newest part too ({self.held})" if self.held else ""
             untested = "" if self.slices else "; it was not tested"
-            return f"accepted: version {self.version} stands{held}{untested}"
+            return f"accepted: version {self.version} is active{held}{untested}"
         worst = min(self.slices, key=lambda part: part.change)
         return (
             f"refused: {worst.label} on the {worst.name} slice changed by {100 * worst.change:+.1f} %, more than "
-            f"--max-drop {self.max_drop:g} allows; version {self.version} stands unchanged"
+            f"--max-drop {self.max_drop:g} allows; version {self.version} stays active"
         )
 
 
@@ -113,7 +113,7 @@ def refresh(
         ModelFolderError: the folder is no model, another process learns into it, or it cannot be written.
     """
     if max_drop is not None and not 0 <= max_drop < 1:
-        raise SettingError(f"--max-drop {max_drop:g}: give a share in [0, 1)")
+        raise SettingError(f"--max-drop {max_drop:g}: give a fraction in [0, 1)")
     if keep < 0:
         raise SettingError(f"--keep-versions {keep}: give 0 or more")
     with only_writer(folder):
@@ -155,7 +155,7 @@ def card(predictor: Any, found: Refreshed) -> str:
         "old",
         "new",
         "change",
-        *(["best counting", "its figure"] if counted else []),
+        *(["best baseline", "its metric"] if counted else []),
     ]
     lines = ["## The latest update", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for part in found.slices:
@@ -164,5 +164,5 @@ def card(predictor: Any, found: Refreshed) -> str:
         row += [part.best_counting, f"{part.counting[part.figure]:.4f}"] if counted else []
         lines.append(f"| {' | '.join(row)} |")
     if found.held:
-        lines += ["", f"Full ranking; the newest slice is {found.held} of the new log, learned after the test."]
+        lines += ["", f"Full ranking; the newest slice is {found.held} of the new log, trained on after the test."]
     return "\n".join([describe(predictor), *lines, ""])

@@ -67,13 +67,13 @@ def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if regular else -1
     except OSError as error:
         raise ModelFolderError(
-            f"{folder}: {name} is missing or unreadable ({error.strerror}); this is not a whole model folder"
+            f"{folder}: {name} is missing or unreadable ({error.strerror}); the model folder is incomplete"
         ) from error
     if not regular:
-        raise ModelFolderError(f"{path}: is not a file; copy the folder anew")
+        raise ModelFolderError(f"{path}: is not a file; copy the folder again")
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # replaced between the two calls
-            raise ModelFolderError(f"{path}: is not a file; copy the folder anew")
+            raise ModelFolderError(f"{path}: is not a file; copy the folder again")
         yield file
 
 
@@ -89,14 +89,14 @@ def sums_of(folder: Path) -> dict[str, str]:
         ModelFolderError: it is missing or damaged.
     """
     if not os.path.lexists(folder / FILE):
-        raise ModelFolderError(f"{folder}: {FILE} is missing; copy the folder anew")
+        raise ModelFolderError(f"{folder}: {FILE} is missing; copy the folder again")
     with opened(folder, FILE) as file:
         text = file.read(MAX_BYTES + 1).decode(errors="replace")
     lines = [_LINE.fullmatch(line) for line in text.removesuffix("\n").split("\n")] if text else []
     sums = {line[2]: line[1] for line in lines if line}
     if len(text) > MAX_BYTES or len(sums) < len(lines):
         raise ModelFolderError(
-            f"{folder}/{FILE}: damaged (a line is not a checksum and a name of its own); copy the folder anew"
+            f"{folder}/{FILE}: damaged (a line is not a checksum and a name of its own); copy the folder again"
         )
     return sums
 
@@ -111,7 +111,7 @@ def sum_of(folder: Path, name: str) -> str | None:
         return None
     expected = sums_of(folder).get(name)
     if expected is None:
-        raise ModelFolderError(f"{folder}/{name}: has no checksum in {FILE}; copy the folder anew")
+        raise ModelFolderError(f"{folder}/{name}: has no checksum in {FILE}; copy the folder again")
     return expected
 
 
@@ -123,6 +123,6 @@ def require_sum(folder: Path, name: str, expected: str | None, parts: Iterable[b
     """
     if expected is not None and digest(parts) != expected:
         raise ModelFolderError(
-            f"{folder}/{name}: damaged or edited (its checksum is not the one in {FILE}); copy the folder anew or fit "
-            "the model again"
+            f"{folder}/{name}: damaged or edited (its checksum is not the one in {FILE}); copy the folder again or "
+            "fit the model again"
         )

@@ -84,7 +84,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview], *, access: Ac
         _flush_names(target.parent)
     except OSError as error:
         raise ModelFolderError(
-            f"{path}: cannot be written ({error.strerror}); what stood there is unchanged"
+            f"{path}: cannot be written ({error.strerror}); the existing file is unchanged"
         ) from error
 
 
@@ -167,9 +167,7 @@ def linked_copy(folder: Path) -> Iterator[Path]:
                 with opened(folder, path.name) as file:
                     _flush(copy / path.name, chunks(file), access_of(path))
         except OSError as error:
-            raise ModelFolderError(
-                f"{folder}: cannot be copied ({error.strerror}); what it holds is unchanged"
-            ) from error
+            raise ModelFolderError(f"{folder}: cannot be copied ({error.strerror}); the folder is unchanged") from error
         yield copy
 
 
@@ -190,7 +188,7 @@ def read_settings(folder: Path) -> Settings:
         ModelFolderError: no folder, half a folder, somebody else's folder, or one of a newer ensue.
     """
     if folder.is_file():
-        raise ModelFolderError(f"{folder}: is a file, no model folder; the folder that `ensue fit` wrote comes first")
+        raise ModelFolderError(f"{folder}: is a file, not a model folder; give the folder that `ensue fit` wrote first")
     if not folder.is_dir() and not put_back(folder):
         raise ModelFolderError(f"{folder}: no such model folder; make one with `ensue fit TASK DATA -o {folder}`")
     try:
@@ -198,17 +196,17 @@ def read_settings(folder: Path) -> Settings:
     except ValueError as error:
         raise ModelFolderError(f"{folder}/settings.json: not JSON ({error}); the folder is damaged") from error
     if not isinstance(settings, dict) or not set(settings) >= _KEYS:
-        raise ModelFolderError(f"{folder}/settings.json: not written by ensue; name a folder made by `ensue fit`")
+        raise ModelFolderError(f"{folder}/settings.json: not written by ensue; give a folder made by `ensue fit`")
     if type(settings["format"]) is not int or not 1 <= settings["format"] <= FORMAT:
         version, layout = (one_line(str(settings[key]), 40) for key in ("ensue", "format"))
         raise ModelFolderError(
-            f"{folder}: written by ensue {version} in format {layout}, this one reads up to {FORMAT}; update ensue"
+            f"{folder}: written by ensue {version} in format {layout}, this version reads up to {FORMAT}; update ensue"
         )
     for key, types in _TYPES.items():
         if type(settings.get(key)) not in types:
             value = one_line(str(settings.get(key)), 40)
             raise ModelFolderError(
-                f'{folder}: damaged ("{key}" in settings.json is {value}); fit the model again or copy it anew'
+                f'{folder}: damaged ("{key}" in settings.json is {value}); fit the model again or copy it again'
             )
     return settings
 
@@ -290,7 +288,7 @@ def read_json(folder: Path, name: str) -> object:
         return decode_json(read_file(folder, name, MAX_JSON_BYTES))
     except ValueError as error:
         raise ModelFolderError(
-            f"{folder}: damaged ({name}: not JSON ({error})); fit the model again or copy it anew"
+            f"{folder}: damaged ({name}: not JSON ({error})); fit the model again or copy it again"
         ) from error
 
 
@@ -319,11 +317,11 @@ def damage(path: Path) -> Iterator[None]:
     except UnknownModelError as error:
         said = str(error).partition(";")[0]
         raise ModelFolderError(
-            f"{path}: {said}; if it is your own, name its file again with --model FILE.py:CLASS or ensue.add_model"
+            f"{path}: {said}; for an own model, give its file again with --model FILE.py:CLASS or ensue.add_model"
         ) from error
     except Exception as error:
         reason = one_line(" ".join(str(error).split()) or type(error).__name__, 300)
-        raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it anew") from error
+        raise ModelFolderError(f"{path}: damaged ({reason}); fit the model again or copy it again") from error
 
 
 def described(summary: Mapping[str, object], card: str) -> dict[str, bytes]:
@@ -353,7 +351,7 @@ def _replacement(folder: Path, like: Path | None) -> Iterator[tuple[Path, Callab
             _flush_names(place.parent)
         except OSError as error:
             raise ModelFolderError(
-                f"{folder}: cannot be saved ({error.strerror}); what stood there is unchanged"
+                f"{folder}: cannot be saved ({error.strerror}); the existing file is unchanged"
             ) from error
 
 

@@ -38,7 +38,7 @@ def only_writer(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             os.close(descriptor)
             raise FolderInUseError(
-                f"{folder}: another ensue learns into it; stop that one first, or wait until it is done"
+                f"{folder}: another process updates it; stop that one, or wait until it has finished"
             ) from error
         with suppress(FileNotFoundError):  # removed by who held it, after it was opened here: then locked in vain
             if path.stat().st_ino == os.fstat(descriptor).st_ino:

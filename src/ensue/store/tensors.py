@@ -77,7 +77,7 @@ def _opened(path: Path) -> _Tensors:
         return file
     except (OSError, SafetensorError) as error:
         raise ModelFolderError(
-            f"{path}: damaged ({one_line(str(error))}); fit the model again or copy it anew"
+            f"{path}: damaged ({one_line(str(error))}); fit the model again or copy it again"
         ) from error
 
 
@@ -160,7 +160,7 @@ def _checked(folder: Path, name: str, file: _Tensors) -> dict[str, Tensor]:
             tensors[key] = file.get_tensor(key)
         except (SafetensorError, RuntimeError) as error:
             raise ModelFolderError(
-                f"{folder}/{name}: damaged ({one_line(str(error))}); fit the model again or copy it anew"
+                f"{folder}/{name}: damaged ({one_line(str(error))}); fit the model again or copy it again"
             ) from error
         require_saved(folder / name, key, tensors[key])
     return tensors
@@ -174,8 +174,8 @@ def require_saved(path: Path, key: str, tensor: Tensor) -> None:
     """
     if tensor.dtype not in DTYPES or max(tensor.shape, default=0) > MAX_SIZE:
         raise ModelFolderError(
-            f"{path}: {one_line(key, 80)} is {tensor.dtype} of shape {tuple(tensor.shape)}, which is never saved; the "
-            "folder is damaged"
+            f"{path}: {one_line(key, 80)} is {tensor.dtype} of shape {tuple(tensor.shape)}, which ensue never "
+            "saves; the folder is damaged"
         )
     if tensor.is_floating_point() and tensor.numel():
         least, most = tensor.aminmax()  # both are NaN where one number is

@@ -83,10 +83,10 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
     if number is None:
         older = [version for version in versions if version < standing]
         if not older:
-            raise SettingError(f"{folder}: no older version than {standing} is kept{_list(versions)}")
+            raise SettingError(f"{folder}: no version older than {standing} is stored{_list(versions)}")
         number = older[-1]
     elif number not in versions:
-        raise SettingError(f"{folder}: version {number} is not kept{_list(versions)}")
+        raise SettingError(f"{folder}: version {number} is not stored{_list(versions)}")
     require_whole(place_of(folder, number))
     replaced = keep(folder)
     clone_folder(place_of(folder, number), folder)
@@ -94,7 +94,11 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
 
 
 def _list(versions: list[int]) -> str:
-    return f"; kept: {', '.join(map(str, versions))}" if versions else "; `ensue update` keeps what it replaces"
+    return (
+        f"; stored: {', '.join(map(str, versions))}"
+        if versions
+        else ("; `ensue update` stores the version that it replaces")
+    )
 
 
 def _place(folder: Path) -> Path:

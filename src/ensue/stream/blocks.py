@@ -102,8 +102,8 @@ def read_json(place: str, kind: type[Kind], data: bytes) -> Kind:
         detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = one_line(".".join(map(str, detail["loc"])), 80)
         raise ModelFolderError(
-            f"{place}: damaged ({f'{field}: ' if field else ''}{one_line(detail['msg'], 200)}); fit the model again or "
-            "copy it anew"
+            f"{place}: damaged ({f'{field}: ' if field else ''}{one_line(detail['msg'], 200)}); fit the model again "
+            "or copy it again"
         ) from error
 
 
@@ -130,4 +130,4 @@ def split_address(address: str, example: str) -> tuple[SplitResult, dict[str, st
         parts = urlsplit(address)
         return parts, {name: values[-1] for name, values in parse_qs(parts.query).items()}
     except ValueError:  # its text may quote a part of the password
-        raise SettingError(f"{without_credentials(address)}: is no address; write {example}") from None
+        raise SettingError(f"{without_credentials(address)}: is not an address; write {example}") from None

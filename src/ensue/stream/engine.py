@@ -85,8 +85,8 @@ class Stream(StreamState):
         predictor = NextPredictor.load(folder if anew else place)
         if (least := predictor.shared.min_users) > 1:
             raise SettingError(
-                f"{folder}: was fitted with --min-users {least}, and a stream learns each session as it comes, before "
-                f"anybody knows whether {least} people share it; learn whole logs with `ensue update`"
+                f"{folder}: was fitted with --min-users {least}, and a stream trains on each session before it is "
+                f"known whether {least} people share it; use `ensue update` on whole logs"
             )
         reader = Reader(source.name, columns, unit, schema=schema_of(folder))
         self._journal = Journal(folder)

@@ -182,7 +182,7 @@ class Reader:
         except DataError as error:
             raise Reject(str(error)) from error
         if len(history.times) != len(history.values):
-            raise Reject('field "times" is missing; a stream needs one time a value')
+            raise Reject('field "times" is missing; a stream needs one time per value')
         if history.times and history.times[-1] >= MILLISECONDS:
             raise Reject(f"times[{len(history.times) - 1}] cannot be seconds, a history's unit")
         if "" in history.values:
@@ -309,7 +309,7 @@ def _usual_date(text: str, day_first: bool | None) -> float:
     if len(text) <= MAX_DATE:
         if has_year_last(text) and day_first is None:
             raise Reject(
-                f"time {quoted(text)} may begin with the day or with the month, and the training data does not tell; "
+                f"time {quoted(text)} may be day-first or month-first, and the training data does not decide it; "
                 "write ISO dates"
             )
         with suppress(DataError):

@@ -56,7 +56,7 @@ class JSONLines:
     def begin(self, position: Position | None) -> None:
         """See :class:`ensue.stream.blocks.Source`."""
         if not self.path.exists():
-            raise DataError(f"{self.path}: no such file or folder; name a JSON Lines file or a folder of them")
+            raise DataError(f"{self.path}: no such file or folder; give a JSON Lines file or a folder of them")
         self.close()
         if position is None:
             self._at, self._offset, self._digest, self._done = "" if self.is_folder else self.name, 0, "", {}
@@ -194,6 +194,6 @@ class JSONLines:
         for name, size in sizes:
             if name < self._at and size > self._done.get(name, -1):
                 raise DataError(
-                    f"{self.path / name}: grew or appeared after {self._at} was begun, and is not read any more; give "
-                    "new files names that sort after the older ones, and move the new lines there"
+                    f"{self.path / name}: grew or appeared after {self._at} was started and is not read any more; "
+                    "give new files names that sort after the older ones, and move the new lines there"
                 )

@@ -101,7 +101,7 @@ class Journal:
                 self.size = file.tell()
         except OSError as error:
             raise ModelFolderError(
-                f"{self.path}: cannot be written ({error.strerror}); the commit before stands"
+                f"{self.path}: cannot be written ({error.strerror}); the last commit is kept"
             ) from error
 
     def restart(self) -> None:

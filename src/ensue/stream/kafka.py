@@ -219,7 +219,7 @@ class KafkaTopic:
         """Librdkafka tells what goes wrong and tries again by itself."""
         if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN and not self._away:
             self._away = True
-            self._tell(f"{self.shown} is away; waiting")
+            self._tell(f"{self.shown} is unreachable; waiting")
 
 
 def _numbers(address: str, text: str) -> list[int]:

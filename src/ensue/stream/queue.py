@@ -87,8 +87,8 @@ class SQLiteSource:
         standing = self._rows("SELECT CAST(line AS BLOB) FROM events WHERE position = ?", self._at)
         if self._at > self._last() or any(_digest(line) != self._digest for (line,) in standing):
             raise DataError(
-                f"{self.path}: is not the queue that was read up to position {self._at}; restore it, or begin with "
-                "this one by --restart"
+                f"{self.path}: is not the queue that was read up to position {self._at}; restore it, or start with "
+                "this one with --restart"
             )
 
     def read(self, limit: int, wait: float) -> Block:

@@ -162,7 +162,7 @@ class RedisServer:
             ) from None
         except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError) as error:
             if not self._wait:
-                self.log(f"redis at {self.place} is away ({error}); waiting")
+                self.log(f"redis at {self.place} is unreachable ({error}); waiting")
             self._away_since = time.monotonic()
             self._wait = min(SLOWEST, max(0.1, 2 * self._wait))
             return None
@@ -293,8 +293,8 @@ class RedisStream:
                 f"{'' if is_exact else 'up to '}{plural(lost, 'entry', 'entries')} {'was' if lost == 1 else 'were'}"
             )
         self._warn(
-            f"{self.stream!r}: {amount} removed after entry {self._at} before the model read them (XTRIM, "
-            "MAXLEN, XDEL), and cannot be learned; let the stream hold more entries"
+            f"{self.stream!r}: {amount} removed after entry {self._at} before the model read them (XTRIM, MAXLEN, "
+            "XDEL) and are lost; let the stream keep more entries"
         )
 
     def _follow(self, position: RedisPosition) -> bool:
@@ -305,7 +305,7 @@ class RedisStream:
             if self.group not in groups:
                 client.xgroup_create(self.stream, self.group, entry, entries_read=added)
             elif groups[self.group]["consumers"]:
-                self._server.note(f"group {self.group!r} has consumers, and does not follow this model")
+                self._server.note(f"group {self.group!r} has consumers and does not follow this model")
             else:
                 client.xgroup_setid(self.stream, self.group, entry, entries_read=added)
         return True

@@ -42,7 +42,7 @@ from ensue.vocabulary import FIRST
 
 STATE, TENSORS = "stream.json", "stream.safetensors"
 VERSION = 1
-CARD = "\n## Learned from a stream\n"
+CARD = "\n## Trained on a stream\n"
 
 
 class Commit(TypedDict):
@@ -96,7 +96,7 @@ def read_state(folder: Path) -> Commit | None:
     with damage(folder):
         commit = read_json(f"{folder}/{STATE}", Commit, read_file(folder, STATE))
         if commit["version"] > VERSION:
-            raise ValueError(f"{STATE} is of a newer ensue")
+            raise ValueError(f"{STATE} was written by a newer version; update ensue")
         return commit
 
 
@@ -203,8 +203,8 @@ def restore(stream: StreamState, folder: Path, commit: Commit) -> None:
     """
     if commit["source"] != stream.source.name:
         raise SettingError(
-            f"{stream.folder} learns from {one_line(commit['source'])}, not from {stream.source.name}; name that one, "
-            "or begin with this one by --restart"
+            f"{stream.folder} follows {one_line(commit['source'])}, not {stream.source.name}; give that source, or "
+            "start with this one with --restart"
         )
     tensors, num_ids = read_tensors(folder, TENSORS), len(stream.predictor.vocabulary)
     with damage(folder):
@@ -332,8 +332,8 @@ def _card(stream: StreamState) -> str:
         f"- {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}" for name, row in total.figures().items()
     ]
     lines = [
-        f"{plural(stream.counts.events, 'event')} of {stream.source.name}, each predicted before it was learned "
-        f"({plural(total.targets, 'target')}, all known values, ties against the target):",
+        f"{plural(stream.counts.events, 'event')} of {stream.source.name}, each predicted before training on it "
+        f"({plural(total.targets, 'target')}, all known items, ties count against the target):",
         *figures,
     ]
     return "\n".join([standing.split(CARD)[0].rstrip(), CARD, *lines, ""])

@@ -159,7 +159,7 @@ def _judged(verdicts: Rows) -> list[str]:
         here = [found[name, best, measure, protocol, part] for measure in judged_by(protocol)]
         ratios = ", ".join(f"{HEADS[row['measure']]} x {row['ratio']:.3f}{_mark(row)}" for row in here)
         where = protocol if part == "all" else f"{protocol}, {part}"
-        lines.append(f"- {name} against the best counting row by MRR ({best}), {where}: {ratios}.")
+        lines.append(f"- {name} against the best baseline row by MRR ({best}), {where}: {ratios}.")
     return [*lines, "", "An asterisk: the interval of the difference holds 0."] if lines else lines
 
 

@@ -58,9 +58,9 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
     lines += [
         "Every query after the first of a session is a target; what stood before it is what was typed. The first "
         "suggestion is compared with the target: clipped precision of 1- to 4-grams and BLEU-4 over all targets, "
-        "`content`: precision of its words without stop words, `exact`: how often it is the target. MRR and recall: "
-        f"the target's place among {SHOWN} suggestions. Queries are compared in lower case, by letters, digits and "
-        "apostrophes. Figures x 100.",
+        "`content`: precision of its words without stop words, `exact`: how often it is the target. MRR and "
+        f"recall: the rank of the target among {SHOWN} suggestions. Queries are compared in lower case, by letters, "
+        "digits and apostrophes. Figures x 100.",
         "",
         f"Each network is trained {times}; figures are means over seeds. ± is half a 95 % interval over resampled test "
         f"sessions, and seeds where there are several. {sizes}; all have the same tokens (words seen three times), and "

@@ -117,7 +117,7 @@ def _overall(data: str, rows: Rows) -> list[str]:
             lines.append(f"| {name} | paper | {' | '.join(cells)} |")
         for protocol in ("full", "sampled"):
             own = _of(rows, name, protocol)
-            mark = " (chance!)" if any(row["warning"] for row in own) else ""
+            mark = " (below random)" if any(row["warning"] for row in own) else ""
             cells = [f"{_mean(own, measure):.4f} ± {_half(own, measure):.4f}" for measure in MEASURES]
             lines.append(f"| {name} | {protocol}{mark} | {' | '.join(cells)} |")
     warnings = dict.fromkeys(row["warning"] for row in rows if row["warning"])

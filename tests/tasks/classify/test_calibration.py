@@ -65,7 +65,7 @@ def test_probabilities_that_are_far_off_are_warned_of(monkeypatch: pytest.Monkey
     error = result.rows[0].figures["calibration_error"]
     assert error > 0.5
     assert result.to_dict()["rows"][0]["warnings"] == [
-        f"calibration error {error:.3f}: the probabilities are not how often the model is right"
+        f"calibration error {error:.3f}: the probabilities do not match the accuracy"
     ]
     assert "warnings" not in result.to_dict()["rows"][1]
 

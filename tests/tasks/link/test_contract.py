@@ -174,7 +174,7 @@ def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypa
     made = TestBestSbert.fitted()
     made.save(tmp_path / "model", describe(made))
     card = (tmp_path / "model" / "CARD.md").read_text()
-    assert "- encoder: known again by " in card and "- encoder: stand-in\n" in card
+    assert "- encoder: recognised by " in card and "- encoder: stand-in\n" in card
     loaded = LinkPredictor.load(tmp_path / "model", device="cpu")
     assert loaded.shared.learned == "sbert"
     with (

@@ -83,10 +83,10 @@ def test_the_table_has_no_row_of_past_sessions_and_tells_no_twins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "held"), [("blend", "such sessions in `model.safetensors`"), ("cascade-blend", "past cascades whole")]
+    ("name", "held"), [("blend", "such sessions in `model.safetensors`"), ("cascade-blend", "past cascades in full")]
 )
 def test_what_stays_otherwise_is_on_the_card(name: str, held: str) -> None:
     card = describe(fitted(name, 60, replay=100))
     assert "60 past histories (ids and times, no names; of each the latest 50 events)" in card
     assert "as sets of ids, for VS-kNN, and a 64-bit fingerprint" in card and held in card
-    assert "`ensue fit --set replay=0` keeps weights and sums alone" in card
+    assert "`ensue fit --set replay=0` stores only weights and sums" in card

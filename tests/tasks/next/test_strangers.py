@@ -105,7 +105,7 @@ def test_tables_of_sessions_that_lie_are_refused(vsknn: Path, name: str) -> None
 def test_command_line_refuses_a_lying_table_in_one_line(vsknn: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edit(vsknn, "model.safetensors", last_items(10**9))
     ran = run(monkeypatch, "predict", vsknn, "-", stdin='{"values": ["v1", "v2"]}\n')
-    said = "damaged (VSKNN.items holds 1000000000, outside [2, 22)); fit the model again or copy it anew"
+    said = "damaged (VSKNN.items holds 1000000000, outside [2, 22)); fit the model again or copy it again"
     assert ran == (2, "", f"ensue: {vsknn}: {said}\n")
 
 

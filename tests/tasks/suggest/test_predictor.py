@@ -182,7 +182,7 @@ def test_damaged_folders_say_so(tmp_path: Path) -> None:
         whole = (tmp_path / "m" / name).read_bytes()
         (tmp_path / "m" / name).write_bytes(whole[:9])
         resum(tmp_path / "m")
-        with pytest.raises(ModelFolderError, match=rf"m: damaged \({name}: .*\); fit the model again or copy it anew"):
+        with pytest.raises(ModelFolderError, match=rf"m: damaged \({name}: .*\); fit the model again or copy it again"):
             SuggestPredictor.load(tmp_path / "m")
         (tmp_path / "m" / name).write_bytes(whole)
         resum(tmp_path / "m")

@@ -15,7 +15,6 @@ from ensue.store.folder import write_file
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.batch import Block
 from ensue.tasks.classify.dataset import Passages
-from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.distributed import rank_and_size
 from ensue.training.loop import Trained
@@ -99,14 +98,3 @@ def _mixing(blocks: Iterable[Block], pooled: Iterable[Pooled]) -> dict[str, floa
         return {}
     eigenvalue, bound = torch.tensor(values, dtype=torch.float64).mean(0).tolist()
     return {"second_eigenvalue": eigenvalue, "dobrushin": bound}
-
-
-def note_collapse(metadata: Metadata, epoch: int) -> None:
-    """Say so in the notes if the graphs of the best epoch have collapsed."""
-    row: dict[str, float] = next((row for row in metadata.log if row["epoch"] == epoch), {})
-    for name, items in (("second_eigenvalue", "words"), ("sentences_second_eigenvalue", "sentences")):
-        if row.get(name, 1.0) < COLLAPSED:
-            metadata.notes.append(
-                f"the graph of {items} has collapsed: |lambda_2| is {row[name]:.3f} on average on validation texts, so "
-                "centrality is plain self-attention here"
-            )

@@ -27,7 +27,7 @@ from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.metadata import Metadata
-from ensue.tasks.classify.mixing_time import Log, mixing, note_collapse
+from ensue.tasks.classify.mixing_time import Log, mixing
 from ensue.tasks.classify.model import Network
 from ensue.tasks.classify.models.alignment import ALIGNMENT
 from ensue.tasks.classify.models.centrality import LEARNED_DIM, SCHEDULE, TextSettings
@@ -282,7 +282,6 @@ def _train(
     trained = yield from log.follow(reports, lambda: mixing(state, watched))
     state.metadata.epochs, state.metadata.log = trained.best_epoch, log.rows()
     state.seconds_an_epoch = trained.seconds_an_epoch
-    note_collapse(state.metadata, trained.best_epoch)
     if trained.best_epoch == schedule.epochs > 1 and not schedule.decay:
         state.metadata.notes.append(
             f"the validation metric was still improving after {schedule.epochs} epochs; consider more epochs"

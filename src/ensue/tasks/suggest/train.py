@@ -187,7 +187,7 @@ def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: st
         best = max(figures[name] for name in COUNTING)
         metadata.notes.append(
             f"this folder is {leader}, without a network: its MRR@10 on held-out sessions is "
-            f"{100 * figures['mixed']:.2f}, that of the best counting model {100 * best:.2f}"
+            f"{100 * figures['mixed']:.2f}, that of the best baseline model {100 * best:.2f}"
         )
     for name in LEARNED_ORDER:
         if order is None and name != "validation_mrr":

@@ -163,7 +163,7 @@ def test_checksums_are_those_that_b2sum_reads_and_cannot_be_left_out(tmp_path: P
     for known, name in lines:
         assert known == blake2b((tmp_path / "i" / name).read_bytes(), digest_size=32).hexdigest()
     (tmp_path / "i" / "B2SUMS").unlink()
-    with pytest.raises(ModelFolderError, match=r"/i: B2SUMS is missing; copy the folder anew"):
+    with pytest.raises(ModelFolderError, match=r"/i: B2SUMS is missing; copy the folder again"):
         VectorIndex.open(tmp_path / "i")
 
 
@@ -235,7 +235,7 @@ def test_half_an_index_is_refused_in_one_line(tmp_path: Path) -> None:
         manifest = json.loads((copy / "index.json").read_text())
         (copy / "index.json").write_text(json.dumps(manifest | {"format": 9}))
 
-    assert message(age) == "F: an index of format 9, this ensue reads 1; update ensue"
+    assert message(age) == "F: has index format 9, this version reads 1; update ensue"
 
 
 def test_refused(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, dict[str, str]]:
         ) from error
     layout = value.get("format") if isinstance(value, dict) else None
     if isinstance(layout, int) and layout > FORMAT:
-        raise ModelFolderError(f"{folder}: an index of format {layout}, this ensue reads {FORMAT}; update ensue")
+        raise ModelFolderError(f"{folder}: has index format {layout}, this version reads {FORMAT}; update ensue")
     if not _is_manifest(value):
         raise ModelFolderError(f"{folder}/{MANIFEST}: not written by ensue; name the folder of an index")
     return value, sums

@@ -102,7 +102,7 @@ def test_an_update_that_forgets_is_refused_and_the_folder_stays_byte_for_byte(fo
     assert found.slices[1].change < -0.01
     assert found.verdict == (
         f"refused: MRR on the remembered slice changed by {100 * found.slices[1].change:+.1f} %, more than --max-drop "
-        "0.01 allows; version 1 stands unchanged"
+        "0.01 allows; version 1 stays active"
     )
     assert contents(folder) == before and folder.stat().st_ino == inode
     assert versions.kept(folder) == []

@@ -94,7 +94,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a folder that holds a model": ("fit next log.csv -o next", ("next: holds a model;", "--replace")),
     "a place that is taken": ("fit next log.csv -o page.html", ("page.html: exists", "use another folder")),
     "a place below a file": ("fit next log.csv -o page.html/m", ("page.html/m: cannot be written", "another folder")),
-    "a version that is not kept": ("update next --rollback 9", ("version 9 is not kept",)),
+    "a version that is not kept": ("update next --rollback 9", ("version 9 is not stored",)),
     "a stream for another task": ("stream mood log.csv --no-follow", ("mood: is of task classify", "only task next")),
     # output and service
     "an ending that is no table": ("evaluate next log.csv -o table.pdf", ("table.pdf", ".csv, .md, .tex, .json")),

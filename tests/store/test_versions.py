@@ -102,8 +102,8 @@ def test_keeping_twice_keeps_once(folder: Path) -> None:
     ("last", "number", "message"),
     [
         (1, None, "{}: no version older than 1 is stored; `ensue update` stores the version that it replaces"),
-        (1, 3, "{}: version 3 is not kept; `ensue update` stores the version that it replaces"),
-        (3, 9, "{}: version 9 is not kept; kept: 1, 2"),
+        (1, 3, "{}: version 3 is not stored; `ensue update` stores the version that it replaces"),
+        (3, 9, "{}: version 9 is not stored; stored: 1, 2"),
     ],
 )
 def test_what_is_not_kept_cannot_come_back(folder: Path, last: int, number: int | None, message: str) -> None:

@@ -35,7 +35,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ensue import cli
-from ensue.data.story import make_story, texts_of
+from ensue.data.town import make_town, texts_of
 from ensue.studies.demo import data_of, written
 
 PLACE = Path(__file__).parents[1] / "tests" / "golden"
@@ -56,7 +56,7 @@ LONGEST = 3
 
 def write_data(place: Path) -> dict[str, tuple[list[str], Path, list[str]]]:
     """Files of a made-up town; for each task what `fit` and `evaluate` read, and more options of both."""
-    story = make_story(seed=7, num_posts=200, num_reads=200, num_searches=200)
+    story = make_town(seed=7, num_posts=200, num_reads=200, num_searches=200)
     parts, posts = data_of(story), written(story)
 
     def write(name: str, lines: Iterable[str]) -> Path:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from ensue.data.story import Story
+from ensue.data.town import Town
 
 NUM_POSTS, NUM_SHARES = 60, 4
 
@@ -31,7 +31,7 @@ class Collected(NamedTuple):
         return datetime.fromtimestamp(self.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def write_exports(folder: Path, story: Story) -> None:
+def write_exports(folder: Path, story: Town) -> None:
     """Write one file per collector."""
     posts = list(collected(story))
     originals = [post for post in posts if not post.repost_of]
@@ -49,7 +49,7 @@ def write_exports(folder: Path, story: Story) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def collected(story: Story) -> Iterator[Collected]:
+def collected(story: Town) -> Iterator[Collected]:
     """Yield posts about articles, each followed by those who pass it on."""
     cascades = {record.id: record for part in story.parts for record in part.records()}
     for post in [one for one in story.posts if one.post.about][:NUM_POSTS]:

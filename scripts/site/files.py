@@ -18,14 +18,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from ensue.data.story import VALID_DAY, Story, make_story  # noqa: E402
+from ensue.data.town import VALID_DAY, Town, make_town  # noqa: E402
 from scripts.site.collectors import write_exports  # noqa: E402
 
 
 @cache
-def town() -> Story:
+def town() -> Town:
     """A smaller event than that of the demonstration, so that a laptop learns it in seconds."""
-    return make_story(seed=4, num_posts=1000, num_reads=1000, num_searches=800)
+    return make_town(seed=4, num_posts=1000, num_reads=1000, num_searches=800)
 
 
 def write_all(folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ensue.data.story import Story, make_story
+from ensue.data.town import Town, make_town
 from ensue.studies import demo
 from ensue.studies.demo import PARTS, Demo, Part
 
@@ -20,15 +20,15 @@ TINY: dict[str, dict[str, object]] = {
 }
 
 
-def small_story(*, seed: int = 0) -> Story:
+def small_story(*, seed: int = 0) -> Town:
     """A short story."""
-    return make_story(seed=seed, num_posts=200, num_reads=200, num_searches=200)
+    return make_town(seed=seed, num_posts=200, num_reads=200, num_searches=200)
 
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """Make the demonstration small for as long as the patch holds."""
     parts = [Part(*part[:5], TINY[part.name]) for part in PARTS]
-    patch.setattr(demo, "make_story", small_story)
+    patch.setattr(demo, "make_town", small_story)
     patch.setattr(demo, "PARTS", tuple(parts))
 
 

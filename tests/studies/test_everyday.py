@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.story import make_story
+from ensue.data.town import make_town
 from ensue.records import Text
 from ensue.studies.demo import PARTS, data_of
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -20,7 +20,7 @@ def predictor() -> ClassifyPredictor:
     """The model of the demonstration, as it is trained there."""
     part = next(part for part in PARTS if part.name == "stance")
     found = ClassifyPredictor(part.model, settings=part.settings, seed=0, device="cpu")
-    known = data_of(make_story(num_reads=10, num_searches=10))["stance"]
+    known = data_of(make_town(num_reads=10, num_searches=10))["stance"]
     for _ in found.fit(known.train, known.valid):
         pass
     return found

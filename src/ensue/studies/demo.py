@@ -17,8 +17,8 @@ import torch
 from ensue.answers import Explanation
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts
-from ensue.data.story import VALID_DAY, Session, Story, Written, histories_of, make_story, queries_of, texts_of
 from ensue.data.texts import Texts
+from ensue.data.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
 from ensue.data.world import World
 from ensue.evaluation import describe, evaluate
 from ensue.predictor import make
@@ -109,7 +109,7 @@ class Recovery:
 class Demo:
     """Data, fitted models and metrics of the demonstration."""
 
-    story: Story
+    story: Town
     rows: tuple[Row, ...]
     predictors: Mapping[str, Any]
     explanation: Explanation
@@ -151,7 +151,7 @@ def run(seed: int, *, log: Log, progress: Progress) -> Demo:
 
 
 def _run(seed: int, log: Log, progress: Progress) -> Demo:
-    story = make_story(seed=seed)
+    story = make_town(seed=seed)
     log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
     log("the models are trained on the first days and scored on the last two; they never see the ground truth")
     known = data_of(story)
@@ -170,7 +170,7 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     return Demo(story, tuple(rows), predictors, explanation, recovery(sharing, test, story.cascades))
 
 
-def data_of(story: Story) -> dict[str, Data]:
+def data_of(story: Town) -> dict[str, Data]:
     """Return the data of each part, split by day."""
     shelf = Articles.of(story.articles)
     return {
@@ -182,7 +182,7 @@ def data_of(story: Story) -> dict[str, Data]:
     }
 
 
-def written(story: Story) -> list[tuple[Written, ...]]:
+def written(story: Town) -> list[tuple[Written, ...]]:
     """Return posts for training, validation and test."""
     return _by_day(story.posts, lambda one: story.day_of(one.time))
 
@@ -214,13 +214,13 @@ def _targets(histories: Histories) -> int:
     return len(histories.ids) - len(histories)
 
 
-def _of_stances(story: Story) -> float:
+def _of_stances(story: Town) -> float:
     """Return how often the label is the true feeling: wrong labels cannot be predicted."""
     asked = [one for one in written(story)[2] if one.label is not None]
     return float(np.mean([one.label == one.feeling for one in asked]))
 
 
-def _of_sharing(story: Story) -> float:
+def _of_sharing(story: Town) -> float:
     return _mean(
         (story.next_sharer(record.values[:at]), record.values[at])
         for record in story.cascades.test.records()
@@ -251,7 +251,7 @@ def expected_reciprocal(chances: Mapping[str, float], target: str) -> float:
     return sum(1 / (above + place) for place in range(1, even + 1)) / even
 
 
-CEILINGS: Mapping[str, Callable[[Story], float]] = {
+CEILINGS: Mapping[str, Callable[[Town], float]] = {
     "posts": lambda story: 1.0,
     "stance": _of_stances,
     "sharing": _of_sharing,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensue.data.story import DAY, VALID_DAY, Session, Story, Written
+from ensue.data.town import DAY, VALID_DAY, Session, Town, Written
 from ensue.records import Article, History
 from ensue.store.folder import write_file
 from ensue.studies.demo import Demo, written
@@ -63,7 +63,7 @@ def write_story(demo: Demo, path: Path, seed: int) -> None:
     write_file(path, (json.dumps(story_of(demo, seed), ensure_ascii=False, indent=1) + "\n").encode())
 
 
-def write_logs(story: Story, folder: Path) -> list[Path]:
+def write_logs(story: Town, folder: Path) -> list[Path]:
     """Write the five logs, and the true edges, as files that every command reads.
 
     Raises:
@@ -116,7 +116,7 @@ def _readable(posts: Sequence[Written], articles: Sequence[Article]) -> list[Wri
     return [one for one, own in zip(posts, words, strict=True) if vocabulary.in_vocabulary(own).mean() >= KNOWN_WORDS]
 
 
-def _posts(story: Story) -> Rows:
+def _posts(story: Town) -> Rows:
     """Return posts about the event, about other news, and about no article."""
     found = _readable(written(story)[2], story.articles)
     kinds = ([one for one in found if one.label], [one for one in found if one.post.about and not one.label],
@@ -132,7 +132,7 @@ def _posts(story: Story) -> Rows:
     ]
 
 
-def _stances(story: Story) -> Rows:
+def _stances(story: Town) -> Rows:
     """Return posts about the event, two of each feeling."""
     found = [one for one in written(story)[2] if one.label is not None]
     feelings = list(dict.fromkeys(one.feeling for one in found))
@@ -143,7 +143,7 @@ def _stances(story: Story) -> Rows:
     ]
 
 
-def _sharing(story: Story) -> Rows:
+def _sharing(story: Town) -> Rows:
     """Return cascades cut in the middle, with the next user and the true source."""
     test, parents = story.cascades.test, story.cascades.true_parents
     texts = {one.post.id: one for one in story.posts}
@@ -171,7 +171,7 @@ def _by(person: str, time: float) -> dict[str, str]:
     return {"who": person, "when": _when(time, "%A %-d %B, %H:%M")}
 
 
-def _day(story: Story, article: str) -> str:
+def _day(story: Town, article: str) -> str:
     return _when(story.begins + DAY * story.published[article], "%A %-d %B")
 
 

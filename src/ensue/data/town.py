@@ -28,7 +28,7 @@ from ensue.data.world import HOUR, World, make_world
 from ensue.records import Article, History, Post, Text
 from ensue.vocabulary import FIRST, Vocabulary
 
-Town: TypeAlias = Mapping[str, Any]
+TownFile: TypeAlias = Mapping[str, Any]
 """The town as its file of JSON holds it."""
 DAY = 24 * HOUR
 VALID_DAY = 11
@@ -69,7 +69,7 @@ class Session:
 
 
 @dataclass(frozen=True, eq=False)
-class Story:
+class Town:
     """The event, its people, and all they did.
 
     Attributes:
@@ -144,7 +144,7 @@ class Story:
         return {name: count for name, count in heard.items() if name not in done}
 
 
-def make_story(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, num_searches: int = 2200) -> Story:
+def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, num_searches: int = 2200) -> Town:
     """The story; the same seed gives the same one."""
     town = json.loads((files("ensue.data") / "town.json").read_text(encoding="utf-8"))
     seeds = iter(np.random.default_rng([seed, 1]).integers(0, 2**31, 8).tolist())
@@ -162,7 +162,7 @@ def make_story(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, n
         for key in ("reads", "searches")
     )
     wordings = {aim: tuple(phrases) for aim, phrases in town["searches"].items()}
-    base = Story(
+    base = Town(
         town["title"], town["summary"], begins, people, articles, published,
         {one["id"]: one["interest"] for one in town["articles"]},
         posts, _renamed(world, names, posts), (), (), read_paths, search_paths, wordings,
@@ -196,7 +196,7 @@ def texts_of(posts: tuple[Written, ...]) -> list[Text]:
 
 
 def _posts(
-    town: Town, world: World, people: Mapping[str, str], begins: float, generator: np.random.Generator
+    town: TownFile, world: World, people: Mapping[str, str], begins: float, generator: np.random.Generator
 ) -> tuple[Written, ...]:
     """One post a cascade, written by its first user, in order of time."""
     parts = (world.train, world.valid, world.test)
@@ -219,12 +219,12 @@ def _posts(
 
 
 def _subject(
-    town: Town,
+    town: TownFile,
     interest: str,
     day: int,
     moods: Mapping[str, npt.NDArray[np.float64]],
     generator: np.random.Generator,
-) -> tuple[Town | None, str | None]:
+) -> tuple[TownFile | None, str | None]:
     """The article a post is about, and the feeling where it is one about the event."""
     drawn = generator.random()
     if drawn >= ABOUT + OTHER:
@@ -241,7 +241,7 @@ def _subject(
     return article, feelings[generator.choice(len(feelings), p=moods[article["id"]])]
 
 
-def _text(town: Town, article: Town | None, feeling: str | None, generator: np.random.Generator) -> str:
+def _text(town: TownFile, article: TownFile | None, feeling: str | None, generator: np.random.Generator) -> str:
     """An opener, a sentence, up to two more that say how one feels, and a closer; only the sentence must be there."""
     opener, closer = (str(generator.choice(town[name])) for name in ("openers", "closers"))
     topic = str(generator.choice(article["topics"])) if article else ""
@@ -294,7 +294,7 @@ def _interest_shares(people: Mapping[str, str]) -> dict[str, float]:
     return {name: LOYAL * kinds.count(name) / len(kinds) + (1 - LOYAL) / len(distinct) for name in distinct}
 
 
-def _reading(story: Story, number: int, generator: np.random.Generator) -> tuple[Session, ...]:
+def _reading(story: Town, number: int, generator: np.random.Generator) -> tuple[Session, ...]:
     """Three to seven articles in a row."""
     visits = []
     for person, interest, time in _visits(story, number, 2, generator):
@@ -304,7 +304,7 @@ def _reading(story: Story, number: int, generator: np.random.Generator) -> tuple
     return _sessions(story, visits, "r", (20.0, 240.0), generator)
 
 
-def _searching(story: Story, number: int, private: list[str], generator: np.random.Generator) -> tuple[Session, ...]:
+def _searching(story: Town, number: int, private: list[str], generator: np.random.Generator) -> tuple[Session, ...]:
     """Two to five queries in a row; one in a hundred sessions ends with something that is nobody else's business."""
     visits = []
     for person, interest, time in _visits(story, number, 2, generator):
@@ -320,7 +320,7 @@ def _searching(story: Story, number: int, private: list[str], generator: np.rand
     return _sessions(story, visits, "s", (8.0, 60.0), generator)
 
 
-def _visits(story: Story, number: int, first_day: int, generator: np.random.Generator) -> list[tuple[str, str, float]]:
+def _visits(story: Town, number: int, first_day: int, generator: np.random.Generator) -> list[tuple[str, str, float]]:
     """Who comes, with which interest, and when: between seven in the morning and eleven at night."""
     names, interests = list(story.people), list(story.read_paths.paths)
     days = np.sort(generator.integers(first_day, 14, number))
@@ -333,7 +333,7 @@ def _visits(story: Story, number: int, first_day: int, generator: np.random.Gene
 
 
 def _sessions(
-    story: Story,
+    story: Town,
     visits: list[tuple[str, str, float, tuple[str, ...]]],
     letter: str,
     pause: tuple[float, float],

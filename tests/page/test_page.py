@@ -230,7 +230,7 @@ def test_models_of_ones_own_behind_a_token(place: Served, visit: Open) -> None:
         told = page.locator("#panel-about .facts dd").all_inner_texts()
         assert told[:4] == ["posts", "link", "best", "1"] and re.fullmatch(r"\d{4}-\d\d-\d\d", told[4])
         assert told[5] == "not evaluated yet; run: ensue evaluate FOLDER TEST"
-        assert told[6] == "nothing was asked in 7 days"
+        assert told[6] == "no requests in 7 days"
         assert (
             page.locator("#panel-about .card .said").first.inner_text()
             == "Lantern Bridge closed after inspectors find crack"
@@ -314,7 +314,7 @@ def test_held_out_records_are_asked_about(own: Path, visit: Open, tmp_path: Path
             page.reload()
             ready(page, panel)
             part = page.locator(f"#panel-{panel}")
-            assert part.locator(".picks legend").inner_text() == "Held out while it was trained"
+            assert part.locator(".picks legend").inner_text() == "Held-out examples"
             assert 1 <= part.locator(".card").count() <= 6
             part.locator(".card").last.click()
             ready(page, panel)

@@ -235,7 +235,7 @@ def test_models_of_ones_own_behind_a_token(place: Served, visit: Open) -> None:
             page.locator("#panel-about .card .said").first.inner_text()
             == "Lantern Bridge closed after inspectors find crack"
         )
-        assert page.locator("#lead").inner_text().startswith("posts, reading, sharing: ask")
+        assert page.locator("#lead").inner_text().startswith("posts, reading, sharing: query")
         page.locator("textarea").fill("The night ferry was full again.")
         page.get_by_role("button", name="Ask").click()
         ready(page, "about")
@@ -318,8 +318,8 @@ def test_held_out_records_are_asked_about(own: Path, visit: Open, tmp_path: Path
             assert 1 <= part.locator(".card").count() <= 6
             part.locator(".card").last.click()
             ready(page, panel)
-            assert part.locator(".outcome").inner_text().startswith("In the held-out data it was")
-            assert "learned afterwards" in part.locator(".picks .note").inner_text()
+            assert part.locator(".outcome").inner_text().startswith("True answer in the held-out data:")
+            assert "then used for training" in part.locator(".picks .note").inner_text()
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
             assert page.evaluate(CONTRAST) == [] and page.evaluate(NAMELESS) == []
             page.screenshot(path=tmp_path / f"{panel}.png", full_page=True)

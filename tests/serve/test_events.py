@@ -103,7 +103,7 @@ def test_ubi_events() -> None:
         ([{**UBI, "timestamp": None}], r"^events\[0\]: field 'time' \(time\) is missing$"),
         ([{**UBI, "action_name": []}], r"^events\[0\]: field \"action_name\" must be a text$"),
         ([{"values": ["a"]}], r"^events\[0\]: field \"times\" is missing"),
-        ([PLAIN] * 101, r"^101 events are more than the 100 a request may have"),
+        ([PLAIN] * 101, r"^101 events exceed the limit of 100 per request"),
         (
             [{**PLAIN, **{f"c{at}": 1 for at in range(50)}}],
             r"^events\[0\]: 53 fields are more than the 20 of an event; ",

@@ -215,7 +215,7 @@ def test_settings_without_meaning() -> None:
             ServeSettings(**{name: 0})  # type: ignore[arg-type]
     with pytest.raises(SettingError, match=r"^patience is nan"):
         ServeSettings(patience=float("nan"))
-    with pytest.raises(SettingError, match="records is 9, more than the 4 that may wait"):
+    with pytest.raises(SettingError, match="records is 9, more than the 4 allowed in the queue"):
         ServeSettings(records=9, waiting=4)
 
 

@@ -72,7 +72,7 @@ def test_records_are_read_and_answered(service: AnyService) -> None:
         ({"records": [{"word": 3}]}, 'records[0]: field "word" must be a text'),
         ({"records": [{"word": "a", "around": ["b c", "d"]}]}, "records[0]: 4 words are more than the 3 of a record"),
         ({"records": [{"word": "a" * 21}]}, "records[0]: 21 characters are more than the 20 of a record"),
-        ({"records": [{"word": "a"}] * 3}, "3 records are more than the 2 a request may have"),
+        ({"records": [{"word": "a"}] * 3}, "3 records exceed the limit of 2 per request"),
         ({"records": [], "choice": 1}, "field 'choice' is not known; a body has records, k, evidence"),
         ({"records": [], "k": 6}, 'field "k" must be a whole number from 1 to 5'),
         ({"records": [], "k": 2.0}, 'field "k" must be a whole number from 1 to 5'),

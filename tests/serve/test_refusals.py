@@ -34,7 +34,7 @@ def refused(small: Running, body: bytes, model: str = "clicks", verb: str = "pre
     [
         (b"", 400, "the body is not JSON (Expecting value: line 1 column 1 (char 0))"),
         (b'{"records": [', 400, "the body is not JSON (Expecting value: line 1 column 14 (char 13))"),
-        (b'{"records": [], "k": NaN}', 400, "the body is not JSON (NaN is no number of JSON)"),
+        (b'{"records": [], "k": NaN}', 400, "the body is not JSON (NaN is not a number of JSON)"),
         (b'{"k": 1, "k": 2}', 400, "the body is not JSON (field 'k' appears twice in an object)"),
         (b'{"records": "\xff"}', 400, "the body is not UTF-8 (invalid start byte at byte 13)"),
         (b"[" * 7 + b"]" * 7, 400, "lists or objects are nested more than 6 deep"),

@@ -104,13 +104,13 @@ def test_cards_say_what_was_done() -> None:
         " GRU4Rec, NARM, STAMP and SR-GNN, whose papers drop unseen items and rule nothing out",
     )
     assert full.candidates == "all 4 values"
-    assert full.repeats == "what the sequence already holds is ruled out"
+    assert full.repeats == "seen items are excluded"
     assert full.averaging == "micro: over targets"
     assert paper.targets == full.targets
-    assert paper.repeats == "what the sequence already holds stays in the ranking"
+    assert paper.repeats == "seen items stay in the ranking"
     assert paper.averaging == "macro: over a sequence's targets, then over sequences"
     kept = evaluate(fitted(histories(*REPEATING)), histories(*TEST), "full", AT).protocol
-    assert kept.repeats == "what the sequence already holds stays in the ranking"
+    assert kept.repeats == "seen items stay in the ranking"
 
 
 def test_leaks_are_counted_right() -> None:
@@ -341,7 +341,7 @@ def test_sampled_ranks_against_a_hundred_and_names_chance() -> None:
     # its ties, which count against the target, only lower it.
     assert 0.08 < popular.figures["hit@20"] < 20 / 101 + 0.09
     assert result.protocol.candidates == (
-        "the target and 100 drawn at random; chance is HR@10 0.099, HR@20 0.198, MRR 0.051"
+        "the target and 100 random items; a random order has HR@10 0.099, HR@20 0.198, MRR 0.051"
     )
     assert result.rows[0].figures["hit@10"] > 0.95  # these very sequences were learned
 
@@ -358,7 +358,7 @@ def test_sampled_candidates_never_hold_the_target_and_are_uniform() -> None:
 def test_paper_is_what_the_first_models_paper_does() -> None:
     data = Histories.of([History(("a", "b", "c")), History(("b", "c"))] * 3)
     found = evaluate(fitted(data, "sansr", epochs=1, dim=4, heads=1), data, "paper")
-    assert found.protocol.candidates.startswith("the target and 2 drawn at random")
+    assert found.protocol.candidates.startswith("the target and 2 random items")
     assert evaluate(fitted(data, "markov"), data, "paper").protocol.averaging.startswith("macro")
 
 
@@ -373,8 +373,8 @@ def test_a_row_that_is_not_above_chance_carries_a_warning(protocol: str, candida
     result = evaluate(fitted(noise(0), "markov"), noise(3), protocol, (10, 20))
     for row in result.rows:
         assert row.interval["hit@10"][0] <= 10 / candidates  # no ranker can do better here
-        expected = f"{row.model}: HR@10 {row.figures['hit@10']:.4f} is not above chance, {10 / candidates:.4f}"
-        assert row.warning == f"{expected}: no better than a random order"
+        expected = f"{row.model}: HR@10 {row.figures['hit@10']:.4f} is not above random, {10 / candidates:.4f}"
+        assert row.warning == f"{expected}: not better than a random order"
         assert row.to_dict()["below_chance"] is True
     lines = table(result, ["mrr"]).splitlines()
     assert lines[2].startswith("| markov (below random) | ") and f"Warning: {result.rows[0].warning}" in lines

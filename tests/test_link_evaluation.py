@@ -136,7 +136,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     assert found.protocol.together.startswith("best is its score sum alone, which no weights beat on held-out ")
     card = describe(predictor, found)
     assert "- alone: sum" in card and "- floors: sum 1, untrained 1, words 1" in card
-    assert "| model | MRR | Recall@10 |" in card and "no text" in card and "## What it keeps" in card
+    assert "| model | MRR | Recall@10 |" in card and "no text" in card and "## Stored data" in card
     flat = found.to_dict()
     assert flat["task"] == "link" and {own["measure"] for own in flat["duels"]} == {"mrr", "pooled_ap"}
 
@@ -157,5 +157,5 @@ def test_posts_ranked_together_get_a_row_alone() -> None:
 def test_nothing_to_score() -> None:
     with pytest.raises(DataError) as error:
         evaluate(counted(), Corpus(Articles.of(ARTICLES), Posts.of([Post("red", "1", ())])))
-    assert str(error.value) == "nothing to score: no post is about an article that is there"
+    assert str(error.value) == "nothing to score: no post is about a given article"
     assert len(NAMES) == 12

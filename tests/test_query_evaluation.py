@@ -111,7 +111,8 @@ def test_the_test_part_is_scored_and_of_it_what_is_novel() -> None:
 def test_the_card_counts_what_can_be_found() -> None:
     card = evaluate(counted(), queries(TEST)).protocol
     assert card.targets == (
-        "3: every query after the first of its session; of these 2 (66.7 %) can be looked up, 2 (66.7 %) pass the floor"
+        "3: every query after the first of its session; of these 2 (66.7 %) can be looked up, 2 (66.7 %) pass the "
+        "threshold"
     )
     assert card.leaked == "2 (66.7 %) of the targets follow the same query in the training data"
 
@@ -158,7 +159,7 @@ def test_the_card_of_a_folder_says_what_it_keeps() -> None:
     text = describe(made, evaluate(made, queries(TEST)))
     assert (
         "| model | BLEU | n-gram precision@1 |" in text
-        and "## What it keeps" in text
+        and "## Stored data" in text
         and "only baselines were scored" in text
     )
     assert "None yet: run `ensue evaluate FOLDER TEST`." in describe(made)

@@ -263,7 +263,7 @@ def test_probabilities_are_required_to_add_up_and_a_list_without_any_is_certain(
     with pytest.raises(DataError, match=r"own: the probabilities of the labels of .t0. add up to 1\.7; give"):
         score_rankings([own], [ours], texts)
     own = written(tmp_path / "own.jsonl", ['{"id": "t0", "ranking": ["a", "A", "c"], "scores": [0.5, 0.3, 0.2]}'])
-    with pytest.raises(DataError, match="own: the list of 't0' holds two spellings of the label 'a'"):
+    with pytest.raises(DataError, match="own: the list of 't0' has two spellings of the label 'a'"):
         score_rankings([own], [ours], texts)
     own = written(tmp_path / "own.jsonl", [json.dumps({"id": f"t{n}", "ranking": ["a", "c"]}) for n in range(4)])
     result = score_rankings([own], [ours], texts)

@@ -181,9 +181,9 @@ def test_what_killed_processes_left_is_swept_whatever_the_clock_says(folder: Pat
 
 def test_two_updates_at_a_time_are_one_too_many(folder: Path) -> None:
     before = contents(folder)
-    with only_writer(folder), pytest.raises(ModelFolderError, match="another ensue learns into it"):
+    with only_writer(folder), pytest.raises(ModelFolderError, match="another process updates it"):
         refresh(folder, Histories.of(circles(30, 2)))
-    with only_writer(folder), pytest.raises(ModelFolderError, match="another ensue learns into it"):
+    with only_writer(folder), pytest.raises(ModelFolderError, match="another process updates it"):
         roll_back(folder)
     assert contents(folder) == before
 

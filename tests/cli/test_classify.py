@@ -180,7 +180,7 @@ def test_a_label_never_seen_in_training_counts_as_wrong(ensue: Ensue, files: Fil
     folder = shutil.copytree(files.model, tmp_path / "m")
     found = only_json(ensue("evaluate", folder, test, "--json").out)
     assert found["rows"][0]["accuracy"] == 0.5
-    assert "1 (50.0 %) have a label that was never learned and count as wrong" in found["protocol"]["labels"]
+    assert "1 (50.0 %) have a label unseen in training and count as wrong" in found["protocol"]["labels"]
     assert found["rows"][0]["labels"]["never"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "texts": 1}
 
 
@@ -366,8 +366,8 @@ def test_poisoned_labels_of_a_model_that_remembers_no_texts_are_warned_of(
     ran = ensue("update", folder, new, "--keep-versions", "0")
     assert ran.code == 0
     assert ran.lines[-1] == (
-        "warning: the update was not tested: the model remembers no examples of what it learned before, and may have "
-        f"become worse at that; `ensue update {folder} --rollback` restores version 1"
+        "warning: the update was not tested: the model stores no earlier examples and may have become worse on "
+        f"them; `ensue update {folder} --rollback` restores version 1"
     )
     assert ensue("update", folder, "--rollback").code == 0
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -22,7 +22,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_an_update_shows_old_beside_new(ensue: Ensue, own: Path, logs: Logs) -> None:
     ran = ensue("update", own, logs.test, *LENIENT)
     assert ran.code == 0, ran.err
-    assert "accepted: version 2 stands, and has also learned the newest part (the last 1 of 6" in ran.out
+    assert "accepted: version 2 is active, trained on the newest part too (the last 1 of 6" in ran.out
     assert load(own, device="cpu").metadata.version == 2
 
 
@@ -61,7 +61,7 @@ def test_a_refusal_is_exit_code_one_and_one_line(ensue: Ensue, tmp_path: Path) -
     ran = ensue("update", folder, new, "--max-drop", "0.01")
     assert ran.code == 1, ran.err
     assert ran.lines[-1].startswith(f"{folder}: refused: MRR on the remembered slice changed by -")
-    assert ran.lines[-1].endswith("more than --max-drop 0.01 allows; version 1 stands unchanged")
+    assert ran.lines[-1].endswith("more than --max-drop 0.01 allows; version 1 stays active")
     assert contents(folder) == before
     told = ensue("update", folder, new, "--max-drop", "0.01", "--json")
     assert told.code == 1 and json.loads(told.out)["accepted"] is False
@@ -95,8 +95,11 @@ def test_a_bad_log_is_one_line_and_changes_nothing(ensue: Ensue, own: Path, tmp_
     ("arguments", "message"),
     [
         ((), "give new data, as in `ensue update FOLDER new.csv`, or --rollback"),
-        (("--rollback",), "{own}: no older version than 1 is kept; `ensue update` keeps what it replaces"),
-        (("--rollback", "7"), "{own}: version 7 is not kept; `ensue update` keeps what it replaces"),
+        (
+            ("--rollback",),
+            "{own}: no version older than 1 is stored; `ensue update` stores the version that it replaces",
+        ),
+        (("--rollback", "7"), "{own}: version 7 is not stored; `ensue update` stores the version that it replaces"),
         (("--rollback", "x"), "--rollback x: give the number of a version, or none for the latest"),
         (("none.csv",), "none.csv: no such file"),
     ],
@@ -119,6 +122,4 @@ def test_fit_leaves_a_folder_to_the_one_that_learns_into_it(ensue: Ensue, own: P
     with only_writer(own):
         ran = ensue("fit", "next", logs.train, "-o", own, "--replace", "--model", "popularity")
     assert (ran.code, contents(own)) == (2, before)
-    assert ran.err.endswith(
-        f"ensue: {own}: another ensue learns into it; stop that one first, or wait until it is done\n"
-    )
+    assert ran.err.endswith(f"ensue: {own}: another process updates it; stop that one, or wait until it has finished\n")

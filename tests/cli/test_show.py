@@ -107,10 +107,10 @@ def test_no_text_steers_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int
 
 
 def test_a_row_at_chance_says_so_beside_it_and_below(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(monkeypatch, 80, (10, 20), "cooccurrence: HR@10 0.1 is not above chance").splitlines()
+    lines = shown(monkeypatch, 80, (10, 20), "cooccurrence: HR@10 0.1 is not above random").splitlines()
     row = next(number for number, line in enumerate(lines) if line.startswith("│ cooccurrence"))
     assert lines[row + 1].startswith("│ below random ")
-    assert "warning: cooccurrence: HR@10 0.1 is not above chance" in lines
+    assert "warning: cooccurrence: HR@10 0.1 is not above random" in lines
     assert sum("below random" in line for line in lines) == 1
 
 

@@ -141,9 +141,7 @@ def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
     assert ran.code == 0, ran.err
     assert "protocol full: metrics in %" in ran.out and ": BLEU +" in ran.out and ": MRR@10 +" in ran.out
     card = (files.model / "CARD.md").read_text()
-    assert (
-        "| model | BLEU | n-gram precision@1 |" in card and "most-frequent-next" in card and "## What it keeps" in card
-    )
+    assert "| model | BLEU | n-gram precision@1 |" in card and "most-frequent-next" in card and "## Stored data" in card
     found = json.loads(ensue("evaluate", files.model, files.test, "--json").out)
     assert [row["model"] for row in found["rows"]] == ["mtn", *COUNTING]
     assert found["rows"][0]["by_length"]["1"]["targets"] == 12

@@ -18,7 +18,7 @@ def test_the_second_is_refused_and_nothing_is_left_behind(tmp_path: Path, stands
     if stands:
         (tmp_path / "m").mkdir()
     before = sorted(tmp_path.iterdir())
-    refused = pytest.raises(ModelFolderError, match="m: another ensue learns into it")
+    refused = pytest.raises(ModelFolderError, match="m: another process updates it")
     with only_writer(tmp_path / "m"), refused, only_writer(tmp_path / "m"):
         pass
     with only_writer(tmp_path / "m"):
@@ -31,7 +31,7 @@ def test_a_killed_process_holds_nobody_up(tmp_path: Path) -> None:
     holding += "with only_writer(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", holding, str(tmp_path / "m")], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stdout.readline()
-        with pytest.raises(ModelFolderError, match="another ensue"), only_writer(tmp_path / "m"):
+        with pytest.raises(ModelFolderError, match="another process"), only_writer(tmp_path / "m"):
             pass
         child.kill()
     assert (tmp_path / ".m.lock").exists(), "nobody was left to remove it"

@@ -163,7 +163,7 @@ def test_a_frozen_rival_survives_a_restart_and_must_be_named_first(folder: Path,
     other = tmp_path / "other" / "m"
     NextPredictor.load(folder).save(other)
     streamed(other, address, until=100)
-    with pytest.raises(SettingError, match="was not kept as it was before the stream began"):
+    with pytest.raises(SettingError, match="has no copy of the model from before the stream began"):
         streamed(other, address, beside=("frozen",))
 
 
@@ -226,7 +226,7 @@ def test_another_source_is_refused_and_taken_anew(folder: Path, tmp_path: Path) 
     streamed(folder, write(tmp_path / "log.jsonl", mixed(100)))
     SQLiteQueue(tmp_path / "q.db").put(mixed(50))
     other = f"sqlite:{tmp_path / 'q.db'}"
-    with pytest.raises(SettingError, match=r"m follows log\.jsonl, not sqlite:q\.db; give that source, or begin"):
+    with pytest.raises(SettingError, match=r"m follows log\.jsonl, not sqlite:q\.db; give that source, or start"):
         streamed(folder, other)
     steps = NextPredictor.load(folder).metadata.steps
     stream = Stream(folder, open_source(other, print), StreamSettings(), anew=True)

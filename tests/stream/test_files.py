@@ -163,7 +163,7 @@ def test_lines_that_would_be_missed_are_an_error(tmp_path: Path, name: str) -> N
     place = folder_of(tmp_path, a=b"1\n", b=b"2\n")
     _, position = lines_of(place)
     folder_of(tmp_path, **{name: b"1\n9\n"})
-    with pytest.raises(DataError, match=rf"{name}\.jsonl: grew or appeared after b\.jsonl was begun"):
+    with pytest.raises(DataError, match=rf"{name}\.jsonl: grew or appeared after b\.jsonl was started"):
         lines_of(place, position)
 
 

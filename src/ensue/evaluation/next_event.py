@@ -235,10 +235,10 @@ def resolve_protocol(protocol: str, model_name: str) -> str:
 
 def kept(summary: Json) -> list[str]:
     """What a card says of past histories in the folder: they may be personal data."""
-    sums = "how often each value occurs, what follows what, how long histories and pauses are"
+    sums = "item counts, transitions, lengths of histories and pauses"
     shared = summary["facts"].get("min_users")
     if not (summary["schedule"] or summary["settings"]).get("replay", 1):
-        one = "a pair of values that one history alone holds is among them"
+        one = "including pairs that only one history has"
         if shared:
             one = f"only runs of events that at least {shared['threshold']} people share are"
         return [f"- nothing of a single history: weights, and sums over all of them ({sums}); {one}."]
@@ -251,17 +251,17 @@ def kept(summary: Json) -> list[str]:
     if num:
         many = plural(num, "past history", "past histories")
         what = f"{many} (ids and times, no names; of each the latest {LATEST} events)"
-        lines.append(f"- {what} in `reservoir.safetensors`, for updates to learn anew.")
+        lines.append(f"- {what} in `reservoir.safetensors`, replayed by updates.")
     lines.append(
-        "- of every value the latest sessions that hold it, as sets of ids, for VS-kNN, and a 64-bit fingerprint of "
-        "each history, to find test histories that were trained on, in `counting.safetensors`."
+        "- of every value the latest sessions that hold it, as sets of ids, for VS-kNN, and a 64-bit fingerprint "
+        "of each history, to detect test histories that are in the training data, in `counting.safetensors`."
     )
     if summary["model"] in BEST:
-        held = "such sessions" if summary["model"] == "blend" else "past cascades whole (ids and times, no names)"
+        held = "such sessions" if summary["model"] == "blend" else "past cascades in full (ids and times, no names)"
         lines.append(f"- {held} in `model.safetensors`: the model looks them up.")
-    lines.append(f"- sums over all histories: {sums}; counted in a pass or two, which costs less than an epoch.")
+    lines.append(f"- sums over all histories: {sums}; counting takes less time than an epoch.")
     if summary["model"] != "vsknn":
-        lines.append("- `ensue fit --set replay=0` keeps weights and sums alone.")
+        lines.append("- `ensue fit --set replay=0` stores only weights and sums.")
     return lines
 
 
@@ -312,8 +312,8 @@ def _warning(
     level = k / candidates
     if level >= 1 or interval[f"hit@{k}"][0] > level:
         return ""
-    found = f"{name}: HR@{k} {figures[f'hit@{k}']:.4f} is not above chance, {level:.4f}"
-    return f"{found}: no better than a random order"
+    found = f"{name}: HR@{k} {figures[f'hit@{k}']:.4f} is not above random, {level:.4f}"
+    return f"{found}: not better than a random order"
 
 
 def score(
@@ -381,7 +381,7 @@ def _scored(data: Histories, is_target: Mask, unknown: str, predictors: Sequence
     is_scored = is_target & _in_training(data, predictors)
     if not is_scored.any():
         raise DataError(
-            f"nothing to score: the training data holds none of the {plural(int(is_target.sum()), 'target')}; "
+            f"nothing to score: the training data has none of the {plural(int(is_target.sum()), 'target')}; "
             "--unknown miss counts them as misses"
         )
     return is_scored
@@ -416,8 +416,8 @@ def _queries(data: Histories, rankings: Sequence[Rankings], is_target: Mask) -> 
                 _require_last(own, data)
             return queries, chosen
     raise DataError(
-        f"{rankings[0].name}: ranks nothing that is scored; its queries must be ids, such as {every['id'][0]}, or ids "
-        f"with how many events stand before, such as {every['id'][0]}:1"
+        f"{rankings[0].name}: ranks no scored query; its queries must be ids, such as {every['id'][0]}, or ids with "
+        f"the number of earlier events, such as {every['id'][0]}:1"
     )
 
 
@@ -428,8 +428,8 @@ def _require_last(own: Rankings, data: Histories) -> None:
     wrong = answers.join(lengths, on="query", maintain_order="left").filter(pl.col("given") != pl.col("length") - 1)
     for query, given, length in wrong.select("query", "given", "length").head(1).iter_rows():
         raise DataError(
-            f"{own.name}: the answer for {query} foretells what follows {plural(given, 'event')}, but of its {length} "
-            "the last is scored; predict for sequences without their last event"
+            f"{own.name}: the answer for {query} predicts what follows {plural(given, 'event')}, but only the last "
+            f"of its {length} is scored; predict for sequences without their last event"
         )
 
 
@@ -471,7 +471,7 @@ def _served(
     """Say which items ``predict`` leaves out though the metrics do not, and how its lists of one model score."""
     predictors = [seeds[0] for seeds in entries]
     default = [predictor.metadata.exclusion for predictor in predictors]
-    left_out = {Exclusion.SEEN: "what the sequence already holds", Exclusion.LAST: "the item just viewed"}
+    left_out = {Exclusion.SEEN: "items already seen in the sequence", Exclusion.LAST: "the item just viewed"}
     differs = [
         f"{predictor.model_name} leaves out {left_out[exclusion]}"
         for predictor, exclusion in zip(predictors, default, strict=True)
@@ -553,9 +553,7 @@ def _card(
         f"{len(run.rank):,}: {EVERY if every else LAST}; {_counts(coded, run, is_target, unknown, training)}",
         unknown,
         chance(min(SAMPLED, values - 1)) if applied == "sampled" else f"all {plural(values, 'value')}",
-        "what the sequence already holds is ruled out"
-        if excluded is Exclusion.SEEN
-        else "what the sequence already holds stays in the ranking",
+        "seen items are excluded" if excluded is Exclusion.SEEN else "seen items stay in the ranking",
         "micro: over targets" if applied != "macro" else "macro: over a sequence's targets, then over sequences",
         PUBLISHED[applied],
         leaked=f"{copies} are exact duplicates of training data",
@@ -586,4 +584,4 @@ def chance(sampled: int) -> str:
     """What a random order scores against so many sampled candidates: any row near or below it has learned nothing."""
     ranks = np.arange(1, sampled + 2)
     hits = ", ".join(f"HR@{k} {min(k / len(ranks), 1):.3f}" for k in (10, 20))
-    return f"the target and {sampled} drawn at random; chance is {hits}, MRR {(1 / ranks).mean():.3f}"
+    return f"the target and {sampled} random items; a random order has {hits}, MRR {(1 / ranks).mean():.3f}"

@@ -244,7 +244,7 @@ def test_the_card_of_a_folder_tells_facts_and_scores() -> None:
     predictor = fitted()
     before, result = describe(predictor), evaluate(predictor, Texts.of(TRAIN))
     assert before.startswith("# tfidf for task classify\n") and "- labels: a, b\n" in before
-    assert "None yet: run `ensue evaluate FOLDER TEST`." in before and "remembered=0` keeps none" in before
+    assert "None yet: run `ensue evaluate FOLDER TEST`." in before and "remembered=0` stores none" in before
     after = describe(predictor, result)
     assert isinstance(result, TextResult) and result.verdict in after
     row = result.rows[0]

@@ -28,7 +28,7 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
         *evaluator_of(summary["task"]).kept(summary),
         *_examples(predictor.metadata),
         "",
-        "## How",
+        "## Settings",
         f"- seed: {summary['seed']}",
         *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
         "",

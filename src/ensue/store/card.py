@@ -10,7 +10,7 @@ from ensue.store.checksums import opened
 
 Scores: TypeAlias = dict[str, Any]
 """Of a card, as JSON: figures, verdict and protocol."""
-SCORES = "## Scores on data it has not seen"
+SCORES = "## Test metrics"
 """The heading of the scores."""
 WEIGHTS = "Attention weights are not causes: a deletion test shows how much each one matters."
 """The last line."""

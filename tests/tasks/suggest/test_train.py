@@ -156,3 +156,20 @@ def test_where_nothing_can_be_looked_up_own_queries_lead() -> None:
     assert not list(made.fit(data))
     assert made.model_name == "repeat-last" and made.metadata.mix is None
     assert not len(made.retrieval.topics if made.retrieval else [])
+
+
+@pytest.mark.parametrize(
+    ("nouns", "tokens", "kind"),
+    [
+        (("红鞋", "蓝帽", "绿车"), "auto", "bpe"),
+        (("รองเท้า", "หมวก", "car"), "auto", "bpe"),
+        (("红鞋", "hat", "car"), "auto", "words"),
+        (("红鞋", "蓝帽", "绿车"), "words", "words"),
+    ],
+)
+def test_queries_without_spaces_are_cut_into_pieces(nouns: tuple[str, ...], tokens: str, kind: str) -> None:
+    sessions = [History((f"{noun}价" if noun > "z" else f"{noun} price", noun)) for noun in nouns] * 6
+    made = SuggestPredictor("mtn", settings={**SMALL, "epochs": 1, "tokens": tokens}, device="cpu")
+    list(made.fit(queries(sessions), queries(sessions[:6])))
+    assert made.tokenizer.kind == kind
+    assert made.predict([History(nouns[:1])], 1)[0].choices

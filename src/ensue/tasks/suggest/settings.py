@@ -18,8 +18,9 @@ class SuggestSettings(Settings):
 
     min_users: Size = 5
     """The privacy floor: how many users (sessions, where the log knows no users) must have typed what is shown."""
-    tokens: Annotated[str, one_of("words", "bpe")] = "words"
-    """What queries are cut into: words, or bpe (byte-level pieces, which leave no word unknown)."""
+    tokens: Annotated[str, one_of("auto", "words", "bpe")] = "auto"
+    """What queries are cut into: words, or bpe (byte-level pieces, which leave no word unknown). ``auto`` takes words,
+    and pieces where most queries are of a script that puts no space between words."""
     min_count: Size = 3
     """Of words: how often one must occur to have a vector; the others are read as one unknown word."""
     vocabulary_size: int = 8192

@@ -15,6 +15,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries, hold_out_queries
 from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
+from ensue.data.scripts import UNSPACED
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -265,7 +266,7 @@ def learn_words(state: SuggestState, data: Queries) -> None:
         typed = pl.DataFrame({"query": typed, "person": people}).unique()["query"].to_numpy()
     counts = np.bincount(typed, minlength=len(values))
     state.tokenizer = QueryTokenizer.fit(
-        common, counts, kind=_kind(own.tokens), min_count=own.min_count, size=own.vocabulary_size
+        common, counts, kind=_kind(own.tokens, common), min_count=own.min_count, size=own.vocabulary_size
     )
     state.train_prints = torch.from_numpy(np.unique(prints(shared_steps(data, floor))))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
@@ -279,8 +280,11 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     metadata.notes = []
 
 
-def _kind(tokens: str) -> Kind:
-    return "bpe" if tokens == "bpe" else "words"
+def _kind(tokens: str, queries: pl.Series) -> Kind:
+    """Return what the queries are cut into: of Han, kana, Thai and the like a whole query would be one word."""
+    num_unspaced = int(queries.str.contains(f"[{UNSPACED}]").sum())
+    is_unspaced = 2 * num_unspaced > int((queries != "").sum())
+    return "bpe" if tokens == "bpe" or (tokens == "auto" and is_unspaced) else "words"
 
 
 def note_cuts(state: SuggestState, data: Sessions) -> None:

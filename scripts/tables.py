@@ -1,4 +1,4 @@
-"""Write the generated parts of README.md and docs: tables from the result files, and drawings.
+"""Write what is generated from result files: tables of README.md and docs, pages of studies; and the drawings.
 
     python scripts/tables.py [--check]
 
@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,22 @@ def main() -> None:
 
 
 def generated() -> Iterator[tuple[Path, str]]:
-    """Yield each page with its tables up to date, and each drawing."""
+    """Yield each page with its tables up to date, each drawing and each page of a study."""
     for page in pages():
         yield page, TABLE.sub(lambda match: f"{match[1]}{match[2]}\n{TABLES[match[1]]()}\n\n", page.read_text("utf-8"))
     for name, draw in drawings.DRAWINGS.items():
         yield ROOT / "docs" / "drawings" / f"{name}.svg", draw()
+
+    for name in papers.LEADS:
+        yield ROOT / "studies" / "results" / f"{name}.md", study(name)
+
+
+def study(name: str) -> str:
+    """Return the page of a study from its result file, below what its run wrote before the first table."""
+    path = ROOT / "studies" / "results" / f"{name}.md"
+    found, page = load(f"studies/results/{name}.json")["tables"], import_module(f"ensue.studies.{name}_page")
+    written = path.read_text("utf-8").partition("\n## ")[0]
+    return str(page.write(page.about(found, (), quick=False) if name == "anywhere" else [written], found))
 
 
 def readme() -> str:

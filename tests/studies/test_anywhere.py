@@ -172,9 +172,9 @@ def test_the_page_says_how_often_it_leads_and_what_is_not_there(finished: tuple[
     outcomes = [row["outcome"] for row in study.tables["verdicts"]]
     counts = " | ".join(str(outcomes.count(outcome)) for outcome in ("leads", "draws", "loses"))
     assert f"| next | 2 | {counts} |" in study.page
-    assert f"over seeds where there are several (2 here, one of {YOOCHOOSE}, all 90 sessions)" in study.page
-    assert "Not at hand: cascades, text, queries, links." in study.page and "Quick run" not in study.page
-    assert [figure.layout.title.text for figure in study.drawn] == ["next: ahead of the best floor"]
+    assert f"over seeds where there are several (2 seeds, one for {YOOCHOOSE}, all 90 sessions)" in study.page
+    assert "Not available: cascades, text, queries, links." in study.page and "Quick run" not in study.page
+    assert [figure.layout.title.text for figure in study.drawn] == ["next: difference to the best baseline"]
     study.write(tmp_path / "anywhere.json")
     assert (tmp_path / "anywhere.md").read_text() == study.page
 
@@ -184,7 +184,7 @@ def test_what_a_leak_is_worth_stands_below(finished: tuple[Study, Path]) -> None
     leaks = {row["leak"]: row for row in study.tables["leaks"]}
     near = leaks["adjacent prefixes in one batch"]
     assert near["data"] == YOOCHOOSE and set(near["with_leak"]) == {"hit@20", "mrr"}
-    assert "## What a leak is worth" in study.page and f"| {YOOCHOOSE} | {near['leak']} |" in study.page
+    assert "## What leaks are worth" in study.page and f"| {YOOCHOOSE} | {near['leak']} |" in study.page
 
 
 def test_what_is_not_there_is_said(data: Path, tmp_path: Path) -> None:

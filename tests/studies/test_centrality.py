@@ -157,7 +157,7 @@ def test_the_page_says_what_it_must(finished: tuple[Study, Watcher, Path]) -> No
     row = next(line for line in page.splitlines() if line.startswith("| centrality |"))
     assert row.endswith("| 88.5 ± 1.5 |")  # 1.96 sqrt(88.5 x 11.5 / 1821) = 1.465
     assert "learned from thirty times the pairs" in page and "intra-attention, 84.2" in page
-    assert "Not at hand, and left out: sst1, sst2-phrases, trec, imdb, imdb-ratings." in page
+    assert "Not available: sst1, sst2-phrases, trec, imdb, imdb-ratings." in page
     assert "centrality is right on " in page and " tfidf (" in page and "majority (" not in page
     assert "**centrality is not better than self-attention here**" in page and "| 1 (kept) |" in page
     # Ten texts of SST-2, and ten pairs of SNLI with two graphs each.
@@ -213,7 +213,7 @@ def test_other_data_or_seeds_are_other_cells(
     assert watcher.trained == 2  # the third seed of either set
     write_sst2(tmp_path / "other", seed=7)
     alone, watcher = run(tmp_path / "other", monkeypatch, copy, models=("self-attention",))
-    assert watcher.trained == 1 and "vectors that are learned" in alone.page
+    assert watcher.trained == 1 and "trained vectors" in alone.page
     assert [row["model"] for row in alone.tables["overall"]] == ["self-attention", "tfidf", "majority"]
     assert alone.tables["verdicts"] == [] and "No pooling by a word graph was asked for." in alone.page
 

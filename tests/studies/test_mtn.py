@@ -143,8 +143,8 @@ def test_floors_are_of_the_whole_test_part(finished: tuple[Study, Watcher, Path]
 def test_the_page_says_what_it_must(finished: tuple[Study, Watcher, Path]) -> None:
     page = finished[0].page
     assert "Quick run" not in page and "with 2 seeds" in page and "## Table 2: msmarco" in page
-    assert "Only sessions that the file marks as novel are scored and scored" in page and "caps" in page
-    assert "Not at hand, and left out: sqa." in page
+    assert "Only sessions that the file marks as novel are used for validation and testing" in page and "caps" in page
+    assert "Not available: sqa." in page
     row = next(line for line in page.splitlines() if line.startswith("| mtn |"))
     assert row.endswith("| 14.62 |")
     assert "- Highest BLEU: " in page and "mtn against the others by BLEU: seq2seq " in page

@@ -83,7 +83,9 @@ def run(data: Path, request: Request) -> Study:
     largest = {cut.data: cut for cut in cuts if isinstance(cut.train, Histories)}  # the last of a set learns most
     for cut in largest.values():
         tables["leaks"] += _leaks(trainings, cut)
-    return Study("anywhere", tables, page.write(tables, absent, quick=request.quick), page.draw(tables))
+    return Study(
+        "anywhere", tables, page.write(page.about(tables, absent, quick=request.quick), tables), page.draw(tables)
+    )
 
 
 def _cell(trainings: Trainings, cut: Cut, rivals: Sequence[str], seeds: int) -> CachedRun:

@@ -1,4 +1,4 @@
-"""The page and the figure of the study ``anywhere``, from its tables alone."""
+"""The page and the plot of the study ``anywhere``, from its tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from ensue import figures
+from ensue.evaluation.rows import label
 from ensue.studies.rows import Row, Rows, distinct
 
 OUTCOMES = {
@@ -16,49 +17,55 @@ OUTCOMES = {
 }
 
 
-def write(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> str:
-    """The page as Markdown."""
-    verdicts = tables["verdicts"]
-    lines = ["# Is best best anywhere?", ""]
+def about(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> list[str]:
+    """Return what the reader must know before any table."""
+    lines = ["# `best` compared with its best baseline", ""]
     if quick:
-        lines += ["**Quick run**: the smallest cut of each set, few of what is scored, no rivals. An impression.", ""]
+        lines += ["**Quick run**: the smallest subset of each data set, few examples, no other models.", ""]
     lines += [
-        "Every set is cut into what people have, and `best` learns each cut with its defaults and nothing else. Beside "
-        "it stands everything that counts, and of these the one that scores best on the test part is the floor it is "
-        "judged by. ± and the difference: 95 % over resampled test data, the same for all, and over seeds where there "
-        f"are several ({_seeds(verdicts)}). Full ranking, micro average; what is known already is ruled out where the "
-        "training data never repeats a value. Of `next`, a target that the training data lacks is a miss for every row "
-        "(`--unknown miss`), and one that follows no known event is ranked by popularity. Seconds are CPU seconds of "
-        "learning.",
+        "Every data set is reduced to sizes that people have, and `best` is trained on each subset with its defaults. "
+        "It is compared with the baseline that scores best on the test part. Differences: 95 % intervals over "
+        "resampled test data, the same for all models, and over seeds where there are several "
+        f"({_seeds(tables['verdicts'])}). Full ranking, micro average; items of the sequence are left out if the "
+        "training data never repeats one. In task `next`, a target that is not in the training data is a miss for "
+        "every model (`--unknown miss`), and one that follows unknown events only is ranked by popularity. Seconds "
+        "are CPU seconds of training.",
         "",
     ]
-    if absent:
-        lines += [f"Not at hand: {', '.join(absent)}.", ""]
-    lines += ["## In short", "", *_summary(verdicts), ""]
+    return lines + [f"Not available: {', '.join(absent)}.", ""] * bool(absent)
+
+
+def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
+    """Return the page as Markdown."""
+    verdicts = tables["verdicts"]
+    lines = [*head, "## Summary", "", *_summary(verdicts), ""]
     for number, task in enumerate(distinct(verdicts, "task"), 1):
         own = [row for row in verdicts if row["task"] == task]
-        title = f"Table {number}: {task}, `best` beside its best floor, {own[0]['measure']} x 100"
+        title = f"Table {number}: {task}, `best` and its best baseline, {label(own[0]['measure'])} in %"
         lines += [f"## {title}", "", *_verdicts(own), ""]
     for task in distinct(tables["rows"], "task"):
-        lines += [f"## {task}: every row", "", *_rows([row for row in tables["rows"] if row["task"] == task]), ""]
-    lines += ["## What a leak is worth", "", *_leaks(tables["leaks"]), ""] if tables["leaks"] else []
+        lines += [f"## {task}: all models", "", *_rows([row for row in tables["rows"] if row["task"] == task]), ""]
+    lines += ["## What leaks are worth", "", *_leaks(tables["leaks"]), ""] if tables["leaks"] else []
     return "\n".join(lines)
 
 
 def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
-    """How far ``best`` is ahead of its best floor, a figure a task."""
+    """Return one plot per task: the difference between ``best`` and its best baseline."""
     found = []
     for task in distinct(tables["verdicts"], "task"):
         own = [row for row in tables["verdicts"] if row["task"] == task]
         names = [f"{row['data']}, {row['part']}" for row in own]
         ends = {name: [100 * row[name] for row in own] for name in ("low", "difference", "high")}
-        found.append(figures.lines(f"{task}: ahead of the best floor", f"{own[0]['measure']} x 100", names, ends))
+        found.append(
+            figures.lines(f"{task}: difference to the best baseline", f"{label(own[0]['measure'])} in %", names, ends)
+        )
     return tuple(found)
 
 
 def _summary(verdicts: Rows) -> list[str]:
-    """How often it leads, draws and loses, and the most it takes where it only draws."""
-    lines = [f"| task | cuts | {' | '.join(OUTCOMES)} | at most x the floor's time where it draws |", "|---" * 6 + "|"]
+    """Return the number of outcomes, and the highest cost where there is no significant difference."""
+    costs = "at most x the baseline's time without significant difference"
+    lines = [f"| task | subsets | {' | '.join(OUTCOMES.values())} | {costs} |", "|---" * 6 + "|"]
     for task in distinct(verdicts, "task"):
         own = [row for row in verdicts if row["task"] == task]
         counts = [str(sum(row["outcome"] == outcome for row in own)) for outcome in OUTCOMES]
@@ -68,19 +75,29 @@ def _summary(verdicts: Rows) -> list[str]:
 
 
 def _seeds(verdicts: Rows) -> str:
-    """How many there are, and of which cuts fewer."""
+    """Return the number of seeds, and the subsets with fewer."""
     most = max(row["seeds"] for row in verdicts)
     single = [f"{row['data']}, {row['part']}" for row in verdicts if row["seeds"] < most]
-    return f"{most} here" + (f", one of {'; '.join(single)}" if single else "")
+    return f"{most} seeds" + (f", one for {'; '.join(single)}" if single else "")
 
 
 def _times(row: Row) -> float:
-    """Seconds of ``best`` over those of the floor."""
+    """Return the seconds of ``best`` divided by those of the baseline."""
     return float(row["seconds"]) / max(float(row["seconds_of_the_floor"]), 0.01)
 
 
 def _verdicts(rows: Rows) -> list[str]:
-    head = ("data", "learned", "chosen", "best", "best floor", "ahead by", "outcome", "seconds", "of the floor")
+    head = (
+        "data",
+        "training data",
+        "chosen",
+        "best",
+        "best baseline",
+        "difference",
+        "outcome",
+        "seconds",
+        "of the baseline",
+    )
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in rows:
         floor = f"{row['floor']} {100 * row['of_the_floor']:.2f}"
@@ -92,7 +109,7 @@ def _verdicts(rows: Rows) -> list[str]:
             f"{100 * row['best']:.2f}",
             floor,
             ahead,
-            f"**{row['outcome']}**" if row["outcome"] != "draws" else "draws",
+            f"**{OUTCOMES[row['outcome']]}**" if row["outcome"] != "draws" else OUTCOMES["draws"],
             f"{row['seconds']:.2f}",
             f"{row['seconds_of_the_floor']:.2f}",
         )
@@ -101,9 +118,9 @@ def _verdicts(rows: Rows) -> list[str]:
 
 
 def _rows(rows: Rows) -> list[str]:
-    """A line a cut: every model with its first two figures, the highest first."""
+    """Return one line per subset: every model with its first two metrics, the highest first."""
     measures = [name for name in rows[0] if name in rows[0]["interval"]]
-    lines = [f"| data | learned | {', '.join(measures)} x 100 |", "|---" * 3 + "|"]
+    lines = [f"| data | training data | {', '.join(map(label, measures))} in % |", "|---" * 3 + "|"]
     for data, part in dict.fromkeys((row["data"], row["part"]) for row in rows):
         own = [row for row in rows if (row["data"], row["part"]) == (data, part)]
         own.sort(key=lambda row: -row[measures[0]])
@@ -113,16 +130,15 @@ def _rows(rows: Rows) -> list[str]:
 
 
 def _leaks(rows: Rows) -> list[str]:
-    """What rules that learn nothing score with a leak and without it."""
+    """Return the scores of untrained rules with a leak and without it."""
     about = (
-        "Rules that learn nothing, on every event after the first, where they may look at what they should not: at "
-        "the other rows of a batch of 100 prefixes in the order of the file (a longer prefix holds the answer), at "
-        "what followed an equal prefix in training, at training data that begins after the first of what is scored. "
-        "A model that reads its batch is refused by `compare` and named by `evaluate`; copies and times are named by "
-        "`check`."
+        "Rules that are not trained, on every event after the first, with access to what they should not see: the "
+        "other rows of a batch of 100 prefixes in the order of the file (a longer prefix contains the answer), what "
+        "followed an equal prefix in training, and training data that is later than the first test data. `compare` "
+        "refuses a model that reads its batch, `evaluate` warns of it, and `check` reports copies and times."
     )
     names = list(rows[0]["with_leak"])
-    lines = [f"| data | leak | touches | rule | {' | '.join(f'{name}, with | without' for name in names)} |"]
+    lines = [f"| data | leak | affected | rule | {' | '.join(f'{label(name)}, with | without' for name in names)} |"]
     lines.append("|---" * (4 + 2 * len(names)) + "|")
     for row in rows:
         cells = (f"{100 * row[side][name]:.1f}" for name in names for side in ("with_leak", "without"))

@@ -38,17 +38,18 @@ class Amounts:
 
 def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick: bool) -> list[str]:
     """What the reader must know before any figure."""
-    lines = ["# AST: tables and figures rebuilt", ""]
+    lines = ["# AST: tables and plots", ""]
     if quick:
         lines += [
             "**Quick run**: at most six epochs, one training a network, of each article the first 150 words. An "
             "impression, not a result.",
             "",
         ]
-    start = "vectors of a file" if amounts.has_vectors else "vectors that are learned"
+    start = "vectors of a file" if amounts.has_vectors else "trained vectors"
     lines += [
         "Four encoders in one Siamese frame, with the same loss, schedule and words: each starts as the mean of "
-        "vectors that the articles' runs of characters give, beside a bag of words, and adds what it learns. A post "
+        "vectors that the articles' runs of characters give, together with a bag of words, and adds what it "
+        "is trained on. A post "
         f"and an article each become a vector, apart, and their cosine ranks. ast-paper is AST as published, from "
         f"{start}; the rows after it change one thing of AST. ast-inductive is pre-trained on the articles of "
         "training posts alone, the others on all articles, which are at hand when posts are linked. The CNN gives the "
@@ -58,7 +59,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         "the same for articles, which rank the test posts; and pooled, as in the paper: all test posts with all "
         "articles that any of them is about, in one list. `best` weighs lexical scores by held-out posts, reads no "
         "network, and lets posts of one corpus tell of each other; best-alone, tfidf and bm25 rank each post alone, "
-        "and best+ast weighs the cosine of AST too. Figures are per cent, means over seeds; ± is half a 95 % interval "
+        "and best+ast weighs the cosine of AST too. Metrics are in %, means over seeds; ± is half a 95 % interval "
         "over resampled articles with their posts, and seeds. The epoch is chosen by the MRR of validation posts.",
         "",
         *(
@@ -71,7 +72,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
             else []
         ),
         *(f"- **{name}**: {ABOUT[name]}." for name in sets),
-        *([f"- Not at hand, and left out: {', '.join(absent)}."] if absent else []),
+        *([f"- Not available: {', '.join(absent)}."] if absent else []),
         "",
     ]
     return lines
@@ -89,9 +90,9 @@ def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
     lines += ["", "## Figure 1: weights by length", "", lengths_line(tables["weights"]), ""]
     lines += plain([{key: value for key, value in row.items() if key != "weights"} for row in tables["weights"]])
     lines += ["", f"## Figure 2: posts about the {SHARED} articles that most test posts are about", "", *_maps(tables)]
-    lines += ["", "## Figure 3: learned alpha of each head", "", *_heads(tables["heads"])]
+    lines += ["", "## Figure 3: trained alpha of each head", "", *_heads(tables["heads"])]
     lines += ["", "## Figure 4: what a threshold catches", "", *_cuts(tables["cuts"])]
-    lines += ["", "## Before comparing with the paper", "", *(f"- {slip}" for slip in SLIPS)]
+    lines += ["", "## Notes for a comparison with the paper", "", *(f"- {slip}" for slip in SLIPS)]
     return "\n".join([*lines, ""])
 
 
@@ -120,7 +121,7 @@ def _precision(rows: Rows) -> list[str]:
     for row in rows:
         own = {r: f"{100 * value:.1f}{_printed(row['paper'].get(r))}" for r, value in row["precision"].items()}
         table.append({"model": row["model"], **own})
-    return [*plain(table), "", "In brackets the paper's figure, on its own tweets."]
+    return [*plain(table), "", "In brackets the number of the paper, on its own tweets."]
 
 
 def _printed(value: float | None) -> str:
@@ -155,8 +156,10 @@ def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
     counted = {name: figure[name] for name in COUNTING if name in figure}
     lost = [name for name in figure if name not in COUNTING and figure[name] < max(counted.values(), default=0.0)]
     if lost:
-        lines.append(f"- By MRR, counting is above {', '.join(lost)}: {max(counted, key=lambda name: counted[name])}.")
-    return [*lines, "", f"Differences are paired on the same draws; sure is p < {LEVEL}."]
+        lines.append(
+            f"- By MRR, a baseline is above {', '.join(lost)}: {max(counted, key=lambda name: counted[name])}."
+        )
+    return [*lines, "", f"Differences are paired on the same draws; significant is p < {LEVEL}."]
 
 
 def _ahead(row: Values) -> str:
@@ -175,7 +178,7 @@ def _cost(rows: Rows) -> list[str]:
         for row in rows
         if "parameters" in row
     ]
-    return ["Parameters are the encoder's, without the vectors of words.", "", *plain(table)] if table else []
+    return ["Parameters are those of the encoder, without word vectors.", "", *plain(table)] if table else []
 
 
 def _maps(tables: Mapping[str, Rows]) -> list[str]:
@@ -187,8 +190,8 @@ def _maps(tables: Mapping[str, Rows]) -> list[str]:
     if not rows:
         return ["No network was asked for, or too few posts share an article."]
     text = (
-        "The page beside this one draws AST's posts by t-SNE. As a number, the mean silhouette in the space of the "
-        "vectors themselves: 1 where posts about one article lie apart from all others, 0 where they are mixed."
+        "The HTML page of this study draws AST's posts by t-SNE. As a number, the mean silhouette in the space of the "
+        "vectors themselves: 1 if posts about one article are separate from all others, 0 if they are mixed."
     )
     return [text, "", *plain(rows)]
 

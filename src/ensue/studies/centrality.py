@@ -101,10 +101,10 @@ FULL = Plan(
     seeds={"sst2-phrases": 1, "trec": 3, "imdb": 1, "imdb-ratings": 1, "snli": 1},
     rows={"sst2-phrases": ("centrality", "self-attention", "blend"), **dict.fromkeys(REVIEWS, ("centrality", "blend"))},
 )
-"""The LSTM is as wide as the vectors at hand, as in the paper (both 300 there). With three times the step size, SST-2
+"""The LSTM is as wide as the available vectors, as in the paper (both 300 there). With three times the step size, SST-2
 is right as often on validation texts as with Table 2, in a third of the time; the others were set on held-out texts of
 theirs, with centrality alone, and every pooling has the same, but that routing learns nothing on SNLI with that step
-(its loss stays at that of chance) and has Table 2's there."""
+(its loss stays at that of a random guess) and has Table 2's there."""
 QUICK = Plan(
     sets=("sst2", "trec"),
     options={

@@ -37,7 +37,7 @@ class Amounts:
 
 def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, quick: bool) -> list[str]:
     """What the reader must know before any figure."""
-    lines = ["# Centrality attention: tables and figures rebuilt", ""]
+    lines = ["# Centrality attention: tables and plots", ""]
     if quick:
         options = ", ".join(f"{name} {value}" for name, value in amounts.options.items())
         left = ", ".join([*amounts.left, "verdicts between poolings"])
@@ -49,27 +49,28 @@ def about(sets: Mapping[str, str], absent: Sequence[str], amounts: Amounts, *, q
         ]
     else:
         lines += [
-            "The LSTM is as wide as the vectors at hand, 100 (the paper: both 300). Step size, batch, dropout and "
+            "The LSTM is as wide as the available vectors, 100 (the paper: both 300). Step size, batch, dropout and "
             "epochs were chosen on validation texts with centrality alone, and every pooling has the same (Table 2). "
-            "Only routing on SNLI has the paper's step size: with the others' its loss stays at that of chance. Sets "
+            "Only routing on SNLI has the paper's step size: with the others' its loss stays at that of a "
+            "random guess. Sets "
             "that take long have fewer seeds; each table says how many.",
             "",
         ]
-    start = "vectors of a file (the paper: GloVe)" if amounts.has_vectors else "vectors that are learned"
+    start = "vectors of a file (the paper: GloVe)" if amounts.has_vectors else "trained vectors"
     lines += [
-        f"Every pooling stands under the same network and has the same LayerNorms and masks: {start}, a BiLSTM, the "
+        f"Every pooling has the same network and the same LayerNorms and masks: {start}, a BiLSTM, the "
         "pooling, a classifier. Pairs are compared as [p; h; |p - h|; p * h]; reviews are read sentence by sentence. "
-        f"Each is trained {_times(amounts.seeds)}; figures are means over seeds. ± is half a 95 % interval over "
+        f"Each is trained {_times(amounts.seeds)}; metrics are means over seeds. ± is half a 95 % interval over "
         "resampled test texts, and seeds where there are several. Every test text counts, the empty ones too. "
         "Probabilities are calibrated by one temperature, found on validation texts; ECE is the calibration error in "
-        "15 bins. Macro-F1 is over all labels that are true or predicted. Figures are per cent. tfidf (words, pairs of "
+        "15 bins. Macro-F1 is over all labels that are true or predicted. Metrics are in %. tfidf (words, pairs of "
         "words and characters under logistic regression), vectors (the mean vector under the same) and majority need "
         "no network.",
         "",
         *(f"- **{name}**: {text}" for name, text in sets.items()),
     ]
     if absent:
-        lines.append(f"- Not at hand, and left out: {', '.join(absent)}.")
+        lines.append(f"- Not available: {', '.join(absent)}.")
     return [
         *lines,
         "- Yelp-13, Yelp-14 and the paper's IMDB (ten ratings) are not among them, nor is the training part of SNLI.",
@@ -87,7 +88,7 @@ def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
         lines += [*_verdict(rows, verdicts), *_explained(rows, verdicts, curves)]
     lines += ["", "## Figure 4: steps of the power method", "", *_convergence(tables["convergence"])]
     lines += ["", "## Cost", "", *_cost(tables["overall"], tables["cost"])]
-    lines += ["", "## Before comparing with the paper", "", *(f"- {slip}" for slip in SLIPS)]
+    lines += ["", "## Notes for a comparison with the paper", "", *(f"- {slip}" for slip in SLIPS)]
     return "\n".join([*lines, ""])
 
 
@@ -123,7 +124,7 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
 
 def _leaks(rows: Rows) -> list[str]:
     text = (
-        "Texts that are scored and stand in the training part too, case and spaces aside; they are left in, as in the "
+        "Test texts that are in the training part too, case and spaces aside; they are left in, as in the "
         "field. The last but one column counts those whose film (of pairs: whose premise) is trained on."
     )
     return ["### Leaks", "", text, "", *plain([{**row, "example": row["example"].replace("|", "/")} for row in rows])]
@@ -142,11 +143,11 @@ def _overall(data: str, rows: Rows) -> list[str]:
     seeds = max(row["seeds"] for row in rows)
     times = "One training a pooling." if seeds == 1 else f"{seeds} trainings a pooling."
     if not with_paper:
-        return [*lines, "", f"{times} The paper has no figure for this set, learned in this way."]
-    note = f"{times} The paper's figures are one run each; their ± is computed here from the size of its test set."
+        return [*lines, "", f"{times} The paper has no number for this set, trained in this way."]
+    note = f"{times} The paper's numbers are one run each; their ± is computed here from the size of its test set."
     if data == "snli":
         note += (
-            f" They were learned from thirty times the pairs and compare with nothing here; the paper's table also has "
+            f" They were trained on thirty times the pairs and cannot be compared; the paper's table also has "
             f"intra-attention, {RESULTS['snli']['intra-attention']}."
         )
     return [*lines, "", note]
@@ -175,7 +176,7 @@ def _verdict(rows: Rows, verdicts: Rows) -> list[str]:
         right = next(100 * row["accuracy"] for row in rows if row["model"] == name)
         lines += [f"{name} is right on {right:.2f} % of the texts: {'; '.join(parts)}.", ""]
     note = (
-        f"Differences are paired on the same resampled texts; sure is p < {LEVEL}, which one comparison in "
+        f"Differences are paired on the same resampled texts; significant is p < {LEVEL}, which one comparison in "
         f"{1 / LEVEL:.0f} reaches by chance where there is no difference."
     )
     return [*lines, note] if lines else []

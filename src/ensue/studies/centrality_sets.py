@@ -131,7 +131,7 @@ def _phrases(folder: Path, name: str) -> TextSet:
         valid,
         test,
         "Every phrase of the training trees that is not neutral is learned, once for each polarity it bears; whole "
-        "sentences that are not neutral are scored and scored.",
+        "sentences that are not neutral are used for validation and testing.",
     )
 
 

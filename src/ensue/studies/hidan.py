@@ -209,7 +209,7 @@ def _row(about: Values, name: str, cells: Sequence[CachedRun], drawn: BootstrapR
 
 
 def _verdicts(about: Values, drawn: Mapping[str, BootstrapResult]) -> Rows:
-    """What the page says of HiDAN and ours against the best counting row by MRR, and of HiDAN against its rivals."""
+    """What the page says of HiDAN and ours against the best baseline by MRR, and of HiDAN against its rivals."""
 
     def row(name: str, other: str, measure: str) -> Row:
         pair = {"model": name, "other": other, "measure": measure}

@@ -18,7 +18,7 @@ PROTOCOLS: Mapping[str, str] = {
     "the ranking",
     "full": "ours: mean over targets; whom the cascade already holds is ruled out, for no cascade here holds anyone "
     "twice",
-    "end": "as ours, but the end of a cascade is a target too, as GRASS and others score; its chance is counted by "
+    "end": "as ours, but the end of a cascade is a target too, as GRASS and others score; its baseline counts by "
     "length",
     "theirs": "GRASS (a social graph is read, and an end token is scored as if it were a user), as its authors report",
 }
@@ -56,8 +56,8 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         "Every user after the first of a cascade is a target, ranked among all users of the training data. A user that "
         "it lacks is a miss, for every row (`--unknown miss`; the paper drops such users); one who follows no known "
         "user is ranked by popularity. Ties count against the target. No end token is scored but where it says so. "
-        "Figures x 100, but for parameters and seconds. Each network is trained "
-        f"{times}; figures are means over seeds. ± is half a 95 % interval over resampled test cascades, and seeds "
+        "Metrics in %, but for parameters and seconds. Each network is trained "
+        f"{times}; metrics are means over seeds. ± is half a 95 % interval over resampled test cascades, and seeds "
         "where there are several. Nothing was chosen on test data: early stopping and the numbers of `cascade-blend` "
         "look at validation cascades alone.",
         "",
@@ -65,7 +65,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         "events do at the very same second.",
         "",
         *(f"- **{name}**: {ABOUT[name]}." for name in sets),
-        *([f"- Not at hand, and left out: {', '.join(absent)}."] if absent else []),
+        *([f"- Not available: {', '.join(absent)}."] if absent else []),
         "",
     ]
 
@@ -105,7 +105,7 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
         spent = {"": [row["seconds_an_epoch"] for row in rows]}
         found.append(figures.bars(f"Table 3: an epoch ({data})", "seconds", [row["model"] for row in rows], spent))
     if rows := tables["sources"]:
-        names = [*(f"{row['model']}, {row['by']}" for row in rows), "the latest user", "chance"]
+        names = [*(f"{row['model']}, {row['by']}" for row in rows), "the latest user", "a random user"]
         values = [*(100 * row["precision"] for row in rows), 100 * rows[0]["latest"], 100 * rows[0]["chance"]]
         found.append(figures.bars("Figure 4: how often the strongest weight is a true edge", "%", names, {"": values}))
     return tuple(found)
@@ -159,12 +159,12 @@ def _judged(verdicts: Rows) -> list[str]:
         here = [found[name, best, measure, protocol, part] for measure in judged_by(protocol)]
         ratios = ", ".join(f"{HEADS[row['measure']]} x {row['ratio']:.3f}{_mark(row)}" for row in here)
         where = protocol if part == "all" else f"{protocol}, {part}"
-        lines.append(f"- {name} against the best baseline row by MRR ({best}), {where}: {ratios}.")
+        lines.append(f"- {name} against the best baseline by MRR ({best}), {where}: {ratios}.")
     return [*lines, "", "An asterisk: the interval of the difference holds 0."] if lines else lines
 
 
 def _said(row: Values) -> str:
-    word = "ahead" if row["low"] > 0 else "behind" if row["high"] < 0 else "not told apart"
+    word = "higher" if row["low"] > 0 else "lower" if row["high"] < 0 else "no significant difference"
     low, high = 100 * row["low"], 100 * row["high"]
     return f"{word}, {100 * row['difference']:+.2f} [{low:+.2f}, {high:+.2f}]"
 
@@ -193,20 +193,20 @@ def _sources(rows: Rows) -> list[str]:
             "row": row["model"],
             "by": row["by"],
             "precision": f"{100 * row['precision']:.1f}",
-            "to chance": f"{row['precision'] / row['chance']:.2f}",
+            "ratio to random": f"{row['precision'] / row['chance']:.2f}",
             "by seed": ", ".join(f"{100 * value:.1f}" for value in row["by_seed"]),
         }
         for row in rows
     ]
     table += [
-        {"row": name, "precision": f"{100 * value:.1f}", "to chance": f"{value / first['chance']:.2f}"}
-        for name, value in (("the latest user", first["latest"]), ("chance", first["chance"]))
+        {"row": name, "precision": f"{100 * value:.1f}", "ratio to random": f"{value / first['chance']:.2f}"}
+        for name, value in (("the latest user", first["latest"]), ("a random user", first["chance"]))
     ]
     text = (
         f"Of {first['steps']:,} users of the test cascades of {first['data']}, whose true graph is known: how often "
-        "the earlier user who stands out is one who can infect them. By `weight`: the strongest weight of the (first) "
+        "the selected earlier user has a true edge to them. By `weight`: the largest weight of the (first) "
         "attention, as the paper draws it. By `credit`: who adds most to the score that the user had before it came; "
         "HiDAN's score is a sum over the earlier users, a recurrent network's is not. By `without`: without whom "
-        "the user would have been least likely, each earlier user left out in turn; it asks all networks alike."
+        "the user would have been least likely, each earlier user left out in turn; it applies to all networks."
     )
     return [text, "", *plain(table)]

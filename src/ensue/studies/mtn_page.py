@@ -43,7 +43,7 @@ class Amounts:
 
 def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick: bool) -> list[str]:
     """What the reader must know before any figure."""
-    lines = ["# MTN: tables rebuilt", ""]
+    lines = ["# MTN: tables", ""]
     if quick:
         lines += [
             f"**Quick run**: at most {amounts.learned or 0:,} sessions learned of each set, small networks, few "
@@ -60,21 +60,22 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         "suggestion is compared with the target: clipped precision of 1- to 4-grams and BLEU-4 over all targets, "
         "`content`: precision of its words without stop words, `exact`: how often it is the target. MRR and "
         f"recall: the rank of the target among {SHOWN} suggestions. Queries are compared in lower case, by letters, "
-        "digits and apostrophes. Figures x 100.",
+        "digits and apostrophes. Metrics in %.",
         "",
-        f"Each network is trained {times}; figures are means over seeds. ± is half a 95 % interval over resampled test "
+        f"Each network is trained {times}; metrics are means over seeds. ± is half a 95 % interval over resampled test "
         f"sessions, and seeds where there are several. {sizes}; all have the same tokens (words seen three times), and "
         "the same loop, which stops by the loss on validation sessions; nothing was chosen on test sessions. "
         "Suggestions come from a beam of 10 that looks on until nothing open can come in; a query of the session is "
         "not suggested again, except by repeat-last.",
         "",
-        "The privacy floor is 1 here, for every row: these are published questions, and no user stands in the files. "
+        "The k-anonymity threshold is 1 for every model: these are published questions without users. "
         "`best` is MTN that reads and may copy the words of all queries so far; queries of the log are looked up "
-        "beside what it writes, weights chosen on validation sessions order both, and the one whose words most of them "
+        "in addition to what it generates, weights chosen on validation sessions order both, and the one "
+        "whose words most of them "
         "share leads.",
         "",
         *(f"- **{name}**: {ABOUT[name]}." for name in sets),
-        *([f"- Not at hand, and left out: {', '.join(absent)}."] if absent else []),
+        *([f"- Not available: {', '.join(absent)}."] if absent else []),
         "",
     ]
     return lines
@@ -83,7 +84,7 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
 def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
     """The page as Markdown."""
     lines = [*head, "## Table 1: the data", "", *plain(tables["statistics"])]
-    lines += ["", "### What counting reaches", "", *_floors(tables["floors"])]
+    lines += ["", "### Baselines", "", *_floors(tables["floors"])]
     for data in distinct(tables["overall"], "data"):
         rows, verdicts = (of_data(tables[name], data) for name in ("overall", "verdicts"))
         lines += ["", f"## Table 2: {data}", "", *_overall(rows), "", *_verdict(rows, verdicts)]
@@ -93,7 +94,7 @@ def write(head: Sequence[str], tables: Mapping[str, Rows]) -> str:
         lines += ["", f"### By the pair: {data}", "", *_parts(of_data(tables["pairs"], data), "pair")]
         lines += ["", f"### As they come: {data}", "", *_examples(of_data(tables["examples"], data))]
     lines += ["", "## Cost of training", "", *_cost(tables["cost"])]
-    lines += ["", "## Before comparing with the paper", "", f"- {CLAIMS}", *(f"- {slip}" for slip in SLIPS)]
+    lines += ["", "## Notes for a comparison with the paper", "", f"- {CLAIMS}", *(f"- {slip}" for slip in SLIPS)]
     return "\n".join([*lines, ""])
 
 
@@ -183,7 +184,7 @@ def _winner(rows: Rows, by_name: Values) -> str:
 
 
 def _against(row: Values) -> str:
-    sure = "" if row["p_value"] < LEVEL else ", which may be chance"
+    sure = "" if row["p_value"] < LEVEL else ", not significant"
     low, high, apart = (100 * row[name] for name in ("low", "high", "difference"))
     return f"{row['other']} {apart:+.2f} ({low:+.2f} to {high:+.2f}{sure})"
 

@@ -30,9 +30,9 @@ PLACES = ("1", "2", "3", "4 and more")
 ABOUT: Mapping[str, str] = {
     "msmarco": (
         "real questions, put into sessions that imitate a log. Only sessions that the file marks as novel are "
-        "scored and scored: 35 % of the other test pairs stand in the training part, and looking them up has BLEU "
-        "30. The paper's caps (3 to 5 queries a session, at most 10 words) are left out: they would take half of "
-        "the novel pairs"
+        "used for validation and testing: 35 % of the other test pairs are in the training part, and looking them up "
+        "has BLEU 30. The paper's caps (3 to 5 queries a session, at most 10 words) are left out: they would take half "
+        "of the novel pairs"
     ),
     "sqa": "questions that people asked one after the other about a table; scored on its own test part",
 }

@@ -37,12 +37,13 @@ def about(whole: int, tested: int | None, cells: tuple[int, int] | None, left: S
         else ""
     )
     return [
-        "# SANSR: tables and figures rebuilt",
+        "# SANSR: tables and plots",
         "",
         *([] if cells else quick),
-        "Every row stands under two protocols. `full`: the target is ranked among all items. `sampled`: among itself "
-        "and 100 items drawn at random, as the paper evaluates SANSR; chance is HR@10 0.099 and HR@20 0.198 there. "
-        "Figures of the two cannot be compared. Ties count against the target; micro average over targets; what the "
+        "Every row is scored under two protocols. `full`: the target is ranked among all items. `sampled`: "
+        "among itself "
+        "and 100 items drawn at random, as the paper evaluates SANSR; a random order has HR@10 0.099 and HR@20 0.198. "
+        "The two cannot be compared. Ties count against the target; micro average over targets; what the "
         "session already holds stays in the ranking. A target that the training data lacks is a miss, for every row "
         "(`--unknown miss`); one that follows no known event is ranked by popularity.",
         "",
@@ -117,7 +118,7 @@ def _overall(data: str, rows: Rows) -> list[str]:
             lines.append(f"| {name} | paper | {' | '.join(cells)} |")
         for protocol in ("full", "sampled"):
             own = _of(rows, name, protocol)
-            mark = " (below random)" if any(row["warning"] for row in own) else ""
+            mark = " (not above random)" if any(row["warning"] for row in own) else ""
             cells = [f"{_mean(own, measure):.4f} ± {_half(own, measure):.4f}" for measure in MEASURES]
             lines.append(f"| {name} | {protocol}{mark} | {' | '.join(cells)} |")
     warnings = dict.fromkeys(row["warning"] for row in rows if row["warning"])
@@ -135,7 +136,7 @@ def _verdict(data: str, rows: Rows) -> list[str]:
     return [
         "",
         f"The paper's SANSR has HR@20 {printed(data, 'sansr')['hit@20']:.4f}; ours {own[0]:.4f} in full ranking and "
-        f"{own[1]:.4f} among 101, where plain counting ({best}) reaches {counted[best]:.4f}.",
+        f"{own[1]:.4f} among 101, where the best baseline ({best}) has {counted[best]:.4f}.",
     ]
 
 

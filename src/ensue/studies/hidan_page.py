@@ -44,13 +44,13 @@ def about(sets: Sequence[str], absent: Sequence[str], amounts: Amounts, *, quick
         lines += [
             f"**Quick run**: at most {amounts.learned or 0:,} cascades learned and {amounts.tested or 0:,} scored, few "
             "epochs. An impression, not a result. Left out, for they need the long run (without `--quick`): Weibo and "
-            "both of Twitter, MemeTracker, and the other rivals and variants.",
+            "both of Twitter, MemeTracker, and the other models and variants.",
             "",
         ]
     times = "once" if amounts.seeds == 1 else f"with {amounts.seeds} seeds"
     if amounts.beside < amounts.seeds:
         few = "once" if amounts.beside == 1 else f"with {amounts.beside}"
-        times += f" (HiDAN and the rivals of its verdicts; the others, and all in the later papers' sets, {few})"
+        times += f" (HiDAN and the models it is tested against; the others, and all in the later papers' sets, {few})"
     return [
         *lines,
         "Every user after the first of a cascade is a target, ranked among all users of the training data. A user that "

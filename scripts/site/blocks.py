@@ -46,6 +46,7 @@ PORT = "8000"
 TIMED = [
     (re.compile(r"(?<=, )[\d,.]+ s(?=,|$)", re.MULTILINE), "… s"),
     (re.compile(r"(?<= at )[\d,]+(?=/s)"), "…"),
+    (re.compile(r"(?<= at most )[\d,]+ s(?= left)|(?<= in )[\d,]+ s(?=, loss)"), "… s"),
 ]
 NUMBER = re.compile(r"(?<![\w.])[-+±]?\d[\d,]*\.?\d*(?:e-?\d+)?")
 RELATIVE, ABSOLUTE = 0.05, 0.06

@@ -251,7 +251,7 @@ def test_invalid_frames_are_not_fitted(frame: object) -> None:
         ({"exclude_seen": "no"}, "exclude_seen is 'no'; give True, False or \"auto\""),
         ({"explain": None}, "explain is None; give True or False"),
         ({"columns": ["a"]}, 'columns is of type list; give role -> column, such as {"item": "iid"}'),
-        ({"columns": {"item": 5}}, 'columns holds what is no text; give role -> column, such as {"item": "iid"}'),
+        ({"columns": {"item": 5}}, 'columns holds a non-text; give role -> column, such as {"item": "iid"}'),
         ({"day_first": "yes"}, "day_first is of type str; give True or False"),
         ({"encoding": 8}, "encoding is of type int; give a text"),
     ],
@@ -266,7 +266,7 @@ def test_invalid_options_of_predict_are_refused(options: dict[str, Any], message
     ("call", "message"),
     [
         (lambda: NextEvent("markov", seed="1").fit(SESSIONS), "seed is '1'; it must be a whole number"),  # type: ignore[arg-type]
-        (lambda: NextEvent("markov", device=5).fit(SESSIONS), "device 5 is not at hand; choose from cpu"),  # type: ignore[arg-type]
+        (lambda: NextEvent("markov", device=5).fit(SESSIONS), "device 5 is not available; choose from cpu"),  # type: ignore[arg-type]
         (lambda: NextEvent("markov").fit(SESSIONS, callbacks=5), "callbacks holds a int; give a list of functions"),  # type: ignore[arg-type]
         (lambda: NextEvent("markov").fit(SESSIONS, progress=1), 'progress is 1; give True, False or "auto"'),  # type: ignore[arg-type]
         (

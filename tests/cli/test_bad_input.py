@@ -302,7 +302,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "seed": (["fit", "next", "TRAIN", "-o", "NEW", "--seed=-1"], "seed is -1; it must be a whole number, 0 or more"),
     "device": (
         ["fit", "next", "TRAIN", "-o", "NEW", "--device=nonsense"],
-        "device 'nonsense' is not at hand; choose from cpu",
+        "device 'nonsense' is not available; choose from cpu",
     ),
     "columns": (["check", "TRAIN", "--columns=item"], "'item' is not of the form key=value"),
     "role": (
@@ -507,7 +507,7 @@ def test_a_pipe_that_does_not_end_is_refused(ensue: Ensue, tmp_path: Path, monke
 
 # --- odd files -------------------------------------------------------------------------------------------------------
 
-WRITERLESS = "is a pipe that nobody writes into; start its writer first, or give a file"
+WRITERLESS = "is a pipe without a writer; start its writer first, or give a file"
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def some(first: int, count: int) -> dict[str, list[str]]:
 
 def test_copies_and_later_times_between_parts(ensue: Ensue, tmp_path: Path) -> None:
     train, test = clicks(tmp_path / "train.csv", some(0, 40)), clicks(tmp_path / "test.csv", some(20, 30))
-    told = ["begin before the last", "stand", "the later is learned, the earlier asked"]
+    told = ["begin before the last", "stand", "training data is later than test data"]
     ran = ensue("check", train, "--compare-to", test, "--json")
     warnings = json.loads(ran.out)["warnings"]
     assert any(told[0] in line and told[2] in line for line in warnings)
@@ -193,7 +193,7 @@ def warnings(ran: Ran) -> list[str]:
 
 def test_a_text_that_holds_its_label(ensue: Ensue, tmp_path: Path) -> None:
     found = warnings(ensue("check", labelled(tmp_path / "texts.tsv"), "--json"))
-    told = "the word 'bad' stands in 100.0 % of the texts labelled 'b' and in 0.0 % of the others"
+    told = "the word 'bad' is in 100.0 % of the texts labelled 'b' and in 0.0 % of the others"
     assert f"{told}: does the text contain its label?" in found
 
 
@@ -220,7 +220,7 @@ def test_queries_of_later_sessions(ensue: Ensue, tmp_path: Path) -> None:
 
     train, test = log("train.csv", 1.5e9), log("test.csv", 1.5e9 + 4000)
     found = warnings(ensue("check", train, "--compare-to", test, "--json"))
-    assert any(line.endswith("before the last here does: the later is learned, the earlier asked") for line in found)
+    assert any(line.endswith("before the last here: training data is later than test data") for line in found)
     ran = ensue(
         *("compare", "suggest", train, "--test", test, "--models=most-frequent-next", "--min-users=1", "--json")
     )

@@ -67,7 +67,7 @@ def test_what_is_no_file_is_named_and_nobody_waits(
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket.csv"))
         expected = {
-            tmp_path / "pipe.csv": ": is a pipe that nobody writes into; start its writer first, or give a file",
+            tmp_path / "pipe.csv": ": is a pipe without a writer; start its writer first, or give a file",
             tmp_path / "link.csv": ": is a link to nowhere.csv, which does not exist; check the name",
             tmp_path / "socket.csv": ": is a socket; give a file",
             Path("/dev/zero"): ": is a device or a terminal; give a file, or pipe the data in",
@@ -220,7 +220,7 @@ def test_bytes_of_a_file_are_those_of_bytes(tmp_path: Path) -> None:
 
 def test_rankings_that_are_no_file(tmp_path: Path, impatient: None) -> None:
     os.mkfifo(tmp_path / "run.trec")
-    assert "is a pipe that nobody writes into" in refusal(lambda path: read_rankings(path), tmp_path / "run.trec")
+    assert "is a pipe without a writer" in refusal(lambda path: read_rankings(path), tmp_path / "run.trec")
 
 
 # --- temporary folders -----------------------------------------------------------------------------------------------

@@ -205,9 +205,9 @@ def test_a_row_of_excel_is_named_as_excel_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("above", "note"),
     [
-        ([["Report of March"]], "row 1 stands above the header, and is left out"),
-        ([[], [None, "Report"], []], "rows 1 to 3 stand above the header, and are left out"),
-        ([[], []], "rows 1 to 2 stand above the header, and are left out"),
+        ([["Report of March"]], "row 1 above the header left out"),
+        ([[], [None, "Report"], []], "rows 1 to 3 above the header left out"),
+        ([[], []], "rows 1 to 2 above the header left out"),
     ],
 )
 def test_a_sheet_with_rows_above_its_header(above: list[list[object]], note: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ WRONG = {
     f"kafka://ann:{SECRET}@127.0.0.1:1/clicks": "give user and password in a file",
     f"kafka://127.0.0.1:1/clicks?sasl.password={SECRET}": "'sasl.password' is not known",
     "kafka://127.0.0.1:1/clicks?config={place}/value.properties": "security.protocol",
-    "kafka://127.0.0.1:1/clicks?config={place}/line.properties": "line.properties, line 2: is no key=value line",
+    "kafka://127.0.0.1:1/clicks?config={place}/line.properties": "line.properties, line 2: is not a key=value line",
 }
 
 

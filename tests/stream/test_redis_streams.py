@@ -219,7 +219,7 @@ def test_what_is_no_stream(server: Server) -> None:
     with server.client() as client:
         client.set("clicks", "text")
     source = started(server)
-    with pytest.raises(DataError, match="'clicks' is no stream to read"):
+    with pytest.raises(DataError, match="'clicks' is not a readable stream"):
         source.read(1, 0.0)
     source.close()
 

@@ -244,5 +244,5 @@ def _open_pipe(path: Path) -> int:
         raise descriptor
     if nobody:
         os.close(descriptor)
-        raise DataError(f"{path}: is a pipe that nobody writes into; start its writer first, or give a file")
+        raise DataError(f"{path}: is a pipe without a writer; start its writer first, or give a file")
     return descriptor

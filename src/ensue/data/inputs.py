@@ -196,7 +196,7 @@ def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
         if not isinstance(value, kind := _READING_TYPES.get(name, str)):
             raise SettingError(f"{name} is of type {type(value).__name__}; {_READING_ADVICE[kind]}")
     if not all(isinstance(name, str) for pair in reading.get("columns", {}).items() for name in pair):
-        raise SettingError(f"columns holds what is no text; {_READING_ADVICE[Mapping]}")
+        raise SettingError(f"columns holds a non-text; {_READING_ADVICE[Mapping]}")
     return {**reading, "schema": schema}
 
 
@@ -350,7 +350,7 @@ def accuracy(predictions: Sequence[object], labels: Sequence[object], sample_wei
         try:
             weights = np.array(column_of(sample_weight, "sample_weight"), np.float64)
         except (TypeError, ValueError):
-            raise DataError("sample_weight holds what is no number; give one weight per text") from None
+            raise DataError("sample_weight holds a non-number; give one weight per text") from None
     for name, count in (("y", len(labels)), ("sample_weight", len(weights))):
         if count != len(predictions):
             raise DataError(f"X has {len(predictions):,} texts and {name} {count:,} entries; give one per text")

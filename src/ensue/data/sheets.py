@@ -105,8 +105,8 @@ def read_sheet(
     seen = [_as_seen(_rounded(column) if place in rounded else column) for place, column in enumerate(frame)]
     pl.DataFrame(seen).write_parquet(buffer, compression="uncompressed")
     if header:
-        rows = "row 1 stands" if header == 1 else f"rows 1 to {header:,} stand"
-        others = (*others, f"{rows} above the header, and {'is' if header == 1 else 'are'} left out")
+        rows = "row 1 is" if header == 1 else f"rows 1 to {header:,} stand"
+        others = (*others, f"{rows} above the header left out")
     return buffer.getvalue(), header + 2, others
 
 

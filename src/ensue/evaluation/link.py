@@ -419,7 +419,9 @@ def _together(predictor: LinkPredictor) -> str:
     told = [f"which articles are {'much discussed' if strength > 0 else 'taken'} (pull {strength:g})"] * bool(strength)
     told += [f"what posts with the same rare words are about (weight {beside:g})"] * bool(beside)
     said = " and ".join(told)
-    return f"{stands}best tells from all scored posts, without labels, {said}; every other row ranks each post alone"
+    return (
+        f"{stands}best estimates from all scored posts, without labels, {said}; every other row ranks each post alone"
+    )
 
 
 def even(row: Row) -> AtCut | None:

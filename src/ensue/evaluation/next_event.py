@@ -245,8 +245,8 @@ def kept(summary: Json) -> list[str]:
     num, lines = summary["facts"]["remembered"], []
     if shared:
         lines.append(
-            f"- only runs of events that at least {shared['threshold']} people share: what "
-            "follows was counted in those and keeps those alone; their times are those of single people."
+            f"- only runs of events that at least {shared['threshold']} people share: what follows stores only "
+            "those; their times are those of single people."
         )
     if num:
         many = plural(num, "past history", "past histories")

@@ -341,7 +341,7 @@ def _card(
         "leaves out stop words; a target without a suggestion counts",
         f"the rank of the target among {SHOWN} suggestions; queries of the session {typed}",
         floor.rule,
-        "repeat-last shows people their own queries, whatever the floor; the others go on with popularity",
+        "repeat-last shows people their own queries, regardless of the threshold; the others fill up with popular ones",
         f"{_share(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",
         f"95 %, {RESAMPLES} resamples of whole sessions",
         f"count against the target; our models suggest in a strict order{tie_rule(rankings)}",

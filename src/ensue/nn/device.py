@@ -27,7 +27,7 @@ def find_device(name: str | None) -> torch.device:
         device = torch.device(("cuda" if gpu else "cpu") if name is None else name)
         if gpu or device.type != "cuda":
             return device
-    raise SettingError(f"device {one_line(repr(name), 60)} is not at hand; choose from cpu{', cuda' if gpu else ''}")
+    raise SettingError(f"device {one_line(repr(name), 60)} is not available; choose from cpu{', cuda' if gpu else ''}")
 
 
 class Undrawn(TorchFunctionMode):

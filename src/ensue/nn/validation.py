@@ -100,7 +100,7 @@ def require_counts(name: str, counts: Tensor) -> None:
     if counts.numel():
         smallest, largest = (float(bound) for bound in counts.aminmax())
         if not 0 <= smallest <= largest <= LARGEST_COUNT:
-            raise ValueError(f"{name} holds {smallest if smallest < 0 else largest}, which is no count")
+            raise ValueError(f"{name} holds {smallest if smallest < 0 else largest}, which is not a count")
 
 
 def require_totals(name: str, totals: Tensor, length: int, start: int = 0) -> None:

@@ -26,7 +26,7 @@ class Served(BaseModel):
     trained: str | None = Field(description="the day it was written, ISO")
     scores: dict[str, object] | None = Field(description="of its card: metrics, protocol, verdict")
     drift: dict[str, object] | None = Field(
-        description="of the ids and words of the latest 7 days that the service was asked about, the share `unknown`"
+        description="share `unknown` of the ids and words in requests of the last 7 days"
     )
     examples: list[dict[str, object]] = Field(description="example records")
 

@@ -29,10 +29,10 @@ REFERENCE = "#/components/schemas/{model}"
 KEY: Mapping[str, object] = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "A UUID of your own. An update that is sent again under its key, to the same model and with the "
-    "same body, is answered as it was and not learned twice, also where the service was killed before it answered; "
-    "the answer then carries Idempotent-Replayed: true. Another body under a known key is refused. "
-    f"The latest {KEYS} are known.",
+    "description": "A UUID of your own. An update that is sent again under its key, to the same model and with "
+    "the same body, is answered as before and not applied twice, also where the service was "
+    "killed before it answered; the answer then carries Idempotent-Replayed: true. Another body "
+    f"under a known key is refused. The latest {KEYS} are known.",
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
     "example": "7f3b9c6e-5d1f-4a0e-9f1d-1f6f0c1b2a3d",
 }
@@ -44,7 +44,7 @@ REFUSED = {
     403: "updates over HTTP are off, or the token may only query",
     404: "not served",
     408: "the body came too slowly",
-    409: "another process learns into the folder, or the update was refused",
+    409: "another process updates the folder, or the update was refused",
     413: "the body is too large, or has too many parts",
     415: "not JSON by its type",
     422: "what the library says of such data, or a record beyond a limit",

@@ -209,7 +209,7 @@ class KafkaTopic:
             amount = f"{plural(low - at, 'message')} of partition {number} {'was' if low - at == 1 else 'were'}"
             self._tell(
                 f"warning: {self.shown}: {self.topic!r}: {amount} removed after offset {at - 1:,} before the model "
-                "read them (retention.ms, retention.bytes), and cannot be learned; keep messages for longer"
+                "read them (retention.ms, retention.bytes), and are lost; keep messages for longer"
             )
         self._consumer.incremental_unassign([part])  # no seek is possible after such an error
         part.offset = low if at is None else max(low, at)
@@ -243,7 +243,7 @@ def _properties(path: str | None) -> dict[str, str]:
         if not name or name.startswith("#"):
             continue
         if not sign:
-            raise SettingError(f"{path}, line {number}: is no key=value line")
+            raise SettingError(f"{path}, line {number}: is not a key=value line")
         properties[name.strip()] = value.strip()
     return properties
 

@@ -250,7 +250,7 @@ class RedisStream:
         except errors.ResponseError as error:
             if "no such key" not in str(error):
                 place = f"redis at {self._server.place}"
-                raise DataError(f"{place}: {self.stream!r} is no stream to read ({error})") from None
+                raise DataError(f"{place}: {self.stream!r} is not a readable stream ({error})") from None
             self._compare(Info())
             entries = []
         if self._num_added is not None:

@@ -170,8 +170,8 @@ def _telling(texts: Texts) -> Iterator[str]:
     found = [] if texts.labels is None else telling_words(texts.texts, texts.labels)
     for one in found[:_MOST_TELLING]:
         yield (
-            f"the word {quoted(one.word)} stands in {100 * one.inside:.1f} % of the texts labelled "
-            f"{quoted(one.label)} and in {100 * one.outside:.1f} % of the others: does the text contain its label?"
+            f"the word {quoted(one.word)} is in {100 * one.inside:.1f} % of the texts labelled {quoted(one.label)} "
+            f"and in {100 * one.outside:.1f} % of the others: does the text contain its label?"
         )
 
 

@@ -167,7 +167,7 @@ def _learned(name: str) -> tuple[LinkSettings | SbertSettings, Schedule | None]:
     """The settings and the schedule of the network or encoder whose cosine ``best`` shall weigh."""
     networks = [own for own, (module, _, _) in MODELS.items() if module is not None]
     if name not in networks:
-        raise SettingError(f"learned is {name!r}; choose from {', '.join(networks)}, or leave it out")
+        raise SettingError(f"learned is {name!r}; choose from {', '.join(networks)}, or remove it")
     _, own, schedule = MODELS[name]
     assert own is not None
     return replace(own), schedule

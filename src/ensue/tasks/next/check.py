@@ -270,7 +270,7 @@ def leaks_between(histories: Histories, other: Histories, name: str, here: str =
         yield f"{_part(near, len(other), 'sequence', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
     if late := before_the_last(histories, other):
         part = _part(late, len(other), "sequence", "begins", "begin", of=name)
-        yield f"{part} before the last {here} does: the later is learned, the earlier asked"
+        yield f"{part} before the last {here}: training data is later than test data"
 
 
 def _order(histories: Histories, understood: SequencesReport) -> Iterator[str]:

@@ -103,7 +103,7 @@ def _repeated(queries: Queries, other: Queries) -> float:
 def _late(queries: Queries, other: Queries, name: str, here: str) -> Iterator[str]:
     if late := before_the_last(queries.histories, other.histories):
         part = part_of(late, len(other), "session", "begins", "begin", of=name, percent=True)
-        yield f"{part} before the last {here} does: the later is learned, the earlier asked"
+        yield f"{part} before the last {here}: training data is later than test data"
 
 
 def _order(queries: Queries) -> Iterator[str]:

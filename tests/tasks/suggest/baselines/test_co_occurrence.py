@@ -69,6 +69,6 @@ def test_two_logs_together_are_one() -> None:
 def test_arrays_that_do_not_fit(name: str, value: list[float]) -> None:
     kept = Retrieval.fit(sessions("a b", "c")).arrays()
     kept[f"beside_{name}"] = np.array(value, kept[f"beside_{name}"].dtype)
-    with pytest.raises(ValueError, match="what stands beside each query: "):
+    with pytest.raises(ValueError, match="queries next to each query: "):
         Retrieval.restore(kept)
     assert MostFrequentNext.restore(kept).queries.to_list() == ["a", "b", "c"]

@@ -207,7 +207,7 @@ class Retrieval:
         """
         following = MostFrequentNext.restore(arrays)
         number = len(following.queries)
-        beside = Table.restore(arrays, "beside", "what stands beside each query", number, number)
+        beside = Table.restore(arrays, "beside", "queries next to each query", number, number)
         after, topics = After.restore(arrays, number), arrays.get(TOPICS)
         if topics is not None:
             vectors = torch.from_numpy(topics)

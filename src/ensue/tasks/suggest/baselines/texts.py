@@ -31,5 +31,5 @@ def unpack_texts(arrays: Arrays) -> pl.Series:
     packed = arrays["bytes"].tobytes()
     texts = [packed[low:high].decode() for low, high in pairwise(arrays["offsets"].tolist())]
     if len(set(texts)) < len(texts):
-        raise ValueError("a text stands twice")
+        raise ValueError("a text appears twice")
     return pl.Series("query", texts, dtype=pl.String)

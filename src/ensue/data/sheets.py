@@ -105,7 +105,7 @@ def read_sheet(
     seen = [_as_seen(_rounded(column) if place in rounded else column) for place, column in enumerate(frame)]
     pl.DataFrame(seen).write_parquet(buffer, compression="uncompressed")
     if header:
-        rows = "row 1 is" if header == 1 else f"rows 1 to {header:,} stand"
+        rows = "row 1" if header == 1 else f"rows 1 to {header:,}"
         others = (*others, f"{rows} above the header left out")
     return buffer.getvalue(), header + 2, others
 

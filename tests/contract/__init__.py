@@ -1,0 +1,1 @@
+"""The public surface, as data; see :mod:`scripts.contract`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -99,6 +100,16 @@ def test_who_waited_for_the_lock_does_not_replace_what_was_saved_meanwhile(
     ran = ensue("fit", "next", logs.train, "-o", new, *COUNTED)
     assert ran.code == 2 and "holds a model;" in ran.err
     assert load(new).model_name == "hidan"
+
+
+def test_the_summary_and_the_card_show_the_members_of_an_ensemble(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    ran = ensue("fit", "next", logs.train, "-o", folder, "--model", "blend", "--set=dim=8", "--set=epochs=1")
+    assert ran.code == 0, ran.err
+    (line,) = [line for line in ran.lines if line.startswith("largest weights of the ensemble: ")]
+    assert line.endswith("; all are in CARD.md") and re.search(r"(core|vsknn|markov|interpolated) -?[\d.]+", line)
+    (members,) = [line for line in (folder / "CARD.md").read_text().splitlines() if line.startswith("- members: ")]
+    assert re.findall(r"(\S+) -?[\d.e-]+(?:,|$)", members) == ["core", "vsknn", "markov", "interpolated", "own-items"]
 
 
 def test_replay_0_says_what_it_leaves_out(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:

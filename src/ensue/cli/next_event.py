@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 WRITES_EVIDENCE = False
 
+MEMBERS = 5
+"""Members of an ensemble that the summary of a training shows."""
+
 
 def read(path: Path, reading: Reading) -> Histories:
     """The histories of a file, after showing what was understood of it."""
@@ -112,6 +115,9 @@ def told(predictor: NextPredictor) -> list[str]:
     shared = [LeftOut(**metadata.min_users).sentence] if metadata.min_users else []
     scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in (metadata.validation_mrr or {}).items())
     chosen = [f"chose {metadata.chosen}; validation MRR: {scores}"] if metadata.chosen else []
+    members = sorted((metadata.members or {}).items(), key=lambda member: -abs(member[1]))
+    weights = ", ".join(f"{name} {weight:.3g}" for name, weight in members[:MEMBERS] if weight)
+    chosen += [f"largest weights of the ensemble: {weights}; all are in CARD.md"] if weights else []
     left_out = [metadata.ended] if metadata.ended == IDLE else []
     shares = metadata.repeat_share, metadata.immediate_repeat_share
     chosen += [exclusion_sentence(metadata.exclusion, *shares)]

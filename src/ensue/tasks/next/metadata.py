@@ -50,6 +50,8 @@ class Metadata(SharedMetadata):
     """Of each model that was tried, on the held-out part."""
     chosen: str = ""
     """Why ``best`` is a counting row, where it is."""
+    members: dict[str, float] | None = None
+    """The weight of each member of an ensemble."""
     training: dict[str, int] | None = None
     """The batch, the steps in all, and those in which the step size rose: as they fitted the log."""
     ended: str = ""

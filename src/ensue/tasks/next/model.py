@@ -84,6 +84,11 @@ class Baseline(Model, Protocol):
 class Finishes(Protocol):
     """A model of which a part is fitted after the network is trained."""
 
+    @property
+    def members(self) -> dict[str, float]:
+        """The weight of each member of the ensemble, by name."""
+        ...
+
     def finish(self, learned: Histories, valid: Histories | None, earlier: Model | None) -> None:
         """Fit the rest.
 

@@ -307,6 +307,7 @@ def train_once(
     trained = yield from _unless_idle(network, run, parts, schedule.min_steps) if tried else run
     if isinstance(network, Finishes) and state.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
+        state.metadata.members = network.members
     warm_up = schedule.rising(schedule.epochs * -(-len(windows) // schedule.batch_size))
     state.metadata.epochs = trained.best_epoch
     state.metadata.training = {

@@ -143,6 +143,12 @@ class Blend(nn.Module):
         self._leaning: tuple[Tensor, list[int], Tensor] | None = None
         self._recalled: dict[int, tuple[Tensor, Tensor, Tensor]] | None = None
 
+    @property
+    def members(self) -> dict[str, float]:
+        """See :class:`ensue.tasks.next.model.Finishes`; of the session's own items, the weight of the latest."""
+        weights = {"core": self.scale, "vsknn": self.weight, "markov": self.step, "interpolated": self.mix}
+        return {**{name: float(weight) for name, weight in weights.items()}, "own-items": float(self.repeat[0])}
+
     def validate(self, name: str) -> None:
         """See :class:`ensue.nn.validation.Validated`: no part speaks against what it knows."""
         for key in ("scale", "weight", "step", "mix", "lean"):

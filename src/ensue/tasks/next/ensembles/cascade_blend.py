@@ -142,6 +142,11 @@ class CascadeBlend(nn.Module):
             raise ValueError(f"{name} mixes past cascades, and holds none")
 
     @property
+    def members(self) -> dict[str, float]:
+        """See :class:`ensue.tasks.next.model.Finishes`: of each number that is mixed."""
+        return dict(zip(PARTS, self.mixture.weights.tolist(), strict=True))
+
+    @property
     def reach(self) -> int | None:
         """How many earlier events can change a step's answer: HiDAN's."""
         return self.network.reach

@@ -249,7 +249,7 @@ def test_models_of_ones_own_behind_a_token(place: Served, visit: Open) -> None:
         page.locator("#panel-next select").select_option("1")
         until(page, "(first) => document.querySelector('#panel-next .value').textContent !== first", first)
         ready(page, "next")
-        assert "Nothing of this is known" in page.locator("#panel-next .answers").inner_text()
+        assert "Nothing in the input is known" in page.locator("#panel-next .answers").inner_text()
 
 
 def test_true_edges_stand_in_the_picture_of_who_passed_it_on(served: str, visit: Open) -> None:

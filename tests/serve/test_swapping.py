@@ -260,7 +260,7 @@ def test_an_update_of_each_other_task(fitted: Path, tmp_path: Path) -> None:
         ("links", {"records": [{"text": "a", "about": ["nothing"]}]}, "new data: no article is new"),
         ("links", {"records": [], "articles": [{"body": "x", "id": "n", "who": 1}]}, "articles[0]: field 'who'"),
         ("links", {"records": [], "articles": [3]}, "articles[0]: must be an object"),
-        ("searches", {"records": [{"values": ["a", "b"]}]}, "new data: the log knows no users"),
+        ("searches", {"records": [{"values": ["a", "b"]}]}, "new data: the log has no users"),
         ("searches", {"records": [{"values": ["a", "b"]}], "users": []}, 'field "users" must be a list of 1 names'),
     ],
 )
@@ -282,7 +282,7 @@ def test_updates_that_cannot_be_learned(
 def test_one_writer_a_folder(folder: Path) -> None:
     with running({"clicks": folder}) as service, only_writer(folder):
         found = service.post("/v1/models/clicks/update", {"records": [{"values": ["v1", "v2"]}]})
-        assert (found.status_code, "another ensue learns into it" in found.json()["error"]) == (409, True)
+        assert (found.status_code, "another process updates it" in found.json()["error"]) == (409, True)
 
 
 def test_a_service_that_does_not_learn(folder: Path) -> None:

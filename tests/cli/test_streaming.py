@@ -58,7 +58,7 @@ def test_hours_as_json_and_a_summary(ensue: Ensue, folder: Path, clicks: Path, t
 def test_one_on_standby_takes_over(ensue: Ensue, folder: Path, clicks: Path) -> None:
     with only_writer(folder):
         refused = ensue("stream", folder, clicks, "--no-follow")
-        assert refused.code == 2 and "another ensue learns into it" in refused.err
+        assert refused.code == 2 and "another process updates it" in refused.err
         waiting = Started("stream", folder, clicks, "--no-follow", "--json", "--standby")
         assert waiting.stderr.readline() == f"{folder}: another process trains this model; on standby\n"
         assert waiting.poll() is None

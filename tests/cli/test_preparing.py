@@ -86,7 +86,7 @@ def test_shares_and_what_is_said_of_them(ensue: Ensue, tmp_path: Path) -> None:
     assert [record.values for record in read(output)[0].records()] == [("a", "b", "c"), ("a",)]
     for words, said in (
         (("--share", "3/2"), "--share: '3/2' is not a share; write 2/8 for the second of eight"),
-        (("--share", "1/2", "--merge"), "--merge: puts all shares together; leave --share out"),
+        (("--share", "1/2", "--merge"), "--merge merges all shares; remove --share"),
     ):
         ran = ensue("prepare", one, other, "-o", tmp_path / "q", *words)
         assert (ran.code, ran.lines) == (2, [f"ensue: {said}"])

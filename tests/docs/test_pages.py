@@ -24,7 +24,7 @@ RUN = {"console", "python"}
 """Languages of blocks that are run."""
 CHECKED = {"sh", "yaml", "ini", "nginx", "toml"}
 """Languages of blocks that are checked below."""
-SHOWN = {"text", "{toctree}", "{include}", "{image}", "{literalinclude}", "{eval-rst}"}
+SHOWN = {"text", "py", "{toctree}", "{include}", "{image}", "{literalinclude}", "{eval-rst}"}
 MISTAKE = re.compile(r"^ensue: |No such file or directory|Traceback|command not found")
 VERBS: Any = get_command(app)
 

@@ -87,7 +87,7 @@ LIES: dict[str, tuple[Callable[[Tensors], object], str]] = {
     "holders of another type": (put("holders", lambda own: own.to(torch.int8)), "holders is torch.int8"),
     "items of another type": (put("items", lambda own: own.long()), "items is torch.int64"),
     "fewer holders": (put("holders", lambda own: own[:-1]), r"holders is torch.float32 of shape \(21,\)"),
-    "negative counts": (put("totals", lambda own: -own), "totals holds -.*no count"),
+    "negative counts": (put("totals", lambda own: -own), "totals holds -.*not a count"),
     "a tensor that is missing": (lambda tensors: tensors.pop("sessions"), "tensor sessions is missing"),
     "a tensor that is not known": (lambda tensors: tensors.update(more=torch.zeros(1)), "tensor more is not known"),
 }  # fmt: skip
@@ -161,7 +161,7 @@ def test_a_window_of_a_folder_allocates_nothing(vsknn: Path) -> None:
 )
 def test_facts_of_another_type_are_refused(core: Path, fact: str, value: object) -> None:
     edit_settings(core, lambda settings: settings["facts"].update({fact: value}))
-    with pytest.raises(ModelFolderError, match=f"fact {fact} in settings.json"):
+    with pytest.raises(ModelFolderError, match=f"metadata field {fact} in settings.json"):
         load(core)
 
 

@@ -18,7 +18,7 @@ from ensue.data.histories import Histories
 from ensue.nn.approximate import has_faiss
 from ensue.nn.device import Undrawn
 from ensue.nn.validation import Bounded, assign_tensors, require_shapes, require_table
-from ensue.store.folder import described, read_file
+from ensue.store.folder import described, read_json
 from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
 from ensue.tasks.next import item_index, reservoir
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
@@ -66,7 +66,7 @@ def summary(state: NextState) -> dict[str, object]:
 def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`contents` wrote; every tensor is checked before anything computes with it."""
     state.metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "remembered"})
-    state.vocabulary = _vocabulary(read_file(path, "vocabulary.json"))
+    state.vocabulary = _vocabulary(read_json(path, "vocabulary.json"))
     _fill_baselines(state, read_tensors(path, "counting.safetensors"))
     tensors = read_tensors(path, "model.safetensors")
     if state.model_name in MODELS:  # what a model of one's own needs to be made is not for a folder to say
@@ -110,11 +110,9 @@ def fingerprint(state: NextState, parts: Iterable[Histories]) -> str:
     return seen.hexdigest()
 
 
-def _vocabulary(text: bytes) -> Vocabulary:
-    values = json.loads(text)
+def _vocabulary(values: object) -> Vocabulary:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError("vocabulary.json is not a list of texts")
-    "".join(values).encode()  # half a character raises a ValueError
     vocabulary = Vocabulary(values)
     if len(vocabulary.values) < len(values):
         raise ValueError("vocabulary.json holds a value twice")

@@ -84,7 +84,7 @@ def test_another_queue_under_the_same_name(tmp_path: Path, lines: list[str]) -> 
     for rest in tmp_path.glob("q.db*"):
         rest.unlink()
     SQLiteQueue(path).put(lines)
-    with pytest.raises(DataError, match="is not the queue that was read up to position 2; restore it, or begin"):
+    with pytest.raises(DataError, match="is not the queue that was read up to position 2; restore it, or start"):
         started(path, position)
 
 

@@ -88,7 +88,7 @@ class SQLiteSource:
         if self._at > self._last() or any(_digest(line) != self._digest for (line,) in standing):
             raise DataError(
                 f"{self.path}: is not the queue that was read up to position {self._at}; restore it, or start with "
-                "this one with --restart"
+                "this one, with --restart"
             )
 
     def read(self, limit: int, wait: float) -> Block:

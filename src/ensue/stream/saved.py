@@ -204,7 +204,7 @@ def restore(stream: StreamState, folder: Path, commit: Commit) -> None:
     if commit["source"] != stream.source.name:
         raise SettingError(
             f"{stream.folder} follows {one_line(commit['source'])}, not {stream.source.name}; give that source, or "
-            "start with this one with --restart"
+            "start over on this one with --restart"
         )
     tensors, num_ids = read_tensors(folder, TENSORS), len(stream.predictor.vocabulary)
     with damage(folder):

@@ -112,7 +112,7 @@ def test_an_error_is_the_services(service: Running) -> None:
         client.predict("clicks", [Text(("a",))])
     with pytest.raises(SettingError, match="this service takes no events"):
         client.events([{"session": "s", "item": "a", "time": 1}])
-    with pytest.raises(DataError, match="there is nothing to learn"):
+    with pytest.raises(DataError, match="there is nothing to train on"):
         client.update("links", [])
 
 
@@ -141,7 +141,7 @@ def test_a_refusal_of_the_folder_keeps_its_kind(service: Running, monkeypatch: p
 def test_a_service_that_is_not_there() -> None:
     with Client("http://127.0.0.1:9", seconds=2) as client, pytest.raises(EnsueError, match="cannot be reached"):
         client.models()
-    with pytest.raises(SettingError, match="is no address"):
+    with pytest.raises(SettingError, match="is not an address"):
         Client("localhost:8000")
 
 
@@ -271,7 +271,7 @@ def test_the_twin_says_the_same(service: Running, monkeypatch: pytest.MonkeyPatc
                 assert await client.explain(name, [record]) == asks(service).explain(name, [record])
             with pytest.raises(SettingError, match="this service takes no events"):
                 await client.events([{"session": "s", "item": "a", "time": 1}])
-            with pytest.raises(DataError, match="there is nothing to learn"):
+            with pytest.raises(DataError, match="there is nothing to train on"):
                 await client.update("links", [])
 
     async def nothing() -> None:

@@ -87,6 +87,12 @@ class Town:
         read_paths: the truth behind ``reading``.
         search_paths: the truth behind ``searching``; its items are what is looked for, ``wordings`` how it is typed.
         wordings: what is looked for -> how it is typed, the most common first.
+
+    Example:
+        >>> from ensue.data.town import make_town
+        >>> town = make_town(num_posts=20, num_reads=20, num_searches=20)
+        >>> len(town.posts), len(town.reading), len(town.searching)
+        (20, 20, 20)
     """
 
     title: str
@@ -145,7 +151,13 @@ class Town:
 
 
 def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, num_searches: int = 2200) -> Town:
-    """The story; the same seed gives the same one."""
+    """Return the town of an event; the same seed gives the same one.
+
+    Example:
+        >>> from ensue.data.town import make_town
+        >>> make_town(num_posts=20, num_reads=20, num_searches=20, seed=1).posts[0].post.id
+        'p0000'
+    """
     town = json.loads((files("ensue.data") / "town.json").read_text(encoding="utf-8"))
     seeds = iter(np.random.default_rng([seed, 1]).integers(0, 2**31, 8).tolist())
     names, interests = town["people"], list(town["interests"])

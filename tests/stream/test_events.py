@@ -208,3 +208,11 @@ def test_columns_and_missing_ids_are_those_of_the_training_data() -> None:
     schema = DataSchema(columns={"session": "user", "item": "item", "time": "date"}, missing="keep")
     found, rejects = read(line, schema=schema)
     assert (found.sessions, found.values, found.times, rejects) == (["u"], ["NA"], [2.0], [])
+
+
+def test_events_of_types_that_the_model_was_not_fitted_on_are_passed_over() -> None:
+    columns = {"session": "session", "item": "item", "time": "time", "event": "kind"}
+    reader = Reader("clicks", schema=DataSchema(columns=columns, events="view, cart"))
+    records = [{"session": "s", "item": kind, "time": 1_700_000_000, "kind": kind} for kind in ("view", "buy", "cart")]
+    events, rejects = reader.read([json.dumps(record).encode() for record in records], ["", "", ""])
+    assert (events.values, events.lines, rejects) == (["view", "cart"], [0, 2], [])

@@ -30,7 +30,7 @@ from ensue.data.dates import has_year_last, parse_dates
 from ensue.data.ids import MISSING
 from ensue.data.packed import KEEP
 from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.data.sequences.columns import find_columns
+from ensue.data.sequences.columns import EVENT, find_columns
 from ensue.data.time_summary import BANDS, MILLISECONDS, SINCE_1970
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_id
@@ -116,6 +116,7 @@ class Reader:
             find_columns(self.source, list(self.stated.values()), self.stated)
         self.columns: dict[str, str] = {}
         self.unit, self.max_id, self.schema = "", max_id, schema
+        self.event_types = {name.strip() for name in schema.events.split(",") if name.strip()}
 
     @property
     def understood(self) -> str:
@@ -165,6 +166,9 @@ class Reader:
         if "values" in record:
             self._read_history(record, place, events)
             return
+        kind = record.get(self.schema.columns.get(EVENT, ""))
+        if self.event_types and kind is not None and str(kind) not in self.event_types:
+            return  # of a type that the model was not fitted on
         columns = self._roles(record)
         session, value = (self._id(record, columns[role], role) for role in ("session", "item"))
         seconds, unit = self._seconds(record, columns["time"])

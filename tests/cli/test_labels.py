@@ -76,7 +76,7 @@ def test_spellings_in_one_file_are_joined(ensue: Ensue, tmp_path: Path) -> None:
     assert checked["warnings"][0] == checked["understood"]["warnings"][0] == warning
     assert f"warning: {warning}" in ensue("check", path).out
     fitted = ensue("fit", "classify", path, "-o", tmp_path / "model", "--model=tfidf")
-    assert fitted.code == 0 and f"  warning: {warning}" in fitted.lines
+    assert fitted.code == 0 and f"warning: {warning}" in fitted.lines
 
 
 def test_the_most_frequent_spelling_is_shown(tmp_path: Path) -> None:

@@ -327,7 +327,7 @@ def test_evaluate_writes_the_card(ensue: Ensue, files: Files) -> None:
     assert "P at least .5: " in ran.out and ": MRR +" in ran.out
     assert "articles with posts in training: " in ran.out and " of 12; " in ran.out
     card = (files.model / "CARD.md").read_text()
-    assert "| model | MRR | Recall@10 |" in card and "every article whole" in card
+    assert "| model | MRR | Recall@10 |" in card and "every article in full" in card
     found = json.loads(ensue("evaluate", files.model, files.posts, "--articles", files.articles, "--json").out)
     assert [row["model"] for row in found["rows"]][-2:] == ["tfidf", "bm25"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TypeVar, cast
-
-import numpy as np
 
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_ids
@@ -95,7 +94,7 @@ def require_fraction(value: object, name: str) -> float:
     Raises:
         SettingError: the value is of another type, or not between them.
     """
-    if not isinstance(value, int | float | np.number) or not 0 < value < 1:
+    if not isinstance(value, Real) or not 0 < float(value) < 1:
         raise SettingError(f"{name} is {one_line(repr(value), 60)}; it must be a number between 0 and 1")
     return float(value)
 

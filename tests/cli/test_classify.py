@@ -96,7 +96,7 @@ def test_check_knows_texts_by_their_shape(ensue: Ensue, files: Files) -> None:
     labels = [label for label, _ in rows(100, 0)]
     assert second == f"2 labels: yes {labels.count('yes')}, no {labels.count('no')}"
     told = (line.removeprefix("warning: the word ") for line in ran.out.splitlines()[-2:])
-    assert sorted(line.partition(" stands")[0] for line in told) == ["'bad'", "'good'"], "they hold their label"
+    assert sorted(line.partition(" is in ")[0] for line in told) == ["'bad'", "'good'"], "they hold their label"
 
 
 def test_check_reports_duplicates_across_splits(ensue: Ensue, files: Files, tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_poisoned_labels_are_refused(ensue: Ensue, files: Files, tmp_path: Path)
     ran = ensue("update", folder, new)
     assert (ran.code, ran.out) == (1, "")
     assert ran.lines[-1].startswith(f"{folder}: refused: accuracy on the remembered slice changed by -")
-    assert ran.lines[-1].endswith(" %, more than --max-drop 0.05 allows; version 1 stands unchanged")
+    assert ran.lines[-1].endswith(" %, more than --max-drop 0.05 allows; version 1 stays active")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     ran = ensue("update", folder, new, "--no-test")
     assert ran.code == 0

@@ -217,6 +217,6 @@ def test_chinese_is_read_character_by_character(ensue: Ensue, tmp_path: Path) ->
     assert ensue("fit", "classify", tmp_path / "train.csv", "-o", tmp_path / "m", "--model=tfidf").code == 0
     found = json.loads(ensue("evaluate", tmp_path / "m", tmp_path / "test.csv", "--json").out)
     assert found["rows"][0]["accuracy"] == 1.0
-    assert found["protocol"]["unknown"].startswith("0 (0.0 %) hold no word that the model knows")
+    assert found["protocol"]["unknown"].startswith("0 (0.0 %) have no word in the vocabulary")
     (answer,) = ensue("predict", tmp_path / "m", "-", "--json", stdin="电影很难看").out.splitlines()
     assert (json.loads(answer)["in_vocabulary"], json.loads(answer)["events"]) == (4, 5)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import solve_triangular
 from torch import Tensor
 
 from ensue.data.histories import Index
@@ -128,7 +127,8 @@ def _fit_in_row_space(rows: SparseRows, targets: Index, num_labels: int, scale: 
     lower = np.linalg.cholesky(products).astype(np.float64)
     begin = np.zeros((len(lower) + 1, num_labels))
     solution = _solve(_Task(lower, targets, num_labels, begin, scale, 0.0))
-    weights = rows.T @ solve_triangular(lower, solution[:-1], trans="T", lower=True)
+    upper = torch.from_numpy(lower).mT
+    weights = rows.T @ torch.linalg.solve_triangular(upper, torch.from_numpy(solution[:-1]), upper=True).numpy()
     return Linear(torch.from_numpy(weights).float().double(), torch.from_numpy(solution[-1]).float().double())
 
 

@@ -220,5 +220,5 @@ def test_the_search_works_offline(opened: Any) -> None:
     page = opened("search", 1280, "light")
     page.goto(f"{page.url}?q=rollback")
     page.wait_for_selector("ul.search li a")
-    assert "Updates" in page.inner_text("ul.search")
+    assert "Update a model" in page.inner_text("ul.search")
     page.context.close()

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ensue.evaluation import describe, evaluate
+from ensue.evaluation.rows import label
 from ensue.serve.facts import facts
 from ensue.serve.tasks import service_of
 from ensue.store.card import scores_of
@@ -22,10 +23,9 @@ def test_the_scores_of_a_card_are_those_that_were_written(name: str, tmp_path: P
     result = evaluate(predictor, data_of(small_story())[name].test)
     found = scores_of(describe(predictor, result))
     assert found is not None and found["verdict"] == result.verdict and found["protocol"]
-    own = result.rows[0]
-    for measure, figure in found["figures"].items():
-        value = own.figures[measure] * (1 if measure == "log_loss" else 100)  # a loss is no share
-        assert float(figure.split()[0]) == pytest.approx(value, abs=0.06)
+    metrics = {label(name): value * (1 if name == "log_loss" else 100) for name, value in result.rows[0].figures.items()}
+    for name, figure in found["figures"].items():
+        assert float(figure.split()[0]) == pytest.approx(metrics[name], abs=0.06)
 
 
 def test_a_folder_without_a_card_has_a_day(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ WRONG = {
     f"redis://127.0.0.1:1/0?stream=a&password={SECRET}": "'password' is not known",
     f"redis://ann:{SECRET}@127.0.0.1:1/0?stream=a,a": "a key is named twice",
     f"redis://ann:{SECRET}/x@127.0.0.1:1/0?stream=a": "host, port or database cannot be read",
-    f"redis://ann:{SECRET}@[127.0.0.1:1/0?stream=a": "is no address",
-    f"redis://ann:{SECRET}\u2100@host/0?stream=a": "is no address",
+    f"redis://ann:{SECRET}@[127.0.0.1:1/0?stream=a": "is not an address",
+    f"redis://ann:{SECRET}\u2100@host/0?stream=a": "is not an address",
     f"redis://ann:a {SECRET}@127.0.0.1:1/0?stream=a": "an address holds no spaces",
     f"reddis://ann:{SECRET}@127.0.0.1:1/0?stream=a": "reddis:// is not known",
     f"redis:/ann:{SECRET}@127.0.0.1:1/0?stream=a": "redis:/***@127.0.0.1:1/0?stream=a: no such file",
@@ -45,7 +45,7 @@ def test_a_server_that_cannot_be_reached(address: str) -> None:
     source.begin(None)
     assert source.read(1, 0.0).lines == []
     source.close()
-    assert len(messages) == 1 and "is away" in messages[0] and SECRET not in messages[0]
+    assert len(messages) == 1 and "is unreachable" in messages[0] and SECRET not in messages[0]
 
 
 @pytest.mark.parametrize("address", WRONG)

@@ -170,7 +170,7 @@ def test_the_server_goes_away_and_comes_back(server: Server) -> None:
         found += source.read(512, 0.05).lines
     assert found == [b"3", b"4"]
     assert [text.split(": ")[0].split(" (")[0] for text in told] == [
-        f"redis at 127.0.0.1:{server.port} is away",
+        f"redis at 127.0.0.1:{server.port} is unreachable",
         f"redis at 127.0.0.1:{server.port} is back",
     ]
     source.committed(source.read(1, 0.0).position)

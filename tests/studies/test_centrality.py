@@ -156,7 +156,7 @@ def test_the_page_says_what_it_must(finished: tuple[Study, Watcher, Path]) -> No
     assert "## Table 3: sst2" in page and "## Table 4: snli" in page
     row = next(line for line in page.splitlines() if line.startswith("| centrality |"))
     assert row.endswith("| 88.5 ± 1.5 |")  # 1.96 sqrt(88.5 x 11.5 / 1821) = 1.465
-    assert "learned from thirty times the pairs" in page and "intra-attention, 84.2" in page
+    assert "trained on thirty times the pairs" in page and "intra-attention, 84.2" in page
     assert "Not available: sst1, sst2-phrases, trec, imdb, imdb-ratings." in page
     assert "centrality is right on " in page and " tfidf (" in page and "majority (" not in page
     assert "**centrality is not better than self-attention here**" in page and "| 1 (kept) |" in page

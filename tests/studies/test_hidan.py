@@ -260,7 +260,6 @@ def test_the_page_says_what_it_shows(finished: tuple[Study, Watcher, Path]) -> N
         "## Figure 4 as a number",
         "the latest user",
         "weibo, twitter, memetracker",
-        "x 100",
         "27.91",
     ):
         assert text in study.page

@@ -23,7 +23,9 @@ def test_the_scores_of_a_card_are_those_that_were_written(name: str, tmp_path: P
     result = evaluate(predictor, data_of(small_story())[name].test)
     found = scores_of(describe(predictor, result))
     assert found is not None and found["verdict"] == result.verdict and found["protocol"]
-    metrics = {label(name): value * (1 if name == "log_loss" else 100) for name, value in result.rows[0].figures.items()}
+    metrics = {
+        label(name): value * (1 if name == "log_loss" else 100) for name, value in result.rows[0].figures.items()
+    }
     for name, figure in found["figures"].items():
         assert float(figure.split()[0]) == pytest.approx(metrics[name], abs=0.06)
 

@@ -194,7 +194,7 @@ def test_damaged_folders_say_so(tmp_path: Path) -> None:
     [
         ({"monitor": "mrr"}, "monitor is 'mrr'; task suggest allows only 'loss'"),
         ({"turns": 1}, "turns is 1; it must be at least 2"),
-        ({"tokens": "letters"}, "tokens is 'letters'; choose from words, bpe"),
+        ({"tokens": "letters"}, "tokens is 'letters'; choose from auto, words, bpe"),
         ({"min_users": 0}, "min_users is 0; it must be at least 1 and at most 100,000"),
         ({"retrieved": -1}, "retrieved is -1; it must be 0 or more"),
         ({"first": "second"}, "first is 'second'; choose from likeliest, consensus"),

@@ -283,10 +283,10 @@ WORDS = 'f: expected "lower" true or false and "words" a list of texts; save it 
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ([], "f is not a tokenizer of format 1; save it again with this version"),
+        ([], "f: is not a tokenizer of format 1; save it again with this version"),
         (
             {"format": 2, "lower": True, "words": []},
-            "f is not a tokenizer of format 1; save it again with this version",
+            "f: is not a tokenizer of format 1; save it again with this version",
         ),
         ({"format": 1, "words": []}, WORDS),
         ({"format": 1, "lower": 1, "words": []}, WORDS),

@@ -121,7 +121,7 @@ def test_every_model_signs_the_contract() -> None:
         (
             "best",
             {"learned": "lstm"},
-            "learned is 'lstm'; choose from ast, cnn, gru, bigru, ast-paper, bag, sbert, or leave it out",
+            "learned is 'lstm'; choose from ast, cnn, gru, bigru, ast-paper, bag, sbert, or remove it",
         ),
         ("ast", {"learned": "cnn"}, "learned is 'cnn'; only model best weights a trained network"),
         ("ast", {"encoder": "gru"}, "encoder is 'gru'; name the model gru instead"),

@@ -258,6 +258,17 @@ def stream() -> str:
     return "\n".join([*lines, *map(source, (news, kill, large))])
 
 
+def gpu() -> str:
+    """Return the seconds of one epoch on a CPU and on a GPU, from ``benchmarks/results/gpu.json``."""
+    found = load("benchmarks/results/gpu.json")
+    lines = ["| model | data | CPU, s per epoch | GPU, s per epoch | ratio |", "|---" * 5 + "|"]
+    for row in found["at_size"]:
+        settings = "".join(f", {name}={value}" for name, value in row["settings"].items() if name == "dim")
+        cpu, gpu = row["seconds_an_epoch_cpu"], row["seconds_an_epoch_cuda"]
+        lines.append(f"| {row['model']}{settings} | {row['data']} | {cpu:.1f} | {gpu:.1f} | {cpu / gpu:.1f} |")
+    return "\n".join([*lines, "", source(found["runs"][0])])
+
+
 def overall(news: dict[str, Any], name: str) -> str:
     """HR@20 over all hours."""
     sums = [(hour["targets"], hour["figures"].get(name, {}).get("hr@20", 0.0)) for hour in news["hours"]]
@@ -280,6 +291,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "sources": sources,
     "speed": speed,
     "answers": answers,
+    "gpu": gpu,
     "queries": queries,
     "suggestions": suggestions,
     "newcomers": newcomers,

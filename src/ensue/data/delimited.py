@@ -60,8 +60,15 @@ class Delimited:
 
     @cached_property
     def number(self) -> int:
-        """The line of the header."""
-        return next(number for number, row in self.rows() if any(row))
+        """The line of the header.
+
+        Raises:
+            DataError: every cell is empty.
+        """
+        number = next((number for number, row in self.rows() if any(row)), None)
+        if number is None:
+            raise DataError(f"{self.content.path}: every cell is empty; give a file with a header and rows")
+        return number
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Every row, the header and the empty ones too, with the number of the line it begins on.

@@ -35,6 +35,8 @@ LONGEST_LINE = 8 * 2**20
 _STEP = 2**20
 _HEAD = 2**18
 _BYTES_A_CELL = 16
+WHITE_SPACE = "".join(char for char in map(chr, range(0x3001)) if char.isspace() and not "\x1c" <= char <= "\x1f")
+"""What polars strips from a line; Python's own ``strip`` also takes the four separators of ASCII."""
 _FOREIGN = "not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252"
 _BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades"
 # polars would unpack these by itself, without a limit.
@@ -179,7 +181,7 @@ class Content:
 
     def filled(self) -> Iterator[tuple[int, str]]:
         """As :meth:`lines`, without those that hold nothing."""
-        return ((number, line) for number, line in self.lines() if line.strip())
+        return ((number, line) for number, line in self.lines() if line.strip(WHITE_SPACE))
 
     def place_of_line(self, row: int) -> str:
         """The place of a line, from 0, among those that hold anything."""

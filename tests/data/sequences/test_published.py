@@ -236,3 +236,11 @@ def test_an_error_shows_control_characters_of_a_column_as_escapes(tmp_path: Path
     with pytest.raises(DataError, match=r"session=author\\x1b,item=url") as caught:
         read(path)
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("text", [",\n", ",,\n,,\n", "\x1c\n,\n"])
+def test_a_table_of_empty_cells_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError):
+        read(path)

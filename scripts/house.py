@@ -29,7 +29,7 @@ BOUNDS = {
     "files that branch on a task": 1,
     "late imports": 59,
     "files above 600 lines": 0,
-    "lines of code": 44_448,
+    "lines of code": 44_456,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

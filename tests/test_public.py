@@ -45,7 +45,9 @@ NAMES = [
     "__version__",
     "add_model",
     "compare",
+    "evaluate",
     "load",
+    "make",
     "read",
     "split",
 ]
@@ -80,7 +82,7 @@ def test_all_names_are_listed_before_any_is_imported() -> None:
     assert not {"torch", "polars", "numpy"} & set(ran.stderr.split())
 
 
-@pytest.mark.parametrize("name", ["compare", "load", "read", "split"])
+@pytest.mark.parametrize("name", ["compare", "evaluate", "load", "make", "read", "split"])
 def test_signatures_name_types_and_no_any(name: str) -> None:
     found = inspect.signature(getattr(ensue, name))
     said = [str(found.return_annotation), *(str(one.annotation) for one in found.parameters.values())]

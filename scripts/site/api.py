@@ -7,9 +7,9 @@ import ensue
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Estimators": (
         "ensue",
-        ("NextEvent", "TextClassifier", "QuerySuggester", "PostLinker", "Predictions", "load", "add_model"),
+        ("NextEvent", "TextClassifier", "QuerySuggester", "PostLinker", "Predictions", "load", "make", "add_model"),
     ),
-    "Data and model selection": ("ensue", ("read", "split", "compare")),
+    "Data and model selection": ("ensue", ("read", "split", "evaluate", "compare")),
     "Callbacks": ("ensue.callbacks", ("EarlyStop", "JSONLines")),
     "Records": ("ensue", ("History", "Text", "Post", "Article")),
     "Answers": ("ensue", ("Answer", "Choice", "Attribution", "TextAnswer", "LinkAnswer", "Link")),

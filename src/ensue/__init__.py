@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         TextExplanation,
     )
     from ensue.api import NextEvent, PostLinker, QuerySuggester, TextClassifier, load
-    from ensue.model_selection import compare, read, split
+    from ensue.model_selection import compare, evaluate, make, read, split
     from ensue.predictions import Predictions
     from ensue.records import Article, History, Post, Text
     from ensue.tasks.own import add_model
@@ -71,7 +71,9 @@ __all__ = [
     "__version__",
     "add_model",
     "compare",
+    "evaluate",
     "load",
+    "make",
     "read",
     "split",
 ]
@@ -80,7 +82,7 @@ _MODULES = {
     "answers": "Answer Attribution Choice Deletion Explanation Link LinkAnswer LinkExplanation Passage "
     "QueryExplanation TextAnswer TextExplanation",
     "api": "NextEvent PostLinker QuerySuggester TextClassifier load",
-    "model_selection": "compare read split",
+    "model_selection": "compare evaluate make read split",
     "predictions": "Predictions",
     "records": "Article History Post Text",
     "tasks.own": "add_model",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Literal, Unpack, cast
 
 from ensue.api import ESTIMATORS, AnyEstimator, Estimator
 from ensue.arguments import require_text
@@ -16,7 +16,7 @@ from ensue.data.test_split import split_data
 from ensue.errors import SettingError
 from ensue.evaluation import AnyResult, Data
 from ensue.evaluation import compare as compare_predictors
-from ensue.registry import models
+from ensue.registry import models, require_task
 from ensue.settings import near, require_integer
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
@@ -168,3 +168,47 @@ def _task_of_data(data: object) -> str:
         shape = kind_of(Path(data)) if is_path(data) else read_frame(frame, kind_of)  # type: ignore[arg-type]
         return next(name for name, task in TASKS.items() if shape in task.kinds)
     raise SettingError(f"the task of a {type(data).__name__} is not known; give task=…, one of {', '.join(ESTIMATORS)}")
+
+
+def make(
+    task: str, model: str = "best", *, seed: int = 0, device: str | None = None, **settings: object
+) -> AnyEstimator:
+    """Return the estimator of a task by its name, for code that runs over tasks.
+
+    Args:
+        task: ``next``, ``classify``, ``suggest`` or ``link``.
+        model: name of a model.
+        seed: seed of every random choice.
+        device: ``cpu`` or ``cuda``. [default: the GPU if there is one]
+        settings: settings of the model by name.
+
+    Raises:
+        SettingError: an unknown task, model or setting.
+
+    Example:
+        >>> from ensue import make
+        >>> make("next", "sansr", dim=128)
+        NextEvent('sansr', dim=128)
+    """
+    return ESTIMATORS[require_task(task)](model, seed=seed, device=device, **settings)
+
+
+def evaluate(model: AnyEstimator, *data: object, **options: object) -> AnyResult:
+    """Return the metrics of a fitted estimator next to its baselines, as its method ``evaluate`` does.
+
+    Args:
+        model: a fitted estimator.
+        data: test data of its task: a path, a frame or lists; posts and articles for a ``PostLinker``.
+        options: keywords of the method.
+
+    Raises:
+        DataError: the data holds nothing to score.
+        SettingError: the estimator is not fitted.
+
+    Example:
+        >>> from ensue import NextEvent, evaluate
+        >>> sessions = [["a", "b"], ["a", "b"]]
+        >>> evaluate(NextEvent("markov").fit(sessions), sessions).rows[0].model
+        'markov'
+    """
+    return cast(Callable[..., AnyResult], model.evaluate)(*data, **options)

@@ -126,7 +126,7 @@ def run(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     fit(data, args.model, folder)
     print(f"fitted {args.model} in {time.perf_counter() - begun:.0f} s", flush=True)
     predictor = load(folder)
-    predictor.facts["version"] = 2
+    predictor.metadata.version = 2
     predictor.save(other, "the version that is swapped in")
     bodies = asked(read(args.data / "test.txt.gz")[0], args.evidence)
     new = [json.loads(record.to_json()) for record in data.select(np.arange(LEARNED)).records()]

@@ -188,6 +188,24 @@ def clear_rows(module: nn.Module, optimizer: Optimizer | None, ids: npt.NDArray[
     return count
 
 
+def without_prints(
+    stored: torch.Tensor, mine: npt.NDArray[np.int64], others: npt.NDArray[np.int64]
+) -> tuple[torch.Tensor, bool]:
+    """Return the stored fingerprints without those that only some records have.
+
+    Args:
+        stored: fingerprints of a model folder.
+        mine: of the records to forget.
+        others: of all other records.
+
+    Returns:
+        The fingerprints that stay, and whether ``mine`` and ``others`` include every stored one.
+    """
+    former = stored.numpy()
+    complete = bool(np.isin(former, np.concatenate([mine, others])).all())
+    return torch.from_numpy(np.setdiff1d(former, np.setdiff1d(mine, others))), complete
+
+
 def keep_examples(metadata: Noted, stays: Callable[[tuple[str, ...]], bool]) -> int:
     """Keep those of the examples for the page whose texts and truth, in one tuple, may stay; count the others."""
     examples = metadata.examples

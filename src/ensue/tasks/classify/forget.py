@@ -6,13 +6,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from ensue.data.texts import Texts
 from ensue.tasks.classify.dataset import Sides, prints
 from ensue.tasks.classify.remembered import FILE
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
+from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of, without_prints
 from ensue.text.tokens import rows_of_tokens
 from ensue.vocabulary import FIRST
 
@@ -32,9 +31,8 @@ def forget_users(
     if records is None or not len(records[0]):
         return found
     mine, rest = records
-    former, others = state.train_prints.numpy(), prints(rest)
-    complete = bool(np.isin(former, np.concatenate([prints(mine), others])).all())
-    state.train_prints = torch.from_numpy(np.setdiff1d(former, np.setdiff1d(prints(mine), others)))
+    former = state.train_prints
+    state.train_prints, complete = without_prints(former, prints(mine), prints(rest))
     found.add("counting.safetensors", "fingerprints of texts", len(former) - len(state.train_prints))
     theirs = {text for column in rest.texts for text in column}
     texts = {text for column in mine.texts for text in column} - theirs
@@ -43,7 +41,8 @@ def forget_users(
     my_sides = state.encode(mine)
     if state.remembered is not None:
         sides, targets = state.remembered
-        stays = np.array([row not in {*_rows(my_sides)} for row in _rows(sides)], np.bool_)
+        my_rows = {*_rows(my_sides)}
+        stays = np.array([row not in my_rows for row in _rows(sides)], np.bool_)
         kept = tuple(side.select(np.flatnonzero(stays)) for side in sides), targets[stays]
         state.remembered = kept if stays.any() else None
         found.add(FILE, "remembered texts", int((~stays).sum()))

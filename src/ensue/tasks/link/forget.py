@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from ensue.data.posts import Posts
 from ensue.tasks.link.encode import encoded, terms_of, vectors_of
@@ -17,7 +16,7 @@ from ensue.tasks.link.remembered import FILE, Remembered
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.sync import index_of
 from ensue.tasks.link.train import training_hashes
-from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
+from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of, without_prints
 from ensue.text.lexical import Counted, Terms
 from ensue.text.tokens import rows_of_tokens
 from ensue.vocabulary import FIRST
@@ -41,9 +40,8 @@ def forget_users(
     if records is None or not len(records[0]):
         return found
     mine, rest = records
-    former, others = state.train_prints.numpy(), training_hashes(rest)
-    complete = bool(np.isin(former, np.concatenate([training_hashes(mine), others])).all())
-    state.train_prints = torch.from_numpy(np.setdiff1d(former, np.setdiff1d(training_hashes(mine), others)))
+    former = state.train_prints
+    state.train_prints, complete = without_prints(former, training_hashes(mine), training_hashes(rest))
     found.add("counting.safetensors", "fingerprints of posts", len(former) - len(state.train_prints))
     texts = {*mine.texts} - {*rest.texts}
     num_examples = keep_examples(state.metadata, lambda shown: shown[0] not in texts)

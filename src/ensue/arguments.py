@@ -46,11 +46,7 @@ def optional_bool(value: object, name: str) -> bool | None:
     Raises:
         SettingError: it is neither, such as a text, every one of which but the empty one would count as true.
     """
-    if value is not None and not isinstance(value, bool):
-        raise SettingError(
-            f"{name} is {one_line(repr(value), 60)}; give True, False or None (the default of the model)"
-        )
-    return value
+    return None if value is None else _bool(value, name, "True, False or None (the default of the model)")
 
 
 def require_bool(value: object, name: str) -> bool:
@@ -59,9 +55,7 @@ def require_bool(value: object, name: str) -> bool:
     Raises:
         SettingError: the value is of another type.
     """
-    if not isinstance(value, bool):
-        raise SettingError(f"{name} is {one_line(repr(value), 60)}; give True or False")
-    return value
+    return _bool(value, name, "True or False")
 
 
 def bool_or_auto(value: object, name: str) -> bool | None:
@@ -70,10 +64,12 @@ def bool_or_auto(value: object, name: str) -> bool | None:
     Raises:
         SettingError: the value is neither.
     """
-    if isinstance(value, str) and value == "auto":
-        return None
+    return None if isinstance(value, str) and value == "auto" else _bool(value, name, 'True, False or "auto"')
+
+
+def _bool(value: object, name: str, choices: str) -> bool:
     if not isinstance(value, bool):
-        raise SettingError(f'{name} is {one_line(repr(value), 60)}; give True, False or "auto"')
+        raise SettingError(f"{name} is {one_line(repr(value), 60)}; give {choices}")
     return value
 
 

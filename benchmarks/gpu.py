@@ -29,6 +29,8 @@ from ensue.training.report import Report
 
 ESTIMATORS = {"next": NextEvent, "classify": TextClassifier, "suggest": QuerySuggester, "link": PostLinker}
 MIN_STEPS = "min_steps"
+FAILURES = (RuntimeError, TypeError, ValueError, EnsueError)
+"""Errors of a network that one device cannot train: they are measured, not raised."""
 WORDS = [f"{a}{b}" for a in ("fer", "bri", "sto", "har", "mar", "lan") for b in ("ry", "dge", "rm", "bour", "ket")]
 
 
@@ -88,12 +90,7 @@ def compared(task: str, model: str, device: str) -> dict[str, Any]:
         try:
             estimator = ESTIMATORS[task](model, seed=0, device=name, **settings).fit(*data)
             found.append(answers(estimator, queries))
-        except (
-            RuntimeError,
-            TypeError,
-            ValueError,
-            EnsueError,
-        ) as error:  # what is measured: a network that one device cannot train
+        except FAILURES as error:
             return {**row, "failed_on": name, "error": f"{type(error).__name__}: {error}"[:300]}
         row[f"seconds_{name}"] = round(time.perf_counter() - begun, 2)
     same = sum(len(first & second) for first, second in zip(*found, strict=True))
@@ -145,12 +142,7 @@ def at_size(data: Path, epochs: int, device: str, tasks: Collection[str]) -> Ite
             estimator = ESTIMATORS[task](model, seed=0, device=name, epochs=epochs, refit=False, **settings)
             try:
                 estimator.fit(*(read_data if task == "classify" else (read_data,)), callbacks=[times])
-            except (
-                RuntimeError,
-                TypeError,
-                ValueError,
-                EnsueError,
-            ) as error:  # what is measured: a network that one device cannot train
+            except FAILURES as error:
                 row[f"failed_on_{name}"] = f"{type(error).__name__}: {error}"[:300]
                 continue
             row[f"seconds_an_epoch_{name}"], row[f"validation_{name}"] = times.seconds, times.metric

@@ -24,9 +24,9 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.studies.provenance import provenance
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
+from ensue_studies.provenance import provenance
 
 ITEMS, SESSIONS, CLICKS, SINGLE, BATCHES, BATCH, K = 43_097, 60_000, 5, 400, 12, 256, 20
 

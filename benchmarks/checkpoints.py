@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from ensue.schedule import Schedule
-from ensue.studies.provenance import provenance
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue.training.source import Index
+from ensue_studies.provenance import provenance
 
 
 class Batch:

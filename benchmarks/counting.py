@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from distributed import made_up
 
-from ensue.studies.provenance import provenance
 from ensue.tasks.next.catalogue import COUNTING, MODELS
+from ensue_studies.provenance import provenance
 
 ITEMS = 100_000
 

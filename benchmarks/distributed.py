@@ -26,10 +26,10 @@ import numpy as np
 import torch
 
 from ensue.data.histories import Histories
-from ensue.studies.provenance import provenance
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.distributed import ranks
 from ensue.vocabulary import FIRST, Vocabulary
+from ensue_studies.provenance import provenance
 
 MEAN, NEAR = 4, 20
 """Clicks a session; an item is followed, half the time, by one so far from it at most."""

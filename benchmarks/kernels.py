@@ -31,10 +31,10 @@ from ensue.answers import Answer, TextAnswer
 from ensue.data.queries import read_queries
 from ensue.data.texts import read_texts
 from ensue.records import History, Text
-from ensue.studies.provenance import provenance
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.suggest.predictor import SuggestPredictor
+from ensue_studies.provenance import provenance
 
 TIE, WARM = 1e-4, 20
 Answered = Answer | TextAnswer

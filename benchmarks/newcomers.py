@@ -24,9 +24,9 @@ from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.records import History
-from ensue.studies.provenance import provenance
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
+from ensue_studies.provenance import provenance
 
 KEPT_BACK = 0.2
 ASKED = 400

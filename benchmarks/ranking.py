@@ -22,9 +22,9 @@ import numpy as np
 import polars as pl
 
 from ensue.data.posts import Articles, Posts
-from ensue.studies.provenance import provenance
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.ranked import rank
+from ensue_studies.provenance import provenance
 
 WORDS, POST, ARTICLE = 50_000, 12, 200
 """Words that there are, of a post, and of an article."""

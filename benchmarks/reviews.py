@@ -42,7 +42,6 @@ import polars as pl
 from ensue.data.posts import Articles, Corpus, read_corpus
 from ensue.data.posts.splits import hold_out_posts
 from ensue.metrics import Floats
-from ensue.studies.provenance import provenance
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.review.left import Walk, conformal_threshold, stopping_rule
@@ -50,6 +49,7 @@ from ensue.tasks.link.review.review import ReviewSettings, review, start_odds, w
 from ensue.tasks.link.scores import scores_of
 from ensue.text.lexical import Lexical
 from ensue.text.sparse import SparseRows
+from ensue_studies.provenance import provenance
 
 TARGETS, CONFIDENCE = (0.9, 0.95), 0.95
 SAMPLED, SET, BATCH = {0.9: 29, 0.95: 59}, 10, 10

@@ -33,12 +33,12 @@ from load import _metrics, _value, figures, send_all
 from ensue.data.histories import Histories
 from ensue.predictor import load
 from ensue.records import History
-from ensue.studies.provenance import provenance
 from ensue.tasks.next import train
 from ensue.tasks.next.infer import predict_each, score_histories, score_nearest
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
+from ensue_studies.provenance import provenance
 
 TOPIC, THEME, DIM, K = 50, 40, 64, 20
 SINGLE, BATCH, TARGETS, REQUESTS = 200, 64, 2000, 10_000

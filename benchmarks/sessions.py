@@ -30,12 +30,12 @@ import torch
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.schedule import Schedule
-from ensue.studies.provenance import provenance
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
 from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
+from ensue_studies.provenance import provenance
 
 DIM, TARGETS, BATCHES, TURNS = 128, 1024, 4, 5
 

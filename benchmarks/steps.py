@@ -27,7 +27,6 @@ import torch
 
 from ensue.data.histories import Histories, offsets_of
 from ensue.nn import fused_window, sampling
-from ensue.studies.provenance import provenance
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.models.network import FROM_ARTICLES, Linker, LinkSettings
@@ -36,6 +35,7 @@ from ensue.tasks.next.dataset import Windows
 from ensue.text.tokens import Tokens
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
+from ensue_studies.provenance import provenance
 
 ITEMS, SESSIONS, MEAN, LONGEST, WARM = 43_097, 60_000, 4.8, 70, 5
 ARTICLES, POSTS, WORDS = (467, 600), (2_000, 16), 20_000

@@ -27,8 +27,8 @@ from ensue.records import History
 from ensue.stream.engine import Stream
 from ensue.stream.sources import open_source
 from ensue.stream.status import StreamSettings
-from ensue.studies.provenance import provenance
 from ensue.tasks.next.predictor import NextPredictor
+from ensue_studies.provenance import provenance
 
 MEAN = 6
 """Events a session."""

@@ -37,13 +37,13 @@ import torch
 
 from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.records import History
-from ensue.studies.provenance import provenance
 from ensue.tasks.suggest import train
 from ensue.tasks.suggest.batch import END, FIRST, Batch, pad
 from ensue.tasks.suggest.catalogue import MODELS
 from ensue.tasks.suggest.decoding import Search, beam_search
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.training.optimizer import make_optimizer
+from ensue_studies.provenance import provenance
 
 K, ASKED, NUM_IDS, ROWS, TURNS, QUERIES, WIDTH, EPOCHS = 5, 200, 4252, 32, 7, 3, 7, 5
 SEARCH = Search(beam=K, keep=K, longest=12)

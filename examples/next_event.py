@@ -5,7 +5,7 @@ Run it as a script, or cell by cell in an editor that knows ``# %%``.
 
 # %% Cascades: who passed each post on, and when. With data of your own: ``fit("cascades.csv")``
 from ensue import NextEvent
-from ensue.data.town import make_town
+from ensue.demo.town import make_town
 
 cascades = make_town(num_posts=400, num_reads=100, num_searches=100).cascades
 print(f"{len(cascades.train):,} cascades for training, {len(cascades.test):,} for testing")

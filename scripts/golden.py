@@ -35,8 +35,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ensue import cli
-from ensue.data.town import make_town, texts_of
-from ensue.studies.demo import data_of, written
+from ensue.demo.models import data_of, written
+from ensue.demo.town import make_town, texts_of
 
 PLACE = Path(__file__).parents[1] / "tests" / "golden"
 TASKS = ("next", "classify", "suggest", "link")

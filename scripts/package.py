@@ -111,8 +111,19 @@ def build(place: Path) -> Path:
     held_code = {name for name, _ in contents(wheel) if name.startswith("ensue/")}
     same(held_code, code | compiled, "code in the wheel and in src")
     use_bare(python, unpacked, place, code)
+    build_studies(python, place / "studies")
     told(f"{packed.name} and {wheel.name} hold what they should, {len(held)} files", began)
     return wheel
+
+
+def build_studies(python: Path, place: Path) -> None:
+    """Build the wheel of the studies, which holds their sources and what the papers print."""
+    run([python, "-m", "hatchling", "build", "-t", "wheel", "-d", place], ROOT / "studies")
+    (wheel,) = place.iterdir()
+    tracked = run(["git", "ls-files", "--", "studies/src"], ROOT).stdout.splitlines()
+    code = {name.removeprefix("studies/src/") for name in tracked}
+    in_wheel = {name for name, _ in contents(wheel) if name.startswith("ensue_studies/")}
+    same(in_wheel, code, "code in the wheel of the studies and in studies/src")
 
 
 def use_bare(python: Path, sources: Path, place: Path, code: set[str]) -> None:
@@ -166,6 +177,8 @@ class Environment:
         self.run("ensue", "evaluate", "model", "log.csv")
         found = self.run("ensue", "predict", "model", "-", "-k", "3", "--json", stdin='{"values": ["i3", "i4"]}')
         same(len(json.loads(found.stdout)["choices"]), 3, "choices")
+        said = self.run("ensue", "reproduce", "hidan", "--data", ".", code=2).stderr
+        same("pip install ensue-studies" in said, True, f"the package that {said!r} should name")
         said = self.run("ensue", "serve", "model", code=2).stderr
         same("pip install 'ensue[serve]'" in said, True, f"the extra that {said!r} should name")
 

@@ -57,7 +57,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 def study(name: str) -> str:
     """Return the page of a study from its result file, below what its run wrote before the first table."""
     path = ROOT / "studies" / "results" / f"{name}.md"
-    found, page = load(f"studies/results/{name}.json")["tables"], import_module(f"ensue.studies.{name}_page")
+    found, page = load(f"studies/results/{name}.json")["tables"], import_module(f"ensue_studies.{name}_page")
     written = path.read_text("utf-8").partition("\n## ")[0]
     return str(page.write(page.about(found, (), quick=False) if name == "anywhere" else [written], found))
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ensue.data.histories import Histories
-from ensue.data.world import make_world
+from ensue.demo.world import make_world
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import RESAMPLES, compare, describe, evaluate, evaluate_alone, score, table
 from ensue.predictor import make

@@ -54,7 +54,7 @@ FLOORS = [
     "refresh",
     "stream",
     "figures",
-    "studies",
+    "demo",
     "serve",
     "cli",
     "callbacks",
@@ -116,6 +116,12 @@ def test_every_room_is_in_the_list_once() -> None:
 
 def test_no_module_imports_from_above() -> None:
     assert back_edges(SOURCE) == []
+
+
+def test_only_the_command_reproduce_imports_the_studies() -> None:
+    text = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    importers = [path for path, source in text.items() if "ensue_studies" in source]
+    assert importers == [SOURCE / "cli" / "commands.py"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
-from ensue.data.world import make_world
+from ensue.demo.world import make_world
 from ensue.errors import SettingError
 from ensue.evaluation import compare, describe, evaluate, untrained_with_leaks
 from ensue.evaluation.leaks import Recorded, reads_others

@@ -11,7 +11,6 @@ import pytest
 from ensue import registry
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import make
-from ensue.studies import PAPERS
 from ensue.tasks import TASKS
 from ensue.tasks.base import Task, named
 from tests.encoders import install, missing
@@ -110,12 +109,7 @@ def test_what_is_there_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     registry.require_settings("link", "ast", {"encoder": "ast", "dim": "6"})  # a network of the task, not a folder
 
 
-def test_unknown_tasks_and_papers_are_refused() -> None:
-    for papers in PAPERS:
-        registry.require_paper(papers)
-    with pytest.raises(SettingError) as caught:
-        registry.require_paper("gpt")
-    assert str(caught.value) == f"paper 'gpt' is not known; choose from {', '.join(PAPERS)}"
+def test_unknown_tasks_are_refused() -> None:
     for refuse in (registry.models, registry.require_task, make):
         with pytest.raises(SettingError, match=r"^task 'gpt' is not known; choose from next, classify, suggest, link$"):
             refuse("gpt")

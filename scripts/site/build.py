@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from ensue.studies.latex import to_latex  # noqa: E402
 from ensue.tasks import TASKS  # noqa: E402
+from ensue_studies.latex import to_latex  # noqa: E402
 from scripts.site import api, commands, papers, settings  # noqa: E402
 
 DOCS = ROOT / "docs"

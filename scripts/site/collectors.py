@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from ensue.data.town import Town
+from ensue.demo.town import Town
 
 NUM_POSTS, NUM_SHARES = 60, 4
 

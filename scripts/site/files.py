@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from ensue.data.town import VALID_DAY, Town, make_town  # noqa: E402
+from ensue.demo.town import VALID_DAY, Town, make_town  # noqa: E402
 from scripts.site.collectors import write_exports  # noqa: E402
 
 

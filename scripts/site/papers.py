@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ensue.studies.anywhere_page import OUTCOMES
-from ensue.studies.papers import Paper
 from ensue.tasks.link.catalogue import COUNTING as LINK_COUNTING
 from ensue.tasks.next.catalogue import COUNTING as NEXT_COUNTING
 from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST_COUNTING
+from ensue_studies.anywhere_page import OUTCOMES
+from ensue_studies.papers import Paper
 
 ROOT = Path(__file__).parents[2]
 Row = dict[str, Any]

@@ -139,16 +139,6 @@ def require_settings(task: str, model: str, given: Mapping[str, str]) -> None:
         require_encoder(encoder)
 
 
-def require_paper(paper: str) -> None:
-    """Refuse a name that is no study.
-
-    Raises:
-        SettingError: an unknown paper.
-    """
-    if paper not in (papers := _keys(_assigned("ensue.studies")["PAPERS"])):
-        raise SettingError(f"paper {paper!r} is not known; choose from {', '.join(papers)}")
-
-
 def task_of(folder: str | Path) -> str:
     """The task of a model folder.
 

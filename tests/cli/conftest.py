@@ -13,7 +13,7 @@ import pytest
 
 from ensue import cli
 from ensue.data.histories import Histories
-from ensue.data.world import make_world
+from ensue.demo.world import make_world
 
 
 class Ran(NamedTuple):

@@ -7,6 +7,7 @@ import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from sys import modules
 from typing import Any
 
 import polars as pl
@@ -15,12 +16,11 @@ import pytest
 from ensue import History, __version__, cli
 from ensue.data.sequences import read
 from ensue.predictor import load
-from ensue.studies import PAPERS
-from ensue.studies.provenance import Study
-from ensue.studies.runner import Request
 from ensue.tasks.next import catalogue as next_event
+from ensue_studies.provenance import Study
+from ensue_studies.runner import Request
 from tests.cli.conftest import SMALL, Ensue, Logs
-from tests.studies.small_demo import shrink
+from tests.demo.small_demo import shrink
 
 CLOCK = "jsonl histories; time: seconds from 0 (the convention of this record type), 0 to 1"
 MEASURES = ["mrr", "hit@5", "mrr@5", "ndcg@5", "hit@10", "mrr@10", "ndcg@10"]
@@ -550,6 +550,18 @@ def test_reproduce_refuses_what_it_does_not_know(ensue: Ensue, tmp_path: Path) -
     ]
 
 
+def test_reproduce_without_the_studies_says_what_to_install(
+    ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(modules, "ensue_studies", None)
+    ran = ensue("reproduce", "hidan", "--data", tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.lines == [
+        "ensue: the studies are a package of their own; install it with: pip install ensue-studies "
+        "(in a checkout: pip install ./studies)"
+    ]
+
+
 def test_reproduce_keeps_finished_cells_beside_its_json(
     ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -559,7 +571,7 @@ def test_reproduce_keeps_finished_cells_beside_its_json(
         asked.append(options)
         return Study("sansr", {"overall": [{"hit@10": 0.5}]}, "# a page")
 
-    monkeypatch.setitem(PAPERS, "sansr", study)
+    monkeypatch.setattr("ensue_studies.sansr.run", study)
     ran = ensue("reproduce", "sansr", "--data", tmp_path, "--models=narm,sansr", "--json", tmp_path / "out.json")
     assert ran.code == 0 and "# a page" in ran.out
     assert asked[0].kept == tmp_path / "out.cells.json" and asked[0].models == ["narm", "sansr"]

@@ -178,6 +178,6 @@ def test_to_predict_imports_no_more_of_torch_than_torch_and_no_other_task(
     found = imported(tmp_path, "predict", "m", "-", "-k", "2", stdin=asked)
     assert "torch.nn" in of_torch and "torch._dynamo" not in of_torch
     assert {name for name in found if name.partition(".")[0] in ("torch", "sympy")} <= of_torch
-    assert not found & {"scipy", "plotly", "fastapi", "sklearn", "openpyxl", "ensue.evaluation", "ensue.studies"}
+    assert not found & {"scipy", "plotly", "fastapi", "sklearn", "openpyxl", "ensue.evaluation", "ensue_studies"}
     others = {one.predictor.partition(":")[0] for name, one in TASKS.items() if name != task}
     assert not found & others and TASKS[task].predictor.partition(":")[0] in found

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ensue.registry import models
-from ensue.studies.anywhere_cuts import Sizes
 from ensue.tasks import TASKS
 from ensue.tasks.next.train import EVALUATION_SAMPLE
+from ensue_studies.anywhere_cuts import Sizes
 from scripts.site.blocks import ROOT, pages
 from scripts.site.tables import load
 

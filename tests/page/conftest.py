@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ensue.studies.demo_story import write_logs, write_story
+from ensue.demo.scenario import write_logs, write_story
+from tests.demo.small_demo import small_demo
 from tests.processes import Started
-from tests.studies.small_demo import small_demo
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 Open = Callable[..., Any]

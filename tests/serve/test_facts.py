@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+from ensue.demo.models import data_of
 from ensue.evaluation import describe, evaluate
 from ensue.evaluation.rows import label
 from ensue.serve.facts import facts
 from ensue.serve.tasks import service_of
 from ensue.store.card import scores_of
-from ensue.studies.demo import data_of
-from tests.studies.small_demo import small_demo, small_story
+from tests.demo.small_demo import small_demo, small_story
 
 
 @pytest.mark.parametrize("name", ["posts", "stance", "sharing", "reading", "searching"])

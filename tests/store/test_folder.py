@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ensue import predictor
-from ensue.data.world import World, make_world
+from ensue.demo.world import World, make_world
 from ensue.errors import ModelFolderError
 from ensue.records import History
 from ensue.store import folder as folder_module

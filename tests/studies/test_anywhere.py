@@ -12,12 +12,12 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.data.posts import Corpus
 from ensue.errors import DataError, SettingError
-from ensue.studies import anywhere
-from ensue.studies.anywhere_cuts import Sizes, find_cuts
-from ensue.studies.provenance import Study
-from ensue.studies.runner import Request
-from ensue.studies.sansr_paper import YOOCHOOSE
 from ensue.tasks.next.catalogue import COUNTING
+from ensue_studies import anywhere
+from ensue_studies.anywhere_cuts import Sizes, find_cuts
+from ensue_studies.provenance import Study
+from ensue_studies.runner import Request
+from ensue_studies.sansr_paper import YOOCHOOSE
 from tests.studies.watcher import Watcher
 
 SIZES = Sizes(sessions=(40, None), labels=(20, None), queries=(10,), posts=(4, None), tested=30)

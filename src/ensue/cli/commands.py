@@ -42,7 +42,7 @@ from ensue.cli.spreading import spreaders
 from ensue.cli.streaming import stream
 from ensue.errors import SettingError
 from ensue.predictor import make
-from ensue.registry import require_model, require_paper, require_settings
+from ensue.registry import require_model, require_settings
 from ensue.version import __version__
 
 app = typer.Typer(
@@ -172,18 +172,30 @@ def reproduce(
 
     Finished runs are cached next to the JSON file: the same command continues after an interruption.
     """
-    require_paper(paper)
-    from ensue.cli import show
-    from ensue.studies import PAPERS
-    from ensue.studies.runner import Request
+    try:
+        import ensue_studies
+    except ImportError as error:
+        raise SettingError(
+            "the studies are a package of their own; install it with: pip install ensue-studies "
+            "(in a checkout: pip install ./studies)"
+        ) from error
 
-    kept = json.with_suffix(".cells.json") if json else None
-    names, log, progress = _names(models), show.remark, show.training
-    request = Request(models=names, quick=quick, seeds=seeds, log=log, progress=progress, kept=kept)
-    found = PAPERS[paper](data, request)
-    show.line(found.page)
+    ensue_studies.require_paper(paper)
+    from ensue.cli import show
+    from ensue_studies.runner import Request
+
+    request = Request(
+        models=_names(models),
+        quick=quick,
+        seeds=seeds,
+        log=show.remark,
+        progress=show.training,
+        kept=json.with_suffix(".cells.json") if json else None,
+    )
+    study = ensue_studies.reproduce(paper, data, request)
+    show.line(study.page)
     if json:
-        found.write(json)
+        study.write(json)
         show.remark(f"wrote {json}")
 
 

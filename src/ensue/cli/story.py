@@ -13,9 +13,9 @@ from urllib.request import Request, urlopen
 from ensue import figures
 from ensue import serve as service
 from ensue.cli import show, show_events
+from ensue.demo.models import Demo, run
+from ensue.demo.scenario import write_logs, write_story
 from ensue.errors import EnsueError, SettingError
-from ensue.studies.demo import Demo, run
-from ensue.studies.demo_story import write_logs, write_story
 
 
 def tell(seed: int, out: Path, serve: bool | None, host: str, port: int, html: Path | None, *, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.data.world import make_world
+from ensue.demo.world import make_world
 from ensue.errors import SettingError
 from ensue.tasks.next import sizing
 from ensue.tasks.next.models import softmax

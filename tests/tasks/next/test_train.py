@@ -11,7 +11,7 @@ import pytest
 from ensue.cli.next_event import told
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
-from ensue.data.world import World, make_world
+from ensue.demo.world import World, make_world
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import describe
 from ensue.records import History

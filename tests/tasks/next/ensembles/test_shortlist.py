@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.data.world import make_world
+from ensue.demo.world import make_world
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import cascade_blend, shortlist
 from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend

@@ -1,0 +1,289 @@
+"""Models of the demonstration: one small model per question about a made-up event with known ground truth.
+
+Every model is trained on the days before the last two and answers for the last two. Its metric is reported with the
+best baseline and with the ceiling: the score of the true probabilities that the event was drawn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ensue.answers import Explanation
+from ensue.data.histories import Histories
+from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.texts import Texts
+from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
+from ensue.demo.world import World
+from ensue.evaluation import describe, evaluate
+from ensue.predictor import make
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.training.report import Report
+
+Log = Callable[[str], None]
+"""Takes one line of progress."""
+Progress = Callable[[Iterable[Report]], None]
+"""Runs a training loop to its end and shows its progress."""
+
+_BRIEF: dict[str, object] = {"dim": 32, "learning_rate": 1e-2, "dropout": 0.1, "batch_size": 64}
+_SMALL: dict[str, object] = {"hidden": 24, "dim": 24, "head": 24, "dropout": 0.3}
+_NARROW: dict[str, object] = {"dim": 48, "embedding": 48, "wide": 96, "heads": 2, "dropout": 0.1, "warm_up": 40}
+
+
+class Part(NamedTuple):
+    """One of the five questions.
+
+    Attributes:
+        name: name of its model folder.
+        question: question that the page shows.
+        task: task of the library.
+        model: name of the model.
+        metric: reported metric, as the evaluator names it.
+        settings: sizes and schedule that fit the town in seconds.
+    """
+
+    name: str
+    question: str
+    task: str
+    model: str
+    metric: str
+    settings: dict[str, object]
+
+
+PARTS = (
+    Part("posts", "Which article is this post about?", "link", "best", "mrr", {}),
+    Part("stance", "What does this post say?", "classify", "blend", "accuracy",
+         {**_SMALL, "epochs": 6, "learning_rate": 6e-3, "patience": 3}),
+    Part("sharing", "Who passes it on next?", "next", "hidan", "mrr",
+         {"dim": 32, "epochs": 14, "batch_size": 32, "learning_rate": 5e-3, "max_hours": 4.0, "weight_decay": 0.0}),
+    Part("reading", "What is read next?", "next", "sansr", "mrr", {**_BRIEF, "epochs": 14}),
+    Part("searching", "What is searched next?", "suggest", "best", "mrr@10",
+         {**_NARROW, "epochs": 5, "learning_rate": 4e-3, "batch_size": 64}),
+)  # fmt: skip
+"""Delays in the town are hours, not days: HiDAN divides 4 hours into 40 intervals."""
+
+
+class Data(NamedTuple):
+    """Training, validation and test data of one model."""
+
+    train: Any
+    valid: Any
+    test: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Metric of one model on the test days, as a fraction; ``half_width`` is half of its 95 % interval.
+
+    ``ceiling`` is the metric of the true probabilities, ``verdict`` the evaluator's sentence on the best baseline.
+    """
+
+    name: str
+    question: str
+    task: str
+    model: str
+    metric: str
+    num_questions: int
+    score: float
+    half_width: float
+    baseline: str
+    baseline_score: float
+    ceiling: float
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Share of events whose largest weight is a true edge or source, and the same for two rules without a model."""
+
+    events: int
+    edge: float
+    edge_chance: float
+    edge_latest: float
+    parent: float
+    parent_chance: float
+    parent_latest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """Data, fitted models and metrics of the demonstration."""
+
+    story: Town
+    rows: tuple[Row, ...]
+    predictors: Mapping[str, Any]
+    explanation: Explanation
+    recovery: Recovery
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return one JSON object."""
+        rows = [asdict(row) for row in self.rows]
+        return {"rows": rows, "explanation": asdict(self.explanation), "recovery": asdict(self.recovery)}
+
+    def lines(self) -> list[str]:
+        """Return how often attention finds true edges and sources, as sentences."""
+        found = self.recovery
+        return [
+            f"largest attention weight of HiDAN for {found.events:,} shares, compared with the true network:",
+            f"  a true edge in {found.edge:.0%} (random earlier user {found.edge_chance:.0%}, latest user "
+            f"{found.edge_latest:.0%})",
+            f"  the true source in {found.parent:.0%} (random earlier user {found.parent_chance:.0%}, latest user "
+            f"{found.parent_latest:.0%})",
+        ]
+
+    def save(self, folder: Path) -> dict[str, Path]:
+        """Write one folder per model and return their paths."""
+        places = {name: folder / name for name in self.predictors}
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, place in places.items():
+            self.predictors[name].save(place, describe(self.predictors[name]))
+        return places
+
+
+def run(seed: int, *, log: Log, progress: Progress) -> Demo:
+    """Generate the town, fit, evaluate and explain; the same seed gives the same bytes."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # with more, torch adds up the gradient of an indexed row in whatever order they come
+    try:
+        return _run(seed, log, progress)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run(seed: int, log: Log, progress: Progress) -> Demo:
+    story = make_town(seed=seed)
+    log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
+    log("the models are trained on the first days and scored on the last two; they never see the ground truth")
+    known = data_of(story)
+    rows, predictors = [], {}
+    for part in PARTS:
+        log(f"{part.question} ({part.task}, {part.model}; {len(known[part.name].train):,} training rows)")
+        predictor = make(part.task, part.model, settings=part.settings, seed=seed, device="cpu")
+        progress(predictor.fit(known[part.name].train, known[part.name].valid))
+        predictors[part.name] = predictor
+        rows.append(_row(part, predictor, known[part.name].test, CEILINGS[part.name](story)))
+    test = story.cascades.test
+    chosen = int(np.flatnonzero((test.lengths >= 6) & (test.lengths <= 10))[0])
+    sharing = predictors["sharing"]
+    assert isinstance(sharing, NextPredictor)
+    (explanation,) = sharing.explain([test.record(chosen)])
+    return Demo(story, tuple(rows), predictors, explanation, recovery(sharing, test, story.cascades))
+
+
+def data_of(story: Town) -> dict[str, Data]:
+    """Return the data of each part, split by day."""
+    shelf = Articles.of(story.articles)
+    return {
+        "posts": Data(*(Corpus(shelf, Posts.of(one.post for one in part)) for part in written(story))),
+        "stance": Data(*(Texts.of(texts_of(part)) for part in written(story))),
+        "sharing": Data(story.cascades.train, story.cascades.valid, story.cascades.test),
+        "reading": Data(*(histories_of(part) for part in _by_day(story.reading, lambda one: one.day))),
+        "searching": Data(*(queries_of(part) for part in _by_day(story.searching, lambda one: one.day))),
+    }
+
+
+def written(story: Town) -> list[tuple[Written, ...]]:
+    """Return posts for training, validation and test."""
+    return _by_day(story.posts, lambda one: story.day_of(one.time))
+
+
+def _by_day(found: Iterable[Any], day: Callable[[Any], int]) -> list[tuple[Any, ...]]:
+    kept = [(day(one), one) for one in found]
+    return [
+        tuple(one for at, one in kept if at < VALID_DAY),
+        tuple(one for at, one in kept if at == VALID_DAY),
+        tuple(one for at, one in kept if at > VALID_DAY),
+    ]
+
+
+def _row(part: Part, predictor: Any, test: Any, truth: float) -> Row:
+    """Return the metrics of the model and of the best baseline."""
+    result = evaluate(predictor, test)
+    own = result.rows[0]
+    duel = next(duel for duel in result.duels if duel.measure == part.metric)
+    low, high = own.interval[part.metric]
+    half, score = (high - low) / 2, own.figures[part.metric]
+    return Row(
+        part.name, part.question, part.task, predictor.model_name, part.metric, NUM_QUESTIONS[part.name](test),
+        score, half, duel.counting, duel.figures[1], truth, result.verdict,
+    )  # fmt: skip
+
+
+def _targets(histories: Histories) -> int:
+    """Return the number of events after the first of each history."""
+    return len(histories.ids) - len(histories)
+
+
+def _of_stances(story: Town) -> float:
+    """Return how often the label is the true feeling: wrong labels cannot be predicted."""
+    asked = [one for one in written(story)[2] if one.label is not None]
+    return float(np.mean([one.label == one.feeling for one in asked]))
+
+
+def _of_sharing(story: Town) -> float:
+    return _mean(
+        (story.next_sharer(record.values[:at]), record.values[at])
+        for record in story.cascades.test.records()
+        for at in range(1, len(record.values))
+    )
+
+
+def _of_sessions(sessions: Iterable[Session], chances: Callable[[tuple[str, ...], int], Mapping[str, float]]) -> float:
+    return _mean(
+        (chances(one.history.values[:at], one.day), one.history.values[at])
+        for one in sessions
+        if one.day > VALID_DAY
+        for at in range(1, len(one.history.values))
+    )
+
+
+def _mean(asked: Iterator[tuple[Mapping[str, float], str]]) -> float:
+    return float(np.mean([expected_reciprocal(chances, target) for chances, target in asked]))
+
+
+def expected_reciprocal(chances: Mapping[str, float], target: str) -> float:
+    """Return the reciprocal rank of a target by its probability, averaged over the orders of ties."""
+    own = chances.get(target, 0.0)
+    if own <= 0:
+        return 0.0
+    above = sum(chance > own for chance in chances.values())
+    even = sum(chance == own for chance in chances.values())
+    return sum(1 / (above + place) for place in range(1, even + 1)) / even
+
+
+CEILINGS: Mapping[str, Callable[[Town], float]] = {
+    "posts": lambda story: 1.0,
+    "stance": _of_stances,
+    "sharing": _of_sharing,
+    "reading": lambda story: _of_sessions(story.reading, story.next_read),
+    "searching": lambda story: _of_sessions(story.searching, lambda done, _: story.next_search(done)),
+}
+NUM_QUESTIONS: Mapping[str, Callable[[Any], int]] = {
+    "posts": lambda corpus: len(corpus.linked()),
+    "stance": len,
+    "sharing": _targets,
+    "reading": _targets,
+    "searching": lambda queries: _targets(queries.histories),
+}
+"""Number of scored questions in the test data of each part."""
+
+
+def recovery(predictor: NextPredictor, test: Histories, world: World) -> Recovery:
+    """Compare the largest dependency weight of every event with the true edges and the true source.
+
+    Random and latest users are scored on the same events: those that have at least two earlier users.
+    """
+    hits = []
+    for index, explanation in enumerate(predictor.explain(list(test.records()))):
+        values, begin = explanation.values, int(test.offsets[index + 1]) - len(explanation.values)
+        for event in range(2, len(values)):
+            strongest = int(np.argmax(explanation.dependency[event][:event]))
+            edge = np.array([(values[earlier], values[event]) in world.edges for earlier in range(event)])
+            parent = np.arange(event) == world.true_parents[begin + event] - begin
+            hits.append((edge[strongest], edge.mean(), edge[-1], parent[strongest], parent.mean(), parent[-1]))
+    return Recovery(len(hits), *np.mean(hits, axis=0).tolist())

@@ -1,0 +1,180 @@
+"""Scenario of the page: the event, and questions from its last two days with true answers; the five logs as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ensue.demo.models import Demo, written
+from ensue.demo.town import DAY, VALID_DAY, Session, Town, Written
+from ensue.records import Article, History
+from ensue.store.folder import write_file
+from ensue.tasks import TASKS
+from ensue.text.lexical import Lexical
+from ensue.text.tokens import split_words
+
+Values = dict[str, Any]
+"""A JSON object."""
+ITEMS = 8
+"""Questions per panel."""
+KNOWN_WORDS = 0.9
+"""Smallest share of a shown post's words that the articles use."""
+
+
+def story_of(demo: Demo, seed: int) -> Values:
+    """Return the scenario as one JSON object: articles, questions with true answers, and metrics of the models."""
+    story = demo.story
+    panels = {
+        "posts": _posts(story),
+        "stance": _stances(story),
+        "sharing": _sharing(story),
+        "reading": [_session(one) for one in _spread([one for one in story.reading if one.day > VALID_DAY], 8 * ITEMS)],
+        "searching": [
+            _session(one) for one in _spread([one for one in story.searching if one.day > VALID_DAY], 8 * ITEMS)
+        ],
+    }
+    return {
+        "title": story.title,
+        "summary": story.summary,
+        "seed": seed,
+        "begins": story.begins,
+        "people": dict(story.people),
+        "articles": [
+            {"id": one.id, "title": one.title, "body": one.body, "day": _day(story, one.id)} for one in story.articles
+        ],
+        "panels": {name: _right_first(questions, demo, name) for name, questions in panels.items()},
+        "rows": [asdict(row) for row in demo.rows],
+        "notes": demo.lines(),
+    }  # fmt: skip
+
+
+def write_story(demo: Demo, path: Path, seed: int) -> None:
+    """Write ``story.json``.
+
+    Raises:
+        ModelFolderError: it cannot be written there.
+    """
+    write_file(path, (json.dumps(story_of(demo, seed), ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def write_logs(story: Town, folder: Path) -> list[Path]:
+    """Write the five logs, and the true edges, as files that every command reads.
+
+    Raises:
+        ModelFolderError: a file cannot be written there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lines: dict[str, Iterable[str]] = {
+        "articles.jsonl": (one.to_json() for one in story.articles),
+        "posts.jsonl": (one.post.to_json() for one in story.posts),
+        "stances.tsv": (f"{one.label}\t{one.post.text}" for one in story.posts if one.label is not None),
+        "cascades.jsonl": (record.to_json() for part in story.parts for record in part.records()),
+        "edges.tsv": ("from\tto", *("\t".join(edge) for edge in sorted(story.cascades.edges))),
+        "clicks.jsonl": (one.history.to_json() for one in story.reading),
+        "searches.tsv": _searches(story.searching),
+    }
+    for name, found in lines.items():
+        write_file(folder / name, "".join(f"{line}\n" for line in found).encode())
+    return [folder / name for name in lines]
+
+
+def _searches(sessions: Sequence[Session]) -> Iterable[str]:
+    yield "user\tquery\ttime"
+    for one in sessions:
+        for query, time in zip(one.history.values, one.history.times, strict=True):
+            yield f"{one.person}\t{query}\t{time:.0f}"
+
+
+def _right_first(questions: list[Values], demo: Demo, name: str) -> list[Values]:
+    """Return ``ITEMS`` questions: the correctly answered one with the highest score first, the others spread evenly."""
+    predictor = demo.predictors[name]
+    kind = TASKS[predictor.task].record
+    answers = predictor.predict([kind.from_fields(one["record"]) for one in questions], 1)
+    tops = [answer.choices[0] if answer.choices else None for answer in answers]
+    right = [place for place, top in enumerate(tops) if top and top.value in questions[place]["truth"]]
+    best = [max(right, key=lambda place: tops[place].score)] if right else []  # type: ignore[union-attr]
+    others = [one for place, one in enumerate(questions) if place not in best]
+    return [*(questions[place] for place in best), *_spread(others, ITEMS - len(best))]
+
+
+def _spread(found: Sequence[Any], count: int) -> list[Any]:
+    """Return ``count`` elements, evenly spread over a list."""
+    return [found[place] for place in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int).tolist()]
+
+
+def _readable(posts: Sequence[Written], articles: Sequence[Article]) -> list[Written]:
+    """Return the posts of which the articles use at least ``KNOWN_WORDS`` of the words."""
+    vocabulary = Lexical()
+    vocabulary.add(pl.Series([f"{article.title} {article.body}" for article in articles]))
+    words = [split_words(pl.Series([one.post.text])).words for one in posts]
+    return [one for one, own in zip(posts, words, strict=True) if vocabulary.in_vocabulary(own).mean() >= KNOWN_WORDS]
+
+
+def _posts(story: Town) -> list[Values]:
+    """Return posts about the event, about other news, and about no article."""
+    found = _readable(written(story)[2], story.articles)
+    kinds = ([one for one in found if one.label], [one for one in found if one.post.about and not one.label],
+             [one for one in found if not one.post.about])  # fmt: skip
+    chosen = [one for kind, count in zip(kinds, (5, 2, 1), strict=True) for one in _spread(kind, count)]
+    return [
+        {
+            "record": {"text": one.post.text, "id": one.post.id},
+            "truth": list(one.post.about),
+            **_by(one.author, one.time),
+        }
+        for one in chosen
+    ]
+
+
+def _stances(story: Town) -> list[Values]:
+    """Return posts about the event, two of each feeling."""
+    found = [one for one in written(story)[2] if one.label is not None]
+    feelings = list(dict.fromkeys(one.feeling for one in found))
+    some = [one for feeling in feelings for one in _spread([own for own in found if own.feeling == feeling], 2)]
+    return [
+        {"record": {"texts": [one.post.text], "id": one.post.id}, "truth": [one.feeling], **_by(one.author, one.time)}
+        for one in some[:ITEMS]
+    ]
+
+
+def _sharing(story: Town) -> list[Values]:
+    """Return cascades cut in the middle, with the next user and the true source."""
+    test, parents = story.cascades.test, story.cascades.true_parents
+    texts = {one.post.id: one for one in story.posts}
+    rows = [row for row, length in enumerate(test.lengths.tolist()) if 6 <= length <= 14]
+    rows = [row for row in rows if texts[test.names[row]].post.about]
+    made = []
+    for row in _spread(rows, 8 * ITEMS):
+        record, post = test.record(row), texts[test.names[row]]
+        cut = max(3, len(record.values) // 2)
+        parent = int(parents[test.offsets[row] + cut] - test.offsets[row])
+        asked = {"values": list(record.values[:cut]), "times": list(record.times[:cut]), "id": record.id}
+        made.append({"record": asked, "truth": [record.values[cut]], "through": record.values[parent],
+                     "text": post.post.text, **_by(post.author, post.time)})  # fmt: skip
+    return made
+
+
+def _session(one: Session) -> Values:
+    """Return a session without its last event, which is the true answer."""
+    history: History = one.history
+    asked = {"values": list(history.values[:-1]), "times": list(history.times[:-1]), "id": history.id}
+    return {"record": asked, "truth": [history.values[-1]], **_by(one.person, history.times[0])}
+
+
+def _by(person: str, time: float) -> dict[str, str]:
+    return {"who": person, "when": _when(time, "%A %-d %B, %H:%M")}
+
+
+def _day(story: Town, article: str) -> str:
+    return _when(story.begins + DAY * story.published[article], "%A %-d %B")
+
+
+def _when(time: float, layout: str) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime(layout)

@@ -1,0 +1,366 @@
+"""One made-up event as five logs that agree with each other: a bridge closes; a town posts, passes on, reads, searches.
+
+The same sixty-four people, the same articles and the same two weeks are in all of them: who posts is the first of a
+cascade, nobody reads an article before it is out, and people read and search what they care for. All that was drawn is
+kept, so every answer has a truth to be compared with. The texts are those of ``town.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ensue.data.histories import Histories, Index
+from ensue.data.paths import Paths
+from ensue.data.queries.dataset import Queries
+from ensue.data.queries.rows import count_words
+from ensue.demo.world import HOUR, World, make_world
+from ensue.records import Article, History, Post, Text
+from ensue.vocabulary import FIRST, Vocabulary
+
+TownFile: TypeAlias = Mapping[str, Any]
+"""The town as its file of JSON holds it."""
+DAY = 24 * HOUR
+VALID_DAY = 11
+"""Days 0 to 10 are learned, day 11 stops the training, days 12 and 13 are the test."""
+ABOUT, OTHER = 0.6, 0.2
+"""Shares of posts about the event and about other news; the rest is about nothing that is in the paper."""
+MISREAD = 0.05
+"""Share of feelings that are labelled wrongly: people who label texts do not agree either."""
+MIXED = 4.0
+"""How mixed the feelings about an article are, of a Dirichlet distribution: near 0, all feel the same about it."""
+REMARKS = (0.2, 0.4, 0.4)
+"""Shares of felt posts with none, one and two sentences more that say so."""
+LOYAL = 0.85
+"""Share of what people read and search that belongs to the interest they are known for."""
+FIRST_WORDING = 0.65
+"""Share of searches in the most common wording; the others share the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A post, its author, its time (seconds since 1970), what was felt and the label; none of other news."""
+
+    post: Post
+    author: str
+    time: float
+    feeling: str | None
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one person took in one go, and the truth behind it: the interest, and what was there to be taken."""
+
+    history: History
+    person: str
+    day: int
+    interest: str
+
+
+@dataclass(frozen=True, eq=False)
+class Town:
+    """The event, its people, and all they did.
+
+    Attributes:
+        title: of the event.
+        summary: a few sentences.
+        begins: seconds since 1970 of day 0.
+        people: name -> interest.
+        articles: in order of publication.
+        published: id -> day.
+        interests: id of an article -> the interest it is for.
+        posts: in order of time; post ``i`` is what cascade ``i`` passes on.
+        cascades: who passed each post on, when, and the true edges.
+        reading: sessions of articles, in order of time; values are ids.
+        searching: sessions of queries, in order of time.
+        read_paths: the truth behind ``reading``.
+        search_paths: the truth behind ``searching``; its items are what is looked for, ``wordings`` how it is typed.
+        wordings: what is looked for -> how it is typed, the most common first.
+
+    Example:
+        >>> from ensue.demo.town import make_town
+        >>> town = make_town(num_posts=20, num_reads=20, num_searches=20)
+        >>> len(town.posts), len(town.reading), len(town.searching)
+        (20, 20, 20)
+    """
+
+    title: str
+    summary: str
+    begins: float
+    people: Mapping[str, str]
+    articles: tuple[Article, ...]
+    published: Mapping[str, int]
+    interests: Mapping[str, str]
+    posts: tuple[Written, ...]
+    cascades: World
+    reading: tuple[Session, ...]
+    searching: tuple[Session, ...]
+    read_paths: Paths
+    search_paths: Paths
+    wordings: Mapping[str, tuple[str, ...]]
+
+    @property
+    def parts(self) -> tuple[Histories, Histories, Histories]:
+        """The cascades to learn, to watch and to be asked about."""
+        return self.cascades.train, self.cascades.valid, self.cascades.test
+
+    def day_of(self, time: float) -> int:
+        """The day of a time."""
+        return int((time - self.begins) // DAY)
+
+    def allowed(self, day: int) -> frozenset[str]:
+        """The articles that are out."""
+        return frozenset(name for name, out in self.published.items() if out <= day)
+
+    def next_read(self, done: tuple[str, ...], day: int) -> dict[str, float]:
+        """The true chances of the next article, for one who does not know the reader."""
+        return dict(zip(self.read_paths.items, self.read_paths.chances(done, self.allowed(day)).tolist(), strict=True))
+
+    def next_search(self, done: tuple[str, ...]) -> dict[str, float]:
+        """The true chances of the next query, for one who does not know the person."""
+        meant = {wording: aim for aim, wordings in self.wordings.items() for wording in wordings}
+        items = self.search_paths.items
+        chances = self.search_paths.chances([meant[query] for query in done if query in meant], items)
+        return {
+            wording: chance * share
+            for aim, chance in zip(items, chances.tolist(), strict=True)
+            for wording, share in zip(self.wordings[aim], _shares(len(self.wordings[aim])), strict=True)
+        }
+
+    def next_sharer(self, done: tuple[str, ...]) -> dict[str, float]:
+        """How many of those who passed a post on may infect each other person: chances are in proportion to it.
+
+        Delays are exponential with one rate, so how long somebody has been exposed does not matter.
+        """
+        heard = dict.fromkeys(self.people, 0.0)
+        for source, target in self.cascades.edges:
+            if source in done and target not in done:
+                heard[target] += 1.0
+        return {name: count for name, count in heard.items() if name not in done}
+
+
+def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, num_searches: int = 2200) -> Town:
+    """Return the town of an event; the same seed gives the same one.
+
+    Example:
+        >>> from ensue.demo.town import make_town
+        >>> make_town(num_posts=20, num_reads=20, num_searches=20, seed=1).posts[0].post.id
+        'p0000'
+    """
+    town = json.loads((files("ensue.demo") / "town.json").read_text(encoding="utf-8"))
+    seeds = iter(np.random.default_rng([seed, 1]).integers(0, 2**31, 8).tolist())
+    names, interests = town["people"], list(town["interests"])
+    order = np.random.default_rng(next(seeds)).permutation(len(names))
+    people = {name: interests[place % len(interests)] for name, place in zip(names, order.tolist(), strict=True)}
+    begins = datetime.fromisoformat(town["begins"]).replace(tzinfo=UTC).timestamp()
+    articles = tuple(Article(one["body"], one["id"], one["title"]) for one in town["articles"])
+    published = {one["id"]: one["day"] for one in town["articles"]}
+    world = make_world(num_users=len(names), num_cascades=num_posts, seed=seed)
+    posts = _posts(town, world, people, begins, np.random.default_rng(next(seeds)))
+    shares = _interest_shares(people)
+    read_paths, search_paths = (
+        Paths({name: tuple(one[key]) for name, one in town["interests"].items()}, shares)
+        for key in ("reads", "searches")
+    )
+    wordings = {aim: tuple(phrases) for aim, phrases in town["searches"].items()}
+    base = Town(
+        town["title"], town["summary"], begins, people, articles, published,
+        {one["id"]: one["interest"] for one in town["articles"]},
+        posts, _renamed(world, names, posts), (), (), read_paths, search_paths, wordings,
+    )  # fmt: skip
+    reading = _reading(base, num_reads, np.random.default_rng(next(seeds)))
+    searching = _searching(base, num_searches, town["private"], np.random.default_rng(next(seeds)))
+    return replace(base, reading=reading, searching=searching)
+
+
+def histories_of(sessions: tuple[Session, ...]) -> Histories:
+    """Sessions as columns."""
+    return Histories.of(session.history for session in sessions)
+
+
+def queries_of(sessions: tuple[Session, ...]) -> Queries:
+    """Sessions of queries as columns, with how many people typed each query and each word."""
+    histories = Histories.of(session.history for session in sessions)
+    values = pl.Series(histories.vocabulary.values, dtype=pl.String)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(session.person for session in sessions))}
+    people = np.array([numbers[session.person] for session in sessions], np.int64)
+    users = np.repeat(people, histories.lengths)
+    ids: Index = histories.ids.astype(np.int64) - FIRST
+    typed = pl.DataFrame({"id": ids, "user": users}).unique()["id"].to_numpy()
+    words, word_users = count_words(values, ids, users)
+    return Queries(histories, np.bincount(typed, minlength=len(values)), words, word_users, people)
+
+
+def texts_of(posts: tuple[Written, ...]) -> list[Text]:
+    """The posts that have a label, as texts to be labelled."""
+    return [Text((one.post.text,), one.label, one.post.id) for one in posts if one.label is not None]
+
+
+def _posts(
+    town: TownFile, world: World, people: Mapping[str, str], begins: float, generator: np.random.Generator
+) -> tuple[Written, ...]:
+    """One post a cascade, written by its first user, in order of time."""
+    parts = (world.train, world.valid, world.test)
+    names = list(people)
+    authors = [names[int(first) - FIRST] for part in parts for first in part.ids[part.offsets[:-1]]]
+    # Posts begin when the bridge closes: on day 1 in the evening.
+    times = np.sort(generator.uniform(begins + 1.75 * DAY, begins + town["days"] * DAY, len(authors)))
+    moods = {one["id"]: generator.dirichlet([MIXED] * len(town["feelings"])) for one in town["articles"]}
+    posts = []
+    for number, (author, time) in enumerate(zip(authors, times.tolist(), strict=True)):
+        day = int((time - begins) // DAY)
+        article, feeling = _subject(town, people[author], day, moods, generator)
+        text = _text(town, article, feeling, generator)
+        label = feeling
+        if feeling is not None and generator.random() < MISREAD:
+            label = str(generator.choice([one for one in town["feelings"] if one != feeling]))
+        about = (article["id"],) if article else ()
+        posts.append(Written(Post(text, f"p{number:04d}", about), author, time, feeling, label))
+    return tuple(posts)
+
+
+def _subject(
+    town: TownFile,
+    interest: str,
+    day: int,
+    moods: Mapping[str, npt.NDArray[np.float64]],
+    generator: np.random.Generator,
+) -> tuple[TownFile | None, str | None]:
+    """The article a post is about, and the feeling where it is one about the event."""
+    drawn = generator.random()
+    if drawn >= ABOUT + OTHER:
+        return None, None
+    event = drawn < ABOUT
+    out = [one for one in town["articles"] if one["day"] <= day and (one["interest"] != "town life") == event]
+    if not out:
+        return None, None
+    weights = np.array([(3.0 if one["interest"] == interest else 1.0) / (1 + day - one["day"]) for one in out])
+    article = out[generator.choice(len(out), p=weights / weights.sum())]
+    if not event:
+        return article, None
+    feelings = list(town["feelings"])
+    return article, feelings[generator.choice(len(feelings), p=moods[article["id"]])]
+
+
+def _text(town: TownFile, article: TownFile | None, feeling: str | None, generator: np.random.Generator) -> str:
+    """An opener, a sentence, up to two more that say how one feels, and a closer; only the sentence must be there."""
+    opener, closer = (str(generator.choice(town[name])) for name in ("openers", "closers"))
+    topic = str(generator.choice(article["topics"])) if article else ""
+    if feeling is None:
+        said, words = [str(generator.choice(town["neutral" if article else "chatter"]))], {}
+    else:
+        mood, common = town["feelings"][feeling], town["sentences"]
+        others = [word for name, other in town["feelings"].items() if name != feeling for word in other["mood"]]
+        kinds = ["about", *["remarks"] * int(generator.choice(len(REMARKS), p=REMARKS))]
+        said = []
+        for kind in kinds:
+            source = common if generator.random() < mood["common"] else mood
+            said.append(str(generator.choice(source[kind])))
+        generator.shuffle(said)
+        words = {**town["words"], **mood, "other": others}
+    said = [_filled(sentence, {**words, "topic": [topic]}, generator) for sentence in said]
+    return " ".join(part for part in (opener, *said, closer) if part)
+
+
+def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.random.Generator) -> str:
+    """A sentence with one of the words in place of each {name}, its first letter large where the name's is."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        word = str(generator.choice(words[name.lower()]))
+        return word[0].upper() + word[1:] if name[0].isupper() else word
+
+    return re.sub(r"\{(\w+)\}", fill, sentence)
+
+
+def _renamed(world: World, names: list[str], posts: tuple[Written, ...]) -> World:
+    """The cascades with the names of people, the ids of posts and the times of the days."""
+    vocabulary, low = Vocabulary(names), 0
+    parts = []
+    for part in (world.train, world.valid, world.test):
+        written = posts[low : low + len(part)]
+        low += len(part)
+        starts = np.repeat([one.time for one in written], part.lengths)
+        labels = pl.Series([one.post.id for one in written], dtype=pl.String)
+        parts.append(replace(part, vocabulary=vocabulary, times=part.times + starts, names=labels))
+    edges = frozenset((names[int(a[1:])], names[int(b[1:])]) for a, b in world.edges)
+    train, valid, test = parts
+    return World(train, valid, test, edges, world.true_parents)
+
+
+def _interest_shares(people: Mapping[str, str]) -> dict[str, float]:
+    """How common each interest is among all sessions: those of loyal people, and those of all others."""
+    kinds = list(people.values())
+    distinct = dict.fromkeys(kinds)
+    return {name: LOYAL * kinds.count(name) / len(kinds) + (1 - LOYAL) / len(distinct) for name in distinct}
+
+
+def _reading(story: Town, number: int, generator: np.random.Generator) -> tuple[Session, ...]:
+    """Three to seven articles in a row."""
+    visits = []
+    for person, interest, time in _visits(story, number, 2, generator):
+        day = story.day_of(time)
+        values = story.read_paths.walk(interest, int(generator.integers(3, 8)), story.allowed(day), generator)
+        visits.append((person, interest, time, values))
+    return _sessions(story, visits, "r", (20.0, 240.0), generator)
+
+
+def _searching(story: Town, number: int, private: list[str], generator: np.random.Generator) -> tuple[Session, ...]:
+    """Two to five queries in a row; one in a hundred sessions ends with something that is nobody else's business."""
+    visits = []
+    for person, interest, time in _visits(story, number, 2, generator):
+        aims = story.search_paths.walk(interest, int(generator.integers(2, 6)), story.search_paths.items, generator)
+        typed = [str(generator.choice(story.wordings[aim], p=_shares(len(story.wordings[aim])))) for aim in aims]
+        visits.append((person, interest, time, tuple(typed)))
+    some = defaultdict(list)
+    for place, (person, *_) in enumerate(visits):
+        some[person].append(place)
+    for query, person in zip(private, generator.choice(list(some), len(private), replace=False), strict=True):
+        place = some[str(person)][0]
+        visits[place] = (*visits[place][:3], (*visits[place][3], query))
+    return _sessions(story, visits, "s", (8.0, 60.0), generator)
+
+
+def _visits(story: Town, number: int, first_day: int, generator: np.random.Generator) -> list[tuple[str, str, float]]:
+    """Who comes, with which interest, and when: between seven in the morning and eleven at night."""
+    names, interests = list(story.people), list(story.read_paths.paths)
+    days = np.sort(generator.integers(first_day, 14, number))
+    visits = []
+    for day in days.tolist():
+        person = str(generator.choice(names))
+        interest = story.people[person] if generator.random() < LOYAL else str(generator.choice(interests))
+        visits.append((person, interest, story.begins + day * DAY + float(generator.uniform(7, 23)) * HOUR))
+    return sorted(visits, key=lambda visit: visit[2])
+
+
+def _sessions(
+    story: Town,
+    visits: list[tuple[str, str, float, tuple[str, ...]]],
+    letter: str,
+    pause: tuple[float, float],
+    generator: np.random.Generator,
+) -> tuple[Session, ...]:
+    """With times: so many seconds between one value and the next."""
+    sessions = []
+    for number, (person, interest, time, values) in enumerate(visits):
+        pauses = generator.uniform(*pause, len(values) - 1) if len(values) > 1 else np.empty(0)
+        times = tuple((time + np.concatenate([[0.0], np.cumsum(pauses)])).round().tolist())
+        history = History(values, times, f"{letter}{number:04d}")
+        sessions.append(Session(history, person, story.day_of(time), interest))
+    return tuple(sessions)
+
+
+def _shares(count: int) -> list[float]:
+    """How common each wording is."""
+    return [1.0] if count == 1 else [FIRST_WORDING, *[(1 - FIRST_WORDING) / (count - 1)] * (count - 1)]

@@ -12,17 +12,18 @@ import polars as pl
 import pytest
 
 import ensue
-from ensue import Article, EnsueError, History, Post, Text, evaluation, predictor
+from ensue import Article, EnsueError, History, Post, Text, predictor
 from ensue.client import Client
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts, read_corpus
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import Texts, read_texts
+from ensue.evaluation import comparison
 from ensue.predictor import make
 
 untyped: Any = ensue
-untyped_evaluation: Any = evaluation
+untyped_evaluation: Any = comparison
 untyped_predictor: Any = predictor
 """For calls that a type checker refuses."""
 

@@ -15,7 +15,11 @@ from torch import nn
 from ensue.data.histories import Histories
 from ensue.demo.world import make_world
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import RESAMPLES, compare, describe, evaluate, evaluate_alone, score, table
+from ensue.evaluation.bootstrap import RESAMPLES
+from ensue.evaluation.cards import describe
+from ensue.evaluation.comparison import compare, evaluate
+from ensue.evaluation.next_event import evaluate_alone, score
+from ensue.evaluation.rows import table
 from ensue.predictor import make
 from ensue.records import History
 from ensue.tasks.next.batch import Batch, Output

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ensue import evaluation
 from ensue.answers import Answer, Choice, LinkAnswer, TextAnswer
 from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts
@@ -15,8 +14,10 @@ from ensue.data.queries import Queries
 from ensue.data.texts import Texts
 from ensue.demo.world import make_world
 from ensue.errors import SettingError
-from ensue.evaluation import compare, describe, evaluate, untrained_with_leaks
-from ensue.evaluation.leaks import Recorded, reads_others
+from ensue.evaluation import comparison
+from ensue.evaluation.cards import describe
+from ensue.evaluation.comparison import compare, evaluate
+from ensue.evaluation.leaks import Recorded, reads_others, untrained_with_leaks
 from ensue.records import Article, History, Post, Text
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -76,7 +77,7 @@ def test_compare_refuses_and_the_card_of_evaluate_names(monkeypatch: pytest.Monk
     list(made.fit(world.train))
     clean = evaluate(made, world.test)
     assert clean.leaks == () and "leaks" not in clean.to_dict() and "- leaks" not in describe(made, clean)
-    monkeypatch.setattr(evaluation, "reads_others", lambda *_: "7 of 8 records are answered differently")
+    monkeypatch.setattr(comparison, "reads_others", lambda *_: "7 of 8 records are answered differently")
     with pytest.raises(SettingError, match=r"^markov: its scores depend on other rows: 7 of 8 .* independently$"):
         compare([[made]], world.test)
     found = evaluate(made, world.test)

@@ -7,8 +7,10 @@ import pytest
 
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError
-from ensue.evaluation import LinkResult, compare, describe, evaluate
 from ensue.evaluation import link as evaluator
+from ensue.evaluation.cards import describe
+from ensue.evaluation.comparison import compare, evaluate
+from ensue.evaluation.link import LinkResult
 from ensue.records import Article, Post
 from ensue.tasks.link.measures import area_under_curve, average_precision, precision_curve
 from ensue.tasks.link.predictor import LinkPredictor

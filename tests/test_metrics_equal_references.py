@@ -25,7 +25,8 @@ from ensue.data.posts import Articles, Corpus, Posts, read_corpus
 from ensue.data.queries import Queries
 from ensue.data.rankings import Rankings, read_rankings
 from ensue.data.texts import Texts
-from ensue.evaluation import classify, link, score_rankings, suggest
+from ensue.evaluation import classify, link, suggest
+from ensue.evaluation.comparison import score_rankings
 from ensue.metrics import STOP_WORDS
 from ensue.predictor import AnyPredictor, make
 from ensue.records import Article, Post

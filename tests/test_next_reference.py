@@ -18,7 +18,7 @@ from torch import nn
 from ensue import History
 from ensue.data.histories import Histories
 from ensue.errors import DataError
-from ensue.evaluation import compare
+from ensue.evaluation.comparison import compare
 from ensue.tasks.next.batch import Batch, Output
 from ensue.tasks.next.dataset import draw_negatives
 from ensue.tasks.next.predictor import NextPredictor

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
@@ -87,7 +87,6 @@ def test_signatures_name_types_and_no_any(name: str) -> None:
     found = inspect.signature(getattr(ensue, name))
     said = [str(found.return_annotation), *(str(one.annotation) for one in found.parameters.values())]
     assert not {"Any", "typing.Any"} & set(said) and "<class 'inspect._empty'>" not in said
-    assert get_type_hints(getattr(ensue, name))["return"] is not Any
 
 
 def test_errors_have_one_base() -> None:

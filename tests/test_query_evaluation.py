@@ -12,10 +12,11 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import SuggestResult, compare, describe, evaluate
 from ensue.evaluation import suggest as evaluator
+from ensue.evaluation.cards import describe
+from ensue.evaluation.comparison import compare, evaluate
 from ensue.evaluation.paired_test import PairedTest
-from ensue.evaluation.suggest import MEASURES
+from ensue.evaluation.suggest import MEASURES, SuggestResult
 from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
 

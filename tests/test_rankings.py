@@ -17,7 +17,7 @@ from ensue.data.queries import Queries
 from ensue.data.rankings import Rankings, read_rankings
 from ensue.data.texts import Texts
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import compare, score_rankings
+from ensue.evaluation.comparison import compare, score_rankings
 from ensue.predictor import AnyPredictor, make
 from ensue.records import Article, Post
 from tests.cli.conftest import run

@@ -13,7 +13,7 @@ import pytest
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.errors import DataError, ModelFolderError, SettingError
-from ensue.evaluation import score
+from ensue.evaluation.next_event import score
 from ensue.records import History
 from ensue.refresh import refresh, roll_back
 from ensue.store import versions

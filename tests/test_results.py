@@ -18,7 +18,8 @@ from ensue.data.histories import Histories
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
-from ensue.evaluation import AnyResult, Row, evaluate
+from ensue.evaluation.comparison import AnyResult, evaluate
+from ensue.evaluation.rows import Row
 from ensue.evaluation.verdicts import holm
 from ensue.predictor import make
 from ensue.records import Article, Post

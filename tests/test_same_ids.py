@@ -16,7 +16,7 @@ from ensue.data.posts import read_corpus
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.predictor import make
 from tests.data.forms import FORMS
 

@@ -16,11 +16,13 @@ import polars as pl
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall_fscore_support
 
-from ensue import Text, evaluation, metrics
+from ensue import Text, metrics
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.evaluation import TextResult, classify, compare, describe, evaluate
-from ensue.evaluation.classify import MEASURES
+from ensue.evaluation import classify, comparison
+from ensue.evaluation.cards import describe
+from ensue.evaluation.classify import MEASURES, TextResult
+from ensue.evaluation.comparison import compare, evaluate
 from ensue.predictor import load, make
 from ensue.registry import task_of
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -61,7 +63,7 @@ def planted(
         return np.stack([own, 1 - own], axis=1)
 
     monkeypatch.setattr(predictor, "scores", scores)
-    monkeypatch.setattr(evaluation, "reads_others", lambda *_: "")  # what it predicts is not planted
+    monkeypatch.setattr(comparison, "reads_others", lambda *_: "")  # what it predicts is not planted
     return predictor
 
 
@@ -226,7 +228,7 @@ def test_models_that_know_other_labels_are_scored_on_the_same_ones() -> None:
 
 
 def test_json_form() -> None:
-    found = json.loads(json.dumps(evaluation.evaluate(fitted(), Texts.of(TRAIN)).to_dict()))
+    found = json.loads(json.dumps(evaluate(fitted(), Texts.of(TRAIN)).to_dict()))
     assert list(found) == [
         *("task", "protocol", "rows", "duels", "best_counting", "beats_counting", "winner", "p_value", "verdict"),
     ]

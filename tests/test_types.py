@@ -10,7 +10,7 @@ from typing import Any, assert_type
 
 import ensue
 from ensue import Answer, Link, NextEvent, PostLinker, Predictions, QuerySuggester, TextClassifier
-from ensue.evaluation import TextResult
+from ensue.evaluation.classify import TextResult
 from ensue.predictor import make
 from ensue.tasks.next.predictor import NextPredictor
 

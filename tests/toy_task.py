@@ -135,6 +135,9 @@ class StarsPredictor:
         }
         return {**own, "facts": self.metadata.to_dict()}
 
+    def stored_data(self) -> list[str]:
+        return ["- every word of the reviews, in `words.json`."]
+
     def files(self, card: str = "") -> dict[str, bytes]:
         """What the folder holds."""
         return {**described(self.summary(), card), "words.json": json.dumps(self.words).encode()}
@@ -184,11 +187,6 @@ def compare(entries: Sequence[Sequence[StarsPredictor]], data: Reviews) -> Resul
     ]
     rows = tuple(Row(name, own.by_name(), own.interval()) for name, own in zip(names, found, strict=True))
     return Result(Card(f"{len(data)} reviews"), rows, paired_tests(("closeness",), COUNTING, names, found))
-
-
-def kept(summary: Mapping[str, Any]) -> list[str]:
-    """What a card says of personal data."""
-    return ["- every word of the reviews, in `words.json`."]
 
 
 TASK = Task(

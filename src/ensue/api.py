@@ -24,9 +24,7 @@ Every error is an :class:`~ensue.errors.EnsueError` with the same line that the 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unpack
@@ -34,29 +32,36 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unp
 import numpy as np
 import numpy.typing as npt
 
-from ensue.answers import Answer, Explanation, LinkAnswer, LinkExplanation, QueryExplanation, TextExplanation
 from ensue.arguments import bool_or_auto, optional_path, require_bool
-from ensue.callbacks import Callback
-from ensue.cli import show
+from ensue.callbacks import Callback, progress_bar
 from ensue.data import inputs
 from ensue.data.inputs import Reading, column_of
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import ModelFolderError, SettingError
-from ensue.evaluation import AT, Data, LinkResult, Result, SuggestResult, TextResult, describe, evaluate
+from ensue.evaluation.cards import describe
+from ensue.evaluation.comparison import evaluate
+from ensue.metrics import CUTOFFS
 from ensue.predictions import Predictions
 from ensue.predictor import AnyPredictor, make
 from ensue.predictor import load as load_predictor
 from ensue.records import label_text
 from ensue.registry import require_model, require_settings, task_of
-from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.state import Forgotten
-from ensue.tasks.suggest.predictor import SuggestPredictor
-from ensue.training.report import Report
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
+
+    from ensue.answers import Answer, Explanation, LinkAnswer, LinkExplanation, QueryExplanation, TextExplanation
+    from ensue.evaluation.classify import TextResult
+    from ensue.evaluation.comparison import Data
+    from ensue.evaluation.link import LinkResult
+    from ensue.evaluation.next_event import Result
+    from ensue.evaluation.suggest import SuggestResult
+    from ensue.tasks.classify.predictor import ClassifyPredictor  # noqa: F401 - in strings
+    from ensue.tasks.link.predictor import LinkPredictor  # noqa: F401 - in strings
+    from ensue.tasks.next.predictor import NextPredictor  # noqa: F401 - in strings
+    from ensue.tasks.state import Forgotten
+    from ensue.tasks.suggest.predictor import SuggestPredictor  # noqa: F401 - in strings
+    from ensue.training.report import Report
 
 
 P = TypeVar("P", bound=AnyPredictor)
@@ -126,7 +131,7 @@ class Estimator(Generic[P]):
         """
         functions = inputs.functions_of(callbacks, "callbacks")
         reports = self.fit_iter(data, valid, checkpoint=checkpoint, resume=resume, **reading)
-        with _progress_bar(progress) as show_report:
+        with progress_bar(bool_or_auto(progress, "progress")) as show_report:
             for report in reports:
                 for callback in (show_report, *functions):
                     callback(report)
@@ -266,7 +271,7 @@ class Estimator(Generic[P]):
         return self.__dict__
 
 
-class NextEvent(Estimator[NextPredictor]):
+class NextEvent(Estimator["NextPredictor"]):
     """Rank the next items of a session, or the next users of a cascade.
 
     Data is a log of events (a path or a frame with columns such as session, item and timestamp), or lists:
@@ -339,7 +344,7 @@ class NextEvent(Estimator[NextPredictor]):
         data: object,
         *,
         protocol: str = "full",
-        cutoffs: Sequence[int] = AT,
+        cutoffs: Sequence[int] = CUTOFFS,
         unknown: str = "miss",
         **reading: Unpack[Reading],
     ) -> Result:
@@ -359,7 +364,7 @@ class NextEvent(Estimator[NextPredictor]):
         return evaluate(self._fitted, histories, protocol, cutoffs, unknown=unknown)
 
 
-class QuerySuggester(Estimator[SuggestPredictor]):
+class QuerySuggester(Estimator["SuggestPredictor"]):
     """Suggest the next search query of a session.
 
     Data is a query log (a path or a frame with columns such as user, query and time), or lists of sessions:
@@ -410,7 +415,7 @@ class QuerySuggester(Estimator[SuggestPredictor]):
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0], protocol)
 
 
-class PostLinker(Estimator[LinkPredictor]):
+class PostLinker(Estimator["LinkPredictor"]):
     """Find the articles that a post is about.
 
     Data is posts and articles, each a path or a frame; a folder that holds both; or lists: posts as
@@ -471,7 +476,7 @@ class PostLinker(Estimator[LinkPredictor]):
         return super().update((posts, articles), **reading)
 
 
-class TextClassifier(Estimator[ClassifyPredictor]):
+class TextClassifier(Estimator["ClassifyPredictor"]):
     """Classify texts, or pairs of texts: a scikit-learn classifier.
 
     ``X`` is a list, an array or a column of texts, or of pairs of texts, with one label each in ``y``; or, without
@@ -584,12 +589,6 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyEstimator:
         NextEvent('markov')
     """
     return ESTIMATORS[task_of(folder)].load(folder, device=device)
-
-
-def _progress_bar(progress: bool | Auto) -> AbstractContextManager[Callable[[Report], object]]:
-    """Return a context whose value is a callback that shows reports, or one that ignores them."""
-    is_shown = bool_or_auto(progress, "progress")
-    return show.epochs() if is_shown or (is_shown is None and sys.stderr.isatty()) else nullcontext(lambda report: None)
 
 
 def _require_names(task: str, model: object, settings: Mapping[str, object]) -> None:

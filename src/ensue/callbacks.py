@@ -12,12 +12,15 @@ A function of a :class:`~ensue.training.report.Report` is a callback. A report w
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
+from ensue.cli import show
 from ensue.errors import SettingError
 from ensue.training.report import Report
 
@@ -139,3 +142,9 @@ def scalars(report: Report) -> dict[str, float]:
     if report.note or report.valid is None:
         return {}
     return {f"{report.stage}/loss": report.loss, f"{report.stage}/validation_{report.monitor}": report.valid}
+
+
+def progress_bar(is_shown: bool | None) -> AbstractContextManager[Callable[[Report], object]]:
+    """Return a context of a callback that shows reports, or that ignores them; ``None``: shown in a terminal."""
+    is_shown = sys.stderr.isatty() if is_shown is None else is_shown
+    return show.epochs() if is_shown else nullcontext(lambda report: None)

@@ -17,6 +17,8 @@ from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
 MISS = np.inf
+CUTOFFS = (10, 20, 50, 100)
+"""Default cut-offs of ranking metrics."""
 NGRAMS = 4
 """The longest n-gram that counts."""
 _ENGLISH = """a an and are as at be by can could did do does for from had has have how i if in is it its me my of on or

@@ -14,8 +14,8 @@ from ensue.data.kinds import kind_of
 from ensue.data.schema import NO_SCHEMA
 from ensue.data.test_split import split_data
 from ensue.errors import SettingError
-from ensue.evaluation import AnyResult, Data
-from ensue.evaluation import compare as compare_predictors
+from ensue.evaluation.comparison import AnyResult, Data
+from ensue.evaluation.comparison import compare as compare_predictors
 from ensue.registry import models, require_task
 from ensue.settings import near, require_integer
 from ensue.tasks import TASKS

@@ -91,6 +91,10 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
         """What was learned from what, and how."""
         ...
 
+    def stored_data(self) -> list[str]:
+        """Return what the model folder stores of the training data, as lines of a Markdown list."""
+        ...
+
     def files(self, card: str = "") -> dict[str, bytes]:
         """What the model folder holds, by file name."""
         ...

@@ -15,9 +15,9 @@ from rich.console import Console
 from ensue import Text
 from ensue.answers import Choice, Deletion, TextAnswer
 from ensue.cli import show, show_results, show_texts
-from ensue.evaluation import Row, TextCard, TextResult
-from ensue.evaluation.classify import MEASURES
+from ensue.evaluation.classify import MEASURES, TextCard, TextResult
 from ensue.evaluation.paired_test import PairedTest
+from ensue.evaluation.rows import Row
 from ensue.tasks.classify import catalogue as classify
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.cli.conftest import Ensue, Logs, Ran, run

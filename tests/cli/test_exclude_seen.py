@@ -13,7 +13,7 @@ from ensue import History
 from ensue.client import Client
 from ensue.data.sequences import read
 from ensue.errors import SettingError
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.metrics import MISS
 from ensue.predictor import load
 from ensue.tasks.next.predictor import NextPredictor

@@ -13,7 +13,7 @@ import pytest
 from ensue import DataError, Text
 from ensue.data.texts import Texts, read_texts
 from ensue.data.texts.labels import label_key
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.predictor import make
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.cli.conftest import Ensue

@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from ensue.cli import show, show_results
-from ensue.evaluation import Card, Result, Row
+from ensue.evaluation.next_event import Card, Result
 from ensue.evaluation.paired_test import PairedTest
+from ensue.evaluation.rows import Row
 from ensue.metrics import names
 from ensue.training.report import Report
 

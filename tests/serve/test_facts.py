@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from ensue.demo.models import data_of
-from ensue.evaluation import describe, evaluate
+from ensue.evaluation.cards import describe
+from ensue.evaluation.comparison import evaluate
 from ensue.evaluation.rows import label
 from ensue.serve.facts import facts
 from ensue.serve.tasks import service_of

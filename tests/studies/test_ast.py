@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import compare
 from ensue.evaluation.bootstrap import RESAMPLES
+from ensue.evaluation.comparison import compare
 from ensue.evaluation.link import MEASURES
 from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.predictor import LinkPredictor

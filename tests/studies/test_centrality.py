@@ -15,8 +15,9 @@ import torch
 
 from ensue.data.texts import Texts
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import RESAMPLES, evaluate
+from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.classify import score
+from ensue.evaluation.comparison import evaluate
 from ensue.records import Text
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.predictor import ClassifyPredictor

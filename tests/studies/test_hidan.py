@@ -13,7 +13,7 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import compare
+from ensue.evaluation.comparison import compare
 from ensue.records import History
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import Windows

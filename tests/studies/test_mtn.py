@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import compare
 from ensue.evaluation import suggest as evaluator
+from ensue.evaluation.comparison import compare
 from ensue.evaluation.suggest import MEASURES, figures_of
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor

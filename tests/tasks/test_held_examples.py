@@ -12,7 +12,7 @@ from ensue.data.histories import Histories
 from ensue.data.posts import Corpus, Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
-from ensue.evaluation import describe
+from ensue.evaluation.cards import describe
 from ensue.predictor import AnyPredictor, load, make
 from ensue.records import History, Post, Text
 from ensue.tasks.held_examples import CHARACTERS, EVENTS, of_history, of_texts

@@ -27,7 +27,7 @@ from ensue.lines import plural
 from ensue.records import Text
 
 if TYPE_CHECKING:
-    from ensue.evaluation import TextResult
+    from ensue.evaluation.classify import TextResult
     from ensue.tasks.classify.predictor import ClassifyPredictor
 
 WRITES_EVIDENCE = False

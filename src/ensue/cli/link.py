@@ -23,7 +23,7 @@ from ensue.tasks.link.check import check_alone, check_links, leaks_between
 
 if TYPE_CHECKING:
     from ensue.answers import LinkExplanation
-    from ensue.evaluation import LinkResult
+    from ensue.evaluation.link import LinkResult
     from ensue.tasks.link.predictor import LinkPredictor
 
 WRITES_EVIDENCE = True

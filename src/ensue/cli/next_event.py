@@ -26,7 +26,7 @@ from ensue.tasks.next.check import check as look
 from ensue.tasks.next.metadata import IDLE, exclusion_sentence
 
 if TYPE_CHECKING:
-    from ensue.evaluation import Result
+    from ensue.evaluation.next_event import Result
     from ensue.tasks.next.predictor import NextPredictor
 
 WRITES_EVIDENCE = False

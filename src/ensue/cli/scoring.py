@@ -10,7 +10,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ensue import evaluation
 from ensue.cli import show, show_results
 from ensue.cli.command import Command, command_of
 from ensue.cli.options import Reading, Scoring
@@ -18,7 +17,17 @@ from ensue.cli.writing import require_place, write
 from ensue.data.rankings import read_rankings
 from ensue.data.test_split import split_data
 from ensue.errors import ModelFolderError
-from ensue.evaluation import AnyResult
+from ensue.evaluation.cards import describe
+from ensue.evaluation.comparison import (
+    AnyResult,
+    score_rankings,
+)
+from ensue.evaluation.comparison import (
+    compare as compare_predictors,
+)
+from ensue.evaluation.comparison import (
+    evaluate as evaluate_predictor,
+)
 from ensue.predictor import AnyPredictor, load, make
 from ensue.registry import models
 from ensue.store.folder import write_file
@@ -49,9 +58,9 @@ def evaluate(task: Task, folder: Path, data: Path, reading: Reading, scoring: Sc
     predictor = load(folder)
     test = _test_data(command, data, reading.like(folder))
     command.require_like(test, data, predictor)
-    result = evaluation.evaluate(predictor, test, **keywords)
+    result = evaluate_predictor(predictor, test, **keywords)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
-        write_file(folder / "CARD.md", evaluation.describe(predictor, result).encode())
+        write_file(folder / "CARD.md", describe(predictor, result).encode())
     _show(command, result, keywords, scoring)
 
 
@@ -95,7 +104,7 @@ def compare(
             show.remark(f"{predictor.model_name}, seed {predictor.seed}")
             show.training(predictor.fit(train_data, valid_data))
     command.require_like(test_data, test or data, entries[0][0])
-    result = evaluation.compare(entries, test_data, **keywords)
+    result = compare_predictors(entries, test_data, **keywords)
     leaks = [*command.leaks(train_data, test_data, "the test data")]
     if valid_data is not None:
         leaks += command.leaks(train_data, valid_data, "the validation data")
@@ -128,7 +137,7 @@ def score(
     test = command.read(data, dataclasses.replace(reading, schema=schema, session_ids=True))
     for predictor in predictors:
         command.require_like(test, data, predictor)
-    _show(command, evaluation.score_rankings(ranked, predictors, test, **keywords), keywords, scoring)
+    _show(command, score_rankings(ranked, predictors, test, **keywords), keywords, scoring)
 
 
 def _show(command: Command, result: AnyResult, keywords: Mapping[str, Any], scoring: Scoring) -> None:

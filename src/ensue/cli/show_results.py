@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from ensue.cli import show
 from ensue.cli.show_ranked import cut_in_words
-from ensue.evaluation import AnyResult, LinkResult, Result, Row, SuggestResult, TextResult
-from ensue.evaluation.link import even
-from ensue.evaluation.rows import cell, figure, label
+from ensue.evaluation.classify import TextResult
+from ensue.evaluation.comparison import AnyResult
+from ensue.evaluation.link import LinkResult, even
+from ensue.evaluation.next_event import Result
+from ensue.evaluation.rows import Row, cell, figure, label
+from ensue.evaluation.suggest import SuggestResult
 from ensue.evaluation.verdicts import Verdict
 
 _LINK_METRICS = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")

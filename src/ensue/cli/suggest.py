@@ -20,7 +20,7 @@ from ensue.records import History
 from ensue.settings import changed, parse
 
 if TYPE_CHECKING:
-    from ensue.evaluation import SuggestResult
+    from ensue.evaluation.suggest import SuggestResult
     from ensue.tasks.suggest.predictor import SuggestPredictor
 
 WRITES_EVIDENCE = False

@@ -16,7 +16,7 @@ from ensue.cli import show
 from ensue.cli.command import command_of
 from ensue.cli.options import Reading
 from ensue.errors import ModelFolderError
-from ensue.evaluation import describe
+from ensue.evaluation.cards import describe
 from ensue.interruption import Interruption, signals_heard, whole_steps
 from ensue.predictor import AnyPredictor
 from ensue.store import versions

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from ensue.evaluation.evaluator import evaluator_of
-from ensue.evaluation.result import Card, TaskResult
-from ensue.evaluation.rows import Json, table
-from ensue.predictor import AnyPredictor
+from ensue.evaluation.rows import table
 from ensue.store.card import SCORES, WEIGHTS
-from ensue.tasks.metadata import Noted
 from ensue.version import __version__
+
+if TYPE_CHECKING:
+    from ensue.evaluation.result import Card, TaskResult
+    from ensue.evaluation.rows import Json
+    from ensue.predictor import AnyPredictor
+    from ensue.tasks.metadata import Noted
 
 
 def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) -> str:
@@ -25,7 +28,7 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
         *(f"- {name}: {value}" for name, value in _facts(summary["facts"])),
         "",
         "## Stored data",
-        *evaluator_of(summary["task"]).kept(summary),
+        *predictor.stored_data(),
         *_examples(predictor.metadata),
         "",
         "## Settings",

@@ -30,7 +30,7 @@ from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named
 from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
-from ensue.evaluation.rows import Json, Row, seed_notes
+from ensue.evaluation.rows import Row, seed_notes
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
 from ensue.significance import is_significant
@@ -180,23 +180,6 @@ def _given(labels: Sequence[str], run: TextScored) -> dict[str, pl.Series]:
     """The label that each text got, and how sure the model was."""
     given = pl.Series([*labels, _NO_LABEL], dtype=pl.String).gather(run.given)
     return {"label": given, "probability": pl.Series(run.sure), "log_loss": pl.Series(run.loss)}
-
-
-def kept(summary: Json) -> list[str]:
-    """What a card says of the texts that were learned: single words may be personal data."""
-    num = int(summary["settings"].get("remembered", 0))
-    words = (
-        "- every word of the training texts in `vocabulary.json` (`ensue fit --set min_count=5`: those seen 5 times)"
-    )
-    prints = (
-        "a 64-bit fingerprint of each text in `counting.safetensors`, to detect test texts that are in "
-        "the training data"
-    )
-    lines = [f"{words}, and {prints}."]
-    if num:
-        what = f"up to {num:,} held-out texts as numbers of those words, with their labels, in `remembered.safetensors`"
-        lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` stores none.")
-    return lines
 
 
 def score(

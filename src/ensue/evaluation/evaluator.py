@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ensue.evaluation.result import Card, TaskResult
-from ensue.evaluation.rows import Json
-from ensue.predictor import AnyPredictor
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
 
+if TYPE_CHECKING:
+    from ensue.evaluation.result import Card, TaskResult
+    from ensue.predictor import AnyPredictor
+
 
 class Evaluator(Protocol):
-    """What a :class:`~ensue.tasks.base.Task` names as its ``evaluator``: a module, or anything with these two."""
+    """The module that a :class:`~ensue.tasks.base.Task` names as its ``evaluator``."""
 
     def compare(
         self, entries: Sequence[Sequence[AnyPredictor]], data: object, /, **scoring: object
@@ -25,10 +26,6 @@ class Evaluator(Protocol):
             data: what the task scores.
             scoring: options of the task's own, such as a protocol.
         """
-        ...
-
-    def kept(self, summary: Json, /) -> list[str]:
-        """Of a predictor's summary: what its folder keeps of the data, lines of a list in Markdown."""
         ...
 
 

@@ -31,7 +31,7 @@ from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, ranked
 from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
-from ensue.evaluation.rows import Json, Row, seed_notes
+from ensue.evaluation.rows import Row, seed_notes
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
 from ensue.tasks.link.catalogue import COUNTING
@@ -205,19 +205,6 @@ def _first_true(judged: JudgedPosts, run: LinkScored) -> dict[str, pl.Series]:
         rank = np.rint(1 / _by_post(run, judged)[:, 0])
     score = np.where(_relevance(judged, run.scores), run.scores, -np.inf).max(1)
     return {"rank": ranked(rank), "score": pl.Series(score)}
-
-
-def kept(summary: Json) -> list[str]:
-    """What a card says of the articles and posts that were learned."""
-    articles = "- every article in full, in `articles.parquet`, and its terms as numbers in `counting.safetensors`"
-    posts = "- of posts a 64-bit fingerprint each, and of networks every word of theirs in `vocabulary.json`; no text"
-    vectors = "- next to the folder, in `NAME.posts`, vectors of the posts that `ensue link --folder` last ranked"
-    lines = [f"{articles}.", f"{posts}.", f"{vectors}."]
-    if num := int(summary["facts"].get("remembered", 0)):
-        what = f"{plural(num, 'held-out post')} as numbers of their words, with their articles, in"
-        lines.append(f"- {what} `remembered.safetensors`, to test updates on; a guessed word can be looked up;")
-        lines.append("  `ensue fit --set remembered=0` keeps none.")
-    return lines
 
 
 def score(predictor: LinkPredictor, judged: JudgedPosts, name: str | None = None, *, pulled: bool = True) -> LinkScored:

@@ -51,14 +51,13 @@ from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named, ranked
 from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
-from ensue.evaluation.rows import Json, Row, seed_notes
+from ensue.evaluation.rows import Row, seed_notes
 from ensue.lines import plural
-from ensue.metrics import Floats
-from ensue.tasks.next.catalogue import BEST, COUNTING
+from ensue.metrics import CUTOFFS, Floats
+from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.check import fingerprints
 from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.reservoir import LATEST
 from ensue.vocabulary import FIRST, UNKNOWN
 
 Mask = npt.NDArray[np.bool_]
@@ -86,7 +85,6 @@ PAPER_PROTOCOLS = {
 """By model (``NAME-paper`` counts as ``NAME``), the protocol of its paper; ``macro`` for all others."""
 UNKNOWN_RULES = ("miss", "drop", "rank")
 SAMPLED = 100
-AT = (10, 20, 50, 100)
 EVERY, LAST = "every event after the first", "the last event of each sequence"
 
 
@@ -150,7 +148,11 @@ class Scored:
 
 
 def evaluate(
-    predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = AT, unknown: str = "miss"
+    predictor: NextPredictor,
+    data: Histories,
+    protocol: str = "full",
+    at: Sequence[int] = CUTOFFS,
+    unknown: str = "miss",
 ) -> Result:
     """Score a predictor and the baselines that were fitted on the same data.
 
@@ -165,7 +167,7 @@ def compare(
     entries: Sequence[Sequence[NextPredictor]],
     data: Histories,
     protocol: str = "full",
-    at: Sequence[int] = AT,
+    at: Sequence[int] = CUTOFFS,
     unknown: str = "miss",
     rankings: Sequence[Rankings] = (),
 ) -> Result:
@@ -233,43 +235,11 @@ def resolve_protocol(protocol: str, model_name: str) -> str:
     return PAPER_PROTOCOLS.get(model_name.removesuffix("-paper"), "macro") if protocol == "paper" else protocol
 
 
-def kept(summary: Json) -> list[str]:
-    """What a card says of past histories in the folder: they may be personal data."""
-    sums = "item counts, transitions, lengths of histories and pauses"
-    shared = summary["facts"].get("min_users")
-    if not (summary["schedule"] or summary["settings"]).get("replay", 1):
-        one = "including pairs that only one history has"
-        if shared:
-            one = f"only runs of events that at least {shared['threshold']} people share are"
-        return [f"- nothing of a single history: weights, and sums over all of them ({sums}); {one}."]
-    num, lines = summary["facts"]["remembered"], []
-    if shared:
-        lines.append(
-            f"- only runs of events that at least {shared['threshold']} people share: what follows stores only "
-            "those; their times are those of single people."
-        )
-    if num:
-        many = plural(num, "past history", "past histories")
-        what = f"{many} (ids and times, no names; of each the latest {LATEST} events)"
-        lines.append(f"- {what} in `reservoir.safetensors`, replayed by updates.")
-    lines.append(
-        "- of every value the latest sessions that hold it, as sets of ids, for VS-kNN, and a 64-bit fingerprint "
-        "of each history, to detect test histories that are in the training data, in `counting.safetensors`."
-    )
-    if summary["model"] in BEST:
-        held = "such sessions" if summary["model"] == "blend" else "past cascades in full (ids and times, no names)"
-        lines.append(f"- {held} in `model.safetensors`: the model looks them up.")
-    lines.append(f"- sums over all histories: {sums}; counting takes less time than an epoch.")
-    if summary["model"] != "vsknn":
-        lines.append("- `ensue fit --set replay=0` stores only weights and sums.")
-    return lines
-
-
 def evaluate_alone(
     predictor: NextPredictor,
     data: Histories,
     protocol: str,
-    at: Sequence[int] = AT,
+    at: Sequence[int] = CUTOFFS,
     counting: str | None = None,
     unknown: str = "miss",
 ) -> tuple[Row, Card]:

@@ -35,7 +35,7 @@ from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named, ranked
 from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
-from ensue.evaluation.rows import Json, Row, seed_notes
+from ensue.evaluation.rows import Row, seed_notes
 from ensue.lines import plural, quoted
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
@@ -173,17 +173,6 @@ def compare(
 def _shown(run: SuggestScored) -> dict[str, pl.Series]:
     """The first suggestion for every target, and the place of what came."""
     return {"first": run.first, "rank": ranked(run.rank)}
-
-
-def kept(summary: Json) -> list[str]:
-    """What a card says of the queries that were learned."""
-    queries = (
-        "- the queries and words that reach the k-anonymity threshold, in `floor.json`, `counting.safetensors` and"
-    )
-    prints = "`tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
-    weights = "- what the weights store of words above the threshold; the network never saw words below it"
-    pairs = "- what followed or co-occurred with what, counted in people, where enough people typed both"
-    return [f"{queries} {prints}.", f"{pairs}.", f"{weights}."]
 
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.splits import dated, hold_out
-from ensue.evaluation import score
+from ensue.evaluation.next_event import score
 from ensue.refresh.trial import NEWEST, Ask, Slice, Trial, standard_error
 from ensue.tasks.next.check import require_targets, shared_part
 from ensue.tasks.next.predictor import NextPredictor

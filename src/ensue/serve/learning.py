@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from ensue.errors import DataError, EnsueError, ModelFolderError
-from ensue.evaluation import Data
+from ensue.evaluation.comparison import Data
 from ensue.predictor import AnyPredictor
 from ensue.refresh import Refreshed, refresh
 from ensue.registry import task_of

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ensue.data.histories import Histories
-from ensue.evaluation import AnyResult, compare, untrained_with_leaks
 from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.comparison import AnyResult, compare
+from ensue.evaluation.leaks import untrained_with_leaks
 from ensue.predictor import AnyPredictor, make
 from ensue.registry import models, settings_of
 from ensue_studies import anywhere_page as page

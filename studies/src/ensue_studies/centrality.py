@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ensue.data.texts import Texts
-from ensue.evaluation import RESAMPLES
-from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult
 from ensue.evaluation.classify import score
 from ensue.nn.pooling import POOLINGS
 from ensue.tasks.classify.catalogue import COUNTING, MODELS

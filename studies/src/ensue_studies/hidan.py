@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ensue.evaluation import RESAMPLES
-from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
 from ensue_studies import hidan_page as page

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ensue.evaluation import RESAMPLES
-from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult
 from ensue.evaluation.suggest import SHOWN
 from ensue.metrics import Floats
 from ensue.tasks.suggest.catalogue import COUNTING

@@ -14,7 +14,7 @@ from pathlib import Path
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.errors import DataError
-from ensue.evaluation import evaluate_alone
+from ensue.evaluation.next_event import evaluate_alone
 from ensue.tasks.next.catalogue import COUNTING, MODELS
 from ensue.tasks.next.predictor import NextPredictor
 from ensue_studies import sansr_page as page

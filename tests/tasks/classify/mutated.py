@@ -12,7 +12,7 @@ import numpy as np
 
 from ensue.answers import TextAnswer
 from ensue.data.texts import Texts
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.metadata import Noted

@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from ensue import Text
 from ensue.data.texts import Texts
-from ensue.evaluation import classify, evaluate
+from ensue.evaluation import classify
+from ensue.evaluation.comparison import evaluate
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.predictor import ClassifyPredictor
 

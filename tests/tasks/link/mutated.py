@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ensue.answers import LinkAnswer
 from ensue.data.posts import Articles, Corpus, Posts
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.sync import index_of, sync

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from ensue.data.posts import Articles, Corpus, read_corpus
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.tasks.link.predictor import LinkPredictor
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/data")) / "links"

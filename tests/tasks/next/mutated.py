@@ -12,7 +12,7 @@ import pytest
 
 from ensue.answers import Answer
 from ensue.data.histories import Histories
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.records import History
 from ensue.tasks.next import indexing
 from ensue.tasks.next.predictor import NextPredictor

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.evaluation import describe, evaluate
+from ensue.evaluation.cards import describe
+from ensue.evaluation.comparison import evaluate
 from ensue.records import History
 from ensue.refresh import refresh
 from ensue.store import versions

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ensue.answers import Answer
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from tests.mutations import Family

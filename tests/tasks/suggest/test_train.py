@@ -10,7 +10,7 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
-from ensue.evaluation import evaluate
+from ensue.evaluation.comparison import evaluate
 from ensue.records import History
 from ensue.schedule import Schedule
 from ensue.tasks.suggest import train

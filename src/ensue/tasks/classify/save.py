@@ -127,3 +127,20 @@ def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
 def _small(baseline: Baseline) -> dict[str, Tensor]:
     """Its tensors; the weights, which are rounded to float32, at half the size."""
     return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in baseline.tensors().items()}
+
+
+def stored_data(summary: Mapping[str, Any]) -> list[str]:
+    """Return what the folder stores of the training texts: single words may be personal data."""
+    num = int(summary["settings"].get("remembered", 0))
+    words = (
+        "- every word of the training texts in `vocabulary.json` (`ensue fit --set min_count=5`: those seen 5 times)"
+    )
+    prints = (
+        "a 64-bit fingerprint of each text in `counting.safetensors`, to detect test texts that are in "
+        "the training data"
+    )
+    lines = [f"{words}, and {prints}."]
+    if num:
+        what = f"up to {num:,} held-out texts as numbers of those words, with their labels, in `remembered.safetensors`"
+        lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` stores none.")
+    return lines

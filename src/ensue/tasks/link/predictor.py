@@ -134,6 +134,10 @@ class LinkPredictor(SavedPredictor, LinkState):
         """The articles; ``None`` before."""
         return self._article_index
 
+    def stored_data(self) -> list[str]:
+        """Return what the model folder stores of the training data, as lines of a Markdown list."""
+        return save.stored_data(self.summary())
+
     def contents(self, card: str = "") -> Contents:
         """What :meth:`save` writes, by file name; of large files, what makes them."""
         return save.contents(self, card)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import Tensor
 from ensue.data.posts import Articles
 from ensue.data.stored import read_stored
 from ensue.errors import DataError
+from ensue.lines import plural
 from ensue.nn.device import Undrawn
 from ensue.nn.validation import Bounded, require_shapes, require_table
 from ensue.store.folder import MAX_JSON_BYTES, described, read_file, read_json
@@ -165,3 +167,16 @@ def _unsigned(name: str, tensor: Tensor) -> npt.NDArray[np.generic]:
         return tensor.numpy()
     require_table(name, tensor, torch.int64, [None])
     return tensor.numpy().view(np.uint64)
+
+
+def stored_data(summary: Mapping[str, Any]) -> list[str]:
+    """Return what the folder stores of the articles and posts that it was trained on."""
+    articles = "- every article in full, in `articles.parquet`, and its terms as numbers in `counting.safetensors`"
+    posts = "- of posts a 64-bit fingerprint each, and of networks every word of theirs in `vocabulary.json`; no text"
+    vectors = "- next to the folder, in `NAME.posts`, vectors of the posts that `ensue link --folder` last ranked"
+    lines = [f"{articles}.", f"{posts}.", f"{vectors}."]
+    if num := int(summary["facts"].get("remembered", 0)):
+        what = f"{plural(num, 'held-out post')} as numbers of their words, with their articles, in"
+        lines.append(f"- {what} `remembered.safetensors`, to test updates on; a guessed word can be looked up;")
+        lines.append("  `ensue fit --set remembered=0` keeps none.")
+    return lines

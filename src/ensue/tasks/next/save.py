@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories
+from ensue.lines import plural
 from ensue.nn.approximate import has_faiss
 from ensue.nn.device import Undrawn
 from ensue.nn.validation import Bounded, assign_tensors, require_shapes, require_table
@@ -22,9 +23,10 @@ from ensue.store.folder import described, read_json
 from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
 from ensue.tasks.next import item_index, reservoir
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
-from ensue.tasks.next.catalogue import MODELS
+from ensue.tasks.next.catalogue import BEST, MODELS
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
 from ensue.tasks.next.metadata import Metadata
+from ensue.tasks.next.reservoir import LATEST
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of, summary_of
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
@@ -117,3 +119,35 @@ def _vocabulary(values: object) -> Vocabulary:
     if len(vocabulary.values) < len(values):
         raise ValueError("vocabulary.json holds a value twice")
     return vocabulary
+
+
+def stored_data(summary: Mapping[str, Any]) -> list[str]:
+    """Return what the folder stores of past histories: they may be personal data."""
+    sums = "item counts, transitions, lengths of histories and pauses"
+    shared = summary["facts"].get("min_users")
+    if not (summary["schedule"] or summary["settings"]).get("replay", 1):
+        one = "including pairs that only one history has"
+        if shared:
+            one = f"only runs of events that at least {shared['threshold']} people share are"
+        return [f"- nothing of a single history: weights, and sums over all of them ({sums}); {one}."]
+    num, lines = summary["facts"]["remembered"], []
+    if shared:
+        lines.append(
+            f"- only runs of events that at least {shared['threshold']} people share: what follows stores only "
+            "those; their times are those of single people."
+        )
+    if num:
+        many = plural(num, "past history", "past histories")
+        what = f"{many} (ids and times, no names; of each the latest {LATEST} events)"
+        lines.append(f"- {what} in `reservoir.safetensors`, replayed by updates.")
+    lines.append(
+        "- of every value the latest sessions that hold it, as sets of ids, for VS-kNN, and a 64-bit fingerprint "
+        "of each history, to detect test histories that are in the training data, in `counting.safetensors`."
+    )
+    if summary["model"] in BEST:
+        held = "such sessions" if summary["model"] == "blend" else "past cascades in full (ids and times, no names)"
+        lines.append(f"- {held} in `model.safetensors`: the model looks them up.")
+    lines.append(f"- sums over all histories: {sums}; counting takes less time than an epoch.")
+    if summary["model"] != "vsknn":
+        lines.append("- `ensue fit --set replay=0` stores only weights and sums.")
+    return lines

@@ -111,6 +111,10 @@ class SuggestPredictor(SavedPredictor, SuggestState):
         """What was learned from what, and how: goes into ``settings.json`` and the card."""
         return save.summary(self)
 
+    def stored_data(self) -> list[str]:
+        """Return what the model folder stores of the training data, as lines of a Markdown list."""
+        return save.stored_data(self.summary())
+
     def contents(self, card: str = "") -> Contents:
         """What :meth:`save` writes, by file name; of large files, what makes them."""
         return save.contents(self, card)

@@ -88,3 +88,14 @@ def fingerprint(state: SuggestState, parts: Iterable[Sessions]) -> str:
         for column in (part.queries, part.starts, part.lengths, *part.spelled):
             seen.update(np.ascontiguousarray(column).data)
     return seen.hexdigest()
+
+
+def stored_data(summary: Mapping[str, Any]) -> list[str]:
+    """Return what the folder stores of the queries that it was trained on."""
+    queries = (
+        "- the queries and words that reach the k-anonymity threshold, in `floor.json`, `counting.safetensors` and"
+    )
+    prints = "`tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
+    weights = "- what the weights store of words above the threshold; the network never saw words below it"
+    pairs = "- what followed or co-occurred with what, counted in people, where enough people typed both"
+    return [f"{queries} {prints}.", f"{pairs}.", f"{weights}."]

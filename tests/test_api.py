@@ -468,3 +468,24 @@ def test_models_are_compared_by_name_or_with_settings() -> None:
     with pytest.raises(SettingError, match="give task="):
         compare(["best"], SESSIONS)
     assert compare(["tfidf"], (TEXTS, LABELS), task="classify").task == "classify"
+
+
+def test_models_are_compared_on_a_split_by_time_unless_test_data_is_given() -> None:
+    names = ["markov", "popularity"]
+    sessions = [["a", "b"]] * 15 + [["c", "d"]] * 5
+    train, test = split(sessions, task="next", test=0.25)
+
+    def mrr(**options: Any) -> float:
+        return compare(names, sessions, test_size=0.25, **options).rows[0].figures["mrr"]
+
+    assert mrr() == mrr(split="time") == compare(names, train, test).rows[0].figures["mrr"] == 0
+    assert mrr(split="random") > 0
+    refused: list[tuple[Callable[[], object], str]] = [
+        (lambda: compare(names, train, test, split="time"), "split is 'time', but test data is given too; remove one"),
+        (lambda: compare(names, sessions, split="tim"), "this data cannot be split by 'tim'; choose time or random"),
+        (lambda: compare(["tfidf"], (TEXTS, LABELS), task="classify", split="time"), "by 'time'; choose random"),
+        (lambda: compare(names, sessions, test_size=2), "test_size is 2; it must be a number between 0 and 1"),
+    ]
+    for call, message in refused:
+        with pytest.raises(SettingError, match=message):
+            call()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Unpack, cast
 
 from ensue.api import ESTIMATORS, AnyEstimator, Estimator
-from ensue.arguments import require_text
+from ensue.arguments import require_fraction, require_text
 from ensue.data.frames import frame_of, is_path, read_frame
 from ensue.data.inputs import Reading
 from ensue.data.kinds import kind_of
@@ -16,19 +16,21 @@ from ensue.data.test_split import split_data
 from ensue.errors import SettingError
 from ensue.evaluation.comparison import AnyResult, Data
 from ensue.evaluation.comparison import compare as compare_predictors
-from ensue.registry import models, require_task
+from ensue.registry import models as models_of
+from ensue.registry import require_task
 from ensue.settings import near, require_integer
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
 
 
 def compare(
-    entries: Sequence[str | AnyEstimator],
+    models: Sequence[str | AnyEstimator],
     data: object,
     test: object = None,
     *,
-    task: str = "",
+    split: str = "auto",
     test_size: float = 0.2,
+    task: str = "",
     seeds: int = 1,
     progress: bool | Literal["auto"] = "auto",
     **reading: Unpack[Reading],
@@ -36,18 +38,20 @@ def compare(
     """Train several models on the same data and score them on the same test data, next to the baselines.
 
     Args:
-        entries: names of models, or estimators, which are cloned.
+        models: names of models, or estimators, which are cloned.
         data: training data.
-        test: test data. [default: the last part of ``data`` by time, see :func:`split`]
-        task: ``next``, ``classify``, ``suggest`` or ``link``, if several tasks have these models.
+        test: test data. [default: a part of ``data``, split off as ``split`` says]
+        split: how ``data`` is split if there is no ``test``: ``time`` or ``random``; for query logs also ``user``.
+            ``auto`` is ``time`` for sessions and query logs, and ``random`` for texts and posts.
         test_size: fraction of ``data`` that is split off if there is no ``test``.
+        task: ``next``, ``classify``, ``suggest`` or ``link``, if several tasks have these models.
         seeds: number of seeds per model; with several, intervals cover the variance between seeds.
         progress: as for :meth:`Estimator.fit`.
         reading: as for :meth:`Estimator.fit`.
 
     Raises:
         DataError: the data cannot be read, or holds nothing to score.
-        SettingError: models of several tasks, or a model that several tasks have.
+        SettingError: models of several tasks, a model that several tasks have, or both ``test`` and ``split``.
 
     Example:
         >>> from ensue import compare
@@ -55,17 +59,19 @@ def compare(
         >>> [row.model for row in result.rows][:2]
         ['markov', 'popularity']
     """
-    kind = _kind_of(entries, task)
+    kind = _kind_of(models, task)
+    if test is not None and split != "auto":
+        raise SettingError(f"split is {split!r}, but test data is given too; remove one of them")
     if require_integer("seeds", seeds) < 1:
         raise SettingError(f"seeds is {seeds}; train each model at least once")
     reader = kind()
     train, schema = reader._read(data, NO_SCHEMA, reading)
     if test is None:
-        train, held_out = split_data(train, test_size)
+        train, held_out = split_data(train, require_fraction(test_size, "test_size"), by=split)
     else:
         held_out = reader._read(test, schema, {})[0]
     trained = []
-    for entry in entries:
+    for entry in models:
         estimators = [_unfitted(kind, entry, seed) for seed in range(seeds)]
         trained.append([estimator.fit(train, progress=progress)._fitted for estimator in estimators])
     return compare_predictors(trained, held_out)
@@ -96,7 +102,7 @@ def read(data: object, *, task: str = "", **reading: Unpack[Reading]) -> Data:
 
 
 def split(
-    data: object, *, test: float = 0.2, by: str = "", task: str = "", seed: int = 0, **reading: Unpack[Reading]
+    data: object, *, test: float = 0.2, by: str = "auto", task: str = "", seed: int = 0, **reading: Unpack[Reading]
 ) -> tuple[Data, Data]:
     """Split data into training and test data.
 
@@ -107,7 +113,7 @@ def split(
         data: as for :meth:`Estimator.fit`.
         test: fraction of test data, between 0 and 1.
         by: ``time`` or ``random``; for query logs also ``user``, which keeps all sessions of a user on one side.
-            [default: ``time`` for sessions and query logs, else ``random``]
+            ``auto`` is ``time`` for sessions and query logs, and ``random`` for texts and posts.
         task: ``next``, ``classify``, ``suggest`` or ``link``. [default: detected from the file]
         seed: seed of a random split.
         reading: as for :meth:`Estimator.fit`.
@@ -128,22 +134,22 @@ def split(
     return split_data(read(data, task=task, **reading), test, seed, by)
 
 
-def _kind_of(entries: Sequence[str | AnyEstimator], task: str) -> type[AnyEstimator]:
+def _kind_of(models: Sequence[str | AnyEstimator], task: str) -> type[AnyEstimator]:
     """Return the estimator class of the task that all models belong to.
 
     Raises:
         SettingError: an unknown model, or models of several tasks.
     """
-    if not isinstance(entries, list | tuple) or not all(isinstance(entry, str | Estimator) for entry in entries or [0]):
+    if not isinstance(models, list | tuple) or not all(isinstance(entry, str | Estimator) for entry in models or [0]):
         raise SettingError('give a list of models, such as compare(["sansr", "vsknn"], "clicks.csv")')
     tasks = set(ESTIMATORS) & {task} if require_text(task, "task") else set(ESTIMATORS)
-    for entry in entries:
+    for entry in models:
         if isinstance(entry, Estimator):
             tasks &= {entry.task}
         elif entry != "best":
-            tasks = {name for name in tasks if entry in {model.name for model in models(name)}}
+            tasks = {name for name in tasks if entry in {model.name for model in models_of(name)}}
     if len(tasks) != 1:
-        names = ", ".join(map(repr, entries))
+        names = ", ".join(map(repr, models))
         raise SettingError(f"{names}: no task has all of these models" if not tasks else f"{names}: give task=…")
     return ESTIMATORS[tasks.pop()]
 

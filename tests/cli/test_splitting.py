@@ -63,7 +63,7 @@ def test_users_of_a_query_log_are_on_one_side(ensue: Ensue, files: Path) -> None
     train, test = ({line.split(",")[2] for line in lines(files / "parts" / f"{side}.csv")[1:]} for side in sides())
     assert (len(train), len(test), train & test) == (3, 3, set())
     refused = ensue("split", files / "clicks.csv", "-o", files / "other", "--by", "user")
-    assert refused.lines[-1] == "ensue: by 'user': this data can be split by time or random"
+    assert refused.lines[-1] == "ensue: this data cannot be split by 'user'; choose time or random"
 
 
 def sides() -> tuple[str, str]:

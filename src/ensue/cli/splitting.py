@@ -33,4 +33,4 @@ def split(
     chosen = tasks.chosen(task, context) if task else tasks.of_file(path, reading, context)
     from ensue.cli.split import run  # polars
 
-    run(chosen, path, output, test, by or "", seed, reading, as_json=json)
+    run(chosen, path, output, test, by or "auto", seed, reading, as_json=json)

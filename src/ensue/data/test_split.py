@@ -19,7 +19,7 @@ from ensue.settings import require_seed
 Data = Histories | Texts | Queries | Corpus
 
 
-def split_data(data: Data, test: float, seed: int = 0, by: str = "") -> tuple[Data, Data]:
+def split_data(data: Data, test: float, seed: int = 0, by: str = "auto") -> tuple[Data, Data]:
     """Return the training part and the test part of data; see :func:`ensue.split`.
 
     Raises:
@@ -31,8 +31,8 @@ def split_data(data: Data, test: float, seed: int = 0, by: str = "") -> tuple[Da
     require_seed(seed)
     ways = ["time", "random"] if isinstance(data, Histories | Queries) else ["random"]
     ways += ["user"] * isinstance(data, Queries)
-    if by not in ("", *ways):
-        raise SettingError(f"by {by!r}: this data can be split by {' or '.join(ways)}")
+    if by not in ("auto", *ways):
+        raise SettingError(f"this data cannot be split by {by!r}; choose {' or '.join(ways)}")
     if isinstance(data, Histories) and by != "random":
         return hold_out(data, test, by_time=dated(data))[:2]
     if isinstance(data, Queries) and by not in ("random", "user"):

@@ -12,10 +12,10 @@ from typing import Literal, Unpack
 
 from ensue.data.files import Content, answering, open_file
 from ensue.data.headerless import KINDS, with_columns
-from ensue.data.packed import Opening, ending
+from ensue.data.packed import Opening, ending, files_in, is_several
 from ensue.data.posts.corpus import is_corpus
 from ensue.data.posts.exports import export_of
-from ensue.data.posts.folders import files_in, is_document, open_texts
+from ensue.data.posts.folders import is_document, open_texts
 from ensue.data.posts.formats import ARTICLES, collector_of
 from ensue.data.posts.platforms import is_json, objects
 from ensue.data.queries.conversations import are_queries, list_of_turns
@@ -24,7 +24,6 @@ from ensue.data.sequences.columns import ROLES as LOG_ROLES
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import recognise
 from ensue.data.sequences.prepared import is_prepared
-from ensue.data.sequences.sources import is_several
 from ensue.data.table import ReadOptions, Table, read_object
 from ensue.data.takeout import holds_searches
 from ensue.data.texts.exports import is_json_line

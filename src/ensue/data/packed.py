@@ -63,6 +63,26 @@ def is_pattern(path: Path) -> bool:
     return bool(set(str(path)) & set("*?[")) and not path.exists()
 
 
+def is_several(path: Path) -> bool:
+    """Return whether a name stands for the files of a folder, or those that match a pattern."""
+    return path.is_dir() or is_pattern(path)
+
+
+def files_in(path: Path) -> list[Path]:
+    """Return the files of a folder at any depth, or those that match a pattern, in the order of their names.
+
+    Names that begin with a point or an underscore are passed over in a folder, as engines leave them behind.
+    """
+    start = path if path.is_dir() else Path(path.anchor)
+    files = sorted(file for file in start.glob("**/*" if path.is_dir() else str(path.relative_to(start))))
+    hidden = (".", "_") if path.is_dir() else ()
+    return [
+        file
+        for file in files
+        if file.is_file() and not any(part.startswith(hidden) for part in file.relative_to(start).parts)
+    ]
+
+
 def packing(data: bytes) -> str | None:
     """``gzip``, ``xz`` or ``zst`` by the first bytes of a file, or ``None``."""
     return next((kind for magic, kind in MAGIC.items() if data.startswith(magic)), None)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ensue.arguments import require_path
 from ensue.data.files import Content
-from ensue.data.packed import ending, is_pattern
+from ensue.data.packed import ending, files_in, is_several
 from ensue.data.posts.documents import is_named_as_document, is_page, read_document
 from ensue.data.posts.formats import ARTICLE_ROLES
 from ensue.data.posts.platforms import is_json, objects
@@ -24,23 +24,6 @@ from ensue.errors import DataError
 from ensue.lines import plural
 
 _JSON = (".json", ".jsonl", ".ndjson")
-
-
-def is_several(path: Path) -> bool:
-    """Return whether a name is that of a folder, or a pattern."""
-    return path.is_dir() or is_pattern(path)
-
-
-def files_in(path: Path) -> list[Path]:
-    """Return the visible files of a folder at any depth, or those that match a pattern, in the order of their names."""
-    if path.is_dir():
-        return [
-            file
-            for file in sorted(path.rglob("*"))
-            if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-        ]
-    start = Path(path.anchor)
-    return sorted(file for file in start.glob(str(path.relative_to(start))) if file.is_file())
 
 
 def is_document(content: Content) -> bool:

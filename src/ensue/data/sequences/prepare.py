@@ -24,6 +24,7 @@ import polars as pl
 from ensue.data.clock import in_seconds
 from ensue.data.files import answering
 from ensue.data.histories import Histories, Index, offsets_of
+from ensue.data.packed import is_several
 from ensue.data.sequences.batches import Batches
 from ensue.data.sequences.columns import is_user_log
 from ensue.data.sequences.dataset import (
@@ -42,7 +43,7 @@ from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prep
 from ensue.data.sequences.rows import holds_lists, layout_of
 from ensue.data.sequences.sessions import check_gap, cut
 from ensue.data.sequences.shares import Share, find_shares, read_share, write_share
-from ensue.data.sequences.sources import Source, files_of, is_several, notes_on_files, sources_of
+from ensue.data.sequences.sources import Source, files_of, notes_on_files, sources_of
 from ensue.data.table import ReadOptions, skipped
 from ensue.errors import DataError, EnsueError, SettingError
 from ensue.lines import plural, quoted

@@ -10,12 +10,12 @@ from typing import Unpack
 
 from ensue.arguments import id_list, require_path
 from ensue.data.histories import Histories
-from ensue.data.packed import DROP, KEEP, Opening, packing
+from ensue.data.packed import DROP, KEEP, Opening, is_several, packing
 from ensue.data.sequences.dataset import SequencesReport, read_file, read_together
 from ensue.data.sequences.prepare import keeps_sequences, prepare
 from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
-from ensue.data.sequences.sources import Source, files_of, is_several, packed, sources_of
+from ensue.data.sequences.sources import Source, files_of, packed, sources_of
 from ensue.data.table import ReadOptions
 from ensue.data.temporary import temporary_folder
 from ensue.errors import SettingError

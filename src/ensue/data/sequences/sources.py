@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensue.data.packed import SUFFIXES, ending, is_pattern
+from ensue.data.packed import SUFFIXES, ending, files_in, is_several
 from ensue.data.sequences.rows import (
     Rows,
     find_roles,
@@ -49,29 +49,21 @@ class Source:
     """Whether sequences are whole numbers of at most 64 bits."""
 
 
-def is_several(path: Path) -> bool:
-    """Whether a name stands for the files of a folder, or those that fit a pattern."""
-    return path.is_dir() or is_pattern(path)
-
-
 def files_of(path: Path) -> list[Path]:
     """The files that a name stands for, in the order of their names.
 
-    Of a folder those at any depth whose names end as in ``KNOWN``; names that begin with a point or an underscore are
-    passed over, as engines leave them behind.
+    Of a folder those whose names end as in ``KNOWN``.
 
     Raises:
         DataError: a folder without such a file, or a pattern that no file fits.
     """
     if not is_several(path):
         return [path]
+    inside = files_in(path)
     if not path.is_dir():
-        start = Path(path.anchor)
-        fitting = sorted(found for found in start.glob(str(path.relative_to(start))) if found.is_file())
-        if not fitting:
+        if not inside:
             raise DataError(f"{path}: no file matches; check the pattern")
-        return fitting
-    inside = sorted(found for found in path.rglob("*") if found.is_file() and _visible(found.relative_to(path)))
+        return inside
     logs = [found for found in inside if ending(found) in KNOWN]
     if not logs:
         holds = listed((str(found.relative_to(path)) for found in inside[:_SHOWN]), _SHOWN) if inside else "nothing"
@@ -202,7 +194,3 @@ def _texts(frame: pl.DataFrame) -> pl.DataFrame:
 def packed(path: Path) -> bool:
     """Whether a name ends as packed files do."""
     return path.suffix.lower() in SUFFIXES
-
-
-def _visible(inside: Path) -> bool:
-    return not any(part.startswith((".", "_")) for part in inside.parts)

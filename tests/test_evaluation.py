@@ -20,9 +20,10 @@ from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import compare, evaluate
 from ensue.evaluation.next_event import evaluate_alone, score
 from ensue.evaluation.rows import table
+from ensue.nn.item_head import Output
 from ensue.predictor import make
 from ensue.records import History
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import draw_negatives
 from ensue.tasks.next.predictor import NextPredictor

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue.nn.item_head import Output
 from ensue.schedule import Schedule
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import FIRST
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ensue.nn.fused_items import EXACT, FEW, ShortItems
-from ensue.tasks.next.batch import Batch, Output
+from ensue.nn.item_head import Output
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.core import CORE, CORESettings
 from tests.kernels.paths import HERE, needs_kernels, using
 
@@ -35,7 +36,7 @@ def network(dim: int, heads: int, length: int) -> CORE:
     with torch.no_grad():
         for part in model.parameters():
             part.add_(0.2 / dim**0.5 * torch.randn(part.shape))
-        model.sampler.totals.add_(torch.arange(float(NUM_IDS)))
+        model.items.sampler.totals.add_(torch.arange(float(NUM_IDS)))
     return model
 
 

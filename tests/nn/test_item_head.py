@@ -6,9 +6,8 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
-from ensue.nn.item_head import ItemLayer, item_loss, item_scores, table_loss
+from ensue.nn.item_head import ItemHead, ItemLayer, item_loss, item_scores
 from ensue.nn.sampling import Sampler
 
 HIDDEN = torch.tensor([[1.0, 2.0]])
@@ -27,34 +26,41 @@ def test_the_loss_is_that_of_the_scores() -> None:
     torch.testing.assert_close(loss, torch.tensor(math.log1p(math.exp(-0.5))))
 
 
+def head(negatives: int | None) -> ItemHead:
+    made = ItemHead(4, 2, negatives=negatives)
+    made.weight.data.copy_(WEIGHT)
+    return made
+
+
 def test_a_table_has_the_same_loss_and_one_over_drawn_ids() -> None:
-    items, targets = nn.Embedding(4, 2, _weight=WEIGHT), torch.tensor([3])
-    whole = table_loss(HIDDEN, items, targets, Sampler(4), None)
+    targets = torch.tensor([3])
+    whole = head(None).loss(HIDDEN, targets)
     torch.testing.assert_close(whole, torch.tensor(math.log1p(math.exp(-1.0))))
     # One draw of two ids: id 2 counts exp(1) / (1 x 1/2), and the target itself is left out.
+    drawing = head(1)
     for seed in range(4):
         torch.manual_seed(seed)
         drawn = int((Sampler(4).draw(1) == 2).sum())
         torch.manual_seed(seed)
-        sampled = table_loss(HIDDEN, items, targets, Sampler(4), 1)
+        sampled = drawing.loss(HIDDEN, targets)
         torch.testing.assert_close(sampled, torch.tensor(math.log1p(drawn * 2 * math.exp(-1.0))))
-    exact = table_loss(HIDDEN, items, targets, Sampler(4), 8)  # more draws than ids: all of them, once
+    exact = head(8).loss(HIDDEN, targets)  # more draws than ids: all of them, once
     torch.testing.assert_close(exact, whole)
 
 
-def layers(dim: int, num_ids: int, negatives: int) -> tuple[ItemLayer, ItemLayer]:
+def layers(dim: int, num_ids: int, negatives: int, cosine: bool = False) -> tuple[ItemLayer, ItemLayer]:
     """One that goes over all ids, and one with the same rows that draws."""
     torch.manual_seed(5)
-    whole, drawing = ItemLayer(dim, num_ids), ItemLayer(dim, num_ids, negatives)
+    whole, drawing = (ItemLayer(dim, num_ids, number, cosine=cosine) for number in (None, negatives))
     drawing.load_state_dict({**whole.state_dict(), "sampler.totals": torch.ones(num_ids)})
     return whole, drawing
 
 
 @pytest.mark.parametrize("cosine", [False, True])
 def test_a_layer_that_draws_no_fewer_ids_than_there_are_learns_what_all_teach(cosine: bool) -> None:
-    whole, drawing = layers(4, 9, 7)
+    whole, drawing = layers(4, 9, 7, cosine)
     hidden, targets = torch.randn(6, 4), torch.tensor([2, 8, 3, 3, 5, 2])
-    losses = [layer.loss(hidden, targets, cosine=cosine) for layer in (whole, drawing)]
+    losses = [layer.loss(hidden, targets) for layer in (whole, drawing)]
     torch.testing.assert_close(losses[0], losses[1])
     for loss in losses:
         torch.autograd.backward(loss)

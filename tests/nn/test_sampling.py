@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn import sampling
+from ensue.nn.item_head import ItemTable
 from ensue.nn.sampling import (
     AliasTable,
     Sampler,
@@ -20,7 +21,7 @@ from ensue.nn.sampling import (
 )
 from ensue.vocabulary import FIRST, PADDING, UNKNOWN
 
-Loss = Callable[[Tensor, nn.Embedding, Tensor, Tensor], Tensor]
+Loss = Callable[[Tensor, Callable[[Tensor | slice], Tensor], Tensor, Tensor], Tensor]
 LOSSES = pytest.mark.parametrize("loss", [pairwise_loss, pairwise_softmax_loss])
 
 
@@ -39,7 +40,8 @@ def test_ids_are_drawn_by_their_count_to_a_power(power: float, weights: list[int
 @pytest.mark.parametrize("shared", [False, True])
 def test_pairwise_losses_are_the_mean_over_true_pairs(loss: Loss, shared: bool) -> None:
     torch.manual_seed(1)
-    items, hidden, targets = nn.Embedding(6, 3).double(), torch.randn(4, 3).double(), torch.tensor([2, 3, 5, 2])
+    items, hidden = ItemTable(6, 3, sparse=False).double(), torch.randn(4, 3).double()
+    targets = torch.tensor([2, 3, 5, 2])
     negatives = torch.tensor([[3, 2, 0], [5, 5, 4], [2, 3, 4], [0, 0, 0]])
     if shared:
         if loss is pairwise_softmax_loss:
@@ -53,13 +55,13 @@ def test_pairwise_losses_are_the_mean_over_true_pairs(loss: Loss, shared: bool) 
         drawn = (negatives if shared else negatives[row]).tolist()
         terms += [-torch.sigmoid(scores[target] - scores[id]).log() for id in drawn if id not in (target, PADDING)]
     assert len(terms) == (10 if shared else 7)
-    torch.testing.assert_close(loss(hidden, items, targets, negatives), torch.stack(terms).mean())
+    torch.testing.assert_close(loss(hidden, items.rows, targets, negatives), torch.stack(terms).mean())
 
 
 @LOSSES
 def test_targets_without_pairs_cost_nothing(loss: Loss) -> None:
-    items, hidden = nn.Embedding(FIRST + 1, 3), torch.randn(4, 3, requires_grad=True)
-    found = loss(hidden, items, torch.full((4,), FIRST), torch.full((4, 2), PADDING))
+    items, hidden = ItemTable(FIRST + 1, 3, sparse=False), torch.randn(4, 3, requires_grad=True)
+    found = loss(hidden, items.rows, torch.full((4,), FIRST), torch.full((4, 2), PADDING))
     assert found.item() == 0
     found.backward()  # type: ignore[no-untyped-call]
     assert hidden.grad is not None and items.weight.grad is not None

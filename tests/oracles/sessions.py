@@ -151,12 +151,12 @@ def ramped(model: Any, *, size: float = 1.0) -> Any:
 
 def fix_draws(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sampler walks the catalogue in place of drawing from it."""
-    num_ids = len(model.sampler.totals)
+    num_ids = len(model.items.sampler.totals)
 
     def draw(*shape: int) -> Tensor:
         return (5 * torch.arange(int(np.prod(shape))) % (num_ids - FIRST) + FIRST).view(shape)
 
-    monkeypatch.setattr(model.sampler, "draw", draw)
+    monkeypatch.setattr(model.items.sampler, "draw", draw)
 
 
 def equals_the_equations(model: Any, scores: Scorer) -> None:
@@ -237,13 +237,13 @@ def loss_curve(model: Any) -> list[float]:
 
 def grows(model: Any) -> None:
     """Old ids keep their scores, new ones have some, and the counts of the negatives are kept."""
-    model.sampler.count(torch.arange(float(NUM_IDS)))
+    model.items.sampler.count(torch.arange(float(NUM_IDS)))
     grown = model.float().grow(NUM_IDS + 4).eval()
     batch = everywhere(pad(ragged(2)))
     old, new = model(batch).scores, grown(batch).scores
     torch.testing.assert_close(new[:, :NUM_IDS], old, rtol=0, atol=1e-6)
     assert new.shape[1] == NUM_IDS + 4 and torch.isfinite(new[:, FIRST:]).all()
-    assert torch.equal(grown.sampler.totals[:NUM_IDS], model.sampler.totals)
+    assert torch.equal(grown.items.sampler.totals[:NUM_IDS], model.items.sampler.totals)
 
 
 def largest_tensor(make: Callable[[int], Any], time: int) -> int:
@@ -260,7 +260,7 @@ def hits(make: Callable[[int], Any], schedule: Schedule, *, crowd: bool = False)
     known = Histories.of(data)
     torch.manual_seed(5)
     model = make(len(known.vocabulary))
-    model.sampler.count(torch.from_numpy(np.bincount(known.ids, minlength=len(known.vocabulary))).float())
+    model.items.sampler.count(torch.from_numpy(np.bincount(known.ids, minlength=len(known.vocabulary))).float())
     windows = Windows(known, model.reach)
     for report in train(model, windows, None, schedule, optimizer=make_optimizer(model, schedule), seed=5):
         assert np.isfinite(report.loss)

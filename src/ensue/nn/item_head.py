@@ -1,6 +1,14 @@
-"""What every model over a catalogue ends in: a score an id, and the loss of the ids that came."""
+"""Item head: the vectors of items, the scores of all items, and the loss of the items that came.
+
+A network of task ``next`` turns a history into a query vector; everything about items is here. A paper whose input and
+output share one table has one :class:`ItemHead`; a paper with an output layer of its own reads an :class:`ItemTable`
+and scores with an :class:`ItemLayer`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -9,93 +17,170 @@ from torch.nn import functional
 
 from ensue.nn.autograd import Context, apply
 from ensue.nn.cross_entropy import linear_cross_entropy
-from ensue.nn.sampling import Sampler, sampled_cross_entropy
-from ensue.vocabulary import FIRST
+from ensue.nn.sampling import POWER, Sampler, sampled_cross_entropy
+from ensue.vocabulary import FIRST, PADDING
+
+ALL_IDS = slice(None)
 
 
-def item_scores(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Scores (targets, ids), padding and unknown at -inf.
+def item_scores(queries: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return the scores of all ids, (targets, ids); padding and unknown are at -inf.
 
     Args:
-        hidden: (targets, dim).
-        weight: (ids, dim) a vector an id.
+        queries: (targets, dim).
+        weight: (ids, dim) one vector per id.
         bias: (ids,), or none.
     """
-    scores = functional.linear(hidden, weight, bias)
+    scores = functional.linear(queries, weight, bias)
     scores[:, :FIRST] = -torch.inf
     return scores
 
 
-def item_loss(hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Cross-entropy over all ids but padding and unknown: a mean over the targets, in nats.
+def item_loss(queries: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return the cross-entropy over all ids but padding and unknown: a mean over the targets, in nats.
 
     Args:
-        hidden: (targets, dim).
-        weight: (ids, dim) a vector an id.
+        queries: (targets, dim).
+        weight: (ids, dim) one vector per id.
         targets: (targets,) which id came.
         bias: (ids,), or none.
     """
-    return linear_cross_entropy(hidden, weight, bias, targets, first=FIRST)
+    return linear_cross_entropy(queries, weight, bias, targets, first=FIRST)
 
 
-def table_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, sampler: Sampler, drawn: int | None) -> Tensor:
-    """Cross-entropy over the target and so many drawn ids, or as :func:`item_loss` where none are drawn.
+class Output(NamedTuple):
+    """Scores before normalising, (targets, ids), and the attention weights behind them."""
+
+    scores: Tensor
+    weights: tuple[Tensor, ...] = ()
+
+
+class Product(NamedTuple):
+    """Scores as a product that is not multiplied yet: ``queries[t] @ rows(v) + bias[v]`` for target t and id v."""
+
+    queries: Tensor
+    """(targets, dim)."""
+    rows: Callable[[Tensor | slice], Tensor]
+    """From ids to the vectors that stand for them, (…, dim)."""
+    bias: Tensor | None = None
+    """(ids,)."""
+    weights: tuple[Tensor, ...] = ()
+    """Attention weights, as in :class:`Output`."""
+    cells: tuple[Tensor, Tensor] | None = None
+    """Additions to single scores: positions target x ids + id, unique and rising, and float32 addends."""
+    lately: tuple[Tensor, float] | None = None
+    """(ids,) log probabilities that are mixed with the softmax, -inf for none, and the log weight of the softmax."""
+
+    def output(self) -> Output:
+        """Return all scores, without ``cells`` and ``lately``; padding and unknown are at -inf."""
+        return Output(item_scores(self.queries, self.rows(ALL_IDS), self.bias), self.weights)
+
+
+class ItemTable(nn.Embedding):
+    """One vector per item id, as a network reads it.
 
     Args:
-        hidden: (targets, dim).
-        items: the table of all ids.
-        targets: (targets,) which id came.
-        sampler: draws the negatives.
-        drawn: how many; ``None`` for the whole catalogue.
+        num_ids: rows, padding and unknown included; the row of padding is 0.
+        dim: width of a vector.
+        sparse: whether gradients hold only the rows that were looked up.
     """
-    if drawn is None:
-        return item_loss(hidden, items.weight, targets)
-    return sampled_cross_entropy(hidden, items, targets, sampler, drawn)
+
+    def __init__(self, num_ids: int, dim: int, *, sparse: bool) -> None:
+        super().__init__(num_ids, dim, padding_idx=PADDING, sparse=sparse)
+
+    def rows(self, ids: Tensor | slice) -> Tensor:
+        """Return the vectors of some ids, (…, dim); a slice is a view of the table."""
+        return self.weight[ids] if isinstance(ids, slice) else self(ids)
+
+
+class ItemHead(ItemTable):
+    """An item table that also scores: input and output layer of a network share its rows.
+
+    Args:
+        num_ids: rows, padding and unknown included; the row of padding is 0.
+        dim: width of a vector.
+        negatives: number of ids drawn per batch for the loss in training; ``None`` for the whole catalogue.
+        power: ids are drawn by their count to this power.
+        sparse: whether gradients hold only the rows that were looked up; by default where negatives are drawn.
+    """
+
+    def __init__(
+        self, num_ids: int, dim: int, *, negatives: int | None, power: float = POWER, sparse: bool | None = None
+    ) -> None:
+        super().__init__(num_ids, dim, sparse=negatives is not None if sparse is None else sparse)
+        self.negatives = negatives
+        self.sampler = Sampler(num_ids, power)
+
+    def product(self, queries: Tensor, *weights: Tensor) -> Product:
+        """Return the scores of all items as a product.
+
+        Args:
+            queries: (targets, dim).
+            weights: attention weights behind them, (batch, time, time) each.
+        """
+        return Product(queries, self.rows, weights=weights)
+
+    def loss(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross-entropy of the targets, a mean in nats.
+
+        In training it goes over the target and the drawn negatives where there are any, else over all ids but padding
+        and unknown.
+
+        Args:
+            queries: (targets, dim).
+            targets: (targets,) which id came.
+        """
+        if self.negatives is None or not self.training:
+            return item_loss(queries, self.rows(ALL_IDS), targets)
+        return sampled_cross_entropy(queries, self, targets, self.sampler, self.negatives)
 
 
 class ItemLayer(nn.Linear):
-    """An output layer with a row and a bias an id, learned over the whole catalogue or over a few drawn ids a step.
+    """An output layer with its own vector and bias per id; initialised like a linear layer.
 
-    Where ids are drawn a step reads, moves and exchanges their rows alone (``sparse``). The parameters are a linear
-    layer's, and start as one's.
+    Where negatives are drawn, a step reads, updates and exchanges only their rows (``sparse``).
 
     Args:
-        dim: width of what is scored.
+        dim: width of the queries.
         num_ids: rows, padding and unknown included.
-        negatives: ids drawn a batch in training; ``None`` for all.
+        negatives: number of ids drawn per batch in training; ``None`` for the whole catalogue.
+        cosine: whether rows are scaled to length 1.
     """
 
-    def __init__(self, dim: int, num_ids: int, negatives: int | None = None) -> None:
+    def __init__(self, dim: int, num_ids: int, negatives: int | None = None, *, cosine: bool = False) -> None:
         super().__init__(dim, num_ids)
         self.negatives, self.sparse = negatives, negatives is not None
+        self.cosine = cosine
         if negatives is not None:
             self.sampler = Sampler(num_ids)
 
-    def loss(self, hidden: Tensor, targets: Tensor, *, cosine: bool = False) -> Tensor:
-        """Cross-entropy, a mean over the targets in nats; outside training it is over all ids but padding and unknown.
-
-        Args:
-            hidden: (targets, dim).
-            targets: (targets,) which id came.
-            cosine: whether the rows are brought to length 1 first.
-        """
-        if self.negatives is None or not self.training:
-            weight = functional.normalize(self.weight, dim=1) if cosine else self.weight
-            return item_loss(hidden, weight, targets, self.bias)
-
-        def rows(ids: Tensor) -> Tensor:
-            vectors = functional.embedding(ids, self.weight, sparse=self.sparse)
-            biases = apply(_Entries, self.bias, ids) if self.sparse else self.bias[ids]
-            vectors = functional.normalize(vectors, dim=-1) if cosine else vectors
-            return torch.cat([vectors, biases[..., None]], dim=-1)
-
-        return sampled_cross_entropy(
-            functional.pad(hidden, (0, 1), value=1.0), rows, targets, self.sampler, self.negatives
+    def rows(self, ids: Tensor | slice) -> Tensor:
+        """Return the vectors of some ids, (…, dim); without ``cosine`` a slice is a view of the weights."""
+        vectors = (
+            self.weight[ids] if isinstance(ids, slice) else functional.embedding(ids, self.weight, sparse=self.sparse)
         )
+        return functional.normalize(vectors, dim=-1) if self.cosine else vectors
+
+    def product(self, queries: Tensor, *weights: Tensor) -> Product:
+        """Return the scores of all ids as a product; see :meth:`ItemHead.product`."""
+        return Product(queries, self.rows, self.bias, weights)
+
+    def loss(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross-entropy of the targets, a mean in nats; see :meth:`ItemHead.loss`."""
+        if self.negatives is None or not self.training:
+            return item_loss(queries, self.rows(ALL_IDS), targets, self.bias)
+
+        def rows_and_biases(ids: Tensor) -> Tensor:
+            biases = apply(_Entries, self.bias, ids) if self.sparse else self.bias[ids]
+            return torch.cat([self.rows(ids), biases[..., None]], dim=-1)
+
+        # A query of 1 beside the others multiplies the bias, which then is one more column of the candidates.
+        padded = functional.pad(queries, (0, 1), value=1.0)
+        return sampled_cross_entropy(padded, rows_and_biases, targets, self.sampler, self.negatives)
 
 
 class _Entries(torch.autograd.Function):
-    """Entries of a vector, whose gradient holds these alone."""
+    """Entries of a vector, with a gradient that holds only these entries."""
 
     @staticmethod
     def forward(ctx: Context, vector: Tensor, ids: Tensor) -> Tensor:

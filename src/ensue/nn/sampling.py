@@ -242,40 +242,45 @@ def draw_unseen(sessions: Tensor, num_ids: int, drawn: int = PAIRS) -> Tensor:
     return torch.where(left > 0, unseen, PADDING)
 
 
-def pairwise_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, negatives: Tensor) -> Tensor:
-    """BPR on scores (Rendle et al. 2009): mean over pairs of -ln sigmoid(target's score - a negative's).
+def pairwise_loss(
+    queries: Tensor, rows: Callable[[Tensor | slice], Tensor], targets: Tensor, negatives: Tensor
+) -> Tensor:
+    """Return BPR on scores (Rendle et al. 2009): mean over pairs of -ln sigmoid(target's score - a negative's).
 
     Args:
-        hidden: (targets, dim).
-        items: the table of candidates.
+        queries: (targets, dim).
+        rows: from ids to their vectors, (…, dim).
         targets: (targets,) ids.
         negatives: (targets, drawn) ids for each target, or (drawn,) shared ones; pairs with padding or with the target
             itself are left out.
     """
-    vectors = items(negatives)
-    others = hidden @ vectors.T if negatives.dim() == 1 else (vectors @ hidden[:, :, None])[:, :, 0]
-    return _mean_loss((hidden * items(targets)).sum(1, keepdim=True) - others, _pairs(targets, negatives))
+    vectors = rows(negatives)
+    others = queries @ vectors.T if negatives.dim() == 1 else (vectors @ queries[:, :, None])[:, :, 0]
+    return _mean_loss((queries * rows(targets)).sum(1, keepdim=True) - others, _pairs(targets, negatives))
 
 
-def pairwise_softmax_loss(hidden: Tensor, items: nn.Embedding, targets: Tensor, negatives: Tensor) -> Tensor:
-    """BPR on softmax outputs, as SANSR's Eqs. 7-8 print it: the loss of a pair lies in [0.313, 1.313].
+def pairwise_softmax_loss(
+    queries: Tensor, rows: Callable[[Tensor | slice], Tensor], targets: Tensor, negatives: Tensor
+) -> Tensor:
+    """Return BPR on softmax outputs, as SANSR's Eqs. 7-8 print it: the loss of a pair lies in [0.313, 1.313].
 
     Args:
-        hidden: (targets, dim).
-        items: the table of candidates.
+        queries: (targets, dim).
+        rows: from ids to their vectors, (…, dim).
         targets: (targets,) ids.
         negatives: (targets, drawn) ids for each target; pairs with padding are left out.
     """
-    shares = (hidden @ items.weight[FIRST:].T).softmax(dim=1)
-    others = shares.gather(1, (negatives - FIRST).clamp(min=0))
-    return _mean_loss(shares.gather(1, targets[:, None] - FIRST) - others, _pairs(targets, negatives))
+    probabilities = (queries @ rows(slice(FIRST, None)).T).softmax(dim=1)
+    others = probabilities.gather(1, (negatives - FIRST).clamp(min=0))
+    target = probabilities.gather(1, targets[:, None] - FIRST)
+    return _mean_loss(target - others, _pairs(targets, negatives))
 
 
 def _pairs(targets: Tensor, negatives: Tensor) -> Tensor:
-    """(targets, drawn) where a negative is an id, and not the target."""
+    """Return (targets, drawn) True where a negative is an item other than the target."""
     return (negatives != targets[:, None]) & (negatives >= FIRST)
 
 
-def _mean_loss(apart: Tensor, pairs: Tensor) -> Tensor:
-    """Mean of -ln sigmoid over the true pairs; 0, with a gradient of 0, where a catalogue of one item leaves none."""
-    return -(functional.logsigmoid(apart) * pairs).sum() / pairs.sum().clamp(min=1)
+def _mean_loss(differences: Tensor, pairs: Tensor) -> Tensor:
+    """Return the mean of -ln sigmoid over the pairs; 0, with gradient 0, for a catalogue of one item without pairs."""
+    return -(functional.logsigmoid(differences) * pairs).sum() / pairs.sum().clamp(min=1)

@@ -16,12 +16,12 @@ from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError
 from ensue.evaluation.cards import describe
+from ensue.nn.item_head import Product
 from ensue.records import History
 from ensue.refresh import refresh
 from ensue.refresh.trial import Slice
 from ensue.store import tensors
 from ensue.tasks.next import indexing, item_index, nearest, permitted, train
-from ensue.tasks.next.batch import Product
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import ItemIndex, make_index
 from ensue.tasks.next.metadata import Exclusion

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from ensue.nn.embedding import rows_of
-from ensue.tasks.next.batch import Product
+from ensue.nn.item_head import Product
 from ensue.tasks.next.sides import Sides
 from ensue.vocabulary import FIRST
 

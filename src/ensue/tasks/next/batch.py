@@ -1,17 +1,11 @@
-"""What every ``next`` model reads and returns."""
+"""Batch: what every model of task ``next`` reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from ensue.nn.item_head import item_scores
-
-EVERY = slice(None)
-"""All ids."""
 
 
 class Batch(NamedTuple):
@@ -40,31 +34,3 @@ class Batch(NamedTuple):
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
-
-
-class Output(NamedTuple):
-    """Scores before normalising, (targets, ids), and the attention weights behind them."""
-
-    scores: Tensor
-    weights: tuple[Tensor, ...] = ()
-
-
-class Product(NamedTuple):
-    """Scores that are products, before they are multiplied: of target t and id v ``queries[t] @ rows(v) + bias[v]``."""
-
-    queries: Tensor
-    """(targets, dim)."""
-    rows: Callable[[Tensor | slice], Tensor]
-    """From ids to the vectors that stand for them, (…, dim)."""
-    bias: Tensor | None = None
-    """(ids,)."""
-    weights: tuple[Tensor, ...] = ()
-    """As in :class:`Output`."""
-    cells: tuple[Tensor, Tensor] | None = None
-    """Target x ids + id of scores to which something is added, each once and rising, and what: float32."""
-    lately: tuple[Tensor, float] | None = None
-    """(ids,) logarithms of shares that are mixed with the chances, -inf for none, and of the share that those keep."""
-
-    def output(self) -> Output:
-        """All of them, where nothing is added: padding and unknown at -inf."""
-        return Output(item_scores(self.queries, self.rows(EVERY), self.bias), self.weights)

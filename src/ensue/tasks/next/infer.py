@@ -13,11 +13,11 @@ from torch import Tensor
 
 from ensue.answers import Answer
 from ensue.data.histories import Histories, Index, ranges
+from ensue.nn.item_head import Output, Product
 from ensue.nn.topk import log_totals
 from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Lists, Scored, ScoredBatch, ScoreFunction, answers
-from ensue.tasks.next.batch import Output, Product
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Exclusion

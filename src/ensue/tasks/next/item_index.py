@@ -24,11 +24,11 @@ from safetensors.torch import load
 from torch import Tensor
 
 from ensue.nn.approximate import import_faiss
+from ensue.nn.item_head import Product
 from ensue.nn.topk import log_totals, topk
 from ensue.nn.validation import require_ids, require_table
 from ensue.settings import LARGEST
 from ensue.store.tensors import tensor_bytes
-from ensue.tasks.next.batch import Product
 from ensue.vocabulary import FIRST, PADDING
 
 LARGE = 100_000

@@ -12,7 +12,8 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids
-from ensue.tasks.next.batch import Batch, Output, Product
+from ensue.nn.item_head import Output, Product
+from ensue.tasks.next.batch import Batch
 
 
 class Model(Protocol):

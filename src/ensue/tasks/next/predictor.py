@@ -13,9 +13,9 @@ from ensue.answers import Answer, Explanation, Forecast
 from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
+from ensue.nn.item_head import Output
 from ensue.records import History
 from ensue.tasks.next import explain, forecast, forget, grow, indexing, infer, ranking, save, train, update
-from ensue.tasks.next.batch import Output
 from ensue.tasks.next.check import shared_part
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.metadata import Exclusion

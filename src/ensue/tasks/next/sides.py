@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ensue.tasks.next.batch import Product
+from ensue.nn.item_head import Product
 from ensue.vocabulary import FIRST
 
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
+from ensue.nn.item_head import Output
 from ensue.records import History
 from ensue.tasks.next.baselines import counting
 from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov, Popularity
-from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import measures as oracles

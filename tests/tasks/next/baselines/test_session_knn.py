@@ -10,10 +10,10 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
+from ensue.nn.item_head import Output
 from ensue.records import History
 from ensue.tasks.next.baselines import session_knn
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings, decayed
-from ensue.tasks.next.batch import Output
 from ensue.tasks.next.dataset import Windows
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.kernels.paths import on_both_paths

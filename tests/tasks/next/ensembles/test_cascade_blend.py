@@ -182,7 +182,7 @@ def test_cosines_times_a_factor() -> None:
     batch = Windows(Histories.of(PAST, vocabulary), network.reach).batch(np.arange(len(PAST)))
     with torch.no_grad():
         scores = network(batch).scores[:, FIRST:]
-        near = functional.cosine_similarity(network.cascades(batch)[0][:, None], network.output.weight[None], dim=2)
+        near = functional.cosine_similarity(network.encode(batch)[0][:, None], network.output.weight[None], dim=2)
         torch.testing.assert_close(scores, (10 * near + network.output.bias)[:, FIRST:])
         loss = functional.cross_entropy(scores, batch.targets - FIRST)
         torch.testing.assert_close(network.loss(batch), loss)

@@ -28,7 +28,7 @@ def network(**options: object) -> CORE:
         made.by_distance.normal_()
         made.prior.fill_(0.3)
         made.lately[FIRST:] = torch.arange(10.0).view(5, 2)
-        made.sampler.count(torch.tensor([0.0, 0, 7, 5, 3, 2, 1]))
+        made.items.sampler.count(torch.tensor([0.0, 0, 7, 5, 3, 2, 1]))
     return made.double().eval()
 
 
@@ -70,7 +70,7 @@ def literal(model: CORE, ids: list[int]) -> tuple[torch.Tensor, list[float]]:
     found = [
         (
             session @ item / (session.norm() * item.norm())
-            + model.prior[0] * model.sampler.totals[at].log()
+            + model.prior[0] * model.items.sampler.totals[at].log()
             + model.prior[1] * (1 + model.lately[at, 0]).log()
             + model.prior[2] * (1 + model.lately[at, 1]).log()
         )
@@ -135,7 +135,7 @@ def test_the_count_of_an_item_moves_its_score_by_the_prior() -> None:
     model.lately.zero_()
     batch = Windows(Histories.of(RECORDS), model.reach).batch(torch.arange(3).numpy())
     before = model(batch).scores.detach()
-    model.sampler.totals[FIRST] *= 10
+    model.items.sampler.totals[FIRST] *= 10
     moved = model(batch).scores.detach() - before
     torch.testing.assert_close(moved[:, FIRST], torch.full((len(moved),), 0.3 * math.log(10) / 0.07).double())
     assert float(moved[:, FIRST + 1 :].abs().max()) == 0

@@ -72,8 +72,8 @@ def test_loss_of_fpmc_by_hand() -> None:
     torch.manual_seed(1)
     found = model.loss(batch).item()
     torch.manual_seed(1)
-    drawn = model.sampler.draw(batch.num_targets, 6).tolist()
-    sessions, table = model.sessions(batch)[0].detach(), model.items.weight.detach()
+    drawn = model.items.sampler.draw(batch.num_targets, 6).tolist()
+    sessions, table = model.encode(batch)[0].detach(), model.items.weight.detach()
     pairs, touched = [], 0.0
     for session, target, negatives in zip(sessions, batch.targets.tolist(), drawn, strict=True):
         for negative in negatives:

@@ -72,12 +72,12 @@ def test_a_negative_that_is_the_target_does_not_count() -> None:
 @pytest.mark.parametrize("logq", [0.0, 0.5, 1.0])
 def test_sampled_cross_entropy_by_hand(logq: float) -> None:
     model = oracles.ramped(small(loss="ce", logq=logq, power=0.5)).train()
-    model.sampler.count(torch.arange(float(NUM_IDS)))
+    model.items.sampler.count(torch.arange(float(NUM_IDS)))
     batch = pad(ragged(8))
     torch.manual_seed(1)
     found = model.loss(batch).item()
     torch.manual_seed(1)
-    drawn = model.sampler.draw(12).tolist()
+    drawn = model.items.sampler.draw(12).tolist()
     counts = [math.sqrt(id) if id >= FIRST else 0.0 for id in range(NUM_IDS)]
     scores, total = model(batch).scores.tolist(), 0.0
     for row, target in zip(scores, batch.targets.tolist(), strict=True):
@@ -95,7 +95,7 @@ def test_cross_entropy_outside_training_is_over_all_items() -> None:
 
 @pytest.mark.parametrize("power", [0.0, 0.3, 1.0])
 def test_negatives_are_drawn_by_count_to_the_power(power: float) -> None:
-    sampler = small(6, power=power).sampler
+    sampler = small(6, power=power).items.sampler
     sampler.count(torch.tensor([9.0, 9.0, 1.0, 4.0, 0.0, 2.0]))
     weights = [0.0, 0.0, 1.0, 4.0**power, 1.0, 2.0**power]
     assert sampler.shares().tolist() == pytest.approx([weight / sum(weights) for weight in weights], abs=1e-6)

@@ -76,7 +76,7 @@ def literal(model: SANSR, clicks: list[int]) -> Tensor:
 @pytest.mark.parametrize("length", [1, 3, 50])
 def test_equals_the_equations(blocks: int, length: int, residual: bool) -> None:
     model, asked = network(num_layers=blocks, max_length=length, residual=residual), batch(7, 1, 4)
-    found, _ = model.sessions(asked)
+    found, _ = model.encode(asked)
     rows = [literal(model, asked.ids[row, : step + 1].tolist()) for row, step in asked.target_mask.nonzero().tolist()]
     torch.testing.assert_close(found, torch.stack(rows), rtol=0, atol=1e-10)
     scores = model(asked).scores

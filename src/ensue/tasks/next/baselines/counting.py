@@ -22,9 +22,10 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.attention import band
+from ensue.nn.item_head import Output
 from ensue.nn.validation import require_counts, require_ids, require_offsets, require_table
 from ensue.settings import Count, Positive, Settings, Size
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import FIRST
 
 DENSE = 4096

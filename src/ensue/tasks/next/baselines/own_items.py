@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories
+from ensue.nn.item_head import Output
 from ensue.nn.validation import require_number
 from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, SequentialRules
 from ensue.tasks.next.baselines.recent import latest_tenth
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 
 TRIED = 2000

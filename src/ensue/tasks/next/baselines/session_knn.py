@@ -38,10 +38,11 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges, scrambled
 from ensue.kernels import library
 from ensue.nn import fused_rows
+from ensue.nn.item_head import Output
 from ensue.nn.validation import require_counts, require_ids, require_offsets
 from ensue.settings import NonNegative, Positive, Settings, Size, variant_of
 from ensue.tasks.next.baselines import fused_knn
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import FIRST
 
 LOOKUPS = 2**20

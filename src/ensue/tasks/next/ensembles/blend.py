@@ -45,13 +45,14 @@ from torch.nn import functional
 
 from ensue.data.histories import Histories, Index, entries_of
 from ensue.nn.embedding import rows_of
+from ensue.nn.item_head import ALL_IDS, Output, Product
 from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.settings import Size
 from ensue.tasks.next.baselines.counting import CountingSettings, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.repeats import own_values
 from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
-from ensue.tasks.next.batch import Batch, Output, Product
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import hide_seen, repeats
 from ensue.tasks.next.ensembles.conditional_logit import fit, likelihood
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
@@ -196,7 +197,7 @@ class Blend(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time) of both parts."""
-        sessions, own = self.network.sessions(batch)
+        sessions, own = self.network.encode(batch)
         weights = own * self.scale
         if float(self.scale):
             scores = self.network.compare(sessions, self.table()).mul_(self.scale)
@@ -212,7 +213,7 @@ class Blend(nn.Module):
 
     def product(self, batch: Batch) -> Product:
         """What :meth:`forward` adds up: what is the same for every session as a bias, the rest as cells."""
-        sessions, own = self.network.sessions(batch)
+        sessions, own = self.network.encode(batch)
         weights, bias, cells, sums = own * self.scale, None, [torch.empty(0, dtype=torch.int64)], [torch.empty(0)]
         for popular, cell, added, heard in self._parts(batch):
             weights = weights if heard is None else weights + heard
@@ -272,7 +273,7 @@ class Blend(nn.Module):
         self.memory.cpu().count(histories)
         self.following.cpu().count(histories)
         self.interpolated.cpu().count(histories)
-        vectors = functional.normalize(self.network.items.weight, dim=1).cpu()
+        vectors = functional.normalize(self.network.items.rows(ALL_IDS), dim=1).cpu()
         self.beside.copy_(self.memory.beside(vectors))
 
     def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -399,7 +400,7 @@ class Blend(nn.Module):
 
     def _known(self, batch: Batch, chosen: Tensor) -> Tensor:
         """(targets, candidates, parts) what each part knows of some candidates, (targets, candidates) ids."""
-        sessions, _ = self.network.sessions(batch)
+        sessions, _ = self.network.encode(batch)
         network = self.network.compare(sessions, self.table()).cpu()
         kinds = torch.zeros(network.shape, dtype=torch.int64)
         cell, kind = (part.cpu() for part in self._repeats(batch))

@@ -48,10 +48,11 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index
+from ensue.nn.item_head import Output
 from ensue.significance import standard_error
 from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
-from ensue.tasks.next.batch import Batch, Output
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.co_participation import CoParticipation

@@ -5,7 +5,7 @@ the sum of the raw item vectors with those weights, so sessions and items stay i
 
 =====================  =======================================================================================
 session encoder        ``CORE.contexts``: a Transformer block over the events
-Eqs. 4-5 (weights)     ``CORE.sessions``: a softmax over the events, and the weighted sum of raw item vectors
+Eqs. 4-5 (weights)     ``CORE.encode``: a softmax over the events, and the weighted sum of raw item vectors
 robust distance        ``CORE.forward``: cosine / temperature; dropout on item vectors and candidates
 loss                   ``CORE.loss``: softmax over the target and shared negatives
 =====================  =======================================================================================
@@ -35,14 +35,14 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.item_head import item_loss, item_scores
-from ensue.nn.sampling import Sampler, sampled_cross_entropy
+from ensue.nn.item_head import ItemHead, Output, Product, item_loss, item_scores
+from ensue.nn.sampling import sampled_cross_entropy
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.schedule import Schedule
 from ensue.settings import Positive, Settings, Share, Size, require_heads, variant_of
-from ensue.tasks.next.batch import Batch, Output, Product
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.fused_core import FEW, FusedCORE
-from ensue.vocabulary import FIRST, PADDING
+from ensue.vocabulary import FIRST
 
 HALVES = (1_000, 16_000)
 """Events of a stream after which an event counts half as lately."""
@@ -104,7 +104,8 @@ class CORE(nn.Module):
         super().__init__()
         self.settings = settings
         dim, length = settings.dim, settings.max_length
-        self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
+        negatives = settings.negatives if settings.loss == "sampled" else None
+        self.items = ItemHead(num_ids, dim, negatives=negatives)
         self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.query, self.key, self.value, self.joined = (nn.Linear(dim, dim, bias=False) for _ in range(4))
         self.wide, self.narrow = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
@@ -112,7 +113,6 @@ class CORE(nn.Module):
         self.by_distance = nn.Parameter(torch.zeros(settings.heads + 1, length))
         self.prior = nn.Parameter(torch.zeros(1 + len(HALVES)))
         self.dropout = Dropout(settings.dropout)
-        self.sampler = Sampler(num_ids)
         self.register_buffer("lately", torch.zeros(num_ids, len(HALVES)))
         self.register_buffer("pace", torch.zeros(3, dtype=torch.float64))
         self.lately: Tensor
@@ -181,8 +181,8 @@ class CORE(nn.Module):
         contexts: Tensor = seen + self.dropout(self.narrow(functional.gelu(self.wide(self.after(seen)))))
         return contexts
 
-    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Unit vectors of the target steps, (targets, dim), and the weights of the events, (batch, time, time)."""
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return unit vectors of the target steps, (targets, dim), and the weights of events, (batch, time, time)."""
         if self._few(batch) and (compiled := self._fused.get(parameters_of(self)).sessions(batch)):
             return compiled
         time, dim = batch.ids.shape[1], self.settings.dim
@@ -197,15 +197,15 @@ class CORE(nn.Module):
 
     def candidates(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) unit vectors of items and logarithms of their counts, over the temperature."""
-        vectors = self.items.weight[ids] if isinstance(ids, slice) else self.items(ids)
-        ever, lately = self.sampler.totals[ids].log()[..., None], self.lately[ids].log1p()
+        vectors = self.items.rows(ids)
+        ever, lately = self.items.sampler.totals[ids].log()[..., None], self.lately[ids].log1p()
         return torch.cat([functional.normalize(vectors, dim=-1), ever, lately], dim=-1) / self.settings.temperature
 
     def table(self) -> Tensor:
         """(ids, dim + counts) :meth:`candidates` of all ids; without a gradient it is kept until something changes."""
         if torch.is_grad_enabled():
             return self.candidates(slice(None))
-        return self._table.get((self.items.weight, self.sampler.totals, self.lately))
+        return self._table.get((self.items.weight, self.items.sampler.totals, self.lately))
 
     def _all_candidates(self) -> Tensor:
         # Column-major: a product with a single session is several times faster.
@@ -213,12 +213,12 @@ class CORE(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time)."""
-        sessions, weights = self.sessions(batch)
+        sessions, weights = self.encode(batch)
         scores = self._few_scores(sessions) if self._few(batch) and fused_items.pays() else None
         return Output(self._mixed(self.compare(sessions, self.table()) if scores is None else scores), (weights,))
 
     def _few_scores(self, sessions: Tensor) -> Tensor | None:
-        short = self._short.get((self.items.weight, self.sampler.totals, self.lately, self.prior))
+        short = self._short.get((self.items.weight, self.items.sampler.totals, self.lately, self.prior))
         return None if short is None else short.scores(sessions, FIRST)
 
     def _few(self, batch: Batch) -> bool:
@@ -232,13 +232,13 @@ class CORE(nn.Module):
 
     def _shortened(self) -> fused_items.ShortItems | None:
         """:meth:`table` in half its size, the counts as what is added to a score."""
-        counts = torch.cat([self.sampler.totals.log()[:, None], self.lately.log1p()], dim=1)
+        counts = torch.cat([self.items.sampler.totals.log()[:, None], self.lately.log1p()], dim=1)
         factors = 1 / (self.items.weight.norm(dim=1).clamp(min=1e-12) * self.settings.temperature)
         return fused_items.ShortItems.of(self.items.weight, factors, counts @ self.prior / self.settings.temperature)
 
     def product(self, batch: Batch) -> Product:
         """What :meth:`forward` multiplies, and mixes in a stream; no table of all items is made for it."""
-        sessions, weights = self.sessions(batch)
+        sessions, weights = self.encode(batch)
         return Product(self.with_prior(sessions), self.candidates, None, (weights,), lately=self._recent())
 
     def compare(self, sessions: Tensor, table: Tensor) -> Tensor:
@@ -271,8 +271,10 @@ class CORE(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""
-        sessions, _ = self.sessions(batch)
+        sessions, _ = self.encode(batch)
         queries = self.with_prior(sessions)
         if self.settings.loss == "sampled" and self.training:
-            return sampled_cross_entropy(queries, self.candidates, batch.targets, self.sampler, self.settings.negatives)
+            return sampled_cross_entropy(
+                queries, self.candidates, batch.targets, self.items.sampler, self.settings.negatives
+            )
         return item_loss(queries, self.table(), batch.targets)

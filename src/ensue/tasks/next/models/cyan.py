@@ -5,7 +5,7 @@ follows it step by step and looks at the encoder's states through an alignment, 
 looked at before (coverage).
 
 ================  ================================================================================================
-encoder           ``CYANRNN.cascades``: h_k from the user x_k and the clock d_k
+encoder           ``CYANRNN.encode``: h_k from the user x_k and the clock d_k
 coverage          ``CYANRNN._follow``: v_ik = sigmoid(V v_{i-1,k} + A a_{i-1,k} + H h_k + T t_{i-1} + b)
 alignment         ``alignment_scores``: e_ik = z . tanh(W t_{i-1} + U h_k + Z v_ik + b), a_i its softmax, k <= i
 decoder           ``CYANRNN._follow``: s_i = sum of a_ik h_k; t_i = sigmoid(X [x_i ; d_i] + R t_{i-1} + C s_i + b)
@@ -32,7 +32,6 @@ user i the alignment of the step before it is shown: what the decoder looked at 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import torch
@@ -43,14 +42,13 @@ from torch.nn import functional
 from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import rows_of, with_rows_of
-from ensue.nn.item_head import ItemLayer
+from ensue.nn.embedding import with_rows_of
+from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
 from ensue.nn.recurrent import GRULayer, RNNLayer
 from ensue.settings import Positive, Share, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output, Product
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.recurrent import initialise, with_one
 from ensue.tasks.next.models.softmax import SoftmaxSettings
-from ensue.vocabulary import PADDING
 
 CLOCK = 2
 """Features of the clock: the gap since the event before, and its logarithm."""
@@ -128,7 +126,7 @@ class CYANRNN(nn.Module):
         dim, coverage, inputs = settings.dim, settings.coverage, settings.table_dim + CLOCK
         self.settings = settings
         sparse = settings.drawn is not None
-        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
+        self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
         cell = GRULayer if settings.cell == "gru" else RNNLayer
         self.encoder = cell(inputs + 1, dim, bias=False, batch_first=True)
         self.align_state, self.align_key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim)
@@ -218,30 +216,26 @@ class CYANRNN(nn.Module):
             rows.append(torch.cat([decoded, summed, functional.pad(weights, (0, end - 1 - step))], dim=1))
         return torch.stack(rows, dim=1), decoded, past
 
-    def cascades(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """[x ; d ; t ; s] at the target steps, and the alignments of all steps, (batch, time, time)."""
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return [x ; d ; t ; s] at the target steps, and the alignments, as dependency and as influence.
+
+        Both are (batch, time, time). The dependency of a user is the alignment one step earlier; the first has none.
+        """
         users = self.dropout(self.users(batch.ids))
         inputs = torch.cat([users, self.clock(batch.times).to(users.dtype)], dim=2)
         states: Tensor = self.encoder(with_one(inputs))[0]
         decoded, summed, weights = self.decode(inputs, states, batch.mask)
-        read: Tensor = self.dropout(torch.cat([inputs, decoded, summed], dim=2)[batch.target_mask])
-        return read, weights
+        queries: Tensor = self.dropout(torch.cat([inputs, decoded, summed], dim=2)[batch.target_mask])
+        return queries, functional.pad(weights, (0, 0, 1, 0))[:, :-1], weights
 
     def forward(self, batch: Batch) -> Output:
-        """Scores after each target step, and the alignments.
-
-        Returns:
-            ``scores`` (targets, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): as dependency
-            of a user the alignment one step earlier (the first user has none), as influence that of the step itself.
-        """
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        cascades, weights = self.cascades(batch)
-        aligned = functional.pad(weights, (0, 0, 1, 0))[:, :-1], weights
-        return Product(cascades, partial(rows_of, self.output.weight), self.output.bias, aligned)
+        """Return the scores as a product."""
+        return self.output.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return self.output.loss(self.cascades(batch)[0], batch.targets)
+        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        return self.output.loss(self.encode(batch)[0], batch.targets)

@@ -4,9 +4,9 @@ Given the clicks of a session so far, rank the next one by products of factors: 
 of the session and of its latest click (FPMC).
 
 =================  =================================================================================================
-BPR-MF's model     ``BPRMF.sessions``: a session is the mean of its items' factors; scores are products with it
+BPR-MF's model     ``BPRMF.encode``: a session is the mean of its items' factors; scores are products with it
 BPR-Opt            ``BPRMF.loss``: -ln sigmoid(target's score - a negative's)
-FPMC's model       ``FPMC.sessions``: <V_user, V_item> + <V_latest, V_item>, both as one product of width 2 x dim
+FPMC's model       ``FPMC.encode``: <V_user, V_item> + <V_latest, V_item>, both as one product of width 2 x dim
 FPMC's S-BPR       ``FPMC.loss``: the same criterion with negatives of its own a target, and L2 on what it touched
 =================  =================================================================================================
 
@@ -25,19 +25,18 @@ of the validation data.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean
-from ensue.nn.embedding import rows_of, start_normal, with_rows_of
-from ensue.nn.sampling import PAIRS, Sampler, pairwise_loss
+from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.item_head import ItemHead, ItemTable, Output, Product
+from ensue.nn.sampling import PAIRS, pairwise_loss
 from ensue.schedule import Schedule
 from ensue.settings import NonNegative, Settings, Size
-from ensue.tasks.next.batch import Batch, Output, Product
-from ensue.vocabulary import PADDING
+from ensue.tasks.next.batch import Batch
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
 """How BPR-MF is trained."""
@@ -69,13 +68,6 @@ class FPMCSettings(Settings):
     """L2: half of this times the squared factors that a pair touches is added to its loss."""
 
 
-def factors(num_ids: int, dim: int) -> nn.Embedding:
-    """A table of small normal factors, learned by the rows that are looked up; padding has none."""
-    table = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=True)
-    start_normal(table, std=0.1)
-    return table
-
-
 def equal_weights(mask: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     """(batch, time, time): row i spreads 1 evenly over the latest ``length`` events up to i."""
     visible = band(mask.shape[1], reach=length, own=True, device=mask.device) & mask[:, None, :]
@@ -93,8 +85,8 @@ class BPRMF(nn.Module):
     def __init__(self, settings: BPRMFSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        self.items = factors(num_ids, settings.dim)
-        self.sampler = Sampler(num_ids)
+        self.items = ItemHead(num_ids, settings.dim, negatives=PAIRS)
+        start_normal(self.items, std=0.1)
 
     @property
     def reach(self) -> int | None:
@@ -105,23 +97,22 @@ class BPRMF(nn.Module):
         """The same factors with room for more items; a new item starts at random."""
         return with_rows_of(self, BPRMF(self.settings, num_ids))
 
-    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The mean of the factors so far at the target clicks: (targets, dim), and the weights, (batch, time, time)."""
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the mean factors so far at the target clicks, (targets, dim), and the weights, (batch, time, time)."""
         weights = equal_weights(batch.mask, self.settings.max_length, self.items.weight.dtype)
         return (weights @ self.items(batch.ids))[batch.target_mask], weights
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), the same for all clicks."""
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        sessions, weights = self.sessions(batch)
-        return Product(sessions, partial(rows_of, self.items.weight), None, (weights,))
+        """Return the scores as a product."""
+        return self.items.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
-        """BPR-Opt, a mean over pairs."""
-        return pairwise_loss(self.sessions(batch)[0], self.items, batch.targets, self.sampler.draw(PAIRS))
+        """Return BPR-Opt, a mean over pairs."""
+        return pairwise_loss(self.encode(batch)[0], self.items.rows, batch.targets, self.items.sampler.draw(PAIRS))
 
 
 class FPMC(nn.Module):
@@ -135,9 +126,10 @@ class FPMC(nn.Module):
     def __init__(self, settings: FPMCSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        self.items = factors(num_ids, 2 * settings.dim)
-        self.latest = factors(num_ids, settings.dim)
-        self.sampler = Sampler(num_ids)
+        self.items = ItemHead(num_ids, 2 * settings.dim, negatives=settings.negatives)
+        self.latest = ItemTable(num_ids, settings.dim, sparse=True)
+        start_normal(self.items, std=0.1)
+        start_normal(self.latest, std=0.1)
 
     @property
     def reach(self) -> int | None:
@@ -148,30 +140,29 @@ class FPMC(nn.Module):
         """The same factors with room for more items; a new item starts at random."""
         return with_rows_of(self, FPMC(self.settings, num_ids))
 
-    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """V_u beside V_latest at the target clicks: (targets, 2 x dim), and the mean's weights, (batch, time, time)."""
-        weights = equal_weights(batch.mask, self.settings.max_length, self.items.weight.dtype)
-        user = weights @ self.items(batch.ids)[..., : self.settings.dim]
-        latest = self.latest(batch.ids[batch.target_mask])
-        return torch.cat([user[batch.target_mask], latest], dim=1), weights
-
-    def forward(self, batch: Batch) -> Output:
-        """Eq. 6: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time).
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return V_u next to V_latest at the target clicks, (targets, 2 x dim), and the weights, (batch, time, time).
 
         Two products are added, so half the weight lies on the latest click and half on all of them evenly.
         """
+        weights = equal_weights(batch.mask, self.settings.max_length, self.items.weight.dtype)
+        user = weights @ self.items(batch.ids)[..., : self.settings.dim]
+        latest = self.latest(batch.ids[batch.target_mask])
+        on_latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
+        return torch.cat([user[batch.target_mask], latest], dim=1), (weights + on_latest) / 2
+
+    def forward(self, batch: Batch) -> Output:
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        sessions, weights = self.sessions(batch)
-        latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
-        return Product(sessions, partial(rows_of, self.items.weight), None, ((weights + latest) / 2,))
+        """Return the scores as a product."""
+        return self.items.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
-        """The pairwise criterion, a mean over pairs, and the L2 of the factors a target touches."""
-        sessions, _ = self.sessions(batch)
-        drawn = self.sampler.draw(len(sessions), self.settings.negatives)
+        """Return the pairwise criterion, a mean over pairs, plus the L2 of the factors that a target touches."""
+        sessions, _ = self.encode(batch)
+        drawn = self.items.sampler.draw(len(sessions), self.settings.negatives)
         target, negatives = self.items(batch.targets), self.items(drawn)
         apart = (sessions * target).sum(1, keepdim=True) - (negatives @ sessions[:, :, None])[:, :, 0]
         pairs = (drawn != batch.targets[:, None]).to(apart.dtype)

@@ -55,7 +55,7 @@ class FusedCORE:
         )
 
     def sessions(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
-        """See :meth:`ensue.tasks.next.models.core.CORE.sessions`; ``None`` where it is for torch to do."""
+        """See :meth:`ensue.tasks.next.models.core.CORE.encode`; ``None`` where it is for torch to do."""
         functions, ids = library(), batch.ids.contiguous()
         if functions is None or not self.plain or not 0 < len(ids) <= FEW or not ids.numel():
             return None

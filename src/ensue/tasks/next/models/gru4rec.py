@@ -4,7 +4,7 @@ Given the clicks of a session so far, rank the next one: a GRU reads the clicks,
 table the clicks were read from (one shared table for both ends).
 
 ====================  =======================================================================================
-the network           ``GRU4Rec.sessions``: table, dropout, GRU, dropout
+the network           ``GRU4Rec.encode``: table, dropout, GRU, dropout
 shared embedding      ``GRU4Rec.forward``: scores by the table the clicks were read from, and a bias an item
 additional samples    ``Sampler``: negatives for the whole batch, drawn by count to the power alpha
 cross-entropy         ``GRU4Rec.loss`` with ``ce``: softmax over the target and the negatives
@@ -30,7 +30,6 @@ latest click, the one the state moved by last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import torch
@@ -38,14 +37,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import clear_padding, rows_of, with_rows_of
-from ensue.nn.item_head import item_loss
+from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.item_head import ALL_IDS, ItemHead, Output, Product, item_loss
 from ensue.nn.recurrent import GRULayer
-from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import DropoutRate, NonNegative, Settings, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output, Product
-from ensue.vocabulary import PADDING
+from ensue.tasks.next.batch import Batch
 
 SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
 """The authors' epochs and batch (of sessions), with Adam's usual step."""
@@ -106,11 +103,10 @@ class GRU4Rec(nn.Module):
     def __init__(self, settings: GRU4RecSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING, sparse=True)
+        self.items = ItemHead(num_ids, settings.dim, negatives=settings.negatives, power=settings.power)
         self.bias = nn.Parameter(torch.zeros(num_ids))
         self.gru = GRULayer(settings.dim, settings.dim, batch_first=True)
         self.dropout_items, self.dropout_state = Dropout(settings.dropout_items), Dropout(settings.dropout_state)
-        self.sampler = Sampler(num_ids, settings.power)
         nn.init.uniform_(self.items.weight, -(settings.dim**-0.5), settings.dim**-0.5)
         clear_padding(self.items)
 
@@ -118,34 +114,34 @@ class GRU4Rec(nn.Module):
         """The same network with room for more items. A new item starts at random, with the lowest bias seen so far."""
         return with_rows_of(self, GRU4Rec(self.settings, num_ids), bias="bias")
 
-    def sessions(self, batch: Batch) -> Tensor:
-        """The state after each target click: (targets, dim)."""
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the state after each target click, (targets, dim), and weights of 1 on it, (batch, time, time)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
         sessions: Tensor = self.dropout_state(states[batch.target_mask])
-        return sessions
+        latest = torch.eye(batch.mask.shape[1], dtype=sessions.dtype, device=sessions.device)
+        return sessions, latest * batch.mask[:, None, :]
 
     def forward(self, batch: Batch) -> Output:
-        """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest click."""
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        sessions = self.sessions(batch)
-        latest = torch.eye(batch.mask.shape[1], dtype=sessions.dtype, device=sessions.device)
-        return Product(sessions, partial(rows_of, self.items.weight), self.bias, (latest * batch.mask[:, None, :],))
+        """Return the scores as a product."""
+        return self.items.product(*self.encode(batch))._replace(bias=self.bias)
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings, a mean over the targets; outside training ``ce`` is over the whole catalogue."""
-        settings, targets, sessions = self.settings, batch.targets, self.sessions(batch)
+        settings, targets = self.settings, batch.targets
+        sessions, _ = self.encode(batch)
         if settings.loss == "ce" and not self.training:
-            return item_loss(sessions, self.items.weight, targets, self.bias)
-        negatives = self.sampler.draw(settings.negatives)
+            return item_loss(sessions, self.items.rows(ALL_IDS), targets, self.bias)
+        negatives = self.items.sampler.draw(settings.negatives)
         own = (sessions * self.items(targets)).sum(1, keepdim=True) + self.bias[targets, None]
         others = torch.addmm(self.bias[negatives], sessions, self.items(negatives).T)
         same = negatives == targets[:, None]
         if settings.loss == "bpr-max":
             return bpr_max(own, others, same, settings.regularisation)
-        expected = settings.logq * (self.sampler.shares()[negatives] * settings.negatives).clamp(min=1e-30).log()
+        expected = settings.logq * (self.items.sampler.shares()[negatives] * settings.negatives).clamp(min=1e-30).log()
         others = (others - expected).masked_fill(same, -torch.inf)
         every = torch.cat([own, others], dim=1)
         loss: Tensor = (every.logsumexp(1) - own[:, 0]).mean()

@@ -36,9 +36,7 @@ stopping is learned too: the network is trained anew on everything for as many e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -46,14 +44,13 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import clear_padding, rows_of, with_rows_of
+from ensue.nn.embedding import clear_padding, with_rows_of
 from ensue.nn.fused_band import Ages, Band, fits
 from ensue.nn.fused_cascades import Reading, Weights, cascades
-from ensue.nn.item_head import ItemLayer
+from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
 from ensue.settings import Count, Positive, Share, Size
-from ensue.tasks.next.batch import EVERY, Batch, Output, Product
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.softmax import SoftmaxSettings
-from ensue.vocabulary import PADDING
 
 SCALE = 10.0
 """What cosines are multiplied by at the start."""
@@ -98,7 +95,7 @@ class HiDAN(nn.Module):
         dim = settings.dim
         self.settings = settings
         sparse = settings.drawn is not None
-        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
+        self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
         self.dense = nn.Linear(settings.table_dim, dim)
         if settings.user_attention:
             self.context = nn.Linear(dim, dim)
@@ -111,7 +108,7 @@ class HiDAN(nn.Module):
             if settings.time_decay:
                 self.decay = nn.Parameter(torch.empty(settings.intervals + 1, dim))
                 self.decay_bias = nn.Parameter(torch.zeros(dim))
-        self.output = ItemLayer(dim, num_ids, settings.drawn)
+        self.output = ItemLayer(dim, num_ids, settings.drawn, cosine=settings.cosine)
         if settings.cosine:
             self.log_scale = nn.Parameter(torch.empty(1))
         self.dropout = Dropout(settings.dropout)
@@ -215,10 +212,10 @@ class HiDAN(nn.Module):
             scores = self.by_age(fused).transpose(1, 2).gather(1, self.ages(times))
         return masked_softmax(scores, visible)
 
-    def cascades(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Eq. 9 at the target steps: (targets, dim), and both attentions, each (batch, time, time)."""
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return Eq. 9 at the target steps, (targets, dim), and both attentions, each (batch, time, time)."""
         fused, dependency, influence = self._read(batch)
-        return (influence @ fused)[batch.target_mask], dependency, influence
+        return self.scaled((influence @ fused)[batch.target_mask]), dependency, influence
 
     def credit(self, batch: Batch) -> Tensor:
         """What each earlier user adds to the score that a user had before it came: (batch, user, earlier).
@@ -238,24 +235,17 @@ class HiDAN(nn.Module):
         return fused, dependency, self.influence(fused, batch.times, batch.mask)
 
     def forward(self, batch: Batch) -> Output:
-        """Scores after each target step, and both attentions.
-
-        Returns:
-            ``scores`` (targets, ids), padding and unknown at -inf; ``weights``: dependency and influence, each
-            (batch, time, time).
-        """
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        cascades, *attentions = self.cascades(batch)
-        queries, rows = self._sides(cascades)
-        return Product(queries, rows, self.output.bias, tuple(attentions))
+        """Return the scores as a product."""
+        return self.output.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
-        cascades = self._compiled(batch) if self._fits() else self.cascades(batch)[0]
-        return self.output.loss(self.scaled(cascades), batch.targets, cosine=self.settings.cosine)
+        """Return Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""
+        queries = self.scaled(self._compiled(batch)) if self._fits() else self.encode(batch)[0]
+        return self.output.loss(queries, batch.targets)
 
     def _fits(self) -> bool:
         """Whether there are compiled functions for both attentions."""
@@ -263,7 +253,7 @@ class HiDAN(nn.Module):
         return own.user_attention and own.cascade_attention and own.time_decay and fits(self.dense.weight)
 
     def _compiled(self, batch: Batch) -> Tensor:
-        """What :meth:`cascades` gives first, without a weight for every pair."""
+        """Return Eq. 9 at the target steps as :meth:`encode` does, unscaled, without a weight for every pair."""
         own, lengths, (rows, time) = self.settings, batch.mask.sum(1), batch.ids.shape
         window, asked = own.window or time + 1, batch.target_mask.flatten().nonzero()[:, 0]
         shapes = (torch.Size((rows * time, width)) for width in (own.table_dim, *4 * (own.dim,)))
@@ -277,19 +267,8 @@ class HiDAN(nn.Module):
         return cascades(how, self.users(batch.ids.flatten()), weights)
 
     def scaled(self, cascades: Tensor) -> Tensor:
-        """(targets, dim) the cascades' side of the product that scores."""
+        """Return (targets, dim) queries: with ``cosine`` of the learned length, else as they are."""
         if not self.settings.cosine:
             return cascades
         scaled: Tensor = functional.normalize(cascades, dim=1) * self.log_scale.exp()
         return scaled
-
-    def scored(self, cascades: Tensor) -> tuple[Tensor, Tensor]:
-        """The two sides of the product that scores: (targets, dim) cascades and (ids, dim) users."""
-        queries, rows = self._sides(cascades)
-        return queries, rows(EVERY)
-
-    def _sides(self, cascades: Tensor) -> tuple[Tensor, Callable[[Tensor | slice], Tensor]]:
-        weight, queries = self.output.weight, self.scaled(cascades)
-        if not self.settings.cosine:
-            return queries, partial(rows_of, weight)
-        return queries, lambda ids: functional.normalize(rows_of(weight, ids), dim=-1)

@@ -4,9 +4,9 @@ Given the clicks of a session so far, rank the next one: a GRU reads the clicks;
 is about, and an attention from that state over all the states picks what was meant.
 
 =================  =========================================================================================
-global encoder     ``NARM.sessions``: the GRU; c^g is its state at the target click
+global encoder     ``NARM.encode``: the GRU; c^g is its state at the target click
 local encoder      ``additive_scores``: a_ij = v . sigmoid(A1 h_i + A2 h_j); c^l is the sum of a_ij h_j
-hybrid encoder     ``NARM.sessions``: c, which is c^g beside c^l
+hybrid encoder     ``NARM.encode``: c, which is c^g beside c^l
 decoder            ``NARM.forward``: scores emb_i . B c
 =================  =========================================================================================
 
@@ -28,7 +28,6 @@ click is drawn once a session. Early stopping watches the ranking of the validat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import torch
@@ -36,14 +35,12 @@ from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import rows_of, start_normal, with_rows_of
-from ensue.nn.item_head import table_loss
+from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.item_head import ItemHead, Output, Product
 from ensue.nn.recurrent import GRULayer
-from ensue.nn.sampling import Sampler
 from ensue.schedule import Schedule
 from ensue.settings import DropoutRate, Settings, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output, Product
-from ensue.vocabulary import PADDING
+from ensue.tasks.next.batch import Batch
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
 """The authors' epochs and Adam's step, 0.001; 128 sessions are about 512 prefixes."""
@@ -84,38 +81,35 @@ class NARM(nn.Module):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        self.items = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
+        negatives = settings.negatives if settings.loss == "sampled" else None
+        self.items = ItemHead(num_ids, settings.table_dim, negatives=negatives)
         self.gru = GRULayer(settings.table_dim, dim, batch_first=True)
         self.query, self.key = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
         self.vector = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
         self.bilinear = nn.Linear(2 * dim, settings.table_dim, bias=False)
         self.dropout_items, self.dropout_session = Dropout(settings.dropout_items), Dropout(settings.dropout_session)
-        self.sampler = Sampler(num_ids)
         start_normal(self.items, std=0.1)
 
     def grow(self, num_ids: int) -> NARM:
         """The same network with room for more items; a new item starts at random."""
         return with_rows_of(self, NARM(self.settings, num_ids))
 
-    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """B c of Eqs. 9-10 at the target clicks: (targets, table_dim), and all a_ij, (batch, time, time)."""
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return B c of Eqs. 9-10 at the target clicks, (targets, dim), and shares of |a_ij|, (batch, time, time)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
         scores = additive_scores(self.query(states), self.key(states), self.vector, self.settings.max_length)
         both = torch.cat([states, scores @ states], dim=2)[batch.target_mask]
         sessions: Tensor = self.bilinear(self.dropout_session(both))
-        return sessions, scores
+        return sessions, absolute_shares(scores, batch.mask)
 
     def forward(self, batch: Batch) -> Output:
-        """Eq. 10: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), shares of |a_ij|."""
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        sessions, heeded = self.sessions(batch)
-        return Product(sessions, partial(rows_of, self.items.weight), None, (absolute_shares(heeded, batch.mask),))
+        """Return the scores as a product."""
+        return self.items.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        sessions, _ = self.sessions(batch)
-        drawn = self.settings.negatives if self.settings.loss == "sampled" and self.training else None
-        return table_loss(sessions, self.items, batch.targets, self.sampler, drawn)
+        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        return self.items.loss(self.encode(batch)[0], batch.targets)

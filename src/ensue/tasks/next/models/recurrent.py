@@ -7,7 +7,7 @@ and its state is all that is known of them. The attentive ones look back from ea
 ==================  =============================================================================================
 recurrence          ``Recurrent.states``: h_i = tanh(W x_i + U h_{i-1} + b), or an LSTM (Hochreiter & Schmidhuber 1997)
 Luong Eqs. 7-8      ``Recurrent.attention``: softmax over earlier states of h_i . h_k, no parameters
-Luong Eq. 5         ``Recurrent.cascades``: tanh(W_c [c_i ; h_i] + b_c), c_i the weighted sum of earlier states
+Luong Eq. 5         ``Recurrent.encode``: tanh(W_c [c_i ; h_i] + b_c), c_i the weighted sum of earlier states
 output, loss        ``Recurrent.forward``, ``Recurrent.loss``: HiDAN's Eqs. 10 and 11
 ==================  =============================================================================================
 
@@ -28,7 +28,6 @@ the one the state moved by last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import torch
@@ -37,11 +36,11 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import rows_of, with_rows_of
-from ensue.nn.item_head import ItemLayer
+from ensue.nn.embedding import with_rows_of
+from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
 from ensue.nn.recurrent import LSTMLayer, RNNLayer
 from ensue.settings import DropoutRate, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output, Product
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.softmax import SoftmaxSettings
 from ensue.vocabulary import PADDING
 
@@ -101,7 +100,7 @@ class Recurrent(nn.Module):
         dim = settings.dim
         self.settings = settings
         sparse = settings.drawn is not None
-        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
+        self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
         cell = LSTMLayer if settings.cell == "lstm" else RNNLayer
         self.cell = cell(settings.table_dim + 1, dim, bias=False, batch_first=True)
         if settings.attention:
@@ -136,32 +135,27 @@ class Recurrent(nn.Module):
         visible = band(mask.shape[1], reach=None, own=False, device=mask.device) & mask[:, None, :]
         return masked_softmax(states @ states.transpose(1, 2), visible)
 
-    def cascades(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """What the target steps are answered from, (targets, dim), and the attention, (batch, time, time), if any."""
+    def encode(self, batch: Batch) -> tuple[Tensor, *tuple[Tensor, ...]]:
+        """Return the query of each target step, (targets, dim), and the weights behind it, each (batch, time, time).
+
+        The weights are the attention, as dependency and as influence; plain cells have weights of 1 on the latest user.
+        """
         states = self.states(batch.ids)
         if not self.settings.attention:
-            plain: Tensor = self.dropout(states[batch.target_mask])
-            return plain, None
+            latest: Tensor = self.dropout(states[batch.target_mask])
+            return latest, latest_only(batch.mask, latest.dtype)
         weights = self.attention(states, batch.mask)
         both = torch.cat([weights @ states, states], dim=2)[batch.target_mask]
-        attentive: Tensor = self.dropout(torch.tanh(self.joined(both)))
-        return attentive, weights
+        return self.dropout(torch.tanh(self.joined(both))), weights, weights
 
     def forward(self, batch: Batch) -> Output:
-        """Scores after each target step, and the weights behind them.
-
-        Returns:
-            ``scores`` (targets, ids), padding and unknown at -inf; ``weights``, each (batch, time, time): the attention
-            as dependency and as influence, or 1 on the latest user.
-        """
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        cascades, weights = self.cascades(batch)
-        shown = (latest_only(batch.mask, cascades.dtype),) if weights is None else (weights, weights)
-        return Product(cascades, partial(rows_of, self.output.weight), self.output.bias, shown)
+        """Return the scores as a product."""
+        return self.output.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return self.output.loss(self.cascades(batch)[0], batch.targets)
+        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        return self.output.loss(self.encode(batch)[0], batch.targets)

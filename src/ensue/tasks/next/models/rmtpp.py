@@ -32,7 +32,6 @@ the start of the weights are as in ``ensue.tasks.next.models.recurrent``. w star
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import torch
@@ -40,14 +39,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import rows_of, with_rows_of
-from ensue.nn.item_head import ItemLayer
+from ensue.nn.embedding import with_rows_of
+from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
 from ensue.nn.recurrent import RNNLayer
 from ensue.settings import NonNegative, Share, Size, must_be
-from ensue.tasks.next.batch import Batch, Output, Product
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
 from ensue.tasks.next.models.softmax import SoftmaxSettings
-from ensue.vocabulary import PADDING
 
 HOUR = 3600.0
 SHORTEST = 1 / HOUR
@@ -129,7 +127,7 @@ class RMTPP(nn.Module):
         dim = settings.dim
         self.settings = settings
         sparse = settings.drawn is not None
-        self.users = nn.Embedding(num_ids, settings.table_dim, padding_idx=PADDING, sparse=sparse)
+        self.users = ItemTable(num_ids, settings.table_dim, sparse=sparse)
         self.cell = RNNLayer(settings.table_dim + settings.intervals + 2, dim, bias=False, batch_first=True)
         self.output = ItemLayer(dim, num_ids, settings.drawn)
         self.output_rate = nn.Linear(dim, 1)
@@ -178,15 +176,18 @@ class RMTPP(nn.Module):
         """
         return HOUR * delay(self.log_rates(states), self.output_trend.double(), share)
 
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the state after each target step, (targets, dim), and weights (batch, time, time), 1 on that step."""
+        states = self.states(batch)[batch.target_mask]
+        return states, latest_only(batch.mask, states.dtype)
+
     def forward(self, batch: Batch) -> Output:
-        """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), 1 on the latest user."""
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        states = self.states(batch)[batch.target_mask]
-        latest = (latest_only(batch.mask, states.dtype),)
-        return Product(states, partial(rows_of, self.output.weight), self.output.bias, latest)
+        """Return the scores as a product."""
+        return self.output.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
         """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""

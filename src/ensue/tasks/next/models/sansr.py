@@ -34,7 +34,6 @@ lambda. The learning rate warms up and falls by a cosine; early stopping watches
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import torch
@@ -43,11 +42,11 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import rows_of, start_normal, with_rows_of
-from ensue.nn.item_head import table_loss
-from ensue.nn.sampling import Sampler, draw_unseen, pairwise_loss, pairwise_softmax_loss
+from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.item_head import ItemHead, Output, Product
+from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
 from ensue.settings import DEEPEST, Settings, Share, Size, must_be, require_heads, variant_of
-from ensue.tasks.next.batch import Batch, Output, Product
+from ensue.tasks.next.batch import Batch
 from ensue.vocabulary import PADDING
 
 PAIRWISE = {"bpr": pairwise_loss, "bpr_softmax": pairwise_softmax_loss}
@@ -136,12 +135,12 @@ class SANSR(nn.Module):
     def __init__(self, settings: SANSRSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
+        negatives = settings.negatives if settings.loss == "sampled" else None
         sparse = settings.loss in ("sampled", "bpr")  # these touch some rows only
-        self.items = nn.Embedding(num_ids, settings.dim, padding_idx=PADDING, sparse=sparse)
+        self.items = ItemHead(num_ids, settings.dim, negatives=negatives, sparse=sparse)
         self.positions = nn.Embedding(settings.max_length, settings.dim)
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.num_layers))
         self.dropout = Dropout(settings.dropout)
-        self.sampler = Sampler(num_ids)
         start_normal(self.items, std=settings.dim**-0.5 / 4)
         nn.init.normal_(self.positions.weight, std=settings.dim**-0.5 / 4)
 
@@ -154,29 +153,27 @@ class SANSR(nn.Module):
         """The same network with room for more items; a new item starts at random."""
         return with_rows_of(self, SANSR(self.settings, num_ids))
 
-    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """F of Eq. 5 at the target clicks: (targets, dim), and the attention there, (batch, time, time)."""
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return F of Eq. 5 at the target clicks, (targets, dim), and the attention there, (batch, time, time)."""
         if len(self.blocks) == 1:
             return self._one_pass(batch)
         return self._prefixes(batch)
 
     def forward(self, batch: Batch) -> Output:
-        """Eq. 6: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), mean over heads."""
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        sessions, weights = self.sessions(batch)
-        return Product(sessions, partial(rows_of, self.items.weight), None, (weights,))
+        """Return the scores as a product."""
+        return self.items.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
-        """The loss of the settings, a mean over the targets; padding and unknown are no candidates."""
-        sessions, _ = self.sessions(batch)
+        """Return the loss that the settings name, a mean over the targets; padding and unknown are no candidates."""
+        sessions, _ = self.encode(batch)
         if self.settings.loss in PAIRWISE:
             negatives = draw_unseen(_session_ids(batch), self.items.num_embeddings)
-            return PAIRWISE[self.settings.loss](sessions, self.items, batch.targets, negatives)
-        drawn = self.settings.negatives if self.settings.loss == "sampled" and self.training else None
-        return table_loss(sessions, self.items, batch.targets, self.sampler, drawn)
+            return PAIRWISE[self.settings.loss](sessions, self.items.rows, batch.targets, negatives)
+        return self.items.loss(sessions, batch.targets)
 
     def _embed(self, ids: Tensor) -> Tensor:
         items: Tensor = self.dropout(self.items(ids) * self.settings.dim**0.5)

@@ -5,9 +5,9 @@ session sums up the clicks; that sum and the latest click, each through a cell o
 item.
 
 ==================  ================================================================================================
-external memory     ``STAMP.sessions``: m_s, the mean of the clicks; m_t = x_t, the latest one
+external memory     ``STAMP.encode``: m_s, the mean of the clicks; m_t = x_t, the latest one
 attention           ``additive_scores``: a_i = W0 sigmoid(W1 x_i + W2 x_t + W3 m_s + b); m_a is the sum of a_i x_i
-cells               ``STAMP.sessions``: h_s = tanh(W_s m_a + b_s), h_t = tanh(W_t m_t + b_t)
+cells               ``STAMP.encode``: h_s = tanh(W_s m_a + b_s), h_t = tanh(W_t m_t + b_t)
 trilinear product   ``STAMP.forward``: scores <h_s, h_t, x_i>
 ==================  ================================================================================================
 
@@ -26,20 +26,17 @@ validation data.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
-from ensue.nn.embedding import clear_padding, rows_of, with_rows_of
-from ensue.nn.item_head import table_loss
-from ensue.nn.sampling import Sampler
+from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.item_head import ItemHead, Output, Product
 from ensue.schedule import Schedule
 from ensue.settings import Settings, Size, variant_of
-from ensue.tasks.next.batch import Batch, Output, Product
-from ensue.vocabulary import PADDING
+from ensue.tasks.next.batch import Batch
 
 SCHEDULE = Schedule(epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, monitor="mrr", patience=3)
 """The authors' rate; 128 sessions are about 512 prefixes; early stopping picks the epoch."""
@@ -71,11 +68,11 @@ class STAMP(nn.Module):
         super().__init__()
         dim = settings.dim
         self.settings = settings
-        self.items = nn.Embedding(num_ids, dim, padding_idx=PADDING, sparse=settings.loss == "sampled")
+        negatives = settings.negatives if settings.loss == "sampled" else None
+        self.items = ItemHead(num_ids, dim, negatives=negatives)
         self.event, self.latest, self.mean = nn.Linear(dim, dim), *(nn.Linear(dim, dim, bias=False) for _ in range(2))
         self.vector = nn.Parameter(torch.empty(dim))
         self.session_cell, self.latest_cell = nn.Linear(dim, dim), nn.Linear(dim, dim)
-        self.sampler = Sampler(num_ids)
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -92,8 +89,8 @@ class STAMP(nn.Module):
         """The same network with room for more items; a new item starts at random."""
         return with_rows_of(self, STAMP(self.settings, num_ids))
 
-    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """h_s * h_t at the target clicks: (targets, dim), and all a_i, (batch, time, time)."""
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return h_s * h_t at the target clicks, (targets, dim), and the shares of |a_i|, (batch, time, time)."""
         length, mask = self.settings.max_length, batch.mask
         items = self.items(batch.ids)
         visible = band(mask.shape[1], reach=length, own=True, device=mask.device) & mask[:, None, :]
@@ -101,19 +98,16 @@ class STAMP(nn.Module):
         scores = additive_scores(self.latest(items) + self.mean(means), self.event(items), self.vector, length)
         summed = (scores @ items)[batch.target_mask]
         sessions: Tensor = self.session_cell(summed).tanh() * self.latest_cell(items[batch.target_mask]).tanh()
-        return sessions, scores
+        return sessions, absolute_shares(scores, batch.mask)
 
     def forward(self, batch: Batch) -> Output:
-        """Eqs. 3-5: scores (targets, ids), padding and unknown at -inf; weights (batch, time, time), |a_i| shared."""
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
         return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` multiplies."""
-        sessions, heeded = self.sessions(batch)
-        return Product(sessions, partial(rows_of, self.items.weight), None, (absolute_shares(heeded, batch.mask),))
+        """Return the scores as a product."""
+        return self.items.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        sessions, _ = self.sessions(batch)
-        drawn = self.settings.negatives if self.settings.loss == "sampled" and self.training else None
-        return table_loss(sessions, self.items, batch.targets, self.sampler, drawn)
+        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        return self.items.loss(self.encode(batch)[0], batch.targets)

@@ -26,9 +26,9 @@ BOUNDS = {
     "hooks by hasattr": 0,
     "look-ups of facts": 0,
     "files that branch on a task": 1,
-    "late imports": 56,
+    "late imports": 55,
     "files above 600 lines": 0,
-    "lines of code": 41_203,
+    "lines of code": 41_073,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

@@ -13,7 +13,7 @@ from ensue.tasks.base import Task, named
 
 
 class Command(Protocol):
-    """What the verbs ask of a task: a module, or a class that is made of the task."""
+    """What the commands ask of a task: the interface of a module."""
 
     WRITES_EVIDENCE: bool
     """Whether what an answer leaned on stands in the tables that ``predict --output`` writes."""
@@ -81,6 +81,5 @@ class Command(Protocol):
 
 def command_of(task: Task) -> Command:
     """The commands of a task."""
-    found = named(task.command)
-    command: Command = found(task) if isinstance(found, type) else found
+    command: Command = named(task.command)
     return command

@@ -74,10 +74,6 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Repo
         replaced: list[tuple[Path, dict[str, bytes]]] = []
         for place in _places(folder):
             predictor = load(place)
-            if not TASKS[predictor.task].forget:
-                raise SettingError(
-                    f"{folder}: task {predictor.task} cannot forget; fit again without the person's rows"
-                )
             stream = {name: read_file(place, name) for name in STREAM if (place / name).exists()}
             parts: list[Forgotten] = []
             if place == folder and stream:

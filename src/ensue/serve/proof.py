@@ -134,7 +134,7 @@ def ask(predictor: AnyPredictor, folder: Path) -> list[dict[str, object]]:
         records = [service.read(record, "example", UNLIMITED, "words") for record in shown]
         first = service.first_question(predictor)
         body = service.bodies.predict.model_construct(records=records)
-        questions = [*([] if first is None else [first]), *service.questions(body)]
+        questions = [first, *service.questions(body)]
         for line in service.answer(predictor, Kind("predict", CHOICES), questions) if questions else ():
             json.loads(line, parse_constant=refuse_constant)
         with suppress(EnsueError):  # not every model explains itself

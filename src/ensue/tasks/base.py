@@ -36,8 +36,6 @@ class Task:
     """What is asked about."""
     example: dict[str, object]
     """A record, as JSON; its first field must be there."""
-    reader: str
-    """A function of a path and of what is said of it, that returns the data and a report."""
     catalogue: str
     """A module with MODELS, SHARED, ABOUT, COUNTING and BEST as literals; :mod:`ensue.registry` reads its source."""
     predictor: str
@@ -47,23 +45,18 @@ class Task:
     update: str
     """A function that lets a candidate learn and tests it: :data:`ensue.refresh.Learn`."""
     command: str
-    """What the command line reads and shows: an :class:`ensue.cli.command.Command`."""
+    """What the command line reads and shows: a module that is an :class:`ensue.cli.command.Command`."""
     service: str
     """What the service takes and gives: a class that is an :class:`ensue.serve.tasks.TaskService`."""
-    forget: str = ""
+    forget: str
     """A function of a predictor, records, names of users and the folder that removes the users, and returns
     :class:`~ensue.tasks.state.Forgotten`."""
-    foreign: str = ""
+    foreign: str
     """Parameters of the command line that do not apply to the task: names separated by spaces."""
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...]
     """The kinds of file (:mod:`ensue.data.kinds`) that are for this task where none is named."""
     streamed: bool = False
     """Whether ``ensue stream`` learns it event by event."""
-
-    @property
-    def needed(self) -> str:
-        """The field without which there is no record."""
-        return next(iter(self.example))
 
 
 @cache

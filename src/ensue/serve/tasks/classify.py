@@ -15,15 +15,14 @@ from ensue.lines import plural
 from ensue.records import Text
 from ensue.serve.bodies import Update
 from ensue.serve.sentences import NOT_CAUSES, chosen, falls
-from ensue.serve.tasks import SHOWN, Drawn
-from ensue.serve.tasks.plain import PlainService
+from ensue.serve.tasks import SHOWN, Drawn, TaskService
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
 WORDS = 200
 """The commonest words that an example on the page may be."""
 
 
-class ClassifyService(PlainService[ClassifyPredictor, Text]):
+class ClassifyService(TaskService[ClassifyPredictor, Text]):
     """See :class:`ensue.serve.tasks.TaskService`."""
 
     view = "texts"

@@ -17,8 +17,7 @@ from ensue.records import Article, Post
 from ensue.serve.bodies import Bodies, Limit, Limits, Update
 from ensue.serve.lengths import too_long
 from ensue.serve.sentences import chosen, falls
-from ensue.serve.tasks import SHOWN, Drawn
-from ensue.serve.tasks.plain import PlainService
+from ensue.serve.tasks import SHOWN, Drawn, TaskService
 from ensue.tasks.link.explain import explanation
 from ensue.tasks.link.predictor import LinkPredictor
 
@@ -57,7 +56,7 @@ class UpdateLinks(Update):
         return not self.records and not self.articles
 
 
-class LinkService(PlainService[LinkPredictor, Post]):
+class LinkService(TaskService[LinkPredictor, Post]):
     """See :class:`ensue.serve.tasks.TaskService`."""
 
     view = "posts"

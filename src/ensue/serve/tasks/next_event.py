@@ -21,8 +21,7 @@ from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
 from ensue.serve.lengths import require_short_history
 from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import SHOWN, Drawn, Kind
-from ensue.serve.tasks.plain import PlainService
+from ensue.serve.tasks import SHOWN, Drawn, Kind, TaskService
 from ensue.tasks.next.indexing import indexes
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
@@ -69,7 +68,7 @@ class Asked(NamedTuple):
     rules: Rules = Rules()
 
 
-class NextService(PlainService[NextPredictor, Asked]):
+class NextService(TaskService[NextPredictor, Asked]):
     """See :class:`ensue.serve.tasks.TaskService`."""
 
     histories = divides = True

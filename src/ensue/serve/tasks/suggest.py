@@ -24,8 +24,7 @@ from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, 
 from ensue.serve.lengths import require_short_history, too_long
 from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import SHOWN, Drawn, Kind
-from ensue.serve.tasks.plain import PlainService
+from ensue.serve.tasks import SHOWN, Drawn, Kind, TaskService
 from ensue.tasks.suggest.explain import explanation
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
@@ -114,7 +113,7 @@ class Typed(NamedTuple):
     prefix: str
 
 
-class SuggestService(PlainService[SuggestPredictor, Typed]):
+class SuggestService(TaskService[SuggestPredictor, Typed]):
     """See :class:`ensue.serve.tasks.TaskService`."""
 
     view = "queries"

@@ -8,7 +8,6 @@ TASK = Task(
     question="label a text, or a pair of texts",
     record=Text,
     example={"texts": ["a text"]},
-    reader="ensue.data.texts:read_texts",
     catalogue="ensue.tasks.classify.catalogue",
     predictor="ensue.tasks.classify.predictor:ClassifyPredictor",
     evaluator="ensue.evaluation.classify",

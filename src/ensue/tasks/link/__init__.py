@@ -8,7 +8,6 @@ TASK = Task(
     question="link posts to the articles they discuss",
     record=Post,
     example={"text": "a post"},
-    reader="ensue.data.posts:read_corpus",
     catalogue="ensue.tasks.link.catalogue",
     predictor="ensue.tasks.link.predictor:LinkPredictor",
     evaluator="ensue.evaluation.link",

@@ -8,7 +8,6 @@ TASK = Task(
     question="predict the next item or user of a sequence",
     record=History,
     example={"values": ["a", "b"]},
-    reader="ensue.data.sequences:read",
     catalogue="ensue.tasks.next.catalogue",
     predictor="ensue.tasks.next.predictor:NextPredictor",
     evaluator="ensue.evaluation.next_event",

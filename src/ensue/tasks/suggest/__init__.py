@@ -8,7 +8,6 @@ TASK = Task(
     question="suggest the next query",
     record=History,
     example={"values": ["a", "b"]},
-    reader="ensue.data.queries:read_queries",
     catalogue="ensue.tasks.suggest.catalogue",
     predictor="ensue.tasks.suggest.predictor:SuggestPredictor",
     evaluator="ensue.evaluation.suggest",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
 from importlib import import_module
 from inspect import getdoc
 from typing import Any
@@ -87,16 +86,10 @@ def lines_of(task: str, model: registry.Model) -> list[Line]:
     return list(found.values())
 
 
-@cache
-def _meanings(kind: type) -> dict[str, str]:
-    """What each field of a dataclass is, read from its source once."""
-    return meanings(kind())
-
-
 def _lines(part: Any, paper: str = "") -> list[Line]:
     if not is_dataclass(part) or isinstance(part, type):
         return []
-    meant, lines = _meanings(type(part)), []
+    meant, lines = meanings(part), []
     for field in fields(part):
         default = getattr(part, field.name)
         unit = "yes or no" if isinstance(default, bool) else UNITS[field.name]

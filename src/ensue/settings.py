@@ -16,7 +16,7 @@ from numbers import Integral
 from pathlib import Path
 from textwrap import dedent
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -231,14 +231,17 @@ def require_integer(name: str, value: object) -> int:
 
 def meanings(settings: object) -> dict[str, str]:
     """What each field of a dataclass is: the text below it in the source, on one line; inherited ones too."""
-    texts: dict[str, str] = {}
-    for kind in reversed(type(settings).__mro__[:-1]):
-        (made,) = ast.parse(dedent(getsource(kind))).body
-        assert isinstance(made, ast.ClassDef)
-        for field, below in pairwise(made.body):
-            match field, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    texts[name] = " ".join(text.replace("``", "`").split())
+    return {name: text for kind in reversed(type(settings).__mro__[:-1]) for name, text in _own_meanings(kind).items()}
+
+
+@cache
+def _own_meanings(kind: type) -> dict[str, str]:
+    """Return the meanings of the fields that a class declares itself, parsed once: it takes milliseconds."""
+    texts = {}
+    for field, below in pairwise(cast(ast.ClassDef, ast.parse(dedent(getsource(kind))).body[0]).body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = " ".join(text.replace("``", "`").split())
     return texts
 
 

@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -64,15 +65,18 @@ print(len(answer.choices), answer.in_vocabulary)
 def main() -> None:
     """Run the script."""
     pythons = sys.argv[1:] or default_pythons()
-    with tempfile.TemporaryDirectory() as place:
-        wheel = build(Path(place))
-        for number, python in enumerate(pythons):
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as pool:
+        folder = Path(name)
+        environments = [pool.submit(Environment, python, folder / str(at)) for at, python in enumerate(pythons)]
+        build = Build(folder)
+        checks = pool.submit(build.check)
+        for number, environment in enumerate(future.result() for future in environments):
             began = time.monotonic()
-            environment = Environment(python, Path(place) / str(number))
-            environment.use_core(wheel)
-            environment.use_ways()
-            environment.use_extras(wheel, demo=not number)
+            environment.use_core(build.wheel)
+            environment.use_ways(pool)
+            environment.use_extras(build.wheel, pool, demo=not number)
             told(f"{environment.version}: the wheel works, alone and with {','.join(EXTRAS)}", began)
+        checks.result()
 
 
 def default_pythons() -> list[str]:
@@ -88,55 +92,77 @@ def default_pythons() -> list[str]:
     return [sys.executable]
 
 
-def build(place: Path) -> Path:
-    """The wheel, made of the sdist; the sdist holds the sources and nothing else, and the checkout gives that wheel."""
-    began = time.monotonic()
-    run([sys.executable, "-m", "venv", place / "build"])
-    python = place / "build" / "bin" / "python"
-    run([python, "-m", "pip", "install", "--quiet", "hatchling"])
-    run([python, "-m", "hatchling", "build", "-t", "sdist", "-d", place / "sdist"], ROOT)
-    run([python, "-m", "hatchling", "build", "-t", "wheel", "-d", place / "checkout"], ROOT)
-    (packed,) = (place / "sdist").iterdir()
-    with tarfile.open(packed) as archive:
-        archive.extractall(place / "unpacked", filter="data")
-    (unpacked,) = (place / "unpacked").iterdir()
-    held = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
-    tracked = set(run(["git", "ls-files", "--", *SOURCES], ROOT).stdout.splitlines())
-    same(held - {"PKG-INFO"}, tracked, "files of the sdist and files that git knows")
-    run([python, "-m", "hatchling", "build", "-t", "wheel", "-d", place / "dist"], unpacked)
-    (wheel,) = (place / "dist").iterdir()
-    same(contents(wheel), contents(place / "checkout" / wheel.name), "contents of the sdist's wheel and the checkout's")
-    code = {f"ensue/{name.removeprefix('src/ensue/')}" for name in tracked if name.startswith("src/ensue/")}
-    compiled = {KERNELS} if shutil.which("c++") or shutil.which("g++") else set()
-    held_code = {name for name, _ in contents(wheel) if name.startswith("ensue/")}
-    same(held_code, code | compiled, "code in the wheel and in src")
-    use_bare(python, unpacked, place, code)
-    build_studies(python, place / "studies")
-    told(f"{packed.name} and {wheel.name} hold what they should, {len(held)} files", began)
-    return wheel
+class Build:
+    """The wheel, made of the sdist, as a stranger makes it.
 
+    Args:
+        folder: for what is built.
 
-def build_studies(python: Path, place: Path) -> None:
-    """Build the wheel of the studies, which holds their sources and what the papers print."""
-    run([python, "-m", "hatchling", "build", "-t", "wheel", "-d", place], ROOT / "studies")
-    (wheel,) = place.iterdir()
-    tracked = run(["git", "ls-files", "--", "studies/src"], ROOT).stdout.splitlines()
-    code = {name.removeprefix("studies/src/") for name in tracked}
-    in_wheel = {name for name, _ in contents(wheel) if name.startswith("ensue_studies/")}
-    same(in_wheel, code, "code in the wheel of the studies and in studies/src")
+    Attributes:
+        wheel: its file.
+    """
 
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._began = folder, time.monotonic()
+        run([sys.executable, "-m", "venv", folder / "build"])
+        self.python = folder / "build" / "bin" / "python"
+        run([self.python, "-m", "pip", "install", "--quiet", "hatchling"])
+        self._hatch(ROOT, "sdist", "sdist")
+        (self.sdist,) = (folder / "sdist").iterdir()
+        with tarfile.open(self.sdist) as archive:
+            archive.extractall(folder / "unpacked", filter="data")
+        (self.sources,) = (folder / "unpacked").iterdir()
+        # Later builds leave files among the sources.
+        self.files = {path.relative_to(self.sources).as_posix() for path in self.sources.rglob("*") if path.is_file()}
+        self.wheel = self._hatch(self.sources, "wheel", "dist")
 
-def use_bare(python: Path, sources: Path, place: Path, code: set[str]) -> None:
-    """Where no compiler is on the path, the build says so and gives a wheel for any platform."""
-    bare = {**environment(), "PATH": str(python.parent), "CXX": ""}
-    words = [python, "-m", "hatchling", "build", "-t", "wheel", "-d", place / "bare"]
-    said = subprocess.run(words, cwd=sources, env=bare, text=True, timeout=LIMIT, check=False, capture_output=True)
-    same(
-        (said.returncode, "no C++ compiler" in said.stderr + said.stdout), (0, True), f"a build without ({said.stderr})"
-    )
-    (wheel,) = (place / "bare").iterdir()
-    same(wheel.name.endswith("-py3-none-any.whl"), True, f"a wheel for any platform ({wheel.name})")
-    same({name for name, _ in contents(wheel) if name.startswith("ensue/")}, code, "code in the bare wheel and in src")
+    def _hatch(self, sources: Path, target: str, name: str) -> Path:
+        """Build one file in a folder of that name."""
+        run([self.python, "-m", "hatchling", "build", "-t", target, "-d", self.folder / name], sources)
+        (path,) = (self.folder / name).iterdir()
+        return path
+
+    def check(self) -> None:
+        """Compare: the sdist holds the sources and nothing else, and the checkout gives the same wheel."""
+        tracked = set(run(["git", "ls-files", "--", *SOURCES], ROOT).stdout.splitlines())
+        same(self.files - {"PKG-INFO"}, tracked, "files of the sdist and files that git knows")
+        of_checkout = self._hatch(ROOT, "wheel", "checkout")
+        same(contents(self.wheel), contents(of_checkout), "contents of the sdist's wheel and the checkout's")
+        code = {f"ensue/{name.removeprefix('src/ensue/')}" for name in tracked if name.startswith("src/ensue/")}
+        compiled = {KERNELS} if shutil.which("c++") or shutil.which("g++") else set()
+        held_code = {name for name, _ in contents(self.wheel) if name.startswith("ensue/")}
+        same(held_code, code | compiled, "code in the wheel and in src")
+        self._check_bare(code)
+        self._check_studies()
+        told(f"{self.sdist.name} and {self.wheel.name} hold what they should, {len(self.files)} files", self._began)
+
+    def _check_bare(self, code: set[str]) -> None:
+        """Build where no compiler is on the path: the build says so and gives a wheel for any platform."""
+        bare = {**environment(), "PATH": str(self.python.parent), "CXX": ""}
+        words = [self.python, "-m", "hatchling", "build", "-t", "wheel", "-d", self.folder / "bare"]
+        said = subprocess.run(
+            words, cwd=self.sources, env=bare, text=True, timeout=LIMIT, check=False, capture_output=True
+        )
+        same(
+            (said.returncode, "no C++ compiler" in said.stderr + said.stdout),
+            (0, True),
+            f"a build without ({said.stderr})",
+        )
+        (wheel,) = (self.folder / "bare").iterdir()
+        same(wheel.name.endswith("-py3-none-any.whl"), True, f"a wheel for any platform ({wheel.name})")
+        same(
+            {name for name, _ in contents(wheel) if name.startswith("ensue/")},
+            code,
+            "code in the bare wheel and in src",
+        )
+
+    def _check_studies(self) -> None:
+        """Build the wheel of the studies, which holds their sources and what the papers print."""
+        wheel = self._hatch(ROOT / "studies", "wheel", "studies")
+        tracked = run(["git", "ls-files", "--", "studies/src"], ROOT).stdout.splitlines()
+        code = {name.removeprefix("studies/src/") for name in tracked}
+        in_wheel = {name for name, _ in contents(wheel) if name.startswith("ensue_studies/")}
+        same(in_wheel, code, "code in the wheel of the studies and in studies/src")
 
 
 class Environment:
@@ -157,8 +183,9 @@ class Environment:
         return run([self.bin / name, *arguments], self.place, code=code, stdin=stdin)
 
     def install(self, requirement: str) -> None:
-        """Install the wheel; everything it needs fits together."""
-        self.run("python", "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, requirement)
+        """Install the wheel, whose modules are compiled as they are imported; everything it needs fits together."""
+        pip = ("python", "-m", "pip", "install", "--quiet", "--no-compile", "--constraint", CONSTRAINTS)
+        self.run(*pip, requirement)
         self.run("python", "-m", "pip", "check")
 
     def use_core(self, wheel: Path) -> None:
@@ -182,17 +209,21 @@ class Environment:
         said = self.run("ensue", "serve", "model", code=2).stderr
         same("pip install 'ensue[serve]'" in said, True, f"the extra that {said!r} should name")
 
-    def use_ways(self) -> None:
-        """Every way of the page of first answers, as it stands there, in the folder of small files."""
-        for number, lines in enumerate(ways().values()):
-            folder = self.place / f"way-{number}"
-            write_all(folder)
-            for line in lines:
-                run(["bash", "-c", f'PATH="{self.bin}:$PATH"; {line}'], folder)
+    def use_ways(self, pool: Executor) -> None:
+        """Every way of the page of first answers, as it stands there, in a folder of small files, two side by side."""
+        for _ in pool.map(self._use_way, range(len(ways())), ways().values()):
+            pass
 
-    def use_extras(self, wheel: Path, *, demo: bool) -> None:
-        """The wheel with extras: imports, the service and its client, and the demonstration."""
+    def _use_way(self, number: int, lines: list[str]) -> None:
+        folder = self.place / f"way-{number}"
+        write_all(folder)
+        for line in lines:
+            run(["bash", "-c", f'PATH="{self.bin}:$PATH"; {line}'], folder)
+
+    def use_extras(self, wheel: Path, pool: Executor, *, demo: bool) -> None:
+        """The wheel with extras: imports, the service and its client, and beside them the demonstration."""
         self.install(f"{wheel}[{','.join(EXTRAS)}]")
+        shown = [pool.submit(self.run, "ensue", "demo", "--output", "demo")] if demo else []
         same(json.loads(self.run("python", "-c", WALK).stdout), {}, "modules that fail with all extras")
         command = [self.bin / "ensue", "serve", "model", "--port", "0"]
         with subprocess.Popen(command, cwd=self.place, stderr=subprocess.PIPE, env=environment(), text=True) as service:
@@ -208,8 +239,8 @@ class Environment:
                 same(service.wait(30), 0, "exit code of the service")
             finally:
                 service.kill()
-        if demo:
-            said = self.run("ensue", "demo", "--output", "demo").stderr
+        for demonstration in shown:
+            said = demonstration.result().stderr
             same("the page answers" in said, True, f"what the demonstration's page did ({said[-200:]})")
 
 
@@ -233,7 +264,7 @@ def contents(wheel: Path) -> set[tuple[str, int]]:
 
 def environment() -> dict[str, str]:
     """Nothing of the checkout's Python, and a thread a process, as in the tests."""
-    foreign = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "ENSUE_TOKEN")
+    foreign = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "ENSUE_TOKEN")
     return {key: value for key, value in os.environ.items() if key not in foreign} | {"OMP_NUM_THREADS": "1"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import load, make
 from ensue.registry import models
 from ensue.tasks import own
-from tests.cli.conftest import Ensue, Logs
-from tests.serve.conftest import running
+from tests.cli.conftest import Ensue, Logs, run
+from tests.serve.conftest import learn_at_hand, running
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
 FILES = {"next": "latest.py:Latest", "classify": "gated_mean.py:GatedMean"}
@@ -53,18 +53,27 @@ def forget() -> None:
     os.environ[own.VARIABLE] = ""
 
 
-@pytest.fixture(params=FILES)
-def fitted(
-    request: pytest.FixtureRequest, ensue: Ensue, logs: Logs, labelled: Path, tmp_path: Path
-) -> Iterator[tuple[str, str, Path, Path]]:
+@pytest.fixture(scope="module", params=FILES)
+def trained(
+    request: pytest.FixtureRequest, logs: Logs, labelled: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str, Path, Path]:
     """(task, FILE.py:CLASS, folder, test data)."""
-    task = request.param
+    task, folder = request.param, tmp_path_factory.mktemp("trained") / "m"
     data, test = (logs.train, logs.test) if task == "next" else (labelled, labelled)
     reference = f"{EXAMPLES}/{FILES[task]}"
-    ran = ensue("fit", task, data, "-o", tmp_path / "m", f"--model={reference}", "--set=epochs=3", "--device=cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own, "_ADDED", {})
+        patch.setenv(own.VARIABLE, "")
+        ran = run(patch, "fit", task, data, "-o", folder, f"--model={reference}", "--set=epochs=3", "--device=cpu")
     assert ran.code == 0, ran.err
-    forget()
-    yield task, reference, tmp_path / "m", test
+    return task, reference, folder, test
+
+
+@pytest.fixture
+def fitted(trained: tuple[str, str, Path, Path], tmp_path: Path) -> tuple[str, str, Path, Path]:
+    """The same with a copy of the folder, to be changed."""
+    task, reference, folder, test = trained
+    return task, reference, shutil.copytree(folder, tmp_path / "m"), test
 
 
 def test_it_is_scored_saved_loaded_asked_and_updated(
@@ -108,6 +117,8 @@ def test_a_folder_alone_makes_no_code_run(fitted: tuple[str, str, Path, Path], e
 
 def test_it_is_served_and_learns_there(fitted: tuple[str, str, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     task, reference, folder, _ = fitted
+    if task != "next":  # one task learns in a process of its own, which takes seconds to start
+        learn_at_hand(monkeypatch)
     own.add_named(reference)
     with running({"mine": folder}, update_token="writes") as service:
         found = service.post("/v1/models/mine/predict", {"records": [RECORDS[task]]})

@@ -129,11 +129,17 @@ def proved_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates are learned in this process: starting another one takes seconds, and is tested once."""
+    learn_at_hand(monkeypatch)
+
+
+def learn_at_hand(patch: pytest.MonkeyPatch) -> None:
+    """Learn updates, and prove new versions, in this process."""
 
     async def learn(update: learning.Sent, *, seconds: float) -> dict[str, Any]:
         return learning.report_of(await asyncio.to_thread(learning.outcome, update), update.folder)
 
-    monkeypatch.setattr(learning, "learn_apart", learn)
+    patch.setattr(learning, "learn_apart", learn)
+    patch.setattr(models, "prove_apart", lambda copy, seconds: None)
 
 
 class Running(NamedTuple):

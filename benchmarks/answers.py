@@ -74,7 +74,7 @@ def main() -> None:
     args = parser.parse_args()
     sessions, rows = made_up(), []
     for name in args.models.split(","):
-        given = {"epochs": 1, "negatives": 256} if MODELS[name][2] else {}
+        given = {"epochs": 1, "negatives": 256} if MODELS[name].schedule else {}
         predictor = NextPredictor(name, settings=given, device="cpu")
         for _ in predictor.fit(Histories.of(sessions), Histories.of(sessions[:100])):
             pass

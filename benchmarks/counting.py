@@ -33,7 +33,7 @@ def child(clicks: int) -> None:
     data = made_up(clicks, ITEMS)
     found: dict[str, Any] = {"clicks": len(data.ids), "sessions": len(data), "cpu_seconds": {}}
     for name in COUNTING:
-        module, settings, _ = MODELS[name]
+        module, settings = MODELS[name].make, MODELS[name].settings
         made = module(settings, len(data.vocabulary))
         begun = time.process_time()
         made.count(data)

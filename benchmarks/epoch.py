@@ -79,7 +79,7 @@ def made_up(num_users: int) -> Histories:
 
 def seconds(models: dict[str, Any], data: Histories, repeats: int) -> dict[str, list[float]]:
     """Seconds of each epoch, data to optimiser; the models take turns, so that a busy moment meets them all."""
-    schedule = MODELS["hidan"][2]
+    schedule = MODELS["hidan"].schedule
     assert schedule is not None
     optimizers = {name: make_optimizer(model, schedule) for name, model in models.items()}
     windows = {name: Windows(data, getattr(model, "reach", None)) for name, model in models.items()}
@@ -103,7 +103,7 @@ def main() -> None:
     rows = []
     for num_users in (1109, 8110):
         data = made_up(num_users)
-        peers = {"hidan": HiDAN(MODELS["hidan"][1], num_users + FIRST)}
+        peers = {"hidan": HiDAN(MODELS["hidan"].settings, num_users + FIRST)}
         peers |= {"lstm, step by step": StepLSTM(num_users + FIRST), "lstm, one pass": OnePassLSTM(num_users + FIRST)}
         times = seconds(peers, data, REPEATS)
         for name, found in times.items():

@@ -33,8 +33,8 @@ from torch import distributed
 from ensue.data.histories import Histories
 from ensue.schedule import Schedule
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.models.core import SCHEDULE
-from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
+from ensue.tasks.next.models.sansr import SANSR
+from ensue.tasks.next.settings import CORE_SCHEDULE, SANSRSettings
 from ensue.training import gradients
 from ensue.training.distributed import ranks
 from ensue.training.loop import train
@@ -243,7 +243,7 @@ def check(constants: dict[str, float], items: int, size: int) -> dict[str, Any]:
 def whole(constants: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
     """An epoch at any size on so many ranks; the speed of the network is given, not measured."""
     targets, sessions = args.events * (1 - 1 / MEAN), args.events // MEAN
-    size = SCHEDULE.fitted(sessions, round(targets)).batch_size
+    size = CORE_SCHEDULE.fitted(sessions, round(targets)).batch_size
     said = predict(constants, args.events, args.items, args.dim, args.negatives, size, args.ranks)
     steps = targets / (said["targets"] * args.ranks)
     seconds = said["cpu"] + said["sent"] / args.bandwidth

@@ -31,8 +31,9 @@ from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.schedule import Schedule
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
-from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
+from ensue.tasks.next.models.gru4rec import GRU4Rec
+from ensue.tasks.next.models.sansr import SANSR
+from ensue.tasks.next.settings import GRU4RecSettings, SANSRSettings
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 from ensue_studies.provenance import provenance

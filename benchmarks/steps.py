@@ -29,7 +29,8 @@ from ensue.data.histories import Histories, offsets_of
 from ensue.nn import fused_window, sampling
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.dataset import Links
-from ensue.tasks.link.models.network import FROM_ARTICLES, Linker, LinkSettings
+from ensue.tasks.link.models.network import Linker
+from ensue.tasks.link.settings import FROM_ARTICLES, LinkSettings
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.dataset import Windows
 from ensue.text.tokens import Tokens
@@ -65,7 +66,8 @@ def sessions() -> Case:
     ids[:ITEMS] = random.permutation(ITEMS)
     data = Histories((ids + FIRST).astype(np.int32), offsets, Vocabulary(map(str, range(ITEMS))))
     counts = torch.from_numpy(np.bincount(data.ids, minlength=ITEMS + FIRST).astype(np.float32))
-    kind, settings, schedule = MODELS["sansr"]
+    _, settings, schedule = MODELS["sansr"]
+    kind = MODELS["sansr"].make
     assert schedule is not None
     make, size = partial(make_optimizer, schedule=schedule), schedule.batch_size
 

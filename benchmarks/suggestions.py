@@ -40,8 +40,9 @@ from ensue.records import History
 from ensue.tasks.suggest import train
 from ensue.tasks.suggest.batch import END, FIRST, Batch, pad
 from ensue.tasks.suggest.catalogue import MODELS
-from ensue.tasks.suggest.decoding import Search, beam_search
+from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest.settings import Search
 from ensue.training.optimizer import make_optimizer
 from ensue_studies.provenance import provenance
 
@@ -109,7 +110,7 @@ class Peer:
     """A library that runs a Marian model of our widths in an interpreter of its own."""
 
     def __init__(self, python: Path, name: str, program: str) -> None:
-        own = MODELS["transformer"][1]
+        own = MODELS["transformer"].settings
         sizes = (NUM_IDS, torch.get_num_threads(), ROWS, WIDTH, K, SEARCH.longest, own.dim, own.wide, own.heads)
         self.process = subprocess.Popen(
             [str(python), "-c", MARIAN + program, *map(str, sizes)],
@@ -168,7 +169,7 @@ def _spread(name: str, found: list[float]) -> dict[str, float]:
 def ours(model: str, queries: int) -> Callable[[], float]:
     """Seconds of a batch of made-up sessions; no beam ends before it is full."""
     torch.manual_seed(0)
-    kind, settings, _ = MODELS[model]
+    kind, settings = MODELS[model].make, MODELS[model].settings
     network = kind(settings, NUM_IDS).eval()
     network.writer.words.bias.data[END] = -1e4
     ids = np.random.default_rng(0).integers(FIRST, NUM_IDS, (ROWS, queries, WIDTH))

@@ -1,4 +1,4 @@
-"""The registry as it is read from the source is the registry as it is imported."""
+"""The registry: tasks, models and settings, and what is refused by name before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -22,9 +22,18 @@ EVERY = [(task, name) for task, package in PACKAGES.items() for name in package.
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_what_a_task_names_is_there(task: Task) -> None:
-    for reference in (task.catalogue, task.predictor, task.evaluator, task.update, task.command, task.service):
+    for reference in (
+        task.catalogue,
+        task.predictor,
+        task.evaluator,
+        task.update,
+        task.forget,
+        task.command,
+        task.service,
+    ):
         assert named(reference)
     assert task.record.from_fields(task.example, "example")
+    assert all(isinstance(row.make, type) for row in named(task.catalogue).MODELS.values() if row.source)
 
 
 @pytest.mark.parametrize("task", PACKAGES)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.settings import Settings, Size, changed, must_be, one_of, parse
-from ensue.tasks.next.models.hidan import HiDANSettings
+from ensue.tasks.next.settings import HiDANSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ from torch.nn import functional
 from ensue.nn.pooling import Pooled
 from ensue.schedule import Schedule
 from ensue.tasks.classify.batch import Batch, Output
-from ensue.tasks.classify.models.centrality import Shape, TextSettings
+from ensue.tasks.classify.models.centrality import Shape
+from ensue.tasks.classify.settings import TextSettings
 
 
 class GatedMean(nn.Module):

@@ -10,8 +10,7 @@ import pytest
 from ensue.registry import names_of, settings_of
 from ensue.schedule import Schedule
 from ensue.tasks import TASKS
-from ensue.tasks.next.models.hidan import HiDANSettings
-from ensue.tasks.next.settings import SharedSettings
+from ensue.tasks.next.settings import HiDANSettings, SharedSettings
 from tests.cli.conftest import Ensue
 
 

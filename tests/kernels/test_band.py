@@ -11,7 +11,8 @@ from torch import Tensor
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.fused_band import Ages, Band, attention, fits, gradients
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.models.hidan import HiDAN
+from ensue.tasks.next.settings import HiDANSettings
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]

@@ -10,9 +10,10 @@ from ensue.nn import fused_decoder
 from ensue.nn.incremental import IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer
 from ensue.tasks.suggest.batch import FIRST, pad
-from ensue.tasks.suggest.decoding import Found, Search, beam_search
-from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
+from ensue.tasks.suggest.decoding import Found, beam_search
+from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.scoring import score
+from ensue.tasks.suggest.settings import MTNSettings, Search
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = needs_kernels

@@ -9,7 +9,8 @@ from torch import Tensor
 from ensue.nn.fused_encoder import MOST, FusedEncoder
 from ensue.nn.transformer import EncoderLayer, Rows
 from ensue.tasks.suggest.batch import FIRST, pad
-from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
+from ensue.tasks.suggest.models.mtn import MTN
+from ensue.tasks.suggest.settings import MTNSettings
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]

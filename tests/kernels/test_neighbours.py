@@ -8,9 +8,10 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.tasks.next.baselines import fused_knn
-from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
+from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.kernels.paths import HERE, needs_kernels, using
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from ensue.nn.fused_items import EXACT, FEW, ShortItems
 from ensue.nn.item_head import Output
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.core import CORE, CORESettings
+from ensue.tasks.next.models.core import CORE
+from ensue.tasks.next.settings import CORESettings
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]

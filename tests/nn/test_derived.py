@@ -15,7 +15,8 @@ from ensue.data.histories import Histories
 from ensue.nn.derived import DerivedCache
 from ensue.records import History
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.models.core import CORE, CORESettings
+from ensue.tasks.next.models.core import CORE
+from ensue.tasks.next.settings import CORESettings
 from ensue.training.optimizer import RowAdam
 
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {

@@ -16,9 +16,7 @@ from torch.nn import functional
 
 from ensue.data.histories import Histories
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.models.cyan import CYANRNNSettings
-from ensue.tasks.next.models.recurrent import RecurrentSettings
-from ensue.tasks.next.models.rmtpp import RMTPPSettings
+from ensue.tasks.next.settings import CYANRNNSettings, RecurrentSettings, RMTPPSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import promises, softmax
 from tests.oracles.promises import Loss

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ensue.tasks.next.models.hidan import HiDANSettings
+from ensue.tasks.next.settings import HiDANSettings
 from tests.oracles import softmax
 
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from ensue.tasks.next.baselines.counting import CountingSettings
+from ensue.tasks.next.settings import CountingSettings
 
 
 def counting_scores(

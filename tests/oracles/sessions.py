@@ -16,12 +16,15 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.schedule import Schedule
-from ensue.tasks.next.baselines.session_knn import VSKNNSettings
 from ensue.tasks.next.dataset import Windows, hide_seen
-from ensue.tasks.next.models.factors import BPRMFSettings, FPMCSettings
-from ensue.tasks.next.models.gru4rec import GRU4RecSettings
-from ensue.tasks.next.models.narm import NARMSettings
-from ensue.tasks.next.models.stamp import STAMPSettings
+from ensue.tasks.next.settings import (
+    BPRMFSettings,
+    FPMCSettings,
+    GRU4RecSettings,
+    NARMSettings,
+    STAMPSettings,
+    VSKNNSettings,
+)
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary

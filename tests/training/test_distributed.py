@@ -104,7 +104,8 @@ from safetensors.torch import save_file
 from torch import distributed
 from ensue.demo.world import make_world
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.models.hidan import HiDAN
+from ensue.tasks.next.settings import HiDANSettings
 from ensue.schedule import Schedule
 from ensue.training import gradients
 from ensue.training.distributed import ranks

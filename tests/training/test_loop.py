@@ -31,8 +31,9 @@ from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.schedule import Schedule
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.settings import HiDANSettings
 from ensue.tasks.next.train import learn_values, train_once
 from ensue.training import distributed as group
 from ensue.training import loop

@@ -268,7 +268,8 @@ def test_a_closure_is_refused() -> None:
 )
 def test_a_step_touches_the_rows_of_the_batch_and_of_the_draws(name: str, options: dict[str, str], tables: int) -> None:
     """Where a model says its table goes by rows, no dense gradient of it is made on the way."""
-    network, defaults, schedule = MODELS[name]
+    _, defaults, schedule = MODELS[name]
+    network = MODELS[name].make
     small = {"dim": 8, **({"negatives": 4} if hasattr(defaults, "negatives") else {}), **options}
     model = network(type(defaults)(**small), 500).train()
     assert schedule is not None

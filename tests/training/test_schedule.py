@@ -9,7 +9,7 @@ from ensue.schedule import Schedule, require_fixed
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 
-FITTED = MODELS["core"][2]
+FITTED = MODELS["core"].schedule
 
 
 @pytest.mark.parametrize(

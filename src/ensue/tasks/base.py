@@ -37,7 +37,7 @@ class Task:
     example: dict[str, object]
     """A record, as JSON; its first field must be there."""
     catalogue: str
-    """A module with MODELS, SHARED, ABOUT, COUNTING and BEST as literals; :mod:`ensue.registry` reads its source."""
+    """A module with MODELS, SHARED, ABOUT, COUNTING and BEST (:mod:`ensue.registry`), which imports no torch."""
     predictor: str
     """A class that is an :class:`ensue.predictor.Predictor`."""
     evaluator: str

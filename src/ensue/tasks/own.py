@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from ensue.errors import SettingError, UnknownModelError
 from ensue.schedule import Schedule
 from ensue.settings import near
+from ensue.tasks.base import named
 
 GROUP = "ensue.models"
 """Entry points of installed packages, ``TASK.NAME`` each."""
@@ -36,12 +37,17 @@ VARIABLE = "ENSUE_MODELS"
 class Row(NamedTuple):
     """A model in a catalogue."""
 
-    make: Any
-    """Its class."""
+    source: Any
+    """Its class, or ``MODULE:CLASS``, which is imported when the model is made; empty where it has none."""
     settings: Any
     """Its default settings, a frozen dataclass; ``None`` where there is nothing to set."""
     schedule: Schedule | None
     """How it is trained; ``None``: it is counted."""
+
+    @property
+    def make(self) -> Any:
+        """The class of the model."""
+        return named(self.source) if isinstance(self.source, str) else self.source
 
 
 _ADDED: dict[str, Row] = {}
@@ -107,11 +113,17 @@ def offered(task: str) -> list[Any]:
     return [point for point in entry_points(group=GROUP) if point.name.startswith(f"{task}.")]
 
 
+def offered_names(task: str) -> list[str]:
+    """Return the names of the models that installed packages offer for a task."""
+    return [point.name.partition(".")[2] for point in offered(task)]
+
+
 class Models(dict[str, Row]):
     """The catalogue of a task; a name that is not in it may be of a model of one's own."""
 
-    def __init__(self, task: str, rows: Mapping[str, tuple[Any, Any, Schedule | None]]) -> None:
-        super().__init__({name: Row(*row) for name, row in rows.items()})
+    def __init__(self, task: str, rows: Mapping[str, tuple[str, Any, Schedule | None]]) -> None:
+        package = f"ensue.tasks.{task}."
+        super().__init__({name: Row(source and package + source, *row) for name, (source, *row) in rows.items()})
         self.task = task
 
     def __missing__(self, name: str) -> Row:
@@ -126,17 +138,12 @@ class Models(dict[str, Row]):
             UnknownModelError: it is not.
         """
         if name not in others and name not in self:
-            raise unknown(self.task, name, [*others, *self])
+            names = list(dict.fromkeys([*others, *self, *offered_names(self.task)]))
+            message = f"model {name!r} is not known for task {self.task}; {near(name, names)}"
+            raise UnknownModelError(f"{message}choose from {', '.join(names)}")
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (isinstance(name, str) and find(self.task, name) is not None)
-
-
-def unknown(task: str, name: str, names: Iterable[str]) -> UnknownModelError:
-    """What is said of a name that no model has."""
-    known = list(names)
-    hint, choices = near(name, known), ", ".join(known)
-    return UnknownModelError(f"model {name!r} is not known for task {task}; {hint}choose from {choices}")
 
 
 def _of_file(path: Path, name: str) -> Row:

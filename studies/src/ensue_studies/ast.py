@@ -176,7 +176,7 @@ class _Study:
 
 def _about(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
     """What a training leaves behind beside its figures."""
-    if MODELS[predictor.model_name][2] is None:
+    if MODELS[predictor.model_name].schedule is None:
         return {}
     validation = predictor.metadata.validation
     assert validation is not None

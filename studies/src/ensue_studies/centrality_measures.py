@@ -187,7 +187,8 @@ def step_times(models: Sequence[str], options: Values, lengths: Mapping[str, Ind
         batch = Passages((tokens,), np.arange(len(sizes)) % 2).batch(np.arange(len(sizes)))
         torch.manual_seed(0)
         networks = {
-            name: TextClassifier(replace(MODELS[name][1], **options), Shape(1000, dim, 2, "flat")) for name in models
+            name: TextClassifier(replace(MODELS[name].settings, **options), Shape(1000, dim, 2, "flat"))
+            for name in models
         }
         times = timed_steps({name: (own, partial(own.loss, batch)) for name, own in networks.items()}, repeats)
         peer = times.get("self-attention")

@@ -73,7 +73,7 @@ def step_times(options: Mapping[str, Values], targets: Targets, *, num_ids: int,
         for record in records[:batch]
     ]
     torch.manual_seed(0)
-    networks = {name: MODELS[name][0](_sizes(name, own), num_ids) for name, own in options.items()}
+    networks = {name: MODELS[name].make(_sizes(name, own), num_ids) for name, own in options.items()}
     made = pad(sessions)
     times = timed_steps({name: (own, partial(own.loss, made)) for name, own in networks.items()}, repeats)
     peer = times.get("transformer")
@@ -89,6 +89,6 @@ def step_times(options: Mapping[str, Values], targets: Targets, *, num_ids: int,
 
 def _sizes(name: str, options: Values) -> Any:
     """The settings of a network, those of its training left out."""
-    settings = MODELS[name][1]
+    settings = MODELS[name].settings
     known = {field.name for field in fields(settings)}
     return replace(settings, **{key: value for key, value in options.items() if key in known})

@@ -19,8 +19,8 @@ from ensue.tasks.classify import infer
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric
 from ensue.tasks.classify.cross_fitting import Unlearned, units_of
 from ensue.tasks.classify.ensembles.blend import NETWORK
-from ensue.tasks.classify.models.alignment import ALIGNMENT
 from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.classify.settings import ALIGNMENT
 from tests.tasks.classify.contract import planted
 from tests.tasks.classify.test_predictor import fitted, pairs
 

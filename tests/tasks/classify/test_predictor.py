@@ -18,8 +18,8 @@ from ensue.records import Text
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.embedding import learn_words
 from ensue.tasks.classify.infer import raw_scores
-from ensue.tasks.classify.models.centrality import TextSettings
 from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.classify.settings import TextSettings
 from tests.folders import resum
 from tests.tasks.classify.contract import TRAINED, planted
 

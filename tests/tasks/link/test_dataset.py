@@ -9,7 +9,8 @@ import torch
 
 from ensue.errors import DataError
 from ensue.tasks.link.dataset import POSTS, Links, encode_texts, text_blocks
-from ensue.tasks.link.models.network import Linker, LinkSettings
+from ensue.tasks.link.models.network import Linker
+from ensue.tasks.link.settings import LinkSettings
 from ensue.text.tokens import Tokenizer, Tokens
 
 

@@ -75,7 +75,7 @@ class ReadsWhole:
     model: ClassVar[str]
 
     def test_evidence_in_a_history_longer_than_the_reach_names_the_right_events(self) -> None:
-        network, settings, _ = MODELS[self.model]
+        network, settings = MODELS[self.model].make, MODELS[self.model].settings
         assert network(settings, 5).reach is None
 
 

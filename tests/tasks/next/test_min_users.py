@@ -63,7 +63,7 @@ def test_a_folder_is_the_same_whatever_one_person_did_in_a_row(name: str) -> Non
     steps = facts["min_users"]["steps"]
     assert facts["min_users"] == {"threshold": 3, "people": 81, "values": 1, "events": 1, "steps": steps} and steps >= 4
     examples = facts.get("examples", {"held_out": []})["held_out"]
-    assert bool(examples) == (MODELS[one.model_name][2] is not None)
+    assert bool(examples) == (MODELS[one.model_name].schedule is not None)
     assert not any("times" in example["record"] for example in examples)
 
 

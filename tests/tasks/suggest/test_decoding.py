@@ -15,12 +15,13 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.nn.transformer import Rows
 from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, Batch, pad
-from ensue.tasks.suggest.decoding import Found, Search, beam_search, merged
-from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
-from ensue.tasks.suggest.models.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
-from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings
+from ensue.tasks.suggest.decoding import Found, beam_search, merged
+from ensue.tasks.suggest.models.mtn import MTN
+from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq
+from ensue.tasks.suggest.models.transformers import Transformer
 from ensue.tasks.suggest.models.writer import Writer
 from ensue.tasks.suggest.prefix import PrefixRule
+from ensue.tasks.suggest.settings import HLSTMSettings, MTNSettings, Search, Seq2SeqSettings, TransformerSettings
 from tests.tasks.suggest.checks import scored, shaken
 
 NUM_IDS = 16

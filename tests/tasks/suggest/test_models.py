@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
-from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
+from ensue.tasks.suggest.models.mtn import MTN
+from ensue.tasks.suggest.settings import MTNSettings
 
 
 def test_budgets_are_equal() -> None:
     """Within 5 % of MTN's at a vocabulary of 8,000, so that no rival is behind for its size."""
     sizes = {
-        name: sum(parameter.numel() for parameter in module(settings, 8000).parameters())
-        for name, (module, settings, schedule) in MODELS.items()
-        if schedule is not None and name != "mtn-paper"
+        name: sum(parameter.numel() for parameter in row.make(row.settings, 8000).parameters())
+        for name, row in MODELS.items()
+        if row.schedule is not None and name != "mtn-paper"
     }
     assert {name: abs(size / sizes["mtn"] - 1) < 0.05 for name, size in sizes.items()} == dict.fromkeys(sizes, True)
     assert set(MODELS) - set(sizes) == {*COUNTING, "reranker", "mtn-paper"}

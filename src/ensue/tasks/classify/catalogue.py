@@ -1,33 +1,40 @@
 """The models of task ``classify``.
 
-``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
+Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it is made), default settings and schedule
+(``None``: it is not trained). Importing this module does not import torch.
 """
 
-from ensue.tasks.classify.baselines.majority import Majority
-from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
-from ensue.tasks.classify.baselines.settings import CountingSettings
-from ensue.tasks.classify.baselines.tfidf import Tfidf
-from ensue.tasks.classify.models.alignment import ALIGNMENT
-from ensue.tasks.classify.models.centrality import SCHEDULE, TextClassifier, TextSettings
-from ensue.tasks.classify.remembered import SharedSettings
+from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, SharedSettings, TextSettings
 from ensue.tasks.own import Models
 
 MODELS = Models(
     "classify",
     {
-        "centrality": (TextClassifier, TextSettings(pooling="centrality"), SCHEDULE),
-        "centrality-paper": (TextClassifier, TextSettings(method="power", residual=False), SCHEDULE),
-        "centrality-bilinear": (TextClassifier, TextSettings(pooling="centrality-bilinear"), SCHEDULE),
-        "blend": (TextClassifier, TextSettings(pooling="centrality"), SCHEDULE),
-        "self-attention": (TextClassifier, TextSettings(pooling="self-attention"), SCHEDULE),
-        "mean": (TextClassifier, TextSettings(pooling="mean"), SCHEDULE),
-        "max": (TextClassifier, TextSettings(pooling="max"), SCHEDULE),
-        "routing": (TextClassifier, TextSettings(pooling="routing"), SCHEDULE),
-        "reverse-routing": (TextClassifier, TextSettings(pooling="reverse-routing"), SCHEDULE),
-        "decomposable-attention": (TextClassifier, TextSettings(pooling=ALIGNMENT, tuned=False), SCHEDULE),
-        "tfidf": (Tfidf, CountingSettings(), None),
-        "vectors": (MeanVectors, CountingSettings(), None),
-        "majority": (Majority, CountingSettings(), None),
+        "centrality": ("models.centrality:TextClassifier", TextSettings(pooling="centrality"), SCHEDULE),
+        "centrality-paper": (
+            "models.centrality:TextClassifier",
+            TextSettings(method="power", residual=False),
+            SCHEDULE,
+        ),
+        "centrality-bilinear": (
+            "models.centrality:TextClassifier",
+            TextSettings(pooling="centrality-bilinear"),
+            SCHEDULE,
+        ),
+        "blend": ("models.centrality:TextClassifier", TextSettings(pooling="centrality"), SCHEDULE),
+        "self-attention": ("models.centrality:TextClassifier", TextSettings(pooling="self-attention"), SCHEDULE),
+        "mean": ("models.centrality:TextClassifier", TextSettings(pooling="mean"), SCHEDULE),
+        "max": ("models.centrality:TextClassifier", TextSettings(pooling="max"), SCHEDULE),
+        "routing": ("models.centrality:TextClassifier", TextSettings(pooling="routing"), SCHEDULE),
+        "reverse-routing": ("models.centrality:TextClassifier", TextSettings(pooling="reverse-routing"), SCHEDULE),
+        "decomposable-attention": (
+            "models.centrality:TextClassifier",
+            TextSettings(pooling=ALIGNMENT, tuned=False),
+            SCHEDULE,
+        ),
+        "tfidf": ("baselines.tfidf:Tfidf", CountingSettings(), None),
+        "vectors": ("baselines.mean_vectors:MeanVectors", CountingSettings(), None),
+        "majority": ("baselines.majority:Majority", CountingSettings(), None),
     },
 )
 PAIRED: dict[str, dict[str, object]] = {"blend": {"pooling": ALIGNMENT, "tuned": False}}

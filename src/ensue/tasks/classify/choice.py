@@ -24,7 +24,8 @@ from ensue.tasks.classify import infer
 from ensue.tasks.classify.cross_fitting import FOLDS, Unlearned, folds_of
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.ensembles import blend
-from ensue.tasks.classify.models.centrality import TextClassifier, TextSettings
+from ensue.tasks.classify.models.centrality import TextClassifier
+from ensue.tasks.classify.settings import TextSettings
 from ensue.tasks.classify.state import ClassifyState
 
 _COUNTED = "counted"

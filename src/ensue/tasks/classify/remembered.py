@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,22 +11,10 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.nn.validation import require_ids, require_table
-from ensue.settings import Count, Settings, one_of
 from ensue.tasks.classify.dataset import Sides
 from ensue.text.tokens import Tokens, require_tokens
 
 FILE = "remembered.safetensors"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharedSettings(Settings):
-    """What is set of every model: what stays in a folder, and what is chosen by."""
-
-    remembered: Count = 200
-    """Held-out texts kept as ids of words, at most, to test updates on; 0 keeps none."""
-    metric: Annotated[str, one_of("accuracy", "macro-f1")] = "accuracy"
-    """What early stopping goes by on held-out texts; ``macro-f1`` also chooses a blend and ``best``, in place of their
-    log loss."""
 
 
 def chosen(sides: Sides, targets: Index, num: int, seed: int) -> tuple[Sides, Index] | None:

@@ -18,15 +18,14 @@ from ensue.schedule import Schedule, require_fixed
 from ensue.settings import changed, require_seed
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
-from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import BEST, MODELS, PAIRED, SHARED
 from ensue.tasks.classify.dataset import Passages, Sides
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline, Model, Network
-from ensue.tasks.classify.models.centrality import TABLE_2, Shape, TextSettings
-from ensue.tasks.classify.remembered import SharedSettings
+from ensue.tasks.classify.models.centrality import TABLE_2, Shape
 from ensue.tasks.classify.sentences import SentencePassages
+from ensue.tasks.classify.settings import CountingSettings, SharedSettings, TextSettings
 from ensue.tasks.state import Kept, module_of, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
@@ -203,7 +202,7 @@ class ClassifyState:
     def untrained(self, num_words: int, dim: int) -> Network:
         """An untrained network where torch makes tensors."""
         shape = Shape(num_words, dim, len(self.labels), self.architecture)
-        network: Network = MODELS[self.model_name][0](self.settings, shape)
+        network: Network = MODELS[self.model_name].make(self.settings, shape)
         return network
 
     def new_counting(self, name: str, strength: float, matrix: Tensor | None = None) -> Baseline:
@@ -214,7 +213,7 @@ class ClassifyState:
             strength: how much the data counts beside the penalty.
             matrix: (words, dim) vectors of the words, for ``vectors``.
         """
-        num_labels, kind = len(self.labels), MODELS[name][0]
+        num_labels, kind = len(self.labels), MODELS[name].make
         if kind is Majority:
             return Majority(num_labels)
         if kind is Tfidf:

@@ -18,7 +18,6 @@ from ensue.records import Text
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify import infer, save
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
-from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric, stand_on_row, usable_texts
@@ -29,10 +28,10 @@ from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.mixing_time import Log, mixing
 from ensue.tasks.classify.model import Network
-from ensue.tasks.classify.models.alignment import ALIGNMENT
-from ensue.tasks.classify.models.centrality import LEARNED_DIM, SCHEDULE, TextSettings
+from ensue.tasks.classify.models.centrality import LEARNED_DIM
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.remembered import chosen
+from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, TextSettings
 from ensue.tasks.classify.sizes import LEARNED, MOST, MOST_LEARNED, schedule_for
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.held_examples import Example, keep, of_texts

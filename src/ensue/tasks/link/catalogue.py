@@ -1,31 +1,29 @@
 """The models of task ``link``.
 
-``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: it is not).
+Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it is made), default settings and schedule
+(``None``: it is not trained). Importing this module does not import torch.
 """
 
-from ensue.tasks.link.models.network import FROM_ARTICLES, SCHEDULE, Linker, LinkSettings
-from ensue.tasks.link.models.sbert import SbertSettings
-from ensue.tasks.link.settings import SharedSettings
+from ensue.tasks.link.settings import FROM_ARTICLES, SCHEDULE, LinkSettings, SbertSettings, SharedSettings
 from ensue.tasks.own import Models
-from ensue.text.encoder import Encoder
 
 MODELS = Models(
     "link",
     {
-        "best": (None, None, None),
-        "ast": (Linker, LinkSettings(encoder="ast"), FROM_ARTICLES),
-        "cnn": (Linker, LinkSettings(encoder="cnn"), FROM_ARTICLES),
-        "gru": (Linker, LinkSettings(encoder="gru"), FROM_ARTICLES),
-        "bigru": (Linker, LinkSettings(encoder="bigru"), FROM_ARTICLES),
+        "best": ("", None, None),
+        "ast": ("models.network:Linker", LinkSettings(encoder="ast"), FROM_ARTICLES),
+        "cnn": ("models.network:Linker", LinkSettings(encoder="cnn"), FROM_ARTICLES),
+        "gru": ("models.network:Linker", LinkSettings(encoder="gru"), FROM_ARTICLES),
+        "bigru": ("models.network:Linker", LinkSettings(encoder="bigru"), FROM_ARTICLES),
         "ast-paper": (
-            Linker,
+            "models.network:Linker",
             LinkSettings(encoder="ast", bag=0, pretrain="none", loss="triplet", residual=False),
             SCHEDULE,
         ),
-        "bag": (Linker, LinkSettings(encoder="bag"), None),
-        "sbert": (Encoder, SbertSettings(), None),
-        "tfidf": (None, None, None),
-        "bm25": (None, None, None),
+        "bag": ("models.network:Linker", LinkSettings(encoder="bag"), None),
+        "sbert": ("models.sbert:Encoder", SbertSettings(), None),
+        "tfidf": ("", None, None),
+        "bm25": ("", None, None),
     },
 )
 SHARED = SharedSettings()

@@ -17,10 +17,10 @@ from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.tasks.link.dataset import encode_texts
-from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.models.sbert import unit_vectors
 from ensue.tasks.link.pieces import PIECES, with_pieces
 from ensue.tasks.link.remembered import Remembered
+from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState, State
 from ensue.text.encoder import Encoder
 from ensue.text.lexical import COUNTED, Counted, Lexical, Terms, counted_terms

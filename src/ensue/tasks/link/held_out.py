@@ -16,9 +16,9 @@ from ensue.tasks.link.ensembles.choice import Chosen, Labelled, alike, choose, c
 from ensue.tasks.link.folds import FOLDS, folds_of
 from ensue.tasks.link.measures import at_cut, by_row, calibrate, cross_fitted
 from ensue.tasks.link.metadata import Validation
-from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import LEARNED, features, names_of, scores_of
+from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState
 from ensue.text.lexical import chosen_terms
 

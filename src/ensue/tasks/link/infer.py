@@ -12,9 +12,9 @@ from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.settings import require_k
 from ensue.tasks.link.encode import numbers_of
-from ensue.tasks.link.models.network import LinkSettings
 from ensue.tasks.link.quotes import Quotes
 from ensue.tasks.link.scores import LinkScores
+from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState
 from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN

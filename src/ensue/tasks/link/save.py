@@ -30,10 +30,9 @@ from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
-from ensue.tasks.link.models.network import LinkSettings
-from ensue.tasks.link.models.sbert import SbertSettings
 from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.scores import names_of
+from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.metadata import require_fact
 from ensue.tasks.state import module_of, summary_of

@@ -20,10 +20,9 @@ from ensue.tasks.link.index.vector_index import VectorIndex
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.model import Model
-from ensue.tasks.link.models.network import Linker, LinkSettings
-from ensue.tasks.link.models.sbert import SbertSettings
+from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.remembered import Remembered
-from ensue.tasks.link.settings import SharedSettings
+from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedSettings
 from ensue.tasks.state import Kept, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
@@ -165,7 +164,7 @@ State = TypeVar("State", bound=LinkState)
 
 def _learned(name: str) -> tuple[LinkSettings | SbertSettings, Schedule | None]:
     """The settings and the schedule of the network or encoder whose cosine ``best`` shall weigh."""
-    networks = [own for own, (module, _, _) in MODELS.items() if module is not None]
+    networks = [own for own, row in MODELS.items() if row.source]
     if name not in networks:
         raise SettingError(f"learned is {name!r}; choose from {', '.join(networks)}, or remove it")
     _, own, schedule = MODELS[name]

@@ -31,11 +31,11 @@ from ensue.tasks.link.held_out import choose_weights, learn_probabilities, most,
 from ensue.tasks.link.index.vector_index import text_hashes
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
-from ensue.tasks.link.models.network import LEARNED_DIM, Linker, LinkSettings
-from ensue.tasks.link.models.sbert import SbertSettings
+from ensue.tasks.link.models.network import LEARNED_DIM, Linker
 from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.pretrain import pretrain
 from ensue.tasks.link.scores import LEARNED, mean_cosine
+from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState, State
 from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder

@@ -1,35 +1,42 @@
 """The models of task ``next``.
 
-``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
+Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it is made), default settings and schedule
+(``None``: it is not trained). Importing this module does not import torch.
 """
 
 from dataclasses import replace
 
 from ensue.schedule import Schedule
-from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov, Popularity, SequentialRules
-from ensue.tasks.next.baselines.interpolated import Interpolated
-from ensue.tasks.next.baselines.own_items import OwnItems, OwnItemsSettings
-from ensue.tasks.next.baselines.recent import Recent
-from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
-from ensue.tasks.next.ensembles.blend import Blend, BlendSettings
-from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend, CascadeBlendSettings
-from ensue.tasks.next.models import core, factors, gru4rec, narm, stamp
-from ensue.tasks.next.models.core import CORE, CORESettings
-from ensue.tasks.next.models.cyan import CYANRNN, CYANRNNSettings
-from ensue.tasks.next.models.factors import BPRMF, FPMC, BPRMFSettings, FPMCSettings
-from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings
-from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
-from ensue.tasks.next.models.narm import NARM, NARMSettings
-from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
-from ensue.tasks.next.models.rmtpp import RMTPP, RMTPPSettings
-from ensue.tasks.next.models.sansr import SANSR, SANSRSettings
-from ensue.tasks.next.models.stamp import STAMP, STAMPSettings
-from ensue.tasks.next.settings import SharedSettings
+from ensue.tasks.next.settings import (
+    CORE_SCHEDULE,
+    FACTORS_SCHEDULE,
+    FPMC_SCHEDULE,
+    GRU4REC_SCHEDULE,
+    NARM_SCHEDULE,
+    STAMP_SCHEDULE,
+    BlendSettings,
+    BPRMFSettings,
+    CascadeBlendSettings,
+    CORESettings,
+    CountingSettings,
+    CYANRNNSettings,
+    FPMCSettings,
+    GRU4RecSettings,
+    HiDANSettings,
+    NARMSettings,
+    OwnItemsSettings,
+    RecurrentSettings,
+    RMTPPSettings,
+    SANSRSettings,
+    SharedSettings,
+    STAMPSettings,
+    VSKNNSettings,
+)
 from ensue.tasks.own import Models
 
 _HIDAN = Schedule(batch_size=16, monitor="mrr")
 _CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, monitor="mrr", patience=3)
-_SANSR = core.SCHEDULE
+_SANSR = CORE_SCHEDULE
 _HIDAN_PAPER = Schedule(check_every=5, refit=False)
 """Batches of 32 cascades, L2 of 5e-5 and the loss watched every five epochs, as in the authors' released program."""
 _SANSR_PAPER = replace(_SANSR, decay=False, learning_rate=1e-3, epochs=30, patience=3, refit=False)
@@ -38,36 +45,36 @@ _SANSR_PAPER = replace(_SANSR, decay=False, learning_rate=1e-3, epochs=30, patie
 MODELS = Models(
     "next",
     {
-        "hidan": (HiDAN, HiDANSettings(), _HIDAN),
-        "hidan-paper": (HiDAN, HiDANSettings(loss="ce"), _HIDAN_PAPER),
-        "hidan-nua": (HiDAN, HiDANSettings(user_attention=False), _HIDAN),
-        "hidan-nca": (HiDAN, HiDANSettings(cascade_attention=False), _HIDAN),
-        "hidan-nt": (HiDAN, HiDANSettings(time_decay=False), _HIDAN),
-        "rnn": (Recurrent, RecurrentSettings(), _HIDAN),
-        "lstm": (Recurrent, RecurrentSettings(cell="lstm"), _HIDAN),
-        "rmtpp": (RMTPP, RMTPPSettings(), _HIDAN),
-        "att-rnn": (Recurrent, RecurrentSettings(attention=True), _HIDAN),
-        "att-lstm": (Recurrent, RecurrentSettings(cell="lstm", attention=True), _HIDAN),
-        "cyan-rnn": (CYANRNN, CYANRNNSettings(), _HIDAN),
-        "cascade-blend": (CascadeBlend, CascadeBlendSettings(), _CASCADE_BLEND),
-        "sansr": (SANSR, SANSRSettings(), _SANSR),
-        "sansr-paper": (SANSR, SANSRSettings(loss="bpr_softmax"), _SANSR_PAPER),
-        "sansr-rc": (SANSR, SANSRSettings(residual=False), _SANSR),
-        "core": (CORE, CORESettings(), core.SCHEDULE),
-        "blend": (Blend, BlendSettings(), core.SCHEDULE),
-        "bpr-mf": (BPRMF, BPRMFSettings(), factors.SCHEDULE),
-        "fpmc": (FPMC, FPMCSettings(), factors.FPMC_SCHEDULE),
-        "gru4rec": (GRU4Rec, GRU4RecSettings(), gru4rec.SCHEDULE),
-        "narm": (NARM, NARMSettings(), narm.SCHEDULE),
-        "stamp": (STAMP, STAMPSettings(), stamp.SCHEDULE),
-        "popularity": (Popularity, CountingSettings(), None),
-        "recent": (Recent, CountingSettings(), None),
-        "markov": (Markov, CountingSettings(), None),
-        "rules": (SequentialRules, CountingSettings(), None),
-        "own-items": (OwnItems, OwnItemsSettings(), None),
-        "cooccurrence": (Cooccurrence, CountingSettings(), None),
-        "interpolated": (Interpolated, OwnItemsSettings(), None),
-        "vsknn": (VSKNN, VSKNNSettings(), None),
+        "hidan": ("models.hidan:HiDAN", HiDANSettings(), _HIDAN),
+        "hidan-paper": ("models.hidan:HiDAN", HiDANSettings(loss="ce"), _HIDAN_PAPER),
+        "hidan-nua": ("models.hidan:HiDAN", HiDANSettings(user_attention=False), _HIDAN),
+        "hidan-nca": ("models.hidan:HiDAN", HiDANSettings(cascade_attention=False), _HIDAN),
+        "hidan-nt": ("models.hidan:HiDAN", HiDANSettings(time_decay=False), _HIDAN),
+        "rnn": ("models.recurrent:Recurrent", RecurrentSettings(), _HIDAN),
+        "lstm": ("models.recurrent:Recurrent", RecurrentSettings(cell="lstm"), _HIDAN),
+        "rmtpp": ("models.rmtpp:RMTPP", RMTPPSettings(), _HIDAN),
+        "att-rnn": ("models.recurrent:Recurrent", RecurrentSettings(attention=True), _HIDAN),
+        "att-lstm": ("models.recurrent:Recurrent", RecurrentSettings(cell="lstm", attention=True), _HIDAN),
+        "cyan-rnn": ("models.cyan:CYANRNN", CYANRNNSettings(), _HIDAN),
+        "cascade-blend": ("ensembles.cascade_blend:CascadeBlend", CascadeBlendSettings(), _CASCADE_BLEND),
+        "sansr": ("models.sansr:SANSR", SANSRSettings(), _SANSR),
+        "sansr-paper": ("models.sansr:SANSR", SANSRSettings(loss="bpr_softmax"), _SANSR_PAPER),
+        "sansr-rc": ("models.sansr:SANSR", SANSRSettings(residual=False), _SANSR),
+        "core": ("models.core:CORE", CORESettings(), CORE_SCHEDULE),
+        "blend": ("ensembles.blend:Blend", BlendSettings(), CORE_SCHEDULE),
+        "bpr-mf": ("models.factors:BPRMF", BPRMFSettings(), FACTORS_SCHEDULE),
+        "fpmc": ("models.factors:FPMC", FPMCSettings(), FPMC_SCHEDULE),
+        "gru4rec": ("models.gru4rec:GRU4Rec", GRU4RecSettings(), GRU4REC_SCHEDULE),
+        "narm": ("models.narm:NARM", NARMSettings(), NARM_SCHEDULE),
+        "stamp": ("models.stamp:STAMP", STAMPSettings(), STAMP_SCHEDULE),
+        "popularity": ("baselines.counting:Popularity", CountingSettings(), None),
+        "recent": ("baselines.recent:Recent", CountingSettings(), None),
+        "markov": ("baselines.counting:Markov", CountingSettings(), None),
+        "rules": ("baselines.counting:SequentialRules", CountingSettings(), None),
+        "own-items": ("baselines.own_items:OwnItems", OwnItemsSettings(), None),
+        "cooccurrence": ("baselines.counting:Cooccurrence", CountingSettings(), None),
+        "interpolated": ("baselines.interpolated:Interpolated", OwnItemsSettings(), None),
+        "vsknn": ("baselines.session_knn:VSKNN", VSKNNSettings(), None),
     },
 )
 SHARED = SharedSettings()

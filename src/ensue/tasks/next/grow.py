@@ -63,7 +63,7 @@ def _new_rows(state: NextState, block: int) -> dict[str, Tensor]:
     if state.new_rows is None or state.new_rows[0] != block:
         seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
         torch.manual_seed(int(seeds[0] >> np.uint64(1)))
-        least: Model = MODELS[state.model_name][0](state.settings, FIRST + 1)
+        least: Model = MODELS[state.model_name].make(state.settings, FIRST + 1)
         old, grown = least.state_dict(), least.grow(FIRST + 1 + BLOCK).state_dict()
         counted = tuple(f"{name}." for name in _counted(least))
         longer = {name for name in grown if grown[name].shape != old[name].shape and not name.startswith(counted)}

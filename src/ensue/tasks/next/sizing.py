@@ -10,7 +10,8 @@ from ensue.errors import SettingError
 from ensue.nn.sampling import MANY
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.infer import CELLS
-from ensue.tasks.next.models.softmax import LARGE, SoftmaxSettings, fitted_loss
+from ensue.tasks.next.models.softmax import LARGE, fitted_loss
+from ensue.tasks.next.settings import SoftmaxSettings
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
 from ensue.training.memory import free_bytes, gigabytes, ranks_here, training_bytes
@@ -71,7 +72,7 @@ def memory_needed(state: NextState) -> int:
     """Bytes that a training takes beyond what is held already: weights, gradients, moments, a table to rank by."""
     assert state.schedule is not None
     make, settings, schedule, num_ids = (
-        MODELS[state.model_name][0],
+        MODELS[state.model_name].make,
         state.settings,
         state.schedule,
         len(state.vocabulary),

@@ -13,7 +13,6 @@ from ensue.nn.device import find_device, memory_for
 from ensue.nn.sampling import Sampler
 from ensue.schedule import by_hand
 from ensue.settings import changed, require_seed
-from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
@@ -23,6 +22,7 @@ from ensue.tasks.next.metadata import Exclusion, Metadata
 from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.reservoir import Reservoir
+from ensue.tasks.next.settings import CountingSettings
 from ensue.tasks.state import Kept, module_of, require_trained
 from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import Vocabulary
@@ -156,15 +156,16 @@ class NextState:
         if self.schedule is None:
             return self.new_baseline(self.model_name)
         with memory_for(f"{self.model_name} with these settings"):
-            network: Model = MODELS[self.model_name][0](self.settings, len(self.vocabulary))
+            network: Model = MODELS[self.model_name].make(self.settings, len(self.vocabulary))
         module_of(network).to(self.device)
         return network
 
     def new_baseline(self, name: str) -> Baseline:
         """A counting model that has counted nothing, on the CPU."""
-        make, settings, _ = MODELS[name]
+        row = MODELS[name]
+        settings = self.settings if name == self.model_name else row.settings
         with memory_for(f"{name} with these settings"):
-            baseline: Baseline = make(self.settings if name == self.model_name else settings, len(self.vocabulary))
+            baseline: Baseline = row.make(settings, len(self.vocabulary))
         return baseline
 
     def learned(self) -> None:

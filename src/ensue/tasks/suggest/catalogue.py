@@ -1,6 +1,7 @@
 """The models of task ``suggest``.
 
-``MODELS`` is the whole registry: a name, its module, its default settings, and how it is trained (``None``: counted).
+Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it is made), default settings and schedule
+(``None``: it is not trained). Importing this module does not import torch.
 The networks are of a size that a CPU trains and answers with, and each has about as many weights; ``mtn-paper`` has the
 paper's sizes, which are the defaults of its settings.
 """
@@ -9,38 +10,40 @@ from dataclasses import replace
 from typing import Any
 
 from ensue.tasks.own import Models
-from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast
-from ensue.tasks.suggest.baselines.shares import Shares
-from ensue.tasks.suggest.models import mtn, recurrent
-from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
-from ensue.tasks.suggest.models.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
-from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings
-from ensue.tasks.suggest.settings import SuggestSettings
+from ensue.tasks.suggest.settings import (
+    MTN_SCHEDULE,
+    RECURRENT_SCHEDULE,
+    HLSTMSettings,
+    MTNSettings,
+    Seq2SeqSettings,
+    SuggestSettings,
+    TransformerSettings,
+)
 
 _SMALL: dict[str, Any] = {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "dropout": 0.2}
 _FEW: dict[str, Any] = {"batch_size": 32, "min_steps": 50, "max_epochs": 100}
 """30 epochs of 50 steps: as many as 10,000 sessions get in the five epochs in which they learn the most."""
-_BRIEF = replace(mtn.SCHEDULE, learning_rate=1e-3, warm_up=300, **_FEW)
+_BRIEF = replace(MTN_SCHEDULE, learning_rate=1e-3, warm_up=300, **_FEW)
 """A log of some 10,000 sessions has learned what it can before the paper's 4,000 steps of warm-up are over."""
-_RECURRENT = replace(recurrent.SCHEDULE, **_FEW)
+_RECURRENT = replace(RECURRENT_SCHEDULE, **_FEW)
 _LSTM: dict[str, Any] = {"dim": 240, "embedding": 128, "tied": True}  # wider, for as many weights
 
 MODELS = Models(
     "suggest",
     {
-        "mtn": (MTN, MTNSettings(**_SMALL), _BRIEF),
-        "mtn-paper": (MTN, MTNSettings(), replace(mtn.SCHEDULE, epochs=5, refit=False)),
-        "transformer": (Transformer, TransformerSettings(**_SMALL), _BRIEF),
-        "flat-transformer": (Transformer, TransformerSettings(**_SMALL, window=16), _BRIEF),
-        "seq2seq": (Seq2Seq, Seq2SeqSettings(**{**_LSTM, "dim": 288}), _RECURRENT),
-        "h-lstm": (HLSTM, HLSTMSettings(**_LSTM), _RECURRENT),
-        "m-nsrf": (HLSTM, HLSTMSettings(**_LSTM, pooling="max", entropy=0.1), _RECURRENT),
-        "reranker": (Shares, None, None),
-        "most-frequent-next": (MostFrequentNext, None, None),
-        "popular": (Shares, None, None),
-        "co-occurrence": (Shares, None, None),
-        "after-words": (Shares, None, None),
-        "repeat-last": (RepeatLast, None, None),
+        "mtn": ("models.mtn:MTN", MTNSettings(**_SMALL), _BRIEF),
+        "mtn-paper": ("models.mtn:MTN", MTNSettings(), replace(MTN_SCHEDULE, epochs=5, refit=False)),
+        "transformer": ("models.transformers:Transformer", TransformerSettings(**_SMALL), _BRIEF),
+        "flat-transformer": ("models.transformers:Transformer", TransformerSettings(**_SMALL, window=16), _BRIEF),
+        "seq2seq": ("models.recurrent:Seq2Seq", Seq2SeqSettings(**{**_LSTM, "dim": 288}), _RECURRENT),
+        "h-lstm": ("models.recurrent:HLSTM", HLSTMSettings(**_LSTM), _RECURRENT),
+        "m-nsrf": ("models.recurrent:HLSTM", HLSTMSettings(**_LSTM, pooling="max", entropy=0.1), _RECURRENT),
+        "reranker": ("baselines.shares:Shares", None, None),
+        "most-frequent-next": ("baselines.counting:MostFrequentNext", None, None),
+        "popular": ("baselines.shares:Shares", None, None),
+        "co-occurrence": ("baselines.shares:Shares", None, None),
+        "after-words": ("baselines.shares:Shares", None, None),
+        "repeat-last": ("baselines.counting:RepeatLast", None, None),
     },
 )
 SHARED = SuggestSettings()

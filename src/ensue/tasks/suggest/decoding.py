@@ -12,7 +12,6 @@ A beam of 1 is greedy decoding: it takes the likeliest token, and stops at the f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -21,34 +20,16 @@ import torch
 from torch import Tensor
 
 from ensue.nn.topk import topk
-from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch
 from ensue.tasks.suggest.model import Stepwise, Written
 from ensue.tasks.suggest.prefix import Typed
+from ensue.tasks.suggest.settings import Search
 
 Memory = TypeVar("Memory")
 State = TypeVar("State", bound=Written)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search(Settings):
-    """How suggestions are looked for."""
-
-    beam: Size = 5
-    """Open beams a row; 1 is greedy."""
-    keep: Size = 5
-    """Suggestions a row."""
-    longest: Size = 10
-    """Tokens a suggestion has at most."""
-    exponent: NonNegative = 0.6
-    """A suggestion's log-probability is divided by its length to this power: 0 favours short ones."""
-    repeats: bool = False
-    """Whether a query that was typed in this session already may be suggested."""
-    exhaustive: bool = False
-    """Whether to look on until no open beam can ever come in; else until none would if it ended with the next token."""
 
 
 class Found(NamedTuple):

@@ -27,12 +27,15 @@ from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHAR
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.model import AnyModel
-from ensue.tasks.suggest.models.mtn import MTNSettings
-from ensue.tasks.suggest.models.recurrent import HLSTMSettings, Seq2SeqSettings
-from ensue.tasks.suggest.models.transformers import TransformerSettings
 from ensue.tasks.suggest.privacy import Floor, people_of
 from ensue.tasks.suggest.rules import Rules
-from ensue.tasks.suggest.settings import SuggestSettings
+from ensue.tasks.suggest.settings import (
+    HLSTMSettings,
+    MTNSettings,
+    Seq2SeqSettings,
+    SuggestSettings,
+    TransformerSettings,
+)
 from ensue.tasks.suggest.similarity import Similarity
 from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import FIRST
@@ -213,5 +216,5 @@ class SuggestState:
 
     def untrained(self) -> AnyModel:
         """An untrained network where torch makes tensors."""
-        network: AnyModel = MODELS[self.model_name][0](self.settings, len(self.tokenizer))
+        network: AnyModel = MODELS[self.model_name].make(self.settings, len(self.tokenizer))
         return network

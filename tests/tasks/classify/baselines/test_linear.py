@@ -14,10 +14,10 @@ from ensue.errors import SettingError
 from ensue.tasks.classify.baselines.grams import ACROSS, ALONE, CROSSED, KIND, SHARED, SIDE, shared_grams
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.overlap import overlaps
-from ensue.tasks.classify.baselines.settings import CountingSettings
 from ensue.tasks.classify.baselines.spelling import Spelling
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Sides
+from ensue.tasks.classify.settings import CountingSettings
 from ensue.text import linear
 from ensue.text.sparse import sparse_rows
 from ensue.text.tokens import Tokenizer

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from ensue.tasks.classify.dataset import Passages, Sides
-from ensue.tasks.classify.models.alignment import ALIGNMENT, Alignment
-from ensue.tasks.classify.models.centrality import Shape, TextClassifier, TextSettings
+from ensue.tasks.classify.models.alignment import Alignment
+from ensue.tasks.classify.models.centrality import Shape, TextClassifier
+from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
 from ensue.text.tokens import Tokenizer
 
 FIRST, SECOND = ["a b c", "d", "", "a a b"], ["b d", "a b c d", "c", ""]

@@ -12,8 +12,9 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.classify.dataset import Passages
-from ensue.tasks.classify.models.centrality import Level, Shape, TextClassifier, TextSettings
+from ensue.tasks.classify.models.centrality import Level, Shape, TextClassifier
 from ensue.tasks.classify.optimizer import new_optimizer
+from ensue.tasks.classify.settings import TextSettings
 from tests.tasks.classify.test_dataset import counting_up
 
 SMALL = {"hidden": 3, "head": 4, "score_dim": 3, "dropout": 0.0}

@@ -12,9 +12,10 @@ from ensue.errors import SettingError
 from ensue.tasks.link.batch import Words
 from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.dataset import Links, encode_texts
-from ensue.tasks.link.models.network import SCHEDULE, Linker, LinkSettings, Name
+from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.optimizer import link_optimizer
+from ensue.tasks.link.settings import SCHEDULE, LinkSettings, Name
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.state import module_of
 from ensue.text.tokens import Tokens

@@ -14,8 +14,9 @@ from ensue.errors import SettingError
 from ensue.nn.item_head import Output
 from ensue.records import History
 from ensue.tasks.next.baselines import counting
-from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov, Popularity
+from ensue.tasks.next.baselines.counting import Cooccurrence, Markov, Popularity
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import measures as oracles
 

@@ -12,8 +12,8 @@ from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next.baselines.counting import Cooccurrence
 from ensue.tasks.next.baselines.interpolated import GAP, LEFT, PAST, Interpolated, Numbers, Observed
-from ensue.tasks.next.baselines.own_items import OwnItemsSettings
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.settings import OwnItemsSettings
 from ensue.vocabulary import FIRST, Vocabulary
 
 NUMBERS = (0.6, 0.4, 0.5, 0.3, 1.5, 0.7, 0.01)

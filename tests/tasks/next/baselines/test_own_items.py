@@ -9,8 +9,9 @@ import torch
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next.baselines.counting import SequentialRules
-from ensue.tasks.next.baselines.own_items import OwnItems, OwnItemsSettings
+from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.settings import OwnItemsSettings
 from ensue.vocabulary import FIRST, Vocabulary
 
 

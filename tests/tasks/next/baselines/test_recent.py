@@ -7,8 +7,8 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.baselines.recent import EVER, SHORTEST, Recent, chronological, latest_tenth
+from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary
 
 DAY = 1e9

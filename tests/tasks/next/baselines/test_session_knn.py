@@ -13,8 +13,9 @@ from ensue.errors import SettingError
 from ensue.nn.item_head import Output
 from ensue.records import History
 from ensue.tasks.next.baselines import session_knn
-from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings, decayed
+from ensue.tasks.next.baselines.session_knn import VSKNN, decayed
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.kernels.paths import on_both_paths
 from tests.oracles.sessions import vsknn_scores

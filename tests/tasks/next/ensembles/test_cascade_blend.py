@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from ensue.data.histories import Histories, Index
 from ensue.records import History
-from ensue.tasks.next.baselines.counting import CountingSettings
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.cascade_blend import (
     FLOOR,
@@ -21,15 +20,15 @@ from ensue.tasks.next.ensembles.cascade_blend import (
     PARTS,
     START,
     CascadeBlend,
-    CascadeBlendSettings,
     _candidates,
     _learned,
 )
 from ensue.tasks.next.ensembles.co_participation import DAY, CoParticipation
 from ensue.tasks.next.ensembles.neighbours import Neighbours
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
-from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.tasks.next.contract import network_of
 

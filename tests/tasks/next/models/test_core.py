@@ -12,8 +12,9 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.models.core import CORE, HALVES, CORESettings
+from ensue.tasks.next.models.core import CORE, HALVES
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.settings import CORESettings
 from ensue.vocabulary import FIRST
 from tests.tasks.next.contract import network_of
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.tasks.next.catalogue import MODELS
-from ensue.tasks.next.models.cyan import CYANRNN, CYANRNNSettings
+from ensue.tasks.next.models.cyan import CYANRNN
+from ensue.tasks.next.settings import CYANRNNSettings
 from tests.oracles import cascades as oracles
 from tests.oracles import promises
 from tests.oracles.sessions import loss_curve, ramped
@@ -100,7 +101,7 @@ def test_number_of_parameters_is_the_papers() -> None:
     # coverage   10 * 64 + 10 * 10 + 10 + 2 * 10 * 64 + 10    =  2,040
     # decoder    34 * 64 + 2 * 64 * 64 + 64                   = 10,432
     #                                                           27,128: Table 3 of HiDAN's paper says 27.1k
-    network, settings, _ = MODELS["cyan-rnn"]
+    network, settings = MODELS["cyan-rnn"].make, MODELS["cyan-rnn"].settings
     assert oracles.num_parameters(network(settings, 100)) == 27_128
     # The released program's encoder, a GRU, has three gates: 27,128 + 2 * 6,336.
     assert oracles.num_parameters(CYANRNN(CYANRNNSettings(cell="gru"), 100)) == 39_800

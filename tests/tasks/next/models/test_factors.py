@@ -10,7 +10,8 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
-from ensue.tasks.next.models.factors import BPRMF, FPMC, FPMC_SCHEDULE, SCHEDULE, BPRMFSettings, FPMCSettings
+from ensue.tasks.next.models.factors import BPRMF, FPMC
+from ensue.tasks.next.settings import FACTORS_SCHEDULE, FPMC_SCHEDULE, BPRMFSettings, FPMCSettings
 from tests.oracles import promises
 from tests.oracles import sessions as oracles
 from tests.tasks.next.batches import NUM_IDS, everywhere, pad, ragged
@@ -126,7 +127,7 @@ def test_no_tensor_of_time_by_time_by_dim(name: str) -> None:
 def test_sizes() -> None:
     count = {name: sum(p.numel() for p in MODELS[name](SETTINGS[name](), 10).parameters()) for name in MODELS}
     assert count == {"bpr-mf": 10 * 100, "fpmc": 10 * (64 + 32)}
-    assert (SCHEDULE.learning_rate, FPMC_SCHEDULE.learning_rate, FPMC_SCHEDULE.monitor) == (0.001, 0.01, "mrr")
+    assert (FACTORS_SCHEDULE.learning_rate, FPMC_SCHEDULE.learning_rate, FPMC_SCHEDULE.monitor) == (0.001, 0.01, "mrr")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
-from ensue.tasks.next.models.gru4rec import GRU4Rec, GRU4RecSettings, bpr_max
+from ensue.tasks.next.models.gru4rec import GRU4Rec, bpr_max
+from ensue.tasks.next.settings import GRU4RecSettings
 from ensue.vocabulary import FIRST
 from tests.oracles import promises
 from tests.oracles import sessions as oracles

@@ -15,7 +15,8 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.dataset import STEPS, Windows
-from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.models.hidan import HiDAN
+from ensue.tasks.next.settings import HiDANSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.oracles import hidan as oracles
 from tests.oracles import promises

@@ -9,7 +9,8 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
-from ensue.tasks.next.models.narm import NARM, NARMSettings
+from ensue.tasks.next.models.narm import NARM
+from ensue.tasks.next.settings import NARMSettings
 from tests.oracles import promises
 from tests.oracles import sessions as oracles
 from tests.tasks.next.batches import NUM_IDS, pad, ragged

@@ -9,7 +9,8 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.tasks.next.catalogue import MODELS
-from ensue.tasks.next.models.recurrent import Recurrent, RecurrentSettings
+from ensue.tasks.next.models.recurrent import Recurrent
+from ensue.tasks.next.settings import RecurrentSettings
 from tests.oracles import cascades as oracles
 from tests.oracles import promises
 from tests.oracles.sessions import largest_tensor, loss_curve, ramped, weighs_what_came_before
@@ -103,7 +104,7 @@ def test_number_of_parameters_is_the_papers() -> None:
     # Att-LSTM  24,832 + 8,256             = 33,088: 33.1k
     expected = {"rnn": 6_208, "lstm": 24_832, "att-rnn": 14_464, "att-lstm": 33_088}
     for name, size in expected.items():
-        network, settings, _ = MODELS[name]
+        network, settings = MODELS[name].make, MODELS[name].settings
         model = network(settings, 100)
         assert oracles.num_parameters(model) == size, name
         assert sum(p.numel() for p in model.parameters()) == size + 100 * 32 + 100 * 65, name

@@ -13,7 +13,8 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import MODELS
-from ensue.tasks.next.models.rmtpp import RMTPP, SMALL, RMTPPSettings, delay, log_density, total_hazard
+from ensue.tasks.next.models.rmtpp import RMTPP, SMALL, delay, log_density, total_hazard
+from ensue.tasks.next.settings import RMTPPSettings
 from ensue.vocabulary import FIRST
 from tests.oracles import cascades as oracles
 from tests.oracles import promises
@@ -209,7 +210,7 @@ def test_half_precision() -> None:
 def test_number_of_parameters_is_the_papers() -> None:
     # The RNN's 32 * 64 + 64 * 64 + 64 = 6,208, and the gap, one of 40 intervals or none: 41 * 64 = 2,624.
     #                                    8,832: Table 3 of HiDAN's paper says 8.8k
-    network, settings, _ = MODELS["rmtpp"]
+    network, settings = MODELS["rmtpp"].make, MODELS["rmtpp"].settings
     model = network(settings, 100)
     assert oracles.num_parameters(model) == 8_832
     time = sum(p.numel() for name, p in model.named_parameters() if name.startswith("output_"))

@@ -9,7 +9,8 @@ import torch
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
-from ensue.tasks.next.models.stamp import SCHEDULE, STAMP, STAMPSettings
+from ensue.tasks.next.models.stamp import STAMP
+from ensue.tasks.next.settings import STAMP_SCHEDULE, STAMPSettings
 from tests.oracles import promises
 from tests.oracles import sessions as oracles
 from tests.tasks.next.batches import NUM_IDS, pad, ragged
@@ -92,7 +93,7 @@ def test_number_of_parameters() -> None:
     # Table 10 * 100; W1, W2, W3 and b 3 * 100 * 100 + 100; W0 100; two cells 2 * (100 * 100 + 100).
     model = STAMP(STAMPSettings(), 10)
     assert sum(p.numel() for p in model.parameters()) == 1000 + 30_100 + 100 + 20_200
-    assert SCHEDULE.learning_rate == 3e-3
+    assert STAMP_SCHEDULE.learning_rate == 3e-3
 
 
 @pytest.mark.parametrize(

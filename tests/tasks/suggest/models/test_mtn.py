@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from ensue.errors import SettingError
 from ensue.nn.transformer import Rows
 from ensue.tasks.suggest.batch import Batch, next_queries, pad
-from ensue.tasks.suggest.models.mtn import MTN, MTNSettings, visible
+from ensue.tasks.suggest.models.mtn import MTN, visible
+from ensue.tasks.suggest.settings import MTNSettings
 from tests.oracles.suggest import target_log_likelihoods
 from tests.tasks.suggest import checks
 from tests.tasks.suggest.checks import NUM_IDS, SESSIONS

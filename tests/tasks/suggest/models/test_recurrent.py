@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.tasks.suggest.batch import Batch, next_queries, pad
-from ensue.tasks.suggest.models.recurrent import HLSTM, HLSTMSettings, Seq2Seq, Seq2SeqSettings
+from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq
+from ensue.tasks.suggest.settings import HLSTMSettings, Seq2SeqSettings
 from tests.oracles.suggest import next_word_shares
 from tests.tasks.suggest import checks
 from tests.tasks.suggest.checks import NUM_IDS, SESSIONS

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ensue.errors import SettingError
 from ensue.tasks.suggest.batch import END, Batch, next_queries, pad
-from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings, join
+from ensue.tasks.suggest.models.transformers import Transformer, join
+from ensue.tasks.suggest.settings import TransformerSettings
 from tests.tasks.suggest import checks
 from tests.tasks.suggest.checks import NUM_IDS, SESSIONS, scored
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from ensue.tasks.suggest.batch import BEGIN, pad
-from ensue.tasks.suggest.models.mtn import MTN, MTNSettings
-from ensue.tasks.suggest.models.transformers import Transformer, TransformerSettings
+from ensue.tasks.suggest.models.mtn import MTN
+from ensue.tasks.suggest.models.transformers import Transformer
 from ensue.tasks.suggest.models.tree import Tree
+from ensue.tasks.suggest.settings import MTNSettings, TransformerSettings
 from tests.tasks.suggest.checks import NUM_IDS, SESSIONS, scored, shaken
 
 SIZES: dict[str, Any] = {"dim": 8, "embedding": 6, "wide": 10, "heads": 2, "dropout": 0.0}

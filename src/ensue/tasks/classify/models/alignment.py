@@ -33,8 +33,6 @@ from ensue.nn.linear import Linear
 from ensue.nn.pooling import Pooled
 from ensue.tasks.classify.batch import Batch
 
-ALIGNMENT = "alignment"
-"""The pooling of that name."""
 _SHARP = 10.0
 """What cosines are multiplied by at first: a word as near as 1 outweighs ten others at 0.77."""
 

@@ -29,96 +29,26 @@ not significantly better. With ``encoder``, a frozen model of sentences takes th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.errors import SettingError
-from ensue.nn.centrality import Method
 from ensue.nn.dropout import Dropout
 from ensue.nn.linear import Linear
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
 from ensue.nn.recurrent import BiLSTM
-from ensue.schedule import Schedule
-from ensue.settings import Count, Settings, Share, Size, one_of
 from ensue.tasks.classify.batch import Batch, Block, Output
-from ensue.tasks.classify.models.alignment import ALIGNMENT, Alignment
+from ensue.tasks.classify.models.alignment import Alignment
+from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
 from ensue.vocabulary import PADDING
 
-Architecture = Literal["auto", "flat", "hierarchical", "pair"]
 LEARNED_DIM = 300
 """Width of the vectors of words where no file gives them (Table 2)."""
 _SPREAD = 0.1  # standard deviation that learned vectors start with
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextSettings(Settings):
-    """Settings of a text classifier; sizes and dropout are those of the paper for SST-2."""
-
-    pooling: Annotated[str, one_of(*POOLINGS, ALIGNMENT)] = "centrality"
-    """How words become a text: max, mean, self-attention, routing, reverse-routing, centrality, centrality-bilinear; or
-    alignment, which compares each word with what the other text of a pair has for it."""
-    architecture: Architecture = "auto"
-    """flat, hierarchical (words, sentences, document) or pair; auto: as the data is."""
-    vectors: str | None = None
-    """A file of word vectors (GloVe, fastText, word2vec text or npz); without one, vectors are learned."""
-    encoder: str | None = None
-    """Name or folder of a sentence-transformers model that encodes the sentences: the network reads these vectors."""
-    tuned: bool = True
-    """Whether the vectors of the file are trained too."""
-    extra_words: Count = 50_000
-    """Of the file's first words, so many are kept though the training data lacks them: later texts may hold them."""
-    dim: Size | None = None
-    """Width of a word's vector: that of the file, or 300 where there is none."""
-    hidden: Size = 300
-    """LSTM units in each direction."""
-    score_dim: Size = 50
-    """Width inside the scores of centrality and self-attention."""
-    head: Size = 300
-    """Hidden units of the classifier."""
-    dropout: Share = 0.6
-    """Share of the units dropped in training, of the vectors of words and in the classifier."""
-    residual: bool = True
-    """Whether the network is trained under a schedule that goes by the number of texts and, where there are vectors,
-    added to the mean-vector row by what it is worth; without it, the paper's network and Table 2."""
-    precision: Annotated[str, one_of("float32", "bfloat16")] = "float32"
-    """Numbers that texts are read in, once learned: products of bfloat16 take half of the time where the processor has
-    them (avx512_bf16), twice where not; probabilities differ in the third digit, and training is in float32."""
-    method: Method = "solve"
-    """How centrality is found: solve (exact), power (the paper) or series (Theorem 2)."""
-    lower: bool = True
-    """Whether case is dropped."""
-    min_count: Size = 1
-    """How often a word must occur in the training data to be known."""
-    max_words: Size | None = None
-    """A cap on the words of a sentence (of a text that is not read as a document); everything is read without one."""
-    max_sentences: Size | None = None
-    """A cap on the sentences of a document."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.encoder is not None and not self.encoder.strip():
-            raise SettingError("encoder is empty; name a sentence-transformers model, or leave it out")
-        if self.encoder is not None and self.pooling == ALIGNMENT:
-            raise SettingError("pooling is alignment, which compares words; remove encoder")
-
-
-SCHEDULE = Schedule(
-    epochs=30,
-    batch_size=128,
-    smallest_batch=16,
-    learning_rate=3e-4,
-    decay_rate=0.95,
-    decay_steps=500,
-    weight_decay=1e-6,
-    monitor="accuracy",
-    patience=6,
-    refit=False,
-    replay=0,
-)
 TABLE_2: dict[str, dict[str, object]] = {
     "flat": {},
     "hierarchical": {

@@ -7,8 +7,6 @@ words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 import torch
@@ -17,14 +15,6 @@ from torch.nn import functional
 
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import split_words
-
-
-@dataclass(frozen=True, kw_only=True)
-class SbertSettings:
-    """Settings of ``sbert``."""
-
-    encoder: str = ""
-    """Name or folder of an installed sentence-transformers model."""
 
 
 def unit_vectors(encoder: Encoder, texts: pl.Series) -> Tensor:

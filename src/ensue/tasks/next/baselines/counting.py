@@ -10,7 +10,6 @@ the candidate's share of all events.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, cast
 
@@ -24,30 +23,14 @@ from ensue.metrics import Floats
 from ensue.nn.attention import band
 from ensue.nn.item_head import Output
 from ensue.nn.validation import require_counts, require_ids, require_offsets, require_table
-from ensue.settings import Count, Positive, Settings, Size
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST
 
 DENSE = 4096
 """Catalogues up to this size are counted in a full table while scoring."""
 PAIRS = 2**20
 """So many pairs are counted at once: some 50 MB, so that a log of any size is counted near the processor's cache."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountingSettings(Settings):
-    """Settings of the counting predictors."""
-
-    window: Size = 30
-    """How many of the latest events count."""
-    power: float = 0.7
-    """Row totals are divided out to this power: 1 trusts a rare value as much as a frequent one, 0 not at all."""
-    popularity: Positive = 0.05
-    """Weight of plain popularity beside the pair counts."""
-    keep: Size = 1000
-    """Successors kept a value, the most counted ones; bounds memory on large catalogues."""
-    replay: Count = 1
-    """0: nothing of a single history stays in a folder, so VS-kNN does not stand beside, and twins are not told."""
 
 
 class Popularity(nn.Module):

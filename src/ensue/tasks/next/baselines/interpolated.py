@@ -30,11 +30,12 @@ from ensue.metrics import Floats
 from ensue.nn.attention import band
 from ensue.nn.item_head import Output
 from ensue.nn.validation import require_number
-from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Popularity
+from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity
 from ensue.tasks.next.baselines.recent import Recent, latest_tenth
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.settings import CountingSettings
 
 if TYPE_CHECKING:  # to predict imports it only where these counts are asked
     from scipy.sparse import csr_array

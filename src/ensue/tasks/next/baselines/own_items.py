@@ -8,7 +8,6 @@ is 0, and the rules remain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -18,12 +17,12 @@ from torch import Tensor
 from ensue.data.histories import Histories
 from ensue.nn.item_head import Output
 from ensue.nn.validation import require_number
-from ensue.settings import Size
-from ensue.tasks.next.baselines.counting import CountingSettings, SequentialRules
+from ensue.tasks.next.baselines.counting import SequentialRules
 from ensue.tasks.next.baselines.recent import latest_tenth
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.settings import CountingSettings
 
 TRIED = 2000
 """Held-out targets, the latest, by which numbers are chosen."""
@@ -31,14 +30,6 @@ LEAST = 1e-12
 """A share is taken for at least this."""
 WEIGHTS = np.linspace(0, 0.95, 20)
 """What the own values may weigh."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnItemsSettings(CountingSettings):
-    """Settings of sequential rules, and how far back own values count."""
-
-    window: Size = 100
-    """How many of the latest events count."""
 
 
 class OwnItems(SequentialRules):

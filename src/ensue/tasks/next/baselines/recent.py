@@ -14,7 +14,8 @@ from ensue import metrics
 from ensue.data.histories import Histories, Ids
 from ensue.data.splits import dated, hold_out
 from ensue.metrics import Floats
-from ensue.tasks.next.baselines.counting import CountingSettings, Popularity
+from ensue.tasks.next.baselines.counting import Popularity
+from ensue.tasks.next.settings import CountingSettings
 
 SHORTEST = 64
 """The shortest half-life that is tried, in events."""

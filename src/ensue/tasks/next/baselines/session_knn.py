@@ -26,9 +26,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,33 +39,15 @@ from ensue.kernels import library
 from ensue.nn import fused_rows
 from ensue.nn.item_head import Output
 from ensue.nn.validation import require_counts, require_ids, require_offsets
-from ensue.settings import NonNegative, Positive, Settings, Size, variant_of
 from ensue.tasks.next.baselines import fused_knn
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
 
 LOOKUPS = 2**20
 """Look-ups held at once (about 50 MB), whatever the batch."""
 EVENTS = 2**18
 """So many events are counted at once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VSKNNSettings(Settings):
-    """Settings of VS-kNN."""
-
-    sample: Size = 1000
-    """How many of the most recent sessions that share a click are compared (m)."""
-    neighbours: Size = 100
-    """How many of those, the most similar ones, have a say (k)."""
-    window: Size = 10
-    """How many of the latest clicks are compared."""
-    decay: Annotated[str, variant_of("linear", "reciprocal", "quadratic")] = "reciprocal"
-    """What a click weighs n steps before the latest: linear (1 - n / 10), reciprocal (1 / (n + 1)) or its square."""
-    idf: NonNegative = 1.0
-    """How much an item that few sessions hold gains; 0: nothing."""
-    popularity: Positive = 0.01
-    """Weight of plain popularity beside the neighbours' shares."""
 
 
 def decayed(decay: str, window: int) -> Tensor:

@@ -35,7 +35,7 @@ No paper's model; what it is better at than either part is measured by ``ensue c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar, cast
 
 import numpy as np
@@ -47,17 +47,17 @@ from ensue.data.histories import Histories, Index, entries_of
 from ensue.nn.embedding import rows_of
 from ensue.nn.item_head import ALL_IDS, Output, Product
 from ensue.nn.validation import LARGEST_COUNT, require_number
-from ensue.settings import Size
-from ensue.tasks.next.baselines.counting import CountingSettings, Markov
+from ensue.tasks.next.baselines.counting import Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.repeats import own_values
-from ensue.tasks.next.baselines.session_knn import VSKNN, VSKNNSettings
+from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import hide_seen, repeats
 from ensue.tasks.next.ensembles.conditional_logit import fit, likelihood
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
 from ensue.tasks.next.model import Model
-from ensue.tasks.next.models.core import CORE, CORESettings
+from ensue.tasks.next.models.core import CORE
+from ensue.tasks.next.settings import BlendSettings, CORESettings, CountingSettings
 from ensue.vocabulary import FIRST
 
 FLOOR = 0.001
@@ -69,8 +69,6 @@ NEVER = -20.0
 LIKELIHOOD_RATIO = 1.92
 """Nats by which the network must make the held-out targets likelier: half of the 95 % point of chi-square with one
 degree of freedom (likelihood-ratio test, p < .05)."""
-DECAY = "linear"
-"""How the memory weighs clicks by their distance; this and 300 neighbours: the last tenth of Diginetica's training."""
 LEANS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """How far a candidate's vector may lean towards what was held beside it; farther if the last one is the best."""
 FARTHEST = 100.0
@@ -88,22 +86,6 @@ CANDIDATES = 50
 """Candidates with which a target is compared; more of them, and the first ranks count for less (same data)."""
 ENOUGH, FOLDS = 1_000, 5
 """With fewer held-out targets than the first, numbers of counts alone are learned from as many parts of all as well."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlendSettings(CORESettings):
-    """Settings of CORE, and of the memory."""
-
-    sample: Size = 1000
-    """How many of the most recent sessions that share an event are compared."""
-    neighbours: Size = 300
-    """How many of those, the most similar ones, have a say."""
-    window: Size = 10
-    """How many of the latest events are compared."""
-
-    def memory(self) -> VSKNNSettings:
-        """The memory's part."""
-        return VSKNNSettings(sample=self.sample, neighbours=self.neighbours, window=self.window, decay=DECAY)
 
 
 class Blend(nn.Module):

@@ -40,7 +40,7 @@ No paper's model; no social graph is read. Where it beats counting is measured b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ from torch import Tensor, nn
 from ensue.data.histories import Histories, Index
 from ensue.nn.item_head import Output
 from ensue.significance import standard_error
-from ensue.tasks.next.baselines.counting import Cooccurrence, CountingSettings, Markov
+from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
@@ -61,7 +61,8 @@ from ensue.tasks.next.ensembles.neighbours import Neighbours
 from ensue.tasks.next.ensembles.shortlist import shortlists
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
 from ensue.tasks.next.model import Model
-from ensue.tasks.next.models.hidan import HiDAN, HiDANSettings
+from ensue.tasks.next.models.hidan import HiDAN
+from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
 from ensue.vocabulary import FIRST
 
 KNOWN = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)
@@ -88,16 +89,6 @@ FULL = 4
 """Numbers an id that a target takes where its users are listed: what the network and a floor say of all."""
 BYTES = 2**24
 """So much memory is taken at once, about, by what the parts know: a part of the target steps after the other."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CascadeBlendSettings(HiDANSettings):
-    """Settings of HiDAN; what is beside it has none of its own."""
-
-    table_dim: int = 64
-    """Width of the user table."""
-    cosine: bool = True
-    """Scores are cosines."""
 
 
 class Known(NamedTuple):

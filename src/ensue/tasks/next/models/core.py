@@ -23,8 +23,7 @@ The learning rate rises over the first steps and falls to 0 along a cosine.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,10 +37,9 @@ from ensue.nn.embedding import start_normal, with_rows_of
 from ensue.nn.item_head import ItemHead, Output, Product, item_loss, item_scores
 from ensue.nn.sampling import sampled_cross_entropy
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
-from ensue.schedule import Schedule
-from ensue.settings import Positive, Settings, Share, Size, require_heads, variant_of
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.fused_core import FEW, FusedCORE
+from ensue.tasks.next.settings import CORESettings
 from ensue.vocabulary import FIRST
 
 HALVES = (1_000, 16_000)
@@ -50,44 +48,6 @@ RECENT = 0.5
 """Share of a forecast in a stream that goes to the items in proportion to how often they came lately."""
 FADED = 1e-3
 """What has faded to less than so many events is no longer recent."""
-
-SCHEDULE = Schedule(
-    epochs=8,
-    batch_size=256,
-    min_steps=400,
-    largest_batch=1024,
-    max_epochs=32,
-    learning_rate=2e-3,
-    decay=True,
-    weight_decay=0.0,
-    monitor="mrr",
-    patience=8,
-)
-"""Chosen on validation data: the last tenth of the training sessions of Diginetica."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CORESettings(Settings):
-    """Settings of CORE."""
-
-    dim: Size = 128
-    """Width of the items."""
-    heads: Size = 2
-    """Heads of the encoder's attention."""
-    max_length: Size = 50
-    """How many events either layer looks back."""
-    dropout: Share = 0.2
-    """Share of units dropped in training."""
-    temperature: Positive = 0.07
-    """Cosines are divided by it."""
-    loss: Annotated[str, variant_of("sampled", "ce")] = "sampled"
-    """sampled (shared negatives) or ce (all items)."""
-    negatives: Size = 4096
-    """Items drawn a batch for ``sampled``."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
 
 
 class CORE(nn.Module):

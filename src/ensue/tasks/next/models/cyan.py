@@ -31,9 +31,6 @@ user i the alignment of the step before it is shown: what the decoder looked at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -45,33 +42,14 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
 from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
 from ensue.nn.recurrent import GRULayer, RNNLayer
-from ensue.settings import Positive, Share, Size, variant_of
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.recurrent import initialise, with_one
-from ensue.tasks.next.models.softmax import SoftmaxSettings
+from ensue.tasks.next.settings import CYANRNNSettings
 
 CLOCK = 2
 """Features of the clock: the gap since the event before, and its logarithm."""
 UNIT = 36_000.0
 """Seconds of the gap's unit, ten hours: the released program's ``time_div``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CYANRNNSettings(SoftmaxSettings):
-    """Settings of CYAN-RNN; the defaults are those of HiDAN's paper."""
-
-    dim: Size = 64
-    """Width of the states of encoder and decoder."""
-    table_dim: Size = 32
-    """Width of the user table."""
-    coverage: Size = 10
-    """Numbers kept of each user on how much it was looked at."""
-    cell: Annotated[str, variant_of("rnn", "gru")] = "rnn"
-    """The encoder: rnn, or gru as in the authors' program."""
-    max_hours: Positive = 120.0
-    """Longer gaps count as this."""
-    dropout: Share = 0.2
-    """Share of units dropped in training (keep probability 0.8)."""
 
 
 def alignment_scores(query: Tensor, keys: Tensor, covered: Tensor, project: Tensor, vector: Tensor) -> Tensor:

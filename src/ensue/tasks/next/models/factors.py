@@ -24,8 +24,6 @@ of the validation data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -34,38 +32,8 @@ from ensue.nn.attention import band, masked_mean
 from ensue.nn.embedding import start_normal, with_rows_of
 from ensue.nn.item_head import ItemHead, ItemTable, Output, Product
 from ensue.nn.sampling import PAIRS, pairwise_loss
-from ensue.schedule import Schedule
-from ensue.settings import NonNegative, Settings, Size
 from ensue.tasks.next.batch import Batch
-
-SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
-"""How BPR-MF is trained."""
-FPMC_SCHEDULE = replace(SCHEDULE, learning_rate=0.01)
-"""How FPMC is trained: at the rate that session papers give it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BPRMFSettings(Settings):
-    """Settings of BPR-MF."""
-
-    dim: Size = 100
-    """Number of factors."""
-    max_length: Size = 50
-    """How many of the latest clicks make the session."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FPMCSettings(Settings):
-    """Settings of FPMC."""
-
-    dim: Size = 32
-    """Number of factors of each of the two products."""
-    max_length: Size = 50
-    """How many of the latest clicks make the session."""
-    negatives: Size = 10
-    """Items drawn a target."""
-    regularisation: NonNegative = 1e-3
-    """L2: half of this times the squared factors that a pair touches is added to its loss."""
+from ensue.tasks.next.settings import BPRMFSettings, FPMCSettings
 
 
 def equal_weights(mask: Tensor, length: int, dtype: torch.dtype) -> Tensor:

@@ -29,9 +29,6 @@ latest click, the one the state moved by last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -40,34 +37,8 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding, with_rows_of
 from ensue.nn.item_head import ALL_IDS, ItemHead, Output, Product, item_loss
 from ensue.nn.recurrent import GRULayer
-from ensue.schedule import Schedule
-from ensue.settings import DropoutRate, NonNegative, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch
-
-SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
-"""The authors' epochs and batch (of sessions), with Adam's usual step."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GRU4RecSettings(Settings):
-    """Settings of GRU4Rec; the defaults are the authors' for Diginetica."""
-
-    dim: Size = 512
-    """Width of the table and of the state."""
-    dropout_items: DropoutRate = 0.5
-    """Share of units of the clicks dropped in training."""
-    dropout_state: DropoutRate = 0.3
-    """Share of units of the state dropped in training."""
-    loss: Annotated[str, variant_of("bpr-max", "ce")] = "bpr-max"
-    """bpr-max, or ce (cross-entropy over target and negatives)."""
-    negatives: Size = 2048
-    """Items drawn a batch."""
-    power: NonNegative = 0.3
-    """Negatives are drawn by their count to this power (alpha): 0 uniform, 1 by popularity."""
-    logq: NonNegative = 0.0
-    """For ``ce``: how much of log(its expected draws) is taken off a negative; 1 corrects the sampling in full."""
-    regularisation: NonNegative = 0.9
-    """For ``bpr-max``: weight of the squared scores of the negatives."""
+from ensue.tasks.next.settings import GRU4RecSettings
 
 
 def bpr_max(target: Tensor, others: Tensor, hidden: Tensor, regularisation: float) -> Tensor:

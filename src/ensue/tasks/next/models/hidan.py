@@ -36,7 +36,6 @@ stopping is learned too: the network is trained anew on everything for as many e
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -48,38 +47,11 @@ from ensue.nn.embedding import clear_padding, with_rows_of
 from ensue.nn.fused_band import Ages, Band, fits
 from ensue.nn.fused_cascades import Reading, Weights, cascades
 from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
-from ensue.settings import Count, Positive, Share, Size
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.softmax import SoftmaxSettings
+from ensue.tasks.next.settings import HiDANSettings
 
 SCALE = 10.0
 """What cosines are multiplied by at the start."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HiDANSettings(SoftmaxSettings):
-    """Settings of HiDAN; sizes and dropout are the paper's."""
-
-    dim: Size = 64
-    """Width of users, contexts and cascades (d)."""
-    table_dim: Size = 32
-    """Width of the user table under Eq. 1's dense layer."""
-    window: Count = 30
-    """How many of the latest users are heeded; 0 for all."""
-    max_hours: Positive = 120.0
-    """Ages beyond this share the last interval (T_max)."""
-    intervals: Size = 40
-    """Number of equal age intervals (T)."""
-    dropout: Share = 0.2
-    """Share of units dropped in training (keep probability 0.8)."""
-    user_attention: bool = True
-    """False for HiDAN-NUA: the plain mean of the user and those before it, in place of attention and gate."""
-    cascade_attention: bool = True
-    """False for HiDAN-NCA: the cascade is the plain mean of its users."""
-    time_decay: bool = True
-    """False for HiDAN-NT: influence without ages."""
-    cosine: bool = False
-    """True: a user's score is a cosine times a factor that is learned, in place of Eq. 10's inner product."""
 
 
 class HiDAN(nn.Module):

@@ -27,9 +27,6 @@ click is drawn once a session. Early stopping watches the ranking of the validat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import torch
 from torch import Tensor, nn
 
@@ -38,32 +35,8 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
 from ensue.nn.item_head import ItemHead, Output, Product
 from ensue.nn.recurrent import GRULayer
-from ensue.schedule import Schedule
-from ensue.settings import DropoutRate, Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch
-
-SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
-"""The authors' epochs and Adam's step, 0.001; 128 sessions are about 512 prefixes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NARMSettings(Settings):
-    """Settings of NARM; the defaults are the authors'."""
-
-    dim: Size = 100
-    """Width of the GRU's state."""
-    table_dim: Size = 50
-    """Width of the item table."""
-    max_length: Size = 19
-    """How many of the latest clicks the attention heeds."""
-    dropout_items: DropoutRate = 0.25
-    """Share of units of the clicks dropped in training."""
-    dropout_session: DropoutRate = 0.5
-    """Share of units of the session's vector dropped in training."""
-    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
-    """ce (softmax over all items) or sampled (over the target and drawn ones)."""
-    negatives: Size = 2048
-    """Items drawn a batch for ``sampled``."""
+from ensue.tasks.next.settings import NARMSettings
 
 
 class NARM(nn.Module):

@@ -27,9 +27,6 @@ the one the state moved by last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -39,26 +36,9 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
 from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
 from ensue.nn.recurrent import LSTMLayer, RNNLayer
-from ensue.settings import DropoutRate, Size, variant_of
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.softmax import SoftmaxSettings
+from ensue.tasks.next.settings import RecurrentSettings
 from ensue.vocabulary import PADDING
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecurrentSettings(SoftmaxSettings):
-    """Settings of the recurrent rivals; the defaults are those of HiDAN's paper."""
-
-    dim: Size = 64
-    """Width of the states."""
-    table_dim: Size = 32
-    """Width of the user table."""
-    cell: Annotated[str, variant_of("rnn", "lstm")] = "rnn"
-    """rnn or lstm."""
-    attention: bool = False
-    """True for Att-RNN and Att-LSTM: each state looks back at the states before it."""
-    dropout: DropoutRate = 0.2
-    """Share of units dropped in training (keep probability 0.8)."""
 
 
 def initialise(model: nn.Module) -> None:

@@ -31,9 +31,6 @@ the start of the weights are as in ``ensue.tasks.next.models.recurrent``. w star
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -42,34 +39,13 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import with_rows_of
 from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
 from ensue.nn.recurrent import RNNLayer
-from ensue.settings import NonNegative, Share, Size, must_be
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
-from ensue.tasks.next.models.softmax import SoftmaxSettings
+from ensue.tasks.next.settings import SHORTEST, RMTPPSettings
 
 HOUR = 3600.0
-SHORTEST = 1 / HOUR
-"""Hours of the shortest gap: a second."""
 SMALL = 1e-2
 """Below this a quotient that is 0 / 0 at 0 is taken from its series; the first term left out is below 1e-11."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RMTPPSettings(SoftmaxSettings):
-    """Settings of RMTPP; the defaults are those of HiDAN's paper."""
-
-    dim: Size = 64
-    """Width of the states."""
-    table_dim: Size = 32
-    """Width of the user table."""
-    max_hours: Annotated[float, must_be("above a second", lambda value: value > SHORTEST)] = 120.0
-    """Gaps beyond this share the last interval, and are learned as "not until then"."""
-    intervals: Size = 40
-    """Number of equal intervals of the gap."""
-    dropout: Share = 0.2
-    """Share of units dropped in training (keep probability 0.8)."""
-    time_weight: NonNegative = 1.0
-    """Weight of the time's part of the loss beside the marker's; 0 learns no times."""
 
 
 def total_hazard(log_rate: Tensor, trend: Tensor, hours: Tensor) -> Tensor:

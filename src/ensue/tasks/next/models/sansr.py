@@ -33,9 +33,6 @@ lambda. The learning rate warms up and falls by a cosine; early stopping watches
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -45,38 +42,11 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal, with_rows_of
 from ensue.nn.item_head import ItemHead, Output, Product
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
-from ensue.settings import DEEPEST, Settings, Share, Size, must_be, require_heads, variant_of
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.settings import SANSRSettings
 from ensue.vocabulary import PADDING
 
 PAIRWISE = {"bpr": pairwise_loss, "bpr_softmax": pairwise_softmax_loss}
-LOSSES = ("sampled", "ce", *PAIRWISE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SANSRSettings(Settings):
-    """Settings of SANSR; width, heads and blocks are the paper's best, the loss is ours."""
-
-    dim: Size = 128
-    """Width of items and positions (d)."""
-    heads: Size = 2
-    """Attention heads (h)."""
-    num_layers: Annotated[int, must_be(f"from 0 to {DEEPEST}", lambda value: 0 <= value <= DEEPEST)] = 1
-    """Self-attention blocks (k); 0 compares the last click alone."""
-    max_length: Size = 50
-    """How many of the latest clicks are read (l)."""
-    residual: bool = True
-    """False for SANSR-RC: no residual into and around the feed-forward part."""
-    dropout: Share = 0.4
-    """Share of units dropped in training."""
-    loss: Annotated[str, variant_of(*LOSSES)] = "sampled"
-    """sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""
-    negatives: Size = 2048
-    """Items drawn for each batch by ``sampled``; the pairwise losses draw 32 for each target, outside its session."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
 
 
 def _session_ids(batch: Batch) -> Tensor:

@@ -25,35 +25,14 @@ validation data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
 from ensue.nn.embedding import clear_padding, with_rows_of
 from ensue.nn.item_head import ItemHead, Output, Product
-from ensue.schedule import Schedule
-from ensue.settings import Settings, Size, variant_of
 from ensue.tasks.next.batch import Batch
-
-SCHEDULE = Schedule(epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, monitor="mrr", patience=3)
-"""The authors' rate; 128 sessions are about 512 prefixes; early stopping picks the epoch."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class STAMPSettings(Settings):
-    """Settings of STAMP; the defaults are the authors'."""
-
-    dim: Size = 100
-    """Width of items and cells."""
-    max_length: Size = 50
-    """How many of the latest clicks are read."""
-    loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
-    """ce (softmax over all items) or sampled (over the target and drawn ones)."""
-    negatives: Size = 2048
-    """Items drawn a batch for ``sampled``."""
+from ensue.tasks.next.settings import STAMPSettings
 
 
 class STAMP(nn.Module):

@@ -35,9 +35,8 @@ a unit above the query, and the way down through more than two levels, are not i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -47,64 +46,11 @@ from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.fused_encoder import FusedEncoder
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
-from ensue.schedule import Schedule
-from ensue.settings import Settings, Share, Size, one_of, require_heads
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Memory, Writer
-from ensue.tasks.suggest.sizes import read_depth
-
-SCHEDULE = Schedule(
-    epochs=30,
-    batch_size=64,
-    learning_rate=7e-4,
-    warm_up=4000,
-    beta2=0.98,
-    weight_decay=0.0,
-    patience=3,
-    refit=True,
-    replay=0,
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MTNSettings(Settings):
-    """Settings of MTN; the defaults are the paper's best, those of model ``mtn`` are smaller."""
-
-    depth: str = "3+2+3"
-    """Layers: query encoder, session encoder, decoder; with more numbers in between, one level each above sessions."""
-    dim: Size = 512
-    """Width of the model."""
-    embedding: Size = 300
-    """Width of the table of words."""
-    wide: Size = 1024
-    """Width inside the feed-forward parts."""
-    heads: Size = 8
-    """Heads of each attention."""
-    dropout: Share = 0.1
-    """Share of units dropped in training."""
-    smoothing: Share = 0.1
-    """Label smoothing: the share of each target that is spread over all words."""
-    projection: Annotated[str, one_of("learned", "mean")] = "learned"
-    """How a query's words become one vector: learned (a weight a position) or mean."""
-    longest: Size = 32
-    """Positions with a weight of their own; words after that share the last one."""
-    reads: Annotated[str, one_of("last", "all")] = "last"
-    """What the decoder reads: the words of the last query, or of all so far."""
-    copy: bool = False
-    """Whether words that the decoder reads can be copied."""
-    tied: bool = False
-    """Whether the table of words is the output layer too."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
-        self.layers()
-
-    def layers(self) -> tuple[int, ...]:
-        """Of each encoder, from the tokens up, and of the decoder."""
-        return read_depth(self.depth, "query encoder + session encoder + decoder, such as 3+2+3", least=3)
+from ensue.tasks.suggest.settings import MTNSettings
 
 
 class Projection(nn.Module):

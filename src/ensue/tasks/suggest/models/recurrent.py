@@ -23,8 +23,7 @@ ways, as in the MTN paper. M-NSRF is left without its ranking part, as there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,52 +31,10 @@ from torch import Tensor, nn
 from ensue.nn.attention import masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.recurrent import BiLSTM, LSTMLayer
-from ensue.schedule import Schedule
-from ensue.settings import NonNegative, Settings, Share, Size, must_be, one_of
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
-
-SCHEDULE = Schedule(epochs=30, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=3, replay=0)
-
-
-Even = Annotated[Size, must_be("even, because each direction has half of it", lambda value: value % 2 == 0)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seq2SeqSettings(Settings):
-    """Settings of Seq2Seq; the defaults are those of the MTN paper."""
-
-    dim: Even = 512
-    """Units of the LSTM that writes; half as many in each direction of the one that reads."""
-    embedding: Size = 300
-    """Width of the table of words."""
-    dropout: Share = 0.1
-    """Share of units dropped in training, of words and of states."""
-    smoothing: Share = 0.0
-    """Label smoothing: the share of each target that is spread over all words."""
-    tied: bool = False
-    """Whether the table of words is the output layer too."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HLSTMSettings(Settings):
-    """Settings of the hierarchical LSTM; the defaults are those of the MTN paper for H-LSTM."""
-
-    dim: Even = 512
-    """Units of the LSTMs over queries and of the one that writes; half as many in each direction over words."""
-    embedding: Size = 300
-    """Width of the table of words."""
-    dropout: Share = 0.1
-    """Share of units dropped in training, of words and of states."""
-    smoothing: Share = 0.0
-    """Label smoothing: the share of each target that is spread over all words."""
-    pooling: Annotated[str, one_of("last", "max")] = "last"
-    """What stands for a query: last (the last state of each direction, HRED) or max (over its words, M-NSRF)."""
-    entropy: NonNegative = 0.0
-    """Weight of the sum of p log p over all words, which keeps the output from being too sure (M-NSRF: 0.1)."""
-    tied: bool = False
-    """Whether the table of words is the output layer too."""
+from ensue.tasks.suggest.settings import HLSTMSettings, Seq2SeqSettings
 
 
 class Memory(NamedTuple):

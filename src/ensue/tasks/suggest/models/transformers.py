@@ -14,53 +14,15 @@ unless ``tied`` is set. ``copy`` is ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from ensue.nn.transformer import EncoderLayer, Rows
-from ensue.settings import Settings, Share, Size, require_heads
 from ensue.tasks.suggest.batch import END, PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Memory, Writer
-from ensue.tasks.suggest.sizes import read_depth
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerSettings(Settings):
-    """Settings of a Transformer; the defaults are those of the MTN paper for its rival."""
-
-    depth: str = "4+4"
-    """Layers of the encoder and of the decoder."""
-    window: Size = 1
-    """How many of the latest queries are read."""
-    dim: Size = 512
-    """Width of the model."""
-    embedding: Size = 300
-    """Width of the table of words."""
-    wide: Size = 1024
-    """Width inside the feed-forward parts."""
-    heads: Size = 8
-    """Heads of each attention."""
-    dropout: Share = 0.1
-    """Share of units dropped in training."""
-    smoothing: Share = 0.0
-    """Label smoothing: the share of each target that is spread over all words."""
-    copy: bool = False
-    """Whether words of the queries read can be copied."""
-    tied: bool = False
-    """Whether the table of words is the output layer too."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_heads(self.dim, self.heads)
-        self.layers()
-
-    def layers(self) -> tuple[int, ...]:
-        """Of the encoder and of the decoder."""
-        return read_depth(self.depth, "encoder + decoder, such as 4+4", least=2, most=2)
+from ensue.tasks.suggest.settings import TransformerSettings
 
 
 class Transformer(nn.Module):

@@ -1,11 +1,10 @@
-"""A client of the service that speaks in the library's records, and its twin for programs that wait for many things.
+"""Clients of the service, blocking and asynchronous: sessions are lists of ids, answers are those of the library.
 
-    >>> from ensue import History
     >>> from ensue.client import Client
-    >>> Client("http://127.0.0.1:8000").predict("clicks", [History(("a17", "b03"))], k=3)
+    >>> Client("http://127.0.0.1:8000").predict("clicks", [["a17", "b03"]], k=3)
 
-What may be asked twice without harm is asked again where nobody took the connection or the service was busy; updates
-only under a key, events never. Needs the extra ``client``.
+A request is sent again where the connection failed or the service was busy; an update only under a key, events never.
+Needs the extra ``client``.
 """
 
 from ensue.client.blocking import Client

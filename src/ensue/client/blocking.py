@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType, TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
-from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
-from ensue.client.requests import Kind, Record, Request, Requests
-from ensue.records import Article, History, Post, Text
+from ensue.answers import Answer, LinkAnswer, TextAnswer
+from ensue.client.requests import Kind, PredictOptions, Record, Request, Requests, Session, UpdateOptions
+from ensue.records import Post, Text
 
 
 class Client(Requests):
-    """Asks a service.
+    """Client of a service.
 
     Args:
         address: such as ``http://127.0.0.1:8000``.
-        token: what the service wants to be shown; else what ENSUE_TOKEN holds.
-        update_token: what it wants to be shown for updates and events; else what ENSUE_UPDATE_TOKEN holds, and where
-            that is empty, the other one is shown.
-        seconds: to wait for an answer; updates wait for ten minutes.
-        retries: how often it is asked again where nobody took the connection, or the service was busy.
+        token: token of the service. [default: the variable ENSUE_TOKEN]
+        update_token: token for updates and events. [default: the variable ENSUE_UPDATE_TOKEN, else ``token``]
+        seconds: time limit of a request; updates have ten minutes.
+        retries: number of further attempts where the connection failed or the service was busy.
 
     Raises:
-        SettingError: the extra is missing, or this is no address.
+        SettingError: the extra ``client`` is missing, or the address is invalid.
 
     Example:
-        >>> from ensue import History
         >>> from ensue.client import Client
         >>> with Client("http://127.0.0.1:8000") as client:
-        ...     (answer,) = client.predict("next", [History(("crack-explained", "bridge-history"))], k=1)
+        ...     (answer,) = client.predict("next", [["crack-explained", "bridge-history"]], k=1)
         >>> answer.choices[0].value
         'bridge-closes'
     """
@@ -40,15 +38,15 @@ class Client(Requests):
         return library.Client(**options)
 
     def models(self) -> list[dict[str, object]]:
-        """The served models: name, task, model, version and more.
+        """Return the served models: name, task, model, version and more.
 
         Raises:
-            EnsueError: the service is away, or refuses.
+            EnsueError: the service cannot be reached, or refuses.
         """
         return self._run(self.models_request())
 
     def ready(self) -> bool:
-        """Whether every served model answers; ``False`` also where nobody is there."""
+        """Return whether every served model answers; ``False`` also where the service cannot be reached."""
         try:
             return bool(self.http.request("GET", "/readyz").is_success)
         except self.failed:
@@ -56,125 +54,73 @@ class Client(Requests):
 
     @overload
     def predict(
-        self,
-        model: str,
-        records: Sequence[History],
-        k: int = 10,
-        *,
-        evidence: bool = True,
-        prefix: str = "",
-        exclude: Collection[str] = (),
-        allow: Collection[str] | None = None,
-        exclude_seen: bool | None = None,
-        rank_unknown: bool = False,
+        self, model: str, records: Sequence[Session], k: int = 10, **options: Unpack[PredictOptions]
     ) -> list[Answer]: ...
     @overload
     def predict(
-        self, model: str, records: Sequence[Text], k: int = 10, *, evidence: bool = True
+        self, model: str, records: Sequence[Text], k: int = 10, **options: Unpack[PredictOptions]
     ) -> list[TextAnswer]: ...
     @overload
     def predict(
-        self, model: str, records: Sequence[Post], k: int = 10, *, evidence: bool = True
+        self, model: str, records: Sequence[Post], k: int = 10, **options: Unpack[PredictOptions]
     ) -> list[LinkAnswer]: ...
     def predict(
-        self,
-        model: str,
-        records: Sequence[Record],
-        k: int = 10,
-        *,
-        evidence: bool = True,
-        prefix: str = "",
-        exclude: Collection[str] = (),
-        allow: Collection[str] | None = None,
-        exclude_seen: bool | None = None,
-        rank_unknown: bool = False,
+        self, model: str, records: Sequence[Record | Session], k: int = 10, **options: Unpack[PredictOptions]
     ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
-        """The ``k`` likeliest answers to each record, best first, as the model's ``predict`` gives them.
+        """Return the ``k`` likeliest answers to each record, best first, as ``predict`` of the model does.
 
         Args:
             model: the name of a served model.
-            records: of its task.
-            k: choices an answer.
-            evidence: whether to say what each choice leaned on.
-            prefix: of suggestions: what stands in the search box already.
-            exclude: of next: values that are no answer.
-            allow: of next: the only values that are, ``None`` for all.
-            exclude_seen: of next: whether values of a history are no answers to it, ``None`` as the model was fitted.
-            rank_unknown: of next: whether values of a history that the model lacks may be answers.
+            records: sessions (lists of ids or queries) for tasks next and suggest, else ``Text`` or ``Post`` records.
+            k: choices per answer.
+            options: see :class:`~ensue.client.requests.PredictOptions`.
 
         Raises:
             DataError: a record is not what it should be.
-            EnsueError: the service is away, or refuses.
+            EnsueError: the service cannot be reached, or refuses.
         """
-        return self._run(
-            self.predict_request(
-                model, records, k, evidence, prefix, exclude, allow, exclude_seen, rank_unknown=rank_unknown
-            )
-        )
+        return self._run(self.predict_request(model, records, k, **options))
 
-    @overload
-    def explain(
-        self, model: str, records: Sequence[History], k: int = 3
-    ) -> list[Explanation] | list[QueryExplanation]: ...
-    @overload
-    def explain(self, model: str, records: Sequence[Text], k: int = 3) -> list[TextExplanation]: ...
-    @overload
-    def explain(self, model: str, records: Sequence[Record], k: int = 3) -> list[Any]: ...
-    def explain(self, model: str, records: Sequence[Record], k: int = 3) -> Sequence[object]:
-        """What the model leaned on inside each record, as its ``explain`` gives it.
+    def explain(self, model: str, records: Sequence[Record | Session], k: int = 3) -> list[Any]:
+        """Return the attributions inside each record, as ``explain`` of the model does.
 
         Raises:
             DataError: a record is not what it should be.
-            EnsueError: the service is away, or refuses.
+            EnsueError: the service cannot be reached, or refuses.
         """
         return self._run(self.explain_request(model, records, k))
 
     def update(
-        self,
-        model: str,
-        records: Sequence[Record],
-        *,
-        articles: Sequence[Article] = (),
-        users: Sequence[str] | None = None,
-        max_drop: float | None = None,
-        test: bool = True,
-        key: str | None = None,
+        self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
     ) -> dict[str, object]:
-        """Learn records on top of a served model; the new version has taken over when this returns.
+        """Train a served model on new records; the new version is active when this returns.
 
         Args:
             model: the name of a served model.
-            records: what is new.
-            articles: of links: articles that are new.
-            users: of suggestions: who typed each session, for the privacy floor.
-            max_drop: refuse the update if the figure it is tested by falls by more than this share; 0.05 unless stated.
-            test: whether the update is tested at all before it takes over.
-            key: a text of your own, such as a UUID, with which it can be sent again where no answer came: an update
-                under a key that the model knows is answered once more and not learned twice.
+            records: new data, as for :meth:`predict`.
+            options: see :class:`~ensue.client.requests.UpdateOptions`.
 
         Returns:
-            The version that stands now, and what the test said.
+            The active version, and the result of the test.
 
         Raises:
-            DataError: it cannot be learned.
-            ModelFolderError: the update was refused, or another process learns into the folder.
-            EnsueError: the service is away, or refuses.
+            DataError: the records cannot be trained on.
+            ModelFolderError: the update was refused, or another process trains in the folder.
+            EnsueError: the service cannot be reached, or refuses.
         """
-        return self._run(self.update_request(model, records, articles, users, max_drop, test, key))
+        return self._run(self.update_request(model, records, **options))
 
     def events(self, events: Sequence[Mapping[str, object]]) -> int:
-        """Put events into the service's queue, all or none; returns how many were taken.
+        """Put events into the queue of the service, all or none, and return their number.
 
         Raises:
-            DataError: one is no event.
-            EnsueError: the service is away, refuses, or takes no events.
+            DataError: one of them is no event.
+            EnsueError: the service cannot be reached, refuses, or takes no events.
         """
         return self._run(self.events_request(events))
 
-    send = events  # its name of before
-
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self.http.close()
 
     def __enter__(self) -> Self:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,6 +17,8 @@ from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.records import Article, History, Post, Text
 
 Record = History | Text | Post
+Session = Sequence[str] | History
+"""A session or a cascade: a list of ids or queries, oldest first, or with times and an id a :class:`~ensue.History`."""
 Kind = TypeVar("Kind")
 _ANSWERS: Mapping[type[Record], type[Answer | TextAnswer | LinkAnswer]] = {
     History: Answer,
@@ -42,7 +44,40 @@ PAUSE = 0.25
 """Seconds before the first further attempt where the service names none; each pause is twice the one before."""
 
 
-@dataclass(frozen=True, kw_only=True)
+class PredictOptions(TypedDict, total=False):
+    """Keywords of :meth:`ensue.client.Client.predict`."""
+
+    evidence: bool
+    """Whether to fill the attributions of each choice, ``True`` unless stated."""
+    prefix: str
+    """Task suggest: text in the search box."""
+    exclude: Collection[str]
+    """Task next: items that are never returned."""
+    allow: Collection[str] | None
+    """Task next: the only items that are returned; all unless stated."""
+    exclude_seen: bool | None
+    """Task next: whether items of the session are left out; by the repeats in the training data unless stated."""
+    rank_unknown: bool
+    """Task next: whether items of the session that the training data lacks are ranked too."""
+
+
+class UpdateOptions(TypedDict, total=False):
+    """Keywords of :meth:`ensue.client.Client.update`."""
+
+    articles: Sequence[Article]
+    """Task link: new articles."""
+    users: Sequence[str] | None
+    """Task suggest: who typed each session, for the k-anonymity threshold."""
+    max_drop: float | None
+    """Fraction by which the tested metric may fall before the update is refused; 0.05 unless stated."""
+    test: bool
+    """Whether the update is tested before it becomes active, ``True`` unless stated."""
+    key: str | None
+    """A text such as a UUID with which the update can be sent again where no answer came: an update under a key that
+    the model knows is answered once more and not trained on twice."""
+
+
+@dataclass(frozen=True)
 class Request(Generic[Kind]):
     """What is sent, and how the answer is read."""
 
@@ -88,22 +123,23 @@ class Requests:
 
     def models_request(self) -> Request[list[dict[str, object]]]:
         """See :meth:`ensue.client.Client.models`."""
-        return Request(method="GET", path="/v1/models", read=lambda found: found)
+        return Request("GET", "/v1/models", lambda answer: answer)
 
     def predict_request(
         self,
         model: str,
-        records: Sequence[Record],
-        k: int,
-        evidence: bool,
-        prefix: str,
-        exclude: Collection[str],
-        allow: Collection[str] | None,
-        exclude_seen: bool | None,
+        records: Sequence[Record | Session],
+        k: int = 10,
         *,
-        rank_unknown: bool,
-    ) -> Request[list[Answer | TextAnswer | LinkAnswer]]:
+        evidence: bool = True,
+        prefix: str = "",
+        exclude: Collection[str] = (),
+        allow: Collection[str] | None = None,
+        exclude_seen: bool | None = None,
+        rank_unknown: bool = False,
+    ) -> Request[list[Any]]:
         """See :meth:`ensue.client.Client.predict`."""
+        records = _records(records)
         body: dict[str, object] = {"records": _plain(records), "k": k, "evidence": evidence}
         body |= {"prefix": prefix} if prefix else {}
         body |= {"exclude": sorted(id_list(exclude, "exclude"))} if exclude else {}
@@ -111,61 +147,47 @@ class Requests:
         body |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
         body |= {"rank_unknown": True} if rank_unknown else {}
 
-        def read(found: Any) -> list[Answer | TextAnswer | LinkAnswer]:
+        def read(found: Any) -> list[Any]:
             pairs = zip(records, found["answers"], strict=True)
             return [_read(_ANSWERS[type(record)], answer) for record, answer in pairs]
 
-        return Request(method="POST", path=f"/v1/models/{model}/predict", body=body, read=read)
+        return Request("POST", f"/v1/models/{model}/predict", read, body)
 
-    def explain_request(self, model: str, records: Sequence[Record], k: int) -> Request[list[Any]]:
+    def explain_request(self, model: str, records: Sequence[Record | Session], k: int = 3) -> Request[list[Any]]:
         """See :meth:`ensue.client.Client.explain`."""
+        records = _records(records)
 
         def read(found: Any) -> list[Any]:
             pairs = zip(records, found["explanations"], strict=True)
             return [_read(_explanation(record, explanation), explanation) for record, explanation in pairs]
 
         body = {"records": _plain(records), "k": k}
-        return Request(method="POST", path=f"/v1/models/{model}/explain", body=body, read=read)
+        return Request("POST", f"/v1/models/{model}/explain", read, body)
 
     def update_request(
         self,
         model: str,
-        records: Sequence[Record],
-        articles: Sequence[Article],
-        users: Sequence[str] | None,
-        max_drop: float | None,
-        test: bool,
-        key: str | None,
+        records: Sequence[Record | Session],
+        *,
+        articles: Sequence[Article] = (),
+        users: Sequence[str] | None = None,
+        max_drop: float | None = None,
+        test: bool = True,
+        key: str | None = None,
     ) -> Request[dict[str, object]]:
         """See :meth:`ensue.client.Client.update`."""
-        body: dict[str, object] = {"records": _plain(records)}
+        body: dict[str, object] = {"records": _plain(_records(records))}
         body |= {"articles": _plain(articles)} if articles else {}
         body |= {"users": list(users)} if users is not None else {}
         body |= {"max_drop": max_drop} if max_drop is not None else {}
         body |= {} if test else {"test": False}
-        path, again = f"/v1/models/{model}/update", key is not None
-        return Request(
-            method="POST",
-            path=path,
-            body=body,
-            read=lambda found: found,
-            seconds=600.0,
-            key=key,
-            writes=True,
-            again=again,
-        )
+        path = f"/v1/models/{model}/update"
+        return Request("POST", path, lambda answer: answer, body, 600.0, key, writes=True, again=key is not None)
 
     def events_request(self, events: Sequence[Mapping[str, object]]) -> Request[int]:
         """See :meth:`ensue.client.Client.events`."""
         body = {"events": list(events)}
-        return Request(
-            method="POST",
-            path="/v1/events",
-            body=body,
-            read=lambda told: int(told["accepted"]),
-            writes=True,
-            again=False,
-        )
+        return Request("POST", "/v1/events", lambda answer: int(answer["accepted"]), body, writes=True, again=False)
 
     def sent(self, request: Request[Any]) -> dict[str, object]:
         """What the library of connections is told."""
@@ -220,6 +242,21 @@ def _authorization(variable: str, token: str | None) -> dict[str, str]:
     """Return the header that shows a token, or the one of the environment; none where it is empty."""
     own = os.environ.get(variable, "") if token is None else token
     return {"authorization": f"Bearer {own}"} if own else {}
+
+
+def _records(records: Sequence[Record | Session]) -> list[Record]:
+    """Return records as they are, and lists of ids as sessions.
+
+    Raises:
+        DataError: something else.
+    """
+    example = 'give a list of sessions, such as [["a", "b"]], or of records'
+    if isinstance(records, str) or not isinstance(records, Sequence):
+        raise DataError(f"records is of type {type(records).__name__}; {example}")
+    for position, record in enumerate(records):
+        if not isinstance(record, Record | list | tuple):
+            raise DataError(f"records[{position}] is of type {type(record).__name__}; {example}")
+    return [record if isinstance(record, Record) else History(tuple(record)) for record in records]
 
 
 def _plain(records: Sequence[Record | Article]) -> list[object]:

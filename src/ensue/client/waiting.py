@@ -1,27 +1,26 @@
-"""The client's twin for programs that wait for many things at once."""
+"""The asynchronous client."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType, TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
-from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
-from ensue.client.requests import Kind, Record, Request, Requests
-from ensue.records import Article, History, Post, Text
+from ensue.answers import Answer, LinkAnswer, TextAnswer
+from ensue.client.requests import Kind, PredictOptions, Record, Request, Requests, Session, UpdateOptions
+from ensue.records import Post, Text
 
 
 class AsyncClient(Requests):
-    """Asks a service while the program goes on; see :class:`Client` for the arguments.
+    """Asynchronous client of a service, with the arguments and methods of :class:`Client`.
 
     Example:
         >>> import asyncio
-        >>> from ensue import History
         >>> from ensue.client import AsyncClient
         >>> async def ask():
         ...     async with AsyncClient("http://127.0.0.1:8000") as client:
-        ...         return await client.predict("next", [History(("crack-explained", "bridge-history"))], k=1)
+        ...         return await client.predict("next", [["crack-explained", "bridge-history"]], k=1)
         >>> asyncio.run(ask())[0].choices[0].value
         'bridge-closes'
     """
@@ -43,78 +42,38 @@ class AsyncClient(Requests):
 
     @overload
     async def predict(
-        self,
-        model: str,
-        records: Sequence[History],
-        k: int = 10,
-        *,
-        evidence: bool = True,
-        prefix: str = "",
-        exclude: Collection[str] = (),
-        allow: Collection[str] | None = None,
-        exclude_seen: bool | None = None,
-        rank_unknown: bool = False,
+        self, model: str, records: Sequence[Session], k: int = 10, **options: Unpack[PredictOptions]
     ) -> list[Answer]: ...
     @overload
     async def predict(
-        self, model: str, records: Sequence[Text], k: int = 10, *, evidence: bool = True
+        self, model: str, records: Sequence[Text], k: int = 10, **options: Unpack[PredictOptions]
     ) -> list[TextAnswer]: ...
     @overload
     async def predict(
-        self, model: str, records: Sequence[Post], k: int = 10, *, evidence: bool = True
+        self, model: str, records: Sequence[Post], k: int = 10, **options: Unpack[PredictOptions]
     ) -> list[LinkAnswer]: ...
     async def predict(
-        self,
-        model: str,
-        records: Sequence[Record],
-        k: int = 10,
-        *,
-        evidence: bool = True,
-        prefix: str = "",
-        exclude: Collection[str] = (),
-        allow: Collection[str] | None = None,
-        exclude_seen: bool | None = None,
-        rank_unknown: bool = False,
+        self, model: str, records: Sequence[Record | Session], k: int = 10, **options: Unpack[PredictOptions]
     ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
         """See :meth:`Client.predict`."""
-        return await self._run(
-            self.predict_request(
-                model, records, k, evidence, prefix, exclude, allow, exclude_seen, rank_unknown=rank_unknown
-            )
-        )
+        return await self._run(self.predict_request(model, records, k, **options))
 
-    @overload
-    async def explain(
-        self, model: str, records: Sequence[History], k: int = 3
-    ) -> list[Explanation] | list[QueryExplanation]: ...
-    @overload
-    async def explain(self, model: str, records: Sequence[Text], k: int = 3) -> list[TextExplanation]: ...
-    @overload
-    async def explain(self, model: str, records: Sequence[Record], k: int = 3) -> list[Any]: ...
-    async def explain(self, model: str, records: Sequence[Record], k: int = 3) -> Sequence[object]:
+    async def explain(self, model: str, records: Sequence[Record | Session], k: int = 3) -> list[Any]:
         """See :meth:`Client.explain`."""
         return await self._run(self.explain_request(model, records, k))
 
     async def update(
-        self,
-        model: str,
-        records: Sequence[Record],
-        *,
-        articles: Sequence[Article] = (),
-        users: Sequence[str] | None = None,
-        max_drop: float | None = None,
-        test: bool = True,
-        key: str | None = None,
+        self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
     ) -> dict[str, object]:
         """See :meth:`Client.update`."""
-        return await self._run(self.update_request(model, records, articles, users, max_drop, test, key))
+        return await self._run(self.update_request(model, records, **options))
 
     async def events(self, events: Sequence[Mapping[str, object]]) -> int:
         """See :meth:`Client.events`."""
         return await self._run(self.events_request(events))
 
     async def aclose(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self.http.aclose()
 
     async def __aenter__(self) -> Self:

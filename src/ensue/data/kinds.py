@@ -33,7 +33,7 @@ from ensue.errors import DataError
 
 Kind = Literal["sequences", "texts", "queries", "posts"]
 _LOGS = (".csv", ".tsv", ".parquet", ".pq", ".inter", ".dat", ".log")
-"""Endings of files that are logs where they are in a folder."""
+"""Endings of the files of a folder that are looked at first: other files beside them may be notes."""
 _SAMPLES = 100
 _NO_HEADER = ("fasttext", "trees", "ss", "imdb", "snli", "jsonl texts", "labelled csv")
 
@@ -52,7 +52,7 @@ def kind_of(
     text; ready-made sessions are one if their header says so, and ``{"values": […]}`` whose values are phrases. Other
     such sessions, and those without a header, could be of anything and stay logs of events. A table is labelled texts
     if it has a text and a label, or a text and not what a log needs. The first line decides. A folder that holds a file
-    of articles and one of posts, and what a collector exports, are ``posts``; any other folder is of logs of events.
+    of articles and one of posts, and what a collector exports, are ``posts``; else the first table of a folder decides.
 
     Args:
         path: the file.
@@ -73,16 +73,18 @@ def kind_of(
 def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> Kind:
     if is_corpus(path):
         return "posts"
-    if is_several(path):
-        return _kind_of_files(path, stated, opening)
+    if is_prepared(path):
+        return "sequences"
     if phrases or (stated & set(TEXT_ROLES)):
         return "texts"
     if "query" in stated:
         return "queries"
-    content = with_columns(open_file(path, **opening), encoding=opening.get("encoding", ""))
+    files = files_in(path) if is_several(path) else [path]
+    first = next((file for file in files if ending(file) in _LOGS), files[0])
+    content = with_columns(open_file(first, **opening), encoding=opening.get("encoding", ""))
     if stated & set(LOG_ROLES):  # logs of queries have sessions and times too
         return "queries" if "item" not in stated and _is_queries(content) else "sequences"
-    return _kind_of_content(content)
+    return _kind_of_content(content) if first == path else _kind_of_file_in(path, content)
 
 
 def _kind_of_content(content: Content) -> Kind:
@@ -104,21 +106,14 @@ def _kind_of_content(content: Content) -> Kind:
     return "texts" if "label" in table.columns or not _is_log(_names(content)) else "sequences"
 
 
-def _kind_of_files(path: Path, stated: set[str], opening: Opening) -> Kind:
-    """Return what the files of a folder or a pattern hold: logs, or texts, web pages and JSON objects."""
-    if stated & set(LOG_ROLES) or is_prepared(path):
-        return "sequences"
-    files = files_in(path)
-    first = next(iter(files), None)
-    if first is None or any(ending(file) in _LOGS for file in files):
-        return "sequences"
-    content = open_file(first, **opening)
+def _kind_of_file_in(path: Path, content: Content) -> Kind:
+    """Return what the files of a folder or a pattern hold, by one of them."""
     if is_json(content):
         samples = islice((json.dumps(post) for _, post in objects(content)), _SAMPLES)
-        return _kind_of_content(replace(content, data="\n".join(samples).encode("utf-8", "replace"), first_line=1))
-    if not is_document(content) or recognise(content) is not None or _is_log(content.names()):
-        return "sequences"
-    return "texts" if first.parent != path and path.is_dir() else "posts"
+        content = replace(content, data="\n".join(samples).encode("utf-8", "replace"), first_line=1)
+    elif is_document(content) and recognise(content) is None and not _is_log(content.names()):
+        return "texts" if content.path.parent != path and path.is_dir() else "posts"
+    return _kind_of_content(content)
 
 
 def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]) -> bool:
@@ -131,8 +126,8 @@ def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening:
         return True
     with answering(path):
         if is_several(path):
-            content = open_texts(path, ReadOptions(**opening))
-            return "title" in content.head(1)[0]
+            content = open_texts(path, ReadOptions(**opening))[0]
+            return "title" in content.head(1)[0] if is_json(content) else _is_articles(content)
         return _is_articles(with_columns(open_file(path, **opening), encoding=opening.get("encoding", "")))
 
 

@@ -72,15 +72,21 @@ def files_in(path: Path) -> list[Path]:
     """Return the files of a folder at any depth, or those that match a pattern, in the order of their names.
 
     Names that begin with a point or an underscore are passed over in a folder, as engines leave them behind.
+
+    Raises:
+        DataError: there is none.
     """
     start = path if path.is_dir() else Path(path.anchor)
-    files = sorted(file for file in start.glob("**/*" if path.is_dir() else str(path.relative_to(start))))
+    names = start.glob("**/*" if path.is_dir() else str(path.relative_to(start)))
     hidden = (".", "_") if path.is_dir() else ()
-    return [
+    files = [
         file
-        for file in files
+        for file in sorted(names)
         if file.is_file() and not any(part.startswith(hidden) for part in file.relative_to(start).parts)
     ]
+    if not files:
+        raise DataError(f"{path}: {'holds no file' if path.is_dir() else 'no file matches; check the pattern'}")
+    return files
 
 
 def packing(data: bytes) -> str | None:

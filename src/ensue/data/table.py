@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from ensue.arguments import require_path
@@ -144,6 +145,57 @@ class Table:
             return self, 0
         kept = ~self.frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
         return (self, 0) if kept.all() else (self.select(kept), len(kept) - int(kept.sum()))
+
+
+def read_together(contents: Sequence[Content], read: Callable[[Content], Table]) -> Table:
+    """Read files as one table, one below the other; notes on the files come before those on their rows.
+
+    Raises:
+        DataError: a file that cannot be read, or that has other columns than the first.
+    """
+    tables = [read(content) for content in contents]
+    first, notes = tables[0], dict[str, None]()
+    columns = [table.columns or {name: name for name in table.frame.columns} for table in tables]
+    for content, table, names in zip(contents, tables, columns, strict=True):
+        notes |= dict.fromkeys((*content.notes, *table.notes))
+        require_columns_of(content.path, names, contents[0].path, columns[0])
+    if len(tables) == 1:
+        return replace(first, notes=tuple(notes))
+    return replace(
+        first,
+        frame=pl.concat([table.frame for table in tables], how="vertical_relaxed"),
+        where=place_in_files([len(table.frame) for table in tables], [table.where for table in tables]),
+        notes=(*notes, f"{len(tables):,} files read as one table, ordered by name"),
+        originals=lambda: pl.concat([table.originals() for table in tables if table.originals], how="diagonal_relaxed"),
+        warnings=tuple(dict.fromkeys(warning for table in tables for warning in table.warnings)),
+    )
+
+
+def place_in_files(sizes: Sequence[int], places: Sequence[Where]) -> Where:
+    """Return the place of a row of files, one below the other: of 3 and 2 rows, row 3 is row 0 of the second file."""
+    ends = np.cumsum(sizes)
+
+    def where(row: int) -> str:
+        file = int(np.searchsorted(ends, row, side="right"))
+        return places[file](row - (int(ends[file - 1]) if file else 0))
+
+    return where
+
+
+def require_columns_of(path: Path, columns: Mapping[str, str], first: Path, first_columns: Mapping[str, str]) -> None:
+    """Refuse a file whose columns are not those of the first file that it is read with.
+
+    Raises:
+        DataError: naming both files and their columns.
+    """
+    if columns != first_columns:
+        own, others = (
+            ", ".join(f"{role}={name}" for role, name in roles.items()) for roles in (columns, first_columns)
+        )
+        raise DataError(
+            f"{path}: its columns are {own}, but those of {first} are {others}; rename them, set --columns, or select "
+            "files by a pattern in quotes, such as 'logs/*.parquet'"
+        )
 
 
 def skipped(empty: int) -> str:

@@ -52,10 +52,12 @@ def test_a_pattern_names_some_of_the_files(tmp_path: Path) -> None:
     write(tmp_path, {"s1.txt": STORY.format(1), "s2.txt": STORY.format(2), "notes.csv": "a,b\n1,2\n"})
     assert [*read_posts(tmp_path / "s*.txt")[0].ids] == ["s1", "s2"]
     assert kind_of(tmp_path / "s*.txt") == "posts"
-    expected = re.escape("where they are texts (.txt, .md), web pages (.html) or JSON, and notes.csv is none of them")
+    expected = re.escape(
+        "notes.csv is a table and s1.txt is none; the files of a folder or a pattern are read together where"
+    )
     with pytest.raises(DataError, match=expected):
         read_posts(tmp_path)
-    with pytest.raises(DataError, match="and there is no such file; name one file"):
+    with pytest.raises(DataError, match="no file matches; check the pattern"):
         read_posts(tmp_path / "x*.txt")
 
 

@@ -25,7 +25,7 @@ from ensue.data.posts.folders import open_texts
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json
 from ensue.data.report import ReadReport, Source
-from ensue.data.table import ReadOptions, Table
+from ensue.data.table import ReadOptions, Table, read_together
 from ensue.errors import DataError
 from ensue.lines import part_of, plural, quoted
 from ensue.records import Article, Post
@@ -246,9 +246,11 @@ def read_posts(
     """
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
-        content = open_texts(path, options)
-        rows = read_post_rows(content, options.columns, POST_ROLES, every=every)
-        return _posts(path, content, _with_ids(rows, "post", REPORT if every else options.missing_ids), every)
+        contents = open_texts(path, options)
+        rows = read_together(
+            contents, lambda content: read_post_rows(content, options.columns, POST_ROLES, every=every)
+        )
+        return _posts(path, contents[0], _with_ids(rows, "post", REPORT if every else options.missing_ids), every)
 
 
 def _with_ids(rows: Table, noun: str, missing: str) -> Table:
@@ -273,7 +275,7 @@ def _normal_links(rows: Table, ids: IdColumns) -> pl.Series:
 
 
 def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tuple[Posts, PostsReport]:
-    frame, notes = rows.frame, [*content.notes, *rows.notes]
+    frame, notes = rows.frame, [*rows.notes]
     texts = _text(frame, "text")
     if "title" in frame.columns:
         texts = _or_title(texts, _text(frame, "title"), "posts", notes)
@@ -317,13 +319,19 @@ def read_articles(
     """
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
-        content = open_texts(path, options)
-        rows = read_document(content, options, ARTICLE_ROLES) or read_post_rows(content, options.columns, ARTICLE_ROLES)
-        return _articles(path, content, _with_ids(rows, "article", options.missing_ids))
+        contents = open_texts(path, options)
+        rows = read_together(
+            contents,
+            lambda content: (
+                read_document(content, options, ARTICLE_ROLES)
+                or read_post_rows(content, options.columns, ARTICLE_ROLES)
+            ),
+        )
+        return _articles(path, contents[0], _with_ids(rows, "article", options.missing_ids))
 
 
 def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles, PostsReport]:
-    notes = [*content.notes, *rows.notes]
+    notes = [*rows.notes]
     titles = _stripped(_text(rows.frame, "title"), "titles", notes)
     bodies = _stripped(_text(rows.frame, "body"), "bodies", notes)
     leads = _stripped(_text(rows.frame, "summary"), "summaries", notes)

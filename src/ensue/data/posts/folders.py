@@ -1,4 +1,4 @@
-"""A folder, or the files that match a pattern, as one file: an object per text, web page or JSON object.
+"""A folder, or the files that match a pattern: tables, or an object per text, web page or JSON object as one file.
 
 Texts (``.txt``, ``.md``), web pages (``.html``) and JSON (``.json``, ``.jsonl``, ``.ndjson``, an object or many in a
 file) are read at any depth, in the order of their names. A text has the name of its file as its id. Where all texts
@@ -33,24 +33,32 @@ def is_document(content: Content) -> bool:
     )
 
 
-def open_texts(path: str | Path, options: ReadOptions) -> Content:
-    """Open a file, or the files of a folder or a pattern as one file of JSON Lines.
+def open_texts(path: str | Path, options: ReadOptions) -> list[Content]:
+    """Open a file, or the files of a folder or a pattern: tables as they are, texts and JSON as one file of JSON Lines.
 
     Raises:
-        DataError: no file is a text, a web page or JSON, or a file of another kind is among them.
+        DataError: there is no file, or tables are among texts.
     """
     place = require_path(path)
     if not is_several(place):
-        return options.open(path)
+        return [options.open(path)]
     files = files_in(place)
-    other = next((file for file in files if ending(file) not in _JSON and not is_named_as_document(file)), None)
-    if other is not None or not files:
-        problem = f"{other.name} is none of them" if other is not None else "there is no such file"
+    rows = [(file, _objects(file, options)) for file in files]
+    tables = [file for file, found in rows if found is None]
+    if len(tables) == len(files):
+        return [options.open(file) for file in files]
+    if tables:
+        text = next(file for file, found in rows if found is not None)
         raise DataError(
-            f"{path}: the files of a folder or a pattern are read together where they are texts (.txt, .md), web pages "
-            f"(.html) or JSON, and {problem}; name one file, or a pattern in quotes such as '{path}/*.txt'"
+            f"{path}: {tables[0].name} is a table and {text.name} is none; the files of a folder or a pattern are read "
+            "together where all are tables, or all are texts (.txt, .md), web pages (.html) or JSON: name one kind by "
+            f"a pattern in quotes, such as '{place if place.is_dir() else place.parent}/*{ending(text)}'"
         )
-    rows = [row for file in files for row in _rows(file, options)]
+    return [_together(place, [(file, row) for file, found in rows for row in found or ()], len(files))]
+
+
+def _together(place: Path, rows: Sequence[tuple[Path, dict[str, object]]], num_files: int) -> Content:
+    """Return the objects of files as one file of JSON Lines."""
     names = Counter(str(row.get("id", "")) for _, row in rows)
     labels = _labels(place, [file for file, _ in rows])
     lines = list[str]()
@@ -58,24 +66,25 @@ def open_texts(path: str | Path, options: ReadOptions) -> Content:
         if names[str(row.get("id", ""))] > 1 and row.get("id") == file.name.split(".")[0]:
             row = {**row, "id": str(file.relative_to(place)) if place.is_dir() else str(file)}
         lines.append(json.dumps({**row, **({"label": labels[number]} if labels else {})}, ensure_ascii=False))
-    notes = [f"{plural(len(files), 'file')} read as one: line numbers in messages are text numbers"]
+    notes = [f"{plural(num_files, 'file')} read as one: line numbers in messages are text numbers"]
     if labels:
         notes.append("the label of a text is the name of its folder")
     return Content(place, "\n".join(lines).encode("utf-8", "replace"), tuple(notes))
 
 
-def _rows(file: Path, options: ReadOptions) -> list[tuple[Path, dict[str, object]]]:
-    """Return the objects of a file."""
+def _objects(file: Path, options: ReadOptions) -> list[dict[str, object]] | None:
+    """Return the objects of a file of JSON, or the one of a text or web page; ``None`` for a table."""
+    if ending(file) not in _JSON and not is_named_as_document(file):
+        return None
     content = replace(options, columns={}).open(file)
     if is_json(content):
-        found = [post for _, post in objects(content)]
-        name = file.name.split(".")[0]
-        return [(file, post if len(found) > 1 or "id" in post else {**post, "id": name}) for post in found]
+        posts, name = [post for _, post in objects(content)], file.name.split(".")[0]
+        return [post if len(posts) > 1 or "id" in post else {**post, "id": name} for post in posts]
     table = read_document(content, replace(options, columns={}), ARTICLE_ROLES)
     if table is None:
-        raise DataError(f"{file}: is a table, and tables are read one at a time; give one file")
+        return None
     name, title, body = (table.frame[role][0] for role in ("id", "title", "body"))
-    return [(file, {"id": name, **({"title": title} if title else {}), "text": body})]
+    return [{"id": name, **({"title": title} if title else {}), "text": body}]
 
 
 def _labels(place: Path, files: Sequence[Path]) -> list[str]:

@@ -15,15 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.arguments import require_path
 from ensue.data.files import answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
 from ensue.data.packed import Opening
-from ensue.data.queries.formats import Log, read_log
+from ensue.data.queries.formats import Log, logs_together, read_log
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.rows import Rows, count_words, first_arrival, once, order_rows
 from ensue.data.queries.rules import QueryRules, sentences
 from ensue.data.report import Clocked, ReadReport
 from ensue.data.sequences.sessions import cut
+from ensue.data.sequences.sources import files_of
 from ensue.data.splits import hold_out
 from ensue.data.table import ReadOptions
 from ensue.errors import DataError, SettingError
@@ -135,7 +137,8 @@ def read_queries(
     """Read a log of queries, or ready-made sessions; the layout is found by its shape.
 
     Args:
-        path: a plain or packed file, Parquet or Excel; :mod:`ensue.data.queries.formats` lists the layouts.
+        path: a plain or packed file, Parquet or Excel; a folder or a pattern such as ``logs/*.csv`` of such files, read
+            as one log. :mod:`ensue.data.queries.formats` lists the layouts.
         columns: ``query``, ``user``, ``session``, ``time`` and ``part`` to column names, where the names do not speak
             for themselves. A session column is trusted; without one users and pauses make the sessions.
         rules: what counts as a query and as a session.
@@ -162,8 +165,8 @@ def read_queries(
     options = ReadOptions(columns=columns or {}, time_unit=time_unit, **opening)
     rules = QueryRules() if rules is None else rules
     with answering(path):
-        content = options.open(path)
-        log = read_log(content, options.columns, options.missing_ids)
+        contents = [options.open(file) for file in files_of(require_path(path))]
+        log = logs_together([read_log(content, options.columns, options.missing_ids) for content in contents], contents)
         rows = order_rows(log, rules, options.times, without_users)
     whole = rows.histories
     sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole
@@ -179,8 +182,8 @@ def read_queries(
         rows=len(log.queries),
         rules=rules,
         dropped=rows.dropped | dropped,
-        notes=content.notes + log.notes + rows.notes,
-        byte_order_mark=content.byte_order_mark,
+        notes=log.notes + rows.notes,
+        byte_order_mark=contents[0].byte_order_mark,
         warnings=(*log.warnings, *(rows.clock.warnings if rows.clock else ())),
     )
     if not len(kept):

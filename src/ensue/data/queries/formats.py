@@ -41,7 +41,7 @@ from ensue.data.queries.conversations import (
 )
 from ensue.data.roles import Found, Roles, require_roles
 from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
-from ensue.data.table import names_of, read_table, sample_objects
+from ensue.data.table import names_of, place_in_files, read_table, require_columns_of, sample_objects
 from ensue.data.takeout import ACCOUNT, holds_searches, read_activities
 from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
@@ -74,6 +74,8 @@ _COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES[:5], example=_ST
 _AOL = {"anonid", "query", "querytime", "itemrank", "clickurl"}
 # A table with one of these is about what was clicked, or labels texts.
 _OTHERS = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
+_OPTIONAL = ("users", "sessions", "times", "names", "parts", "novel")
+"""Fields of :class:`Log` that a layout may lack."""
 _LISTED = re.compile(r"(queries|questions)\b", re.IGNORECASE)
 
 
@@ -133,6 +135,38 @@ def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> 
     if not stated and (listed := list_of_turns(content)) is not None:
         return _conversations(content, listed)
     return _table(content, names, stated, missing)
+
+
+def logs_together(logs: Sequence[Log], contents: Sequence[Content]) -> Log:
+    """Return the rows of the logs of files, one below the other; a user or session may be in several files.
+
+    Raises:
+        DataError: a file that has other columns than the first.
+    """
+    notes = dict.fromkeys(
+        note for log, content in zip(logs, contents, strict=True) for note in (*content.notes, *log.notes)
+    )
+    if len(logs) == 1:
+        return replace(logs[0], notes=tuple(notes))
+    columns = [log.columns or {name: name for name in _OPTIONAL if getattr(log, name) is not None} for log in logs]
+    for names, content in zip(columns, contents, strict=True):
+        require_columns_of(content.path, names, contents[0].path, columns[0])
+    parts = {name: [getattr(log, name) for log in logs] for name in ("queries", *_OPTIONAL)}
+    if (numbers := parts["sessions"])[0] is not None and numbers[0].dtype.is_integer():
+        # Lists of queries are numbered in each file: of two files with 3 and 2 lists the second begins with number 3.
+        begins = np.cumsum([0, *(int(part.max()) + 1 for part in numbers[:-1])])
+        parts["sessions"] = [part + int(begin) for part, begin in zip(numbers, begins, strict=True)]
+    return replace(
+        logs[0],
+        where=place_in_files([len(log.queries) for log in logs], [log.where for log in logs]),
+        notes=(*notes, f"{len(logs):,} files read as one log, ordered by name"),
+        warnings=tuple(dict.fromkeys(warning for log in logs for warning in log.warnings)),
+        **{
+            name: pl.concat([part.alias(column[0].name) for part in column])
+            for name, column in parts.items()
+            if column[0] is not None
+        },
+    )
 
 
 def is_query_log(line: str, names: Sequence[str]) -> bool:

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from ensue.data.packed import SUFFIXES, ending, files_in, is_several
@@ -24,7 +22,7 @@ from ensue.data.sequences.rows import (
     read_rows,
     require_event_types,
 )
-from ensue.data.table import ReadOptions, Table, skipped
+from ensue.data.table import ReadOptions, Table, place_in_files, require_columns_of, skipped
 from ensue.errors import DataError
 from ensue.lines import listed, plural
 
@@ -61,12 +59,10 @@ def files_of(path: Path) -> list[Path]:
         return [path]
     inside = files_in(path)
     if not path.is_dir():
-        if not inside:
-            raise DataError(f"{path}: no file matches; check the pattern")
         return inside
     logs = [found for found in inside if ending(found) in KNOWN]
     if not logs:
-        holds = listed((str(found.relative_to(path)) for found in inside[:_SHOWN]), _SHOWN) if inside else "nothing"
+        holds = listed((str(found.relative_to(path)) for found in inside[:_SHOWN]), _SHOWN)
         raise DataError(
             f"{path}: is a folder; name a file in it, or one that holds files that end in {', '.join(KNOWN)} (packed "
             f"or not): this one holds {holds}{' and more' * (len(inside) > _SHOWN)}"
@@ -90,12 +86,7 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
                 f"{other.path}: is {next(kinds)}, but {first.path} is {next(kinds)}; files that are read together "
                 "must be of one kind: select files by a pattern in quotes, such as 'logs/*.parquet'"
             )
-        if other.columns != first.columns:
-            roles = (", ".join(f"{role}={name}" for role, name in source.columns.items()) for source in (other, first))
-            raise DataError(
-                f"{other.path}: its columns are {next(roles)}, but those of {first.path} are {next(roles)}; rename "
-                "them, set --columns, or select files by a pattern in quotes, such as 'logs/*.parquet'"
-            )
+        require_columns_of(other.path, other.columns, first.path, first.columns)
     return found
 
 
@@ -146,13 +137,7 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
     kinds = [time_kind(rows) for rows in parts]
     for rows, kind in zip(parts, kinds, strict=True):
         require_kind(kind, kinds[0], rows.table.where(0), parts[0].table.where(0))
-    ends = np.array([*accumulate(len(rows.table.frame) for rows in parts)])
-
-    def where(row: int) -> str:
-        """Of files with 3 and 2 rows, row 3 is row 0 of the second."""
-        file = int(np.searchsorted(ends, row, side="right"))
-        return parts[file].table.where(row - (int(ends[file - 1]) if file else 0))
-
+    where = place_in_files([len(rows.table.frame) for rows in parts], [rows.table.where for rows in parts])
     frame = pl.concat([_texts(rows.table.frame) for rows in parts], how="vertical_relaxed")
     said = (*notes, *notes_on_files(len(sources), rowless), *((skipped(empty),) if empty else ()))
     table = Table(parts[0].layout, frame, where, parts[0].table.columns, said)

@@ -13,7 +13,7 @@ import polars as pl
 
 from ensue.arguments import require_records
 from ensue.data.duplicates import doubled_rows
-from ensue.data.files import Content, answering
+from ensue.data.files import answering
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.markup import strip_markup
@@ -21,7 +21,7 @@ from ensue.data.originals import nothing
 from ensue.data.packed import DROP, Opening
 from ensue.data.posts.folders import open_texts
 from ensue.data.report import ReadReport
-from ensue.data.table import ReadOptions, Table
+from ensue.data.table import ReadOptions, Table, read_together
 from ensue.data.texts.formats import read_rows
 from ensue.data.texts.labels import join_spellings, match_spellings, present
 from ensue.errors import DataError, SettingError
@@ -130,7 +130,7 @@ def read_texts(
     """Read a file of texts; its layout is found by its shape (:mod:`ensue.data.texts.formats` lists them).
 
     Args:
-        path: a plain or packed file, Parquet or Excel.
+        path: a plain or packed file, Parquet or Excel; a folder or a pattern of such files, or of texts and web pages.
         columns: ``text``, ``second``, ``label``, ``id`` and ``group`` to column names, where the names do not speak
             for themselves. The fields of ``.ss`` are user, product, rating and text, those of IMDB id, movie, rating,
             polarity and text.
@@ -156,10 +156,10 @@ def read_texts(
     """
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
-        content = open_texts(path, options)
-        rows = read_rows(content, options.columns, phrases, every=unlabelled)
+        contents = open_texts(path, options)
+        rows = read_together(contents, lambda content: read_rows(content, options.columns, phrases, every=unlabelled))
         doubled = doubled_rows(rows.frame)
-        rows = _of_part(rows, content, part)
+        rows = _of_part(rows, path, part)
         numbers = IdColumns(
             {"id": "id", "group": "group"},
             rows="row",
@@ -181,15 +181,15 @@ def read_texts(
         path=str(path),
         layout=rows.layout,
         columns=rows.columns,
-        notes=content.notes + rows.notes + notes + numbers.notes,
-        byte_order_mark=content.byte_order_mark,
+        notes=rows.notes + notes + numbers.notes,
+        byte_order_mark=contents[0].byte_order_mark,
         warnings=(*numbers.warnings, *doubled, *warnings),
     )
     originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
     return Texts(texts, labels, ids, groups, originals), report
 
 
-def _of_part(rows: Table, content: Content, part: str) -> Table:
+def _of_part(rows: Table, path: str | Path, part: str) -> Table:
     """Return the rows of one part of a file.
 
     Raises:
@@ -198,13 +198,13 @@ def _of_part(rows: Table, content: Content, part: str) -> Table:
     """
     if "part" not in rows.frame.columns:
         if part:
-            raise SettingError(f"{content.path}: has no parts; remove --split, or name a column with --columns part=…")
+            raise SettingError(f"{path}: has no parts; remove --split, or name a column with --columns part=…")
         return rows
     counts = rows.frame["part"].fill_null("").value_counts(sort=True, name="count").iter_rows()
     shown = ", ".join(f"{name} ({plural(count, 'text')})" for name, count in counts)
     if part not in rows.frame["part"]:
         message = f"has no part {quoted(part)}" if part else "holds several parts"
-        raise (SettingError if part else DataError)(f"{content.path}: {message}; choose one with --split: {shown}")
+        raise (SettingError if part else DataError)(f"{path}: {message}; choose one with --split: {shown}")
     return rows.select(rows.frame["part"] == part)
 
 

@@ -26,7 +26,7 @@ from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 ITEMS, SESSIONS, CLICKS, SINGLE, BATCHES, BATCH, K = 43_097, 60_000, 5, 400, 12, 256, 20
 

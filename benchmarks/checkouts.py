@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 START = """
 import random, sys, time

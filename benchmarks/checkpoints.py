@@ -28,7 +28,7 @@ from ensue.schedule import Schedule
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue.training.source import Index
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 
 class Batch:

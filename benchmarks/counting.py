@@ -22,7 +22,7 @@ import torch
 from distributed import made_up
 
 from ensue.tasks.next.catalogue import COUNTING, MODELS
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 ITEMS = 100_000
 

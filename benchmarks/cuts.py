@@ -29,7 +29,7 @@ from ensue.metrics import Floats
 from ensue.tasks.link.cut import BACKGROUNDS, TAILS, Background, placed, suggested_cut
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.scores import scores_of
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 NAMES = ("best", "tfidf", "bm25")
 SIZES = (1, 2, 4, 8, 16, 32, 64)

@@ -29,7 +29,7 @@ from ensue.data.histories import Histories
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.distributed import ranks
 from ensue.vocabulary import FIRST, Vocabulary
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 MEAN, NEAR = 4, 20
 """Clicks a session; an item is followed, half the time, by one so far from it at most."""

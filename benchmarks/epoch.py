@@ -32,7 +32,7 @@ from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 CASCADES, MEAN_LENGTH, REPEATS = 1500, 24, 15
 

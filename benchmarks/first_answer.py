@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 from scripts.package import environment
 from scripts.site.files import write_all
 from scripts.site.first_answer import install, ways

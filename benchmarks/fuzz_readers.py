@@ -171,7 +171,7 @@ def main() -> None:
     )
     print(json.dumps(found, indent=1))
     if given.json:
-        from ensue_studies.provenance import provenance
+        from ensue_studies.results import provenance
 
         given.json.write_text(json.dumps(provenance() | found, indent=1) + "\n", encoding="utf-8")
     sys.exit(bool(found["findings"]))

@@ -38,7 +38,7 @@ from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.predictor import make
 from ensue.records import Article, History, Post, Text
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 SMALL = json.dumps({"records": [{"values": ["v1", "v2"]}], "k": 3}).encode()
 ALONE, EVERY, WORKERS = 3.0, 0.02, 4

@@ -31,8 +31,7 @@ from ensue.stream.engine import Stream
 from ensue.stream.sources import open_source
 from ensue.stream.status import Status, StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
-from ensue_studies.provenance import provenance
-from ensue_studies.result_file import write_result
+from ensue_studies.results import provenance, write_result
 
 DAY, LEAST = 86400, 1000
 """Seconds; targets an hour needs to be compared."""

@@ -25,7 +25,7 @@ from ensue import NextEvent, PostLinker, QuerySuggester, TextClassifier
 from ensue.errors import EnsueError
 from ensue.registry import models, settings_of
 from ensue.training.report import Report
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 ESTIMATORS = {"next": NextEvent, "classify": TextClassifier, "suggest": QuerySuggester, "link": PostLinker}
 MIN_STEPS = "min_steps"

@@ -34,7 +34,7 @@ from ensue.records import History, Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.suggest.predictor import SuggestPredictor
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 TIE, WARM = 1e-4, 20
 Answered = Answer | TextAnswer

@@ -48,7 +48,7 @@ from ensue.stream.partitions import partition_of
 from ensue.stream.queue import SQLiteQueue
 from ensue.stream.sources import open_source
 from ensue.stream.status import StreamSettings
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 SOURCES = ("jsonl", "folder", "sqlite", "redis", "keys", "kafka")
 JOURNALED = ("keys", "kafka")

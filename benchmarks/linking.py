@@ -43,7 +43,7 @@ import torch
 from ensue.data.posts import Corpus, read_corpus
 from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 LENGTHS = (1000, 2000, 4000, 8000)
 TOGETHER = 32

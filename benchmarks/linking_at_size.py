@@ -29,7 +29,7 @@ import polars as pl
 
 from ensue.data.posts import Corpus, read_corpus
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 BLOCK, ASKED, WARM = 50_000, 300, 20
 LINKED, AGAIN = 0.1, 0.05

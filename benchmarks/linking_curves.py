@@ -29,7 +29,7 @@ from ensue.tasks.link.encode import encoded, vectors_of
 from ensue.tasks.link.measures import Mask, average_precision, by_row
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 SMALL = {"heads": 5, "hidden": 100, "filters": 100, "learning_rate": 1e-3}
 """As wide as the vectors at hand, as in the study of AST."""

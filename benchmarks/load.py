@@ -32,7 +32,7 @@ from ensue.data.sequences import read
 from ensue.predictor import load, make
 from ensue.store import versions
 from ensue.store.folder import clone_folder
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 K, CONNECTIONS, LEARNED, WINDOW, LATEST = 20, 64, 200, 5.0, 40_000
 SMALL: dict[str, dict[str, object]] = {"core": {"epochs": 1, "negatives": 256, "dim": 64, "refit": False}}

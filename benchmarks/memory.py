@@ -27,7 +27,7 @@ import polars as pl
 from ensue.data.sequences import read
 from ensue.data.sequences.sessions import GAP, cut
 from ensue.tasks.next.predictor import NextPredictor
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 MEAN, VISITS = 4, 3
 """Clicks a session; sessions a user."""

@@ -26,7 +26,7 @@ from ensue.data.sequences import read
 from ensue.records import History
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 KEPT_BACK = 0.2
 ASKED = 400

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ensue import kernels
 from ensue.nn.normalisers import entmax
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 REPEATS, BISECTIONS = 9, 50
 SHAPES = {"heads": (64, 8, 30, 30), "star": (64, 6, 1, 1000), "ring": (64, 6, 200, 5), "ring, copied": (64, 6, 200, 5)}

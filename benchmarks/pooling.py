@@ -28,9 +28,8 @@ from torch import Tensor
 
 from ensue.nn.centrality import centrality, connections
 from ensue.nn.pooling import POOLINGS
-from ensue_studies.centrality import LENGTHS
-from ensue_studies.centrality_measures import step_times
-from ensue_studies.provenance import provenance
+from ensue_studies.centrality import LENGTHS, step_times
+from ensue_studies.results import provenance
 
 DIM, LONG, REPEATS = 300, 200, 15
 METHODS = ("solve", "power", "series")

@@ -41,7 +41,7 @@ from ensue.training.loop import train
 from ensue.training.memory import training_bytes
 from ensue.training.optimizer import by_row, make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 MEAN, STEPS, WARM = 4, 300, 5
 """Clicks a session; steps that are timed at most, after some that are not: batches differ in what they hold."""

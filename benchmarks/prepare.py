@@ -139,7 +139,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = compare(options, Path(folder))
     if options.json:
-        from ensue_studies.provenance import provenance
+        from ensue_studies.results import provenance
 
         held = json.loads(options.json.read_text())["runs"] if options.json.exists() else []
         others = [

@@ -24,7 +24,7 @@ import polars as pl
 from ensue.data.posts import Articles, Posts
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.ranked import rank
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 WORDS, POST, ARTICLE = 50_000, 12, 200
 """Words that there are, of a post, and of an article."""

@@ -110,7 +110,7 @@ def main() -> None:
         rows.append({**row, "ensue_over_it": round(ratio, 2)})
         print(f"{name:22} {events:,} events {cpu[name]:6.2f} CPU s {peak[name]:6.0f} MB   ensue / this {ratio:.2f}")
     if options.json:
-        from ensue_studies.provenance import provenance
+        from ensue_studies.results import provenance
 
         options.json.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
     if cpu["ensue"] > TARGET_RATIO * cpu["polars"] or peak["ensue"] > TARGET_MEGABYTES:

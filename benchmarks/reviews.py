@@ -49,7 +49,7 @@ from ensue.tasks.link.review.review import ReviewSettings, review, start_odds, w
 from ensue.tasks.link.scores import scores_of
 from ensue.text.lexical import Lexical
 from ensue.text.sparse import SparseRows
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 TARGETS, CONFIDENCE = (0.9, 0.95), 0.95
 SAMPLED, SET, BATCH = {0.9: 29, 0.95: 59}, 10, 10

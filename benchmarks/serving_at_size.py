@@ -38,7 +38,7 @@ from ensue.tasks.next.infer import predict_each, score_histories, score_nearest
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 TOPIC, THEME, DIM, K = 50, 40, 64, 20
 SINGLE, BATCH, TARGETS, REQUESTS = 200, 64, 2000, 10_000

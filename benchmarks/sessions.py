@@ -36,7 +36,7 @@ from ensue.tasks.next.models.sansr import SANSR
 from ensue.tasks.next.settings import GRU4RecSettings, SANSRSettings
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 DIM, TARGETS, BATCHES, TURNS = 128, 1024, 4, 5
 

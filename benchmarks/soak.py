@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from fuzz_service import mutated, sent, write_models
 
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 CLIENTS, SAMPLE, WARM = 4, 500, 5_000
 JSON = {"content-type": "application/json"}

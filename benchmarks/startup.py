@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 MOST_RATIO, MOST = 1.5, 0.5
 TORCH = "import torch"

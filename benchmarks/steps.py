@@ -36,7 +36,7 @@ from ensue.tasks.next.dataset import Windows
 from ensue.text.tokens import Tokens
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 ITEMS, SESSIONS, MEAN, LONGEST, WARM = 43_097, 60_000, 4.8, 70, 5
 ARTICLES, POSTS, WORDS = (467, 600), (2_000, 16), 20_000

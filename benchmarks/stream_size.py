@@ -28,7 +28,7 @@ from ensue.stream.engine import Stream
 from ensue.stream.sources import open_source
 from ensue.stream.status import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 MEAN = 6
 """Events a session."""

@@ -44,7 +44,7 @@ from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.settings import Search
 from ensue.training.optimizer import make_optimizer
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 K, ASKED, NUM_IDS, ROWS, TURNS, QUERIES, WIDTH, EPOCHS = 5, 200, 4252, 32, 7, 3, 7, 5
 SEARCH = Search(beam=K, keep=K, longest=12)

@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from ensue.data.texts import Texts, read_texts
 from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 SIZES: dict[str, dict[str, object]] = {
     "centrality": {},

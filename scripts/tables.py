@@ -57,9 +57,11 @@ def generated() -> Iterator[tuple[Path, str]]:
 def study(name: str) -> str:
     """Return the page of a study from its result file, below what its run wrote before the first table."""
     path = ROOT / "studies" / "results" / f"{name}.md"
-    found, page = load(f"studies/results/{name}.json")["tables"], import_module(f"ensue_studies.{name}_page")
-    written = path.read_text("utf-8").partition("\n## ")[0]
-    return str(page.write(page.about(found, (), quick=False) if name == "anywhere" else [written], found))
+    result, module = load(f"studies/results/{name}.json")["tables"], import_module(f"ensue_studies.{name}")
+    introduction = path.read_text("utf-8").partition("\n## ")[0]
+    if name == "anywhere":
+        introduction = module.introduction(result, (), quick=False)
+    return str(module.write(introduction, result))
 
 
 def readme() -> str:

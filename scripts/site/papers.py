@@ -11,7 +11,7 @@ from typing import Any
 from ensue.tasks.link.catalogue import COUNTING as LINK_COUNTING
 from ensue.tasks.next.catalogue import COUNTING as NEXT_COUNTING
 from ensue.tasks.suggest.catalogue import COUNTING as SUGGEST_COUNTING
-from ensue_studies.anywhere_page import OUTCOMES
+from ensue_studies.anywhere import OUTCOMES
 from ensue_studies.papers import Paper
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def centrality() -> str:
 
 def mtn() -> str:
     """MTN: the paper's AOL log is not at hand."""
-    printed, rows = Paper("mtn").row("bleu"), _required("mtn")["tables"]["overall"]
+    printed, rows = Paper("mtn")["bleu"], _required("mtn")["tables"]["overall"]
     names = ("bleu", "content@1", "mrr@10")
     lines = _head("data", "row", "BLEU", "content words", "MRR@10")
     for model, score in printed.items():

@@ -17,7 +17,7 @@ from ensue import History, __version__, cli
 from ensue.data.sequences import read
 from ensue.predictor import load
 from ensue.tasks.next import catalogue as next_event
-from ensue_studies.provenance import Study
+from ensue_studies.results import Study
 from ensue_studies.runner import Request
 from tests.cli.conftest import SMALL, Ensue, Logs
 from tests.demo.small_demo import shrink
@@ -562,9 +562,7 @@ def test_reproduce_without_the_studies_says_what_to_install(
     ]
 
 
-def test_reproduce_keeps_finished_cells_beside_its_json(
-    ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reproduce_caches_runs_next_to_its_json(ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Request] = []
 
     def study(data: Path, options: Request) -> Study:
@@ -574,12 +572,12 @@ def test_reproduce_keeps_finished_cells_beside_its_json(
     monkeypatch.setattr("ensue_studies.sansr.run", study)
     ran = ensue("reproduce", "sansr", "--data", tmp_path, "--models=narm,sansr", "--json", tmp_path / "out.json")
     assert ran.code == 0 and "# a page" in ran.out
-    assert asked[0].kept == tmp_path / "out.cells.json" and asked[0].models == ["narm", "sansr"]
+    assert asked[0].cache == tmp_path / "out.runs.json" and asked[0].models == ["narm", "sansr"]
     found = json.loads((tmp_path / "out.json").read_text())
     assert list(found) == ["paper", "command", "commit", "machine", "tables"]
     assert (tmp_path / "out.md").read_text() == "# a page" and not (tmp_path / "out.html").exists()
     ensue("reproduce", "sansr", "--data", tmp_path)
-    assert asked[1].kept is None
+    assert asked[1].cache is None
 
 
 def test_a_name_with_brackets_is_that_file_and_no_other(ensue: Ensue, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ensue.registry import models
 from ensue.tasks import TASKS
 from ensue.tasks.next.train import EVALUATION_SAMPLE
-from ensue_studies.anywhere_cuts import Sizes
+from ensue_studies.anywhere import FULL
 from scripts.site.blocks import ROOT, pages
 from scripts.site.tables import load
 
@@ -130,8 +130,8 @@ def _ast() -> Iterator[str]:
 
 
 def _anywhere() -> Iterator[str]:
-    cuts = (Sizes().sessions, Sizes().labels, Sizes().queries, Sizes().posts)
-    assert cuts == ((500, 2_000, 10_000, None), (100, 1_000, None), (200, 2_000, None), (50, 200, None))
+    cuts = tuple(FULL.sizes[kind] for kind in ("sessions", "labels", "queries", "posts"))
+    assert cuts == ([500, 2_000, 10_000, 0], [100, 1_000, 0], [200, 2_000, 0], [50, 200, 0])  # 0: all
     yield "500, 2,000 and 10,000 sessions or cascades, the newest ones, and all; 100 and 1,000 labels, and all"
     yield "200 and 2,000 query sessions; 50 and 200 labelled posts"
     verdicts = load("studies/results/anywhere.json")["tables"]["verdicts"]

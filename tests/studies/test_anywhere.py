@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +15,18 @@ from ensue.data.posts import Corpus
 from ensue.errors import DataError, SettingError
 from ensue.tasks.next.catalogue import COUNTING
 from ensue_studies import anywhere
-from ensue_studies.anywhere_cuts import Sizes, find_cuts
-from ensue_studies.provenance import Study
+from ensue_studies.anywhere import find_subsets
+from ensue_studies.results import Study
 from ensue_studies.runner import Request
-from ensue_studies.sansr_paper import YOOCHOOSE
+from ensue_studies.sansr import YOOCHOOSE
 from tests.studies.watcher import Watcher
 
-SIZES = Sizes(sessions=(40, None), labels=(20, None), queries=(10,), posts=(4, None), tested=30)
 TINY = anywhere.Plan(
-    sizes=SIZES,
-    rivals={**dict.fromkeys(anywhere.RIVALS, ()), "next": ("bpr-mf",)},
-    rivals_up_to=40,
-    seeds_up_to=dict.fromkeys(anywhere.RIVALS, 40),
+    sizes={"sessions": (40, 0), "labels": (20, 0), "queries": (10,), "posts": (4, 0)},
+    test_size=30,
+    compared={"next": ("bpr-mf",)},
+    max_compared=40,
+    max_repeated=dict.fromkeys(anywhere.METRICS, 40),
 )
 
 
@@ -73,7 +74,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_cut_is_the_newest_part_and_all_are_scored_on_the_same(data: Path) -> None:
-    cuts, absent = find_cuts(data, SIZES)
+    cuts, absent = find_subsets(data, TINY)
     assert absent == ["cascades", "text", "queries"]
     sessions = {cut.part: cut for cut in cuts if cut.data == YOOCHOOSE}
     assert list(sessions) == ["newest 40 sessions", "all 90 sessions"]
@@ -84,20 +85,23 @@ def test_a_cut_is_the_newest_part_and_all_are_scored_on_the_same(data: Path) -> 
 
 
 def test_where_there_is_a_clock_the_newest_are_the_latest(data: Path) -> None:
-    few, every = (cut for cut in find_cuts(data, SIZES)[0] if cut.data == "globo")
+    few, every = (cut for cut in find_subsets(data, TINY)[0] if cut.data == "globo")
     for cut in (few, every):
         assert isinstance(cut.train, Histories) and isinstance(cut.test, Histories)
         assert float(cut.train.times.max()) < float(cut.test.times.min())
     assert isinstance(few.train, Histories) and isinstance(every.train, Histories)
     starts = np.sort(every.train.times[every.train.offsets[:-1]])
     assert float(few.train.times.min()) == starts[-40]
-    whole, part = (find_cuts(data, Sizes(sessions=(None,), tested=num))[0][1].test for num in (6, 2))
+    whole, part = (
+        find_subsets(data, replace(TINY, sizes={**TINY.sizes, "sessions": (0,)}, test_size=num))[0][1].test
+        for num in (6, 2)
+    )
     assert isinstance(whole, Histories) and isinstance(part, Histories)
     assert (len(whole), len(part)) == (6, 2) and float(part.times.max()) < np.sort(whole.times)[4]  # those that follow
 
 
 def test_posts_are_cut_by_number_and_by_article_and_those_scored_are_not_among_them(data: Path) -> None:
-    cuts = {cut.part: cut for cut in find_cuts(data, SIZES)[0] if cut.task == "link"}
+    cuts = {cut.part: cut for cut in find_subsets(data, TINY)[0] if cut.task == "link"}
     halves = ["posts of the first half of the articles", "posts of the second half of the articles"]
     assert list(cuts) == ["4 labelled posts", "12 labelled posts", *halves]
     about = []
@@ -109,11 +113,11 @@ def test_posts_are_cut_by_number_and_by_article_and_those_scored_are_not_among_t
     assert about[2] == {"a0", "a2", "a4"} and about[3] == {"a1", "a3", "a5"}
 
 
-def run(data: Path, kept: Path | None, models: tuple[str, ...] = ()) -> tuple[Study, Watcher]:
+def run(data: Path, cache: Path | None, models: tuple[str, ...] = ()) -> tuple[Study, Watcher]:
     watcher = Watcher()
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(anywhere, "FULL", TINY)
-        asked = Request(models=models, quick=False, seeds=2, log=watcher.log, progress=watcher.progress, kept=kept)
+        asked = Request(models=models, quick=False, seeds=2, log=watcher.log, progress=watcher.progress, cache=cache)
         return anywhere.run(data, asked), watcher
 
 
@@ -123,7 +127,7 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Stud
     folder = tmp_path_factory.mktemp("few")
     (folder / "sessions").mkdir()
     (folder / "sessions" / YOOCHOOSE).symlink_to(data / "sessions" / YOOCHOOSE)
-    return run(folder, folder / "anywhere.cells.json")[0], folder
+    return run(folder, folder / "anywhere.runs.json")[0], folder
 
 
 def test_best_is_judged_by_the_floor_that_scores_best(finished: tuple[Study, Path]) -> None:
@@ -160,9 +164,9 @@ def test_an_outcome_is_one_where_the_interval_leaves_nothing_open() -> None:
 
 def test_finished_cuts_are_not_trained_again(finished: tuple[Study, Path]) -> None:
     study, folder = finished
-    again, watcher = run(folder, folder / "anywhere.cells.json")
+    again, watcher = run(folder, folder / "anywhere.runs.json")
     assert watcher.trained == 0 and watcher.told == [] and again.tables == study.tables
-    other, watcher = run(folder, folder / "anywhere.cells.json", ("best",))  # no rivals: the small cut is another cell
+    other, watcher = run(folder, folder / "anywhere.runs.json", ("best",))  # no rivals: the small cut is another cell
     assert watcher.told == [f"{YOOCHOOSE}, newest 40 sessions: best"]
     assert "bpr-mf" not in {row["model"] for row in other.tables["rows"]}
 
@@ -174,7 +178,7 @@ def test_the_page_says_how_often_it_leads_and_what_is_not_there(finished: tuple[
     assert f"| next | 2 | {counts} |" in study.page
     assert f"over seeds where there are several (2 seeds, one for {YOOCHOOSE}, all 90 sessions)" in study.page
     assert "Not available: cascades, text, queries, links." in study.page and "Quick run" not in study.page
-    assert [figure.layout.title.text for figure in study.drawn] == ["next: difference to the best baseline"]
+    assert [figure.layout.title.text for figure in study.plots] == ["next: difference to the best baseline"]
     study.write(tmp_path / "anywhere.json")
     assert (tmp_path / "anywhere.md").read_text() == study.page
 
@@ -188,7 +192,7 @@ def test_what_a_leak_is_worth_stands_below(finished: tuple[Study, Path]) -> None
 
 
 def test_what_is_not_there_is_said(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="none of the folders sessions, cascades, text, queries, links is there"):
+    with pytest.raises(DataError, match="none of the folders sessions, cascades, text, queries, links exists"):
         run(tmp_path, None)
-    with pytest.raises(SettingError, match="model 'markov' has no row here"):
+    with pytest.raises(SettingError, match="model 'markov' has no row in this study"):
         run(data, None, ("markov",))

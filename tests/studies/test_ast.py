@@ -16,17 +16,23 @@ from ensue.evaluation.comparison import compare
 from ensue.evaluation.link import MEASURES
 from ensue.tasks.link.catalogue import COUNTING
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue_studies import PAPERS, ast, ast_page
-from ensue_studies.ast_measures import drawn, lengths_line, sparse_weights
-from ensue_studies.ast_paper import OVERALL, PRECISION
-from ensue_studies.ast_sets import find_sets, find_vectors
-from ensue_studies.provenance import Study
-from ensue_studies.runner import Request
+from ensue_studies import PAPERS, ast
+from ensue_studies.ast import (
+    OVERALL,
+    PRECISION,
+    bootstrap_of,
+    find_sets,
+    find_vectors,
+    sparse_weights,
+    weights_sentence,
+)
+from ensue_studies.results import Study
+from ensue_studies.runner import Plan, Request
 from tests.encoders import install
 from tests.studies.watcher import Watcher
 
 CHOSEN = ("ast", "cnn", "best", "best-alone", "best+ast")
-TINY = ast.Plan(options={"heads": 2, "dim": 8, "hidden": 8, "filters": 4, "epochs": 1}, seeds={"clickbait22": 1})
+TINY = Plan(options={"heads": 2, "dim": 8, "hidden": 8, "filters": 4, "epochs": 1}, max_seeds={"clickbait22": 1})
 THINGS = ("bridge", "budget", "school", "river", "market", "train", "stadium", "museum")
 FILLER = ("the", "town", "says", "that", "new", "old", "people", "today", "again", "more")
 
@@ -65,17 +71,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(data: Path, kept: Path | None = None, **options: Any) -> tuple[Study, Watcher]:
+def run(data: Path, cache: Path | None = None, **options: Any) -> tuple[Study, Watcher]:
     watcher = Watcher()
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(ast, "FULL", TINY)
-        return ast.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept)), watcher
+        return ast.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, cache=cache)), watcher
 
 
 @pytest.fixture(scope="module")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Watcher, Path]:
-    kept = tmp_path_factory.mktemp("kept") / "ast.cells.json"
+    kept = tmp_path_factory.mktemp("kept") / "ast.runs.json"
     return (*run(data, kept, seeds=2), kept)
 
 
@@ -94,7 +100,7 @@ def test_every_set_has_a_row_for_each_model(finished: tuple[Study, Watcher, Path
 
 
 def test_figures_are_the_referees(data: Path, finished: tuple[Study, Watcher, Path]) -> None:
-    corpus = find_sets(data)[0][0].data
+    corpus = find_sets(data)[0][0].train
     predictor = LinkPredictor("best")
     list(predictor.fit(corpus))
     expected = {row.model: row for row in compare([[predictor]], corpus).rows}
@@ -142,8 +148,8 @@ def test_the_page_says_what_stands_in_the_tables(finished: tuple[Study, Watcher,
     lost = any(row["mrr"] < counted[row["data"]] for row in every if row["model"] not in COUNTING)
     assert lost == ("By MRR, a baseline is above" in study.page)
     assert "Quick run" not in study.page
-    assert len(study.drawn) == 1 + 2 * 4
-    assert {row["measure"] for row in study.tables["verdicts"]} == set(ast.VERDICTS)
+    assert len(study.plots) == 1 + 2 * 4
+    assert {row["measure"] for row in study.tables["verdicts"]} == set(ast.TESTED)
 
 
 def test_rows_that_change_one_thing_of_ast(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -182,7 +188,7 @@ def test_figure_1_by_hand() -> None:
     soft, sparse = rows[2], rows[3]
     assert soft["share of zeros"] == 0 < sparse["share of zeros"]
     assert sparse["words that share 90 %"] < soft["words that share 90 %"]
-    assert "of 25 words" in lengths_line(rows)
+    assert "of 25 words" in weights_sentence(rows)
 
 
 def test_seeds_are_drawn_too() -> None:
@@ -196,11 +202,11 @@ def test_seeds_are_drawn_too() -> None:
         }
         for row in figures
     ]
-    both, first = drawn(cells), drawn(cells[:1])
+    both, first = bootstrap_of(cells), bootstrap_of(cells[:1])
     assert both.figures == pytest.approx([0.3] * len(MEASURES))
     assert both.interval()["mrr"] == pytest.approx((0.2, 0.4), abs=1e-4)
     assert first.interval()["mrr"] == pytest.approx((0.2, 0.2), abs=1e-4)
-    gap = first.against(drawn(cells[1:]), "mrr")
+    gap = first.against(bootstrap_of(cells[1:]), "mrr")
     assert gap["difference"] == pytest.approx(-0.2) and gap["p_value"] == pytest.approx(2 / 1001)
 
 
@@ -210,7 +216,7 @@ def test_quick_and_vectors(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert find_vectors(tmp_path) is None
     study, watcher = run(data, quick=True, models=("ast",))
     assert watcher.trained == 2 and "Quick run" in study.page
-    assert any("not kept" in line for line in watcher.told)
+    assert any("not cached" in line for line in watcher.told)
 
 
 def test_an_installed_encoder_adds_two_rows(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -232,10 +238,10 @@ def test_an_installed_encoder_adds_two_rows(data: Path, monkeypatch: pytest.Monk
 
 def test_what_cannot_be_done(data: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        SettingError, match="model 'bert' has no row here; choose from cnn, gru, bigru, ast, ast-paper, "
+        SettingError, match="model 'bert' has no row in this study; choose from cnn, gru, bigru, ast, ast-paper, "
     ):
         run(data, models=("bert",))
-    with pytest.raises(DataError, match="neither politifact nor clickbait22 is there"):
+    with pytest.raises(DataError, match="none of politifact, clickbait22 exists"):
         run(tmp_path)
     write(tmp_path / "politifact", articles=2)
     with pytest.raises(DataError, match="no post is of part 'test'; the study needs all three"):
@@ -243,7 +249,7 @@ def test_what_cannot_be_done(data: Path, tmp_path: Path) -> None:
 
 
 def test_it_is_a_paper_and_its_printed_figures_fit_each_other() -> None:
-    assert "ast" in PAPERS and ast_page.HEADS.keys() == set(MEASURES)
+    assert "ast" in PAPERS and ast.HEADS.keys() == set(MEASURES)
     for name, own in OVERALL.items():
         known = [row[name] for row in PRECISION.values()]
         # mRP is the mean over the seven r and the number of true pairs, so the eighth precision lies between 0 and 60.

@@ -22,24 +22,27 @@ from ensue.records import Text
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.version import __version__
-from ensue_studies import PAPERS, centrality, centrality_page
-from ensue_studies.centrality_measures import MEASURES, Answers, by_length, convergence, resample
-from ensue_studies.centrality_paper import RESULTS, SETTINGS, STATISTICS, half, printed
-from ensue_studies.centrality_sets import find_sets
-from ensue_studies.provenance import Study
-from ensue_studies.runner import Request
+from ensue_studies import PAPERS, centrality
+from ensue_studies.centrality import (
+    METRICS,
+    PRINTED,
+    SETTINGS,
+    STATISTICS,
+    Answers,
+    by_length,
+    convergence,
+    find_sets,
+    half_width,
+    leaked,
+    resample,
+)
+from ensue_studies.results import Study
+from ensue_studies.runner import Plan, Request
 from tests.studies.watcher import Watcher
 
 MODELS = ("centrality", "self-attention")
-TINY = centrality.Plan(
-    options={"epochs": 1, "hidden": 4, "head": 4, "score_dim": 3},
-    tested=25,
-    graphs=10,
-    batch=4,
-    long=6,
-    repeats=1,
-    resamples=100,
-)
+DETAILS = {"between": True, "graphs": 10, "batch": 4, "long": 6, "repeats": 1, "timed": {}}
+TINY = Plan(options={"epochs": 1, "hidden": 4, "head": 4, "score_dim": 3}, test_size=25, resamples=100, details=DETAILS)
 WORDS = {"good": "1", "fine": "1", "bad": "0", "dull": "0"}
 FILLER = ("a", "film", "plot", "the", "it", "and")
 
@@ -84,18 +87,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    data: Path, monkeypatch: pytest.MonkeyPatch, kept: Path | None = None, **options: object
+    data: Path, monkeypatch: pytest.MonkeyPatch, cache: Path | None = None, **options: object
 ) -> tuple[Study, Watcher]:
     monkeypatch.setattr(centrality, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": MODELS, "quick": False, "seeds": 1, **options}
-    found = centrality.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept))  # type: ignore[arg-type]
+    found = centrality.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, cache=cache))  # type: ignore[arg-type]
     return found, watcher
 
 
 @pytest.fixture(scope="module")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Watcher, Path]:
-    kept = tmp_path_factory.mktemp("kept") / "centrality.cells.json"
+    kept = tmp_path_factory.mktemp("kept") / "centrality.runs.json"
     with pytest.MonkeyPatch.context() as monkeypatch:
         return (*run(data, monkeypatch, kept, seeds=2), kept)
 
@@ -109,7 +112,7 @@ def test_every_set_has_a_row_for_each_pooling_and_each_counting_model(finished: 
     for row in rows:
         assert (row["seeds"], "seconds_an_epoch" in row) == ((2, True) if row["model"] in MODELS else (1, False))
         assert row["tested"] == (25 if row["data"] == "sst2" else 10)
-        for measure in MEASURES:
+        for measure in METRICS:
             low, high = row["interval"][measure]
             assert 0 <= low <= row[measure] <= high <= 1
     sst2 = {row["model"]: row for row in rows[: len(MODELS) + len(COUNTING)]}
@@ -128,7 +131,7 @@ def test_settings_curves_steps_and_cost(finished: tuple[Study, Watcher, Path]) -
     assert curves == [("sst2", "centrality", 1, True), ("snli", "centrality", 1, True)]
     assert all(0 <= row["second_eigenvalue"] <= row["dobrushin"] <= 1 for row in study.tables["curves"])
     steps = [row for row in study.tables["convergence"] if row["data"] == "sst2"]
-    assert sum(row["graphs"] for row in steps) == TINY.graphs and {row["graphs_of"] for row in steps} == {"words"}
+    assert sum(row["graphs"] for row in steps) == DETAILS["graphs"] and {row["graphs_of"] for row in steps} == {"words"}
     assert all(1 <= row["median"] <= row["largest"] <= 5000 for row in steps)
     cost = [(row["lengths"], row["model"]) for row in study.tables["cost"]]
     assert cost == [(kind, name) for kind in ("like SST", "6 each") for name in ("self-attention", "centrality")]
@@ -145,7 +148,7 @@ def test_data_and_leaks(finished: tuple[Study, Watcher, Path], tmp_path: Path) -
     pack(tmp_path / "trec" / "train.tsv.xz", ["1\tWho is it ?", "0\tWhy | not ?", "1\tWhere ?"])
     pack(tmp_path / "trec" / "test.tsv.xz", ["1\twho  is it ?", "1\twhy | not ?", "0\tWhen ?"])
     (texts,), _ = find_sets(tmp_path)
-    found = texts.leaked()
+    found = leaked(texts)
     assert (found["scored"], found["also_trained_on"], found["under_another_label"]) == (3, 2, 1)
     assert found["example"] == "who is it ?"
 
@@ -169,7 +172,7 @@ def test_the_page_says_what_it_must(finished: tuple[Study, Watcher, Path]) -> No
 
 def test_the_figures_hold_the_tables(finished: tuple[Study, Watcher, Path], tmp_path: Path) -> None:
     study, _, _ = finished
-    titles = [figure.layout.title.text for figure in study.drawn]
+    titles = [figure.layout.title.text for figure in study.plots]
     assert titles == [
         "Table 3: accuracy (sst2)",
         "|lambda_2| by epoch (sst2)",
@@ -180,7 +183,7 @@ def test_the_figures_hold_the_tables(finished: tuple[Study, Watcher, Path], tmp_
         "Time of a training step over self-attention's",
     ]
     rows = [row for row in study.tables["overall"] if row["data"] == "sst2"]
-    here, paper = study.drawn[0].data
+    here, paper = study.plots[0].data
     assert list(here.y) == [100 * row["accuracy"] for row in rows] and list(paper.y)[:2] == [88.5, 86.4]
     study.write(tmp_path / "centrality.json")
     assert json.loads((tmp_path / "centrality.json").read_text())["tables"].keys() == study.tables.keys()
@@ -191,24 +194,24 @@ def test_finished_cells_are_not_trained_again(
     finished: tuple[Study, Watcher, Path], data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     study, _, kept = finished
-    copy = tmp_path / "again.cells.json"
+    copy = tmp_path / "again.runs.json"
     copy.write_bytes(kept.read_bytes())
     again, watcher = run(data, monkeypatch, copy, seeds=2)
     assert watcher.trained == 0 and again.tables == study.tables and again.page == study.page
-    cells = json.loads(copy.read_text())["cells"]
+    cells = json.loads(copy.read_text())["runs"]
     assert len(cells) == 2 * (len(MODELS) * 2 + 1) + 1 and all(cell["ensue"] == __version__ for cell in cells.values())
     assert str(data) not in copy.read_text()  # other machines keep their data elsewhere
     gone = next(name for name in cells if json.loads(name).get("model") == "self-attention")
-    copy.write_text(json.dumps({"cells": {name: cell for name, cell in cells.items() if name != gone}}))
+    copy.write_text(json.dumps({"runs": {name: cell for name, cell in cells.items() if name != gone}}))
     once, watcher = run(data, monkeypatch, copy, seeds=2)
-    figures = [[row[m] for row in found.tables["overall"] for m in MEASURES] for found in (study, once)]
+    figures = [[row[m] for row in found.tables["overall"] for m in METRICS] for found in (study, once)]
     assert watcher.trained == 1 and figures[0] == figures[1]  # the same seed
 
 
 def test_other_data_or_seeds_are_other_cells(
     finished: tuple[Study, Watcher, Path], data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    copy = tmp_path / "more.cells.json"
+    copy = tmp_path / "more.runs.json"
     copy.write_bytes(finished[2].read_bytes())
     _, watcher = run(data, monkeypatch, copy, models=("self-attention",), seeds=3)
     assert watcher.trained == 2  # the third seed of either set
@@ -224,11 +227,11 @@ def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     write_sst2(tmp_path)
     study, watcher = run(tmp_path, monkeypatch, models=("mean",), quick=True)
     assert "**Quick run**" in study.page and "compares with the paper's" in study.page
-    assert watcher.told[0].startswith("finished cells are not kept; with --json FILE")
+    assert watcher.told[0].startswith("finished runs are not cached; with --json FILE")
 
 
 def test_quick_leaves_out_what_needs_the_long_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(centrality, "QUICK", replace(TINY, sets=("sst2",), between=False))
+    monkeypatch.setattr(centrality, "QUICK", replace(TINY, sets=("sst2",), details={**DETAILS, "between": False}))
     study, _ = run(data, monkeypatch, quick=True)
     assert {row["data"] for row in study.tables["overall"]} == {"sst2"}
     assert {row["other"] for row in study.tables["verdicts"]} == {"tfidf", "vectors"}
@@ -243,10 +246,10 @@ def test_resampling_is_the_referees(data: Path) -> None:
     labels = ["0", "1"]
     scored = score(predictor, texts.test, labels)
     answers = Answers.unpack(json.loads(json.dumps(Answers.of(scored).pack())))
-    assert answers.given.tolist() == scored.given.tolist()
-    assert np.abs(answers.sure - scored.sure).max() <= 0.5 / 65_535 + 1e-12
+    assert answers.predicted.tolist() == scored.given.tolist()
+    assert np.abs(answers.probability - scored.sure).max() <= 0.5 / 65_535 + 1e-12
     found = resample({"tfidf": [answers]}, scored.targets, np.arange(len(texts.test)), RESAMPLES)["tfidf"]
-    for place, measure in enumerate(MEASURES):
+    for place, measure in enumerate(METRICS):
         assert found.figures[place] == pytest.approx(expected.figures[measure], abs=1e-5)
         low, high = expected.interval[measure]
         assert found.centred().interval()[measure] == pytest.approx((low, high), abs=1e-4)
@@ -327,7 +330,7 @@ def test_reviews_have_polarity_and_ratings(tmp_path: Path) -> None:
     assert [texts.train.labels[1] for texts in (polar, rated) if texts.train.labels is not None] == ["pos", "9"]
     assert polar.fingerprint != rated.fingerprint
     assert rated.train.groups is not None and rated.train.groups[4] == "film1"
-    assert len(rated.few(5, 3).train) == 5 and len(rated.few(5, 3).test) == 3
+    assert len(rated.subset(5, 3).train) == 5 and len(rated.subset(5, 3).test) == 3
 
 
 @pytest.mark.parametrize(
@@ -339,7 +342,7 @@ def test_reviews_have_polarity_and_ratings(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_curve_says(slow: float, says: str) -> None:
-    found = centrality_page.explain(slow, 0.23)
+    found = centrality.explain(slow, 0.23)
     assert says in found and f"is {slow:.3f} on average" in found
 
 
@@ -354,11 +357,11 @@ def test_what_the_curve_says(slow: float, says: str) -> None:
 )
 def test_the_reason_fits_the_figures(accuracy: float, difference: float, p_value: float, says: str) -> None:
     def row(model: str, value: float) -> dict[str, object]:
-        interval = dict.fromkeys(MEASURES, (value - 0.02, value + 0.02))
+        interval = dict.fromkeys(METRICS, (value - 0.02, value + 0.02))
         return {
             "data": "trec",
             "model": model,
-            **dict.fromkeys(MEASURES, value),
+            **dict.fromkeys(METRICS, value),
             "interval": interval,
             "paper": None,
             "seeds": 1,
@@ -372,30 +375,30 @@ def test_the_reason_fits_the_figures(accuracy: float, difference: float, p_value
         name: [] for name in ("statistics", "leaks", "settings", "convergence", "cost")
     }
     tables = {**empty, "overall": rows, "verdicts": [{**shared, **verdict}]}
-    page = centrality_page.write([], {**tables, "curves": [{**shared, **epoch}]})
+    page = centrality.write("", {**tables, "curves": [{**shared, **epoch}]})
     assert says in page and ("is not better than" in page) == bool(says)
 
 
 def test_the_papers_numbers() -> None:
-    assert printed("sst1", "centrality") == 51.6 and printed("sst2", "max") == 87.0
-    assert printed("snli", "mean") == 83.4 and printed("snli", "routing") is None and printed("trec", "max") is None
-    assert RESULTS["imdb-10"]["centrality"] - RESULTS["imdb-10"]["routing"] == pytest.approx(3.1)
+    assert PRINTED["sst1"]["centrality"] == 51.6 and PRINTED["sst2"]["max"] == 87.0
+    assert PRINTED["snli"]["mean"] == 83.4 and "routing" not in PRINTED["snli"] and "trec" not in PRINTED
+    assert PRINTED["imdb-10"]["centrality"] - PRINTED["imdb-10"]["routing"] == pytest.approx(3.1)
     assert STATISTICS["sst1"]["test"] == 2201 and SETTINGS["snli"]["decay_steps"] == 20_000
     # One run each: the 95 % of a share on so many texts. 1.96 sqrt(51.6 x 48.4 / 2210) = 2.08.
-    assert half(51.6, 2210) == pytest.approx(2.08, abs=0.01)
-    assert printed("sst1", "centrality") - half(51.6, 2210) < printed("sst1", "routing")  # type: ignore[operator]
+    assert half_width(51.6, 2210) == pytest.approx(2.08, abs=0.01)
+    assert PRINTED["sst1"]["centrality"] - half_width(51.6, 2210) < PRINTED["sst1"]["routing"]
 
 
 def test_refusals(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"model 'tfidf' has no row here; choose from centrality, .*\(counting rows"):
+    with pytest.raises(SettingError, match=r"'tfidf' has no row in this study; choose from centrality, .*\(baselines"):
         run(data, monkeypatch, models=("tfidf",))
     with pytest.raises(DataError) as nothing:
         run(tmp_path, monkeypatch)
     assert str(nothing.value) == (
-        f"{tmp_path}: none of sst1, sst2, sst_trees, trec, imdb50k, snli is there; name the folder that holds them"
+        f"{tmp_path}: none of sst1, sst2, sst_trees, trec, imdb50k, snli exists; name the folder that holds them"
     )
     (tmp_path / "trec").mkdir()
-    with pytest.raises(DataError, match=r"train\.tsv: not there, neither plain nor \.gz or \.xz; a set needs all"):
+    with pytest.raises(DataError, match=r"train\.tsv: does not exist, plain, \.gz or \.xz; a data set needs all"):
         run(tmp_path, monkeypatch)
 
 
@@ -419,5 +422,5 @@ def test_a_blend_brings_the_row_of_its_network(data: Path, monkeypatch: pytest.M
 
 
 def test_reviews_have_the_rows_of_their_plan() -> None:
-    assert set(centrality.FULL.rows) == {"sst2-phrases", "imdb", "imdb-ratings"}
-    assert all(set(rows) <= set(centrality.TRAINED) for rows in centrality.FULL.rows.values())
+    assert set(centrality.FULL.models) == {"sst2-phrases", "imdb", "imdb-ratings"}
+    assert all(set(rows) <= set(centrality.TRAINED) for rows in centrality.FULL.models.values())

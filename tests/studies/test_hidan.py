@@ -1,4 +1,4 @@
-"""The study of HiDAN on made-up cascades: rows, near copies, sources, cells that are not trained again, the page."""
+"""The study of HiDAN on made-up cascades: rows, near copies, sources, cached runs, the page."""
 
 from __future__ import annotations
 
@@ -19,15 +19,28 @@ from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.predictor import NextPredictor
 from ensue_studies import PAPERS, hidan
-from ensue_studies.hidan_measures import NAMES, PROTOCOLS, of_cells, resample, sums, with_end
-from ensue_studies.hidan_sets import find_sets
-from ensue_studies.hidan_sources import sources, without_each
-from ensue_studies.provenance import Study
-from ensue_studies.runner import Request
+from ensue_studies.hidan import (
+    METRICS,
+    PROTOCOLS,
+    find_sets,
+    near_copies,
+    resample,
+    sources,
+    sums,
+    unpack,
+    with_end,
+    without_each,
+)
+from ensue_studies.results import Study
+from ensue_studies.runner import Plan, Request
 from tests.studies.watcher import Watcher
 
 CHOSEN = ("att-lstm", "hidan", "cascade-blend")
-TINY = hidan.Plan(options={"epochs": 1, "dim": 8, "table_dim": 8}, resamples=60, beside=2)
+TINY = Plan(
+    options={"epochs": 1, "dim": 8, "table_dim": 8},
+    max_seeds={"forest-twitter": 2, "cascade-blend": 2},
+    resamples=60,
+)
 USERS = 12
 
 
@@ -84,11 +97,11 @@ def _zip(path: Path, lines: list[str]) -> None:
         file.write("\n".join(lines) + "\n")
 
 
-def run(data: Path, monkeypatch: pytest.MonkeyPatch, kept: Path | None, **options: object) -> tuple[Study, Watcher]:
+def run(data: Path, monkeypatch: pytest.MonkeyPatch, cache: Path | None, **options: object) -> tuple[Study, Watcher]:
     monkeypatch.setattr(hidan, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
-    found = hidan.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept))  # type: ignore[arg-type]
+    found = hidan.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, cache=cache))  # type: ignore[arg-type]
     return found, watcher
 
 
@@ -101,7 +114,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Watcher, Path]:
-    kept = tmp_path_factory.mktemp("kept") / "hidan.cells.json"
+    kept = tmp_path_factory.mktemp("kept") / "hidan.runs.json"
     with pytest.MonkeyPatch.context() as monkeypatch:
         return (*run(data, monkeypatch, kept, seeds=2), kept)
 
@@ -115,7 +128,7 @@ def test_every_model_has_a_row_under_each_protocol(finished: tuple[Study, Watche
             own = [row for row in rows if (row["data"], row["protocol"], row["cascades"]) == (data, protocol, "all")]
             assert [row["model"] for row in own] == [*CHOSEN, *COUNTING]
             for row in own:
-                for name in NAMES:
+                for name in METRICS:
                     low, high = row["interval"][name]
                     assert 0 <= low <= high <= 1 and 0 <= row[name] <= 1
                 assert row["mrr@100"] <= row["mrr"] and row["hit@10"] <= row["hit@50"] <= row["hit@100"]
@@ -129,14 +142,14 @@ def test_near_copies_are_found_and_left_out(data: Path, finished: tuple[Study, W
     assert [own.name for own in sets] == ["memes", "forest-twitter", "hc-exp"]
     assert absent == ["weibo", "twitter", "memetracker"]
     later = sets[1]
-    assert bool(later.near_copies[3])
+    assert bool(near_copies(later)[3])
     known = {tuple(record.values) for record in later.train.records()}
     same = {
         (user, round(time))
         for record in later.train.records()
         for user, time in zip(record.values, record.times, strict=True)
     }
-    for copied, record in zip(later.near_copies.tolist(), later.test.records(), strict=True):
+    for copied, record in zip(near_copies(later).tolist(), later.test.records(), strict=True):
         shared = sum((user, round(time)) in same for user, time in zip(record.values, record.times, strict=True))
         assert copied == (tuple(record.values) in known or 2 * shared >= len(record.values))
     parts = {row["cascades"] for row in finished[0].tables["prediction"] if row["data"] == "forest-twitter"}
@@ -152,7 +165,7 @@ def test_figures_are_the_referees(data: Path) -> None:
     everyone = np.ones(len(own.test), np.bool_)
     for protocol in PROTOCOLS:
         (row, *_) = compare([[predictor]], own.test, protocol, (10, 50, 100)).rows
-        drawn = resample({"it": of_cells([cell], protocol)}, protocol, everyone, 20)["it"]
+        drawn = resample({"it": [unpack(cell[protocol])]}, protocol, everyone, 20)["it"]
         for name, figure in zip(drawn.names, drawn.figures.tolist(), strict=True):
             assert figure == pytest.approx(row.figures[name], abs=1e-6)
 
@@ -195,15 +208,15 @@ def test_verdicts_compare_the_same_cascades(finished: tuple[Study, Watcher, Path
 
 def test_sources_by_hand(data: Path) -> None:
     own = find_sets(data)[0][2]
-    assert own.edges is not None and ("0", "1") in own.edges and ("1", "0") not in own.edges
+    assert ("0", "1") in own.details and ("1", "0") not in own.details
     predictor = NextPredictor("hidan", settings=TINY.options)
     for _ in predictor.fit(own.train, own.valid):
         pass
-    found = sources(predictor, own.test, own.edges)
+    found = sources(predictor, own.test, own.details)
     steps, chance, latest = 0, 0.0, 0.0
     for record in own.test.records():
         for step in range(2, len(record.values) - 1):  # who comes last is a target, and is not read
-            true = [(user, record.values[step]) in own.edges for user in record.values[:step]]
+            true = [(user, record.values[step]) in own.details for user in record.values[:step]]
             if any(true) and not all(true):
                 steps, chance, latest = steps + 1, chance + sum(true) / len(true), latest + true[-1]
     assert found["steps"] == steps > 10
@@ -242,10 +255,10 @@ def test_kept_cells_are_not_trained_again(
     study, _, kept = finished
     again, watcher = run(data, monkeypatch, kept, seeds=2)
     assert watcher.trained == 0 and again.tables == study.tables and again.page == study.page
-    before = len(json.loads(kept.read_text())["cells"])
+    before = len(json.loads(kept.read_text())["runs"])
     third, more = run(data, monkeypatch, kept, seeds=3, models=("hidan",))
     assert more.trained == 2  # two trainings of HiDAN are enough in the later papers' set
-    assert len(json.loads(kept.read_text())["cells"]) == before + 2
+    assert len(json.loads(kept.read_text())["runs"]) == before + 2
     assert "and all in the later papers' sets, with 2)" in third.page and "the others" not in study.page
 
 
@@ -264,17 +277,17 @@ def test_the_page_says_what_it_shows(finished: tuple[Study, Watcher, Path]) -> N
     ):
         assert text in study.page
     assert "Quick run" not in study.page and "nan" not in study.page
-    titles = [figure.layout.title.text for figure in study.drawn]
+    titles = [figure.layout.title.text for figure in study.plots]
     assert len(titles) == 3 * 2 + 3 + 1 and any("Figure 4" in title for title in titles)
 
 
 def test_wrong_names_and_places(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hidan" in PAPERS
-    with pytest.raises(SettingError, match="has no row here; choose from rnn"):
+    with pytest.raises(SettingError, match="has no row in this study; choose from rnn"):
         run(data, monkeypatch, None, models=("sansr",))
     with pytest.raises(DataError, match="none of memes"):
         run(tmp_path, monkeypatch, None)
     (tmp_path / "hidan").mkdir()
     (tmp_path / "hidan" / "meme-cascades-time-val.gz").write_bytes(b"")
-    with pytest.raises(DataError, match=r"meme-cascades-time-test.gz: not there"):
+    with pytest.raises(DataError, match=r"meme-cascades-time-test.gz: does not exist"):
         run(tmp_path, monkeypatch, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ensue_studies.latex import tables, to_latex
-from ensue_studies.provenance import Study
+from ensue_studies.results import Study
 
 RESULTS = Path(__file__).parents[2] / "studies" / "results"
 PAPERS = sorted(path.stem for path in RESULTS.glob("*.md"))

@@ -18,28 +18,44 @@ from ensue.evaluation.suggest import MEASURES, figures_of
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.version import __version__
-from ensue_studies import PAPERS, mtn, mtn_page
-from ensue_studies.mtn_measures import kept, pack, part, resample, step_times
-from ensue_studies.mtn_paper import BLEU, DEPTHS
-from ensue_studies.mtn_sets import PLACES, Targets, find_sets
-from ensue_studies.provenance import Study
-from ensue_studies.runner import Request, Trainings
+from ensue_studies import PAPERS, mtn
+from ensue_studies.mtn import (
+    LENGTHS,
+    PAPER,
+    Targets,
+    baselines,
+    find_sets,
+    means,
+    pack,
+    resample,
+    step_times,
+    targets_of,
+    unpack,
+)
+from ensue_studies.results import Study
+from ensue_studies.runner import CachedRuns, Plan, Request
 from tests.studies.watcher import Watcher
 
 ROOMS = (Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "queries").resolve()
 real = pytest.mark.skipif(not ROOMS.is_dir(), reason=f"{ROOMS} is not there")
 CHOSEN = ("mtn", "seq2seq")
-ATTENDING = {"dim": 8, "embedding": 8, "wide": 8, "heads": 2}
-TINY = mtn.Plan(
+SMALL = {"dim": 8, "embedding": 8}
+ATTENDING = {**SMALL, "wide": 8, "heads": 2, "warm_up": 4}
+TINY = Plan(
     options={"min_users": 1, "min_count": 1, "epochs": 1, "dropout": 0.0, "batch_size": 8},
-    attending={"warm_up": 4},
-    sizes={**dict.fromkeys(mtn.ATTENDING, ATTENDING), "seq2seq": {"dim": 8, "embedding": 8}},
-    depths=(("transformer", "4+4"), ("mtn", "1+1+1"), ("mtn", "2+1+1")),
-    depth={name: "1+1" if "transformer" in name else "1+1+1" for name in mtn.ATTENDING},
-    tested=9,
-    batch=3,
-    repeats=1,
+    options_of={
+        "seq2seq": SMALL,
+        **{name: {**ATTENDING, "depth": "1+1"} for name in ("transformer", "flat-transformer")},
+        **{name: {**ATTENDING, "depth": "1+1+1"} for name in ("mtn", "best")},
+    },
+    max_seeds=mtn.FULL.max_seeds,
+    test_size=9,
     resamples=50,
+    details={
+        "depths": [("transformer", "4+4"), ("mtn", "1+1+1"), ("mtn", "2+1+1")],
+        "batch": 3,
+        "repeats": 1,
+    },
 )
 THINGS = ("boat", "car", "kite", "lamp", "shoe")
 
@@ -74,18 +90,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    data: Path, monkeypatch: pytest.MonkeyPatch, kept: Path | None = None, **options: object
+    data: Path, monkeypatch: pytest.MonkeyPatch, cache: Path | None = None, **options: object
 ) -> tuple[Study, Watcher]:
     monkeypatch.setattr(mtn, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": CHOSEN, "quick": False, "seeds": 1, **options}
-    found = mtn.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept))  # type: ignore[arg-type]
+    found = mtn.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, cache=cache))  # type: ignore[arg-type]
     return found, watcher
 
 
 @pytest.fixture(scope="module")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Watcher, Path]:
-    kept = tmp_path_factory.mktemp("kept") / "mtn.cells.json"
+    kept = tmp_path_factory.mktemp("kept") / "mtn.runs.json"
     with pytest.MonkeyPatch.context() as monkeypatch:
         return (*run(data, monkeypatch, kept, seeds=2), kept)
 
@@ -117,7 +133,7 @@ def test_parts_add_up(finished: tuple[Study, Watcher, Path]) -> None:
             assert sum(row["targets"] for row in own) == whole["targets"] and len({row[by] for row in own}) == len(own)
             exact = sum(row["exact"] * row["targets"] for row in own) / whole["targets"]
             assert exact == pytest.approx(whole["exact"])
-    assert {row["typed"] for row in study.tables["lengths"]} <= set(PLACES)
+    assert {row["typed"] for row in study.tables["lengths"]} <= set(LENGTHS)
     cost = {row["model"]: row for row in study.tables["cost"]}
     assert [*cost] == ["seq2seq", "transformer", "mtn"] and cost["transformer"]["ratio"] == 1.0
 
@@ -151,7 +167,7 @@ def test_the_page_says_what_it_must(finished: tuple[Study, Watcher, Path]) -> No
     assert "MTN over the best recurrent row (seq2seq)" in page
     assert "mtn by BLEU at least 1.1 x repeat-last: " in page
     assert "### Depth: msmarco" in page and "### By the pair: msmarco" in page and "## Cost of training" in page
-    assert [figure.layout.title.text for figure in finished[0].drawn] == [
+    assert [figure.layout.title.text for figure in finished[0].plots] == [
         "Figure 3: BLEU (msmarco)",
         "BLEU by queries typed (msmarco)",
         "Time of a training step over the Transformer's",
@@ -162,15 +178,15 @@ def test_finished_cells_are_not_trained_again(
     finished: tuple[Study, Watcher, Path], data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     study, _, kept = finished
-    copy = tmp_path / "again.cells.json"
+    copy = tmp_path / "again.runs.json"
     copy.write_bytes(kept.read_bytes())
     again, watcher = run(data, monkeypatch, copy, seeds=2)
     assert watcher.trained == 0
     assert [row["bleu"] for row in again.tables["overall"]] == [row["bleu"] for row in study.tables["overall"]]
-    cells = json.loads(copy.read_text())["cells"]
+    cells = json.loads(copy.read_text())["runs"]
     assert len(cells) == 4 + 2 + len(COUNTING) + 1 and all(cell["ensue"] == __version__ for cell in cells.values())
     gone = next(name for name in cells if json.loads(name).get("model") == "seq2seq")
-    copy.write_text(json.dumps({"cells": {name: cell for name, cell in cells.items() if name != gone}}))
+    copy.write_text(json.dumps({"runs": {name: cell for name, cell in cells.items() if name != gone}}))
     once, watcher = run(data, monkeypatch, copy, seeds=2)
     rows = [[row[m] for row in found.tables["overall"] for m in MEASURES] for found in (study, once)]
     assert watcher.trained == 1 and rows[0] == rows[1]  # the same seed
@@ -183,7 +199,7 @@ def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mtn, "QUICK", TINY)
     study, watcher = run(data, monkeypatch, models=("best",), quick=True)
     assert "**Quick run**" in study.page and "best by MRR@10 at least 2 x most-frequent-next" in study.page
-    assert watcher.told[0].startswith("finished cells are not kept; with --json FILE")
+    assert watcher.told[0].startswith("finished runs are not cached; with --json FILE")
 
 
 def test_figures_are_the_referees(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,24 +208,24 @@ def test_figures_are_the_referees(data: Path, monkeypatch: pytest.MonkeyPatch) -
     predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
     list(predictor.fit(own.train))
     rows = {row.model: row for row in compare([[predictor]], own.test).rows}
-    targets = own.targets
+    targets = targets_of(own)
     for name in COUNTING:
         cell = json.loads(json.dumps(pack(predictor.suggest(targets.before, 10, name), targets.true)))
-        sums = kept(cell, targets.true)
+        sums = unpack(cell, targets.true)
         found = resample({name: [sums]}, targets.owners, 50)[name]
         expected = rows[name]
         assert found.figures == pytest.approx([expected.figures[measure] for measure in MEASURES])
         if name == "most-frequent-next":  # the first row, so it meets the same draws
             assert found.interval() == {m: pytest.approx(expected.interval[m]) for m in MEASURES}
-        for place, label in enumerate(PLACES):
-            if (targets.typed == place).any():
-                assert part([sums], targets.typed == place) == pytest.approx(expected.notes["by_length"][label])
+        for place, label in enumerate(LENGTHS):
+            if (targets.length == place).any():
+                assert means([sums], targets.length == place) == pytest.approx(expected.notes["by_length"][label])
 
 
 def test_figures_by_hand() -> None:
     true = pl.Series(["a b c d", "x y"])
     # 5 of 6 words right, 4 of 4 pairs of words, 2 of 2 and 1 of 1: (5/6)^(1/4); no reference is longer.
-    sums = kept({"first": ["a b c d", "x z"], "rank": [1, 4]}, true)
+    sums = unpack({"first": ["a b c d", "x z"], "rank": [1, 4]}, true)
     found = dict(zip(MEASURES, figures_of(sums.sum(0), np.array(2.0)), strict=True))
     assert found["precision@1"] == 5 / 6 and found["precision@2"] == 3 / 4 and found["precision@4"] == 1
     assert found["bleu"] == pytest.approx((5 / 6 * 3 / 4) ** 0.25)
@@ -219,8 +235,8 @@ def test_figures_by_hand() -> None:
 def test_a_verdict_by_hand() -> None:
     # Three sessions of one target. One model is right on all, the other not on the first: exact, so MRR, 1 and 2/3.
     true = pl.Series(["a b c d"] * 3)
-    good = kept({"first": ["a b c d"] * 3, "rank": [1, 1, 1]}, true)
-    worse = kept({"first": ["e", "a b c d", "a b c d"], "rank": [0, 1, 1]}, true)
+    good = unpack({"first": ["a b c d"] * 3, "rank": [1, 1, 1]}, true)
+    worse = unpack({"first": ["e", "a b c d", "a b c d"], "rank": [0, 1, 1]}, true)
     found = resample({"good": [good], "worse": [worse]}, np.arange(3), 2000)
     verdict = found["good"].against(found["worse"], "mrr@10")
     assert verdict["difference"] == pytest.approx(1 / 3) and verdict["ratio"] == pytest.approx(3 / 2)
@@ -235,21 +251,20 @@ def test_what_must_be_reached(bleu: float, says: str) -> None:
     def row(model: str, value: float) -> dict[str, object]:
         return {"data": "msmarco", "model": model, **dict.fromkeys(MEASURES, value)}
 
-    lines = mtn_page._verdict([row("mtn", bleu), row("repeat-last", 0.1)], [])
-    assert any(line.startswith(f"- mtn by BLEU at least 1.1 x repeat-last: {says}") for line in lines)
+    lines = mtn.sentences([row("mtn", bleu), row("repeat-last", 0.1)], [])
+    assert any(line.startswith(f"mtn by BLEU at least 1.1 x repeat-last: {says}") for line in lines)
 
 
 def test_networks_have_as_many_weights() -> None:
     """Within 10 % at the vocabulary of MS MARCO, and the plan's sizes are settings that exist."""
-    study = mtn._Study(mtn.FULL, Trainings(None, print, lambda reports: None))
     targets = Targets.of(*(SessionsOf(("a b", "c d e")).histories for _ in range(2)))
-    options = {name: study._options(name) for name in mtn.NETWORKS}
+    options = {name: mtn.FULL.settings("", name) for name in mtn.NETWORKS}
     rows = step_times(options, targets, num_ids=4880, batch=1, repeats=1)
     weights = {row["model"]: row["parameters"] for row in rows}
     assert max(weights.values()) <= 1.1 * min(weights.values())
     assert sorted(weights) == sorted(mtn.NETWORKS) and set(mtn.NETWORKS) <= set(MODELS)
     for name in mtn.TRAINED:
-        SuggestPredictor(name, settings=study._options(name))
+        SuggestPredictor(name, settings=mtn.FULL.settings("", name))
 
 
 class SessionsOf:
@@ -263,31 +278,37 @@ class SessionsOf:
 
 
 def test_the_papers_numbers() -> None:
-    assert DEPTHS["mtn", "3+2+3"] == BLEU["mtn"] == 14.62 and DEPTHS["transformer", "5+5"] == 13.89
-    assert BLEU["mtn"] / BLEU["transformer"] == pytest.approx(1.05, abs=0.005)
-    assert set(mtn.FULL.depths) == set(DEPTHS) and mtn.DEPTH["mtn"] == "3+2+3"
+    bleu, depths = PAPER["bleu"], PAPER["depths"]
+    assert depths["mtn"]["3+2+3"] == bleu["mtn"] == 14.62 and depths["transformer"]["5+5"] == 13.89
+    assert bleu["mtn"] / bleu["transformer"] == pytest.approx(1.05, abs=0.005)
+    trained = [tuple(pair) for pair in mtn.FULL.details["depths"]]
+    assert trained == [(model, depth) for model, row in depths.items() for depth in row]
+    assert mtn.FULL.settings("msmarco", "mtn")["depth"] == "3+2+3"
 
 
 @real
 def test_the_floors_are_those_that_are_known() -> None:
     sets, absent = find_sets(ROOMS.parent)
-    assert absent == [] and [(own.name, len(own.targets)) for own in sets] == [("msmarco", 1881), ("sqa", 1480)]
+    assert absent == [] and [(own.name, len(targets_of(own))) for own in sets] == [("msmarco", 1881), ("sqa", 1480)]
     watcher = Watcher()
-    study = mtn._Study(TINY, Trainings(None, watcher.log, watcher.progress))
-    rows = {(row["caps"], row["model"]): round(100 * row["bleu"], 2) for row in study._floors(sets[0])}
+    runs = CachedRuns(None, watcher.log, watcher.progress)
+    rows = {(row["caps"], row["model"]): round(100 * row["bleu"], 2) for row in baselines(sets[0], runs)}
     assert rows["none", "repeat-last"] == 8.33 and rows["none", "most-frequent-next"] == 6.29
     assert rows["the paper's", "repeat-last"] == 7.96
-    assert not sets[0].targets.seen.any() and 0.6 < sets[0].targets.known.mean() < 0.75
+    targets = targets_of(sets[0])
+    assert not targets.seen.any() and 0.6 < targets.known.mean() < 0.75
 
 
 def test_refusals(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"model 'repeat-last' has no row here; choose from seq2seq, .*\(counting"):
+    with pytest.raises(
+        SettingError, match=r"model 'repeat-last' has no row in this study; choose from seq2seq, .*\(baselines"
+    ):
         run(data, monkeypatch, models=("repeat-last",))
     with pytest.raises(DataError) as nothing:
         run(tmp_path, monkeypatch)
     assert str(nothing.value) == (
-        f"{tmp_path}: neither msmarco/sessions.tsv nor sqa/sequences.tsv (plain, .gz or .xz) is there; name the folder "
-        "that holds them"
+        f"{tmp_path}: none of msmarco/sessions.tsv (plain, .gz or .xz), sqa/sequences.tsv (plain, .gz or .xz) exists; "
+        "name the folder that holds them"
     )
     (tmp_path / "msmarco").mkdir()
     (tmp_path / "msmarco" / "sessions.tsv").write_text(

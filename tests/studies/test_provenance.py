@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ensue_studies.provenance import provenance
+from ensue_studies.results import provenance
 
 
 @pytest.mark.parametrize(

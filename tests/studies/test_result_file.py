@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue_studies.result_file import write_result
+from ensue_studies.results import write_result
 
 RESULTS = Path(__file__).parents[2] / "studies" / "results"
 MOST = 150_000

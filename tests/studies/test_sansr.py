@@ -15,19 +15,17 @@ from ensue.tasks.next.catalogue import COUNTING
 from ensue.training.report import Report
 from ensue.version import __version__
 from ensue_studies import PAPERS, sansr
-from ensue_studies.provenance import Study
-from ensue_studies.runner import Request
-from ensue_studies.sansr_paper import MEASURES, YOOCHOOSE
+from ensue_studies.results import Study
+from ensue_studies.runner import Plan, Request
+from ensue_studies.sansr import METRICS, YOOCHOOSE
 from tests.studies.watcher import Watcher
 
 MODELS = ("bpr-mf", "sansr", "sansr-rc")
-TINY = sansr.Plan(
+SMALL = {"part": 2, "options": {"epochs": 1, "refit": False}, "dim": 120}
+TINY = Plan(
     options={"epochs": 1, "refit": False, "dim": 4},
-    slice=2,
-    sliced={"epochs": 1, "refit": False},
-    tested=20,
-    grid=((1, 0), (2, 0), (2, 2)),
-    sizes=(4, 8),
+    test_size=20,
+    details={"part": 1, "small": {**SMALL, "heads": [2], "blocks": [0, 2], "sizes": [4, 8]}},
 )
 CELLS = len(COUNTING) + len(MODELS) + 2 + 2  # k = 0 is one cell
 
@@ -53,18 +51,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    data: Path, monkeypatch: pytest.MonkeyPatch, kept: Path | None = None, **options: object
+    data: Path, monkeypatch: pytest.MonkeyPatch, cache: Path | None = None, **options: object
 ) -> tuple[Study, Watcher]:
     monkeypatch.setattr(sansr, "FULL", TINY)
     watcher = Watcher()
     chosen = {"models": MODELS, "quick": False, "seeds": 1, **options}
-    found = sansr.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, kept=kept))  # type: ignore[arg-type]
+    found = sansr.run(data, Request(**chosen, log=watcher.log, progress=watcher.progress, cache=cache))  # type: ignore[arg-type]
     return found, watcher
 
 
 @pytest.fixture(scope="module")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Watcher, Path]:
-    kept = tmp_path_factory.mktemp("kept") / "sansr.cells.json"
+    kept = tmp_path_factory.mktemp("kept") / "sansr.runs.json"
     with pytest.MonkeyPatch.context() as monkeypatch:
         return (*run(data, monkeypatch, kept), kept)
 
@@ -75,7 +73,7 @@ def test_every_row_stands_under_both_protocols(finished: tuple[Study, Watcher, P
     assert rows == [(name, protocol) for name in (*COUNTING, *MODELS) for protocol in ("full", "sampled")]
     for row in [row for name in ("overall", "grid", "sizes") for row in study.tables[name]]:
         assert row["data"] == YOOCHOOSE and row["ensue"] == __version__ and row["seed"] == 0
-        for measure in MEASURES:
+        for measure in METRICS:
             low, high = row["interval"][measure]
             assert 0 <= low <= row[measure] <= high <= 1
     markov = [row["hit@10"] for row in study.tables["overall"] if row["model"] == "markov"]
@@ -108,7 +106,7 @@ def test_the_page_shows_the_papers_figures_and_marks_what_cannot_be(finished: tu
 
 def test_the_figures_hold_the_tables(finished: tuple[Study, Watcher, Path], tmp_path: Path) -> None:
     study, _, _ = finished
-    titles = [figure.layout.title.text for figure in study.drawn]
+    titles = [figure.layout.title.text for figure in study.plots]
     assert titles == [
         f"Figure 2: residuals ({YOOCHOOSE}, full)",
         f"Figure 2: residuals ({YOOCHOOSE}, sampled)",
@@ -117,8 +115,8 @@ def test_the_figures_hold_the_tables(finished: tuple[Study, Watcher, Path], tmp_
         f"Figure 4: width ({YOOCHOOSE}, sampled)",
     ]
     row = next(row for row in study.tables["overall"] if (row["model"], row["protocol"]) == ("sansr", "sampled"))
-    assert list(study.drawn[1].data[0].y) == [row[measure] for measure in MEASURES]
-    assert list(study.drawn[2].data[0].x) == list(MODELS)
+    assert list(study.plots[1].data[0].y) == [row[measure] for measure in METRICS]
+    assert list(study.plots[2].data[0].x) == list(MODELS)
     study.write(tmp_path / "sansr.json")
     assert json.loads((tmp_path / "sansr.json").read_text())["tables"].keys() == study.tables.keys()
     assert (tmp_path / "sansr.md").read_text() == study.page
@@ -130,24 +128,24 @@ def test_finished_cells_are_not_trained_again(
     finished: tuple[Study, Watcher, Path], data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     study, _, kept = finished
-    copy = tmp_path / "again.cells.json"
+    copy = tmp_path / "again.runs.json"
     copy.write_bytes(kept.read_bytes())
     again, watcher = run(data, monkeypatch, copy)
     assert watcher.trained == 0 and again.tables == study.tables and again.page == study.page
-    cells = json.loads(copy.read_text())["cells"]
+    cells = json.loads(copy.read_text())["runs"]
     assert len(cells) == CELLS
     gone = next(name for name in cells if json.loads(name)["model"] == "sansr-rc")
-    copy.write_text(json.dumps({"cells": {name: cell for name, cell in cells.items() if name != gone}}))
+    copy.write_text(json.dumps({"runs": {name: cell for name, cell in cells.items() if name != gone}}))
     once, watcher = run(data, monkeypatch, copy)
-    assert watcher.trained == 1 and json.loads(copy.read_text())["cells"].keys() == cells.keys()
-    figures = [[row[m] for row in found.tables["overall"] for m in MEASURES] for found in (study, once)]
+    assert watcher.trained == 1 and json.loads(copy.read_text())["runs"].keys() == cells.keys()
+    figures = [[row[m] for row in found.tables["overall"] for m in METRICS] for found in (study, once)]
     assert figures[0] == figures[1]  # the same seed
 
 
 def test_an_interrupted_run_keeps_what_was_finished(
     data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kept = tmp_path / "sansr.cells.json"
+    kept = tmp_path / "sansr.runs.json"
     monkeypatch.setattr(sansr, "FULL", TINY)
 
     class Stops(Watcher):
@@ -158,15 +156,17 @@ def test_an_interrupted_run_keeps_what_was_finished(
 
     stops = Stops()
     with pytest.raises(KeyboardInterrupt):
-        sansr.run(data, Request(models=MODELS, quick=False, seeds=1, log=stops.log, progress=stops.progress, kept=kept))
-    done = [json.loads(name)["model"] for name in json.loads(kept.read_text())["cells"]]
+        sansr.run(
+            data, Request(models=MODELS, quick=False, seeds=1, log=stops.log, progress=stops.progress, cache=kept)
+        )
+    done = [json.loads(name)["model"] for name in json.loads(kept.read_text())["runs"]]
     assert done == [*COUNTING, MODELS[0]]
 
 
 def test_other_data_or_seeds_are_other_cells(
     finished: tuple[Study, Watcher, Path], data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    copy = tmp_path / "more.cells.json"
+    copy = tmp_path / "more.runs.json"
     copy.write_bytes(finished[2].read_bytes())
     more, watcher = run(data, monkeypatch, copy, models=("bpr-mf",), seeds=2)
     assert watcher.trained == 1  # the second seed alone
@@ -181,7 +181,7 @@ def test_other_data_or_seeds_are_other_cells(
 
 def test_without_a_file_it_says_that_nothing_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, watcher = run(data, monkeypatch, models=("bpr-mf",))
-    assert watcher.told[0].startswith("finished cells are not kept; with --json FILE")
+    assert watcher.told[0].startswith("finished runs are not cached; with --json FILE")
 
 
 def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,20 +192,20 @@ def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_refusals(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"model 'markov' has no row here; choose from hidan, .*sansr"):
+    with pytest.raises(SettingError, match=r"model 'markov' has no row in this study; choose from hidan, .*sansr"):
         run(data, monkeypatch, models=("markov",))
     with pytest.raises(DataError) as nothing:
         run(tmp_path, monkeypatch)
     assert str(nothing.value) == (
-        f"{tmp_path}: neither diginetica nor yoochoose-1-64 is there; name the folder that holds them"
+        f"{tmp_path}: none of diginetica, yoochoose-1-64 exists; name the folder that holds them"
     )
     (tmp_path / "diginetica").mkdir()
-    with pytest.raises(DataError, match=r"train\.txt\.gz: not there; each data set needs train\.txt\.gz and test"):
+    with pytest.raises(DataError, match=r"train\.txt\.gz: does not exist; each data set needs train\.txt\.gz and test"):
         run(tmp_path, monkeypatch)
-    for text in ("", "[]", '{"cells": 3}', "{}"):
-        kept = tmp_path / "x.cells.json"
+    for text in ("", "[]", '{"runs": 3}', "{}"):
+        kept = tmp_path / "x.runs.json"
         kept.write_text(text)
-        with pytest.raises(DataError, match=r"x\.cells\.json: not a file of finished cells; delete it to start anew"):
+        with pytest.raises(DataError, match=r"x\.runs\.json: not a file of finished runs; delete it to start again"):
             run(data, monkeypatch, kept)
 
 

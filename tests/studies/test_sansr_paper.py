@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from ensue import metrics
-from ensue_studies.sansr_paper import AT, DIGINETICA, GRID, MEASURES, OVERALL, YOOCHOOSE, faults, impossible, suspects
+from ensue_studies.sansr import CUTOFFS, DIGINETICA, METRICS, PAPER, PRINTED, YOOCHOOSE, faults, impossible, suspects
 
 
 def figures(rank: metrics.Floats) -> dict[str, float]:
     """What ranks give, with four decimals as a paper prints them."""
-    values = metrics.values(rank, AT).mean(0)
-    return {name: round(float(value), 4) for name, value in zip(metrics.names(AT), values, strict=True)}
+    values = metrics.values(rank, CUTOFFS).mean(0)
+    return {name: round(float(value), 4) for name, value in zip(metrics.names(CUTOFFS), values, strict=True)}
 
 
 def test_no_real_ranking_is_called_impossible() -> None:
@@ -25,7 +25,7 @@ def test_no_real_ranking_is_called_impossible() -> None:
 
 def test_each_rule_by_hand() -> None:
     # Half the targets are third, a tenth is fifteenth: MRR 1/6 + 1/150, NDCG 1/4 + 1/40.
-    good = dict(zip(MEASURES, (0.5, 0.6, 0.1667, 0.1733, 0.25, 0.275), strict=True))
+    good = dict(zip(METRICS, (0.5, 0.6, 0.1667, 0.1733, 0.25, 0.275), strict=True))
     assert list(faults(good)) == []
     cases = [
         ({"mrr@20": 0.16}, [("mrr@10", "mrr@20")]),  # a longer list loses nothing
@@ -51,5 +51,5 @@ def test_the_papers_cells_that_cannot_be() -> None:
 
 @pytest.mark.parametrize("data", [DIGINETICA, YOOCHOOSE])
 def test_the_printed_tables_are_whole(data: str) -> None:
-    assert all(tuple(row) == MEASURES for row in OVERALL[data].values())
-    assert len(GRID[data]) == 5 and all(len(row) == 5 for row in GRID[data])
+    assert all(tuple(row) == METRICS for row in PRINTED[data].values())
+    assert len(PAPER["grid"][data]) == 5 and all(len(row) == 5 for row in PAPER["grid"][data])

@@ -190,7 +190,7 @@ def reproduce(
         seeds=seeds,
         log=show.remark,
         progress=show.training,
-        kept=json.with_suffix(".cells.json") if json else None,
+        cache=json.with_suffix(".runs.json") if json else None,
     )
     study = ensue_studies.reproduce(paper, data, request)
     show.line(study.page)

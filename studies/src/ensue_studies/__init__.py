@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ensue.errors import SettingError
 
 if TYPE_CHECKING:
-    from ensue_studies.provenance import Study
+    from ensue_studies.results import Study
     from ensue_studies.runner import Request
 
 PAPERS = ("ast", "centrality", "hidan", "mtn", "sansr", "anywhere")

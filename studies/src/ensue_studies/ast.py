@@ -1,212 +1,549 @@
-"""AST's tables and figures (Danovitch, ITCSE 2020) on the data at hand: posts and the articles they are about.
+"""AST (Danovitch, ITCSE 2020) on the data sets at hand: posts and the articles they are about.
 
 Tables 1 (precision by r) and 2 (AP, AUC, mRP), figures 1 (softmax and sparse weights by length), 2 (posts of the most
-shared articles), 3 (learned alpha a head) and 4 (what a threshold catches). It takes hours, so each finished training
-is kept, and the same command goes on where it was stopped.
+shared articles), 3 (trained alpha of each head) and 4 (what a threshold retrieves).
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import plotly.graph_objects as go
+import polars as pl
+import torch
+from plotly.subplots import make_subplots
 
-from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.link import JudgedPosts, score
+from ensue import figures
+from ensue.data.posts import Articles, Corpus, read_corpus
+from ensue.errors import DataError
+from ensue.evaluation.bootstrap import BootstrapResult, seeds_apart
+from ensue.evaluation.link import MEASURES, JudgedPosts, LinkScored, figures_of, score
 from ensue.nn.device import find_device
+from ensue.nn.normalisers import sparsemax
+from ensue.significance import LEVEL
 from ensue.tasks.link.catalogue import COUNTING, MODELS
+from ensue.tasks.link.measures import at_cut, precision_curve
 from ensue.tasks.link.model import LearnsAlphas
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.text.encoder import Encoder
-from ensue_studies import ast_page as page
-from ensue_studies.ast_measures import drawn, measured, post_map, sparse_weights
-from ensue_studies.ast_paper import OVERALL, PRECISION
-from ensue_studies.ast_sets import LinkSet, find_sets, find_vectors
-from ensue_studies.cached_runs import CachedRun
-from ensue_studies.provenance import Study
-from ensue_studies.rows import Row, Tables, Values
-from ensue_studies.runner import Request, Trainings, add, mean_of, require_rows, spent, verdicts
+from ensue_studies.datasets import DataSet, available, fingerprint, folder_of
+from ensue_studies.page import (
+    Page,
+    Row,
+    Rows,
+    Tables,
+    Values,
+    by_significance,
+    distinct,
+    estimate,
+    listed,
+    percent,
+    select,
+)
+from ensue_studies.papers import Paper
+from ensue_studies.results import Study
+from ensue_studies.runner import (
+    CachedRun,
+    CachedRuns,
+    Plan,
+    Request,
+    cost_of,
+    extend,
+    mean_of,
+    paired_tests,
+    require_models,
+)
 
+PAPER = Paper("ast")
+FULL, QUICK = (Plan(**PAPER["plan"][name]) for name in ("full", "quick"))
 NETWORKS = ("cnn", "gru", "bigru", "ast")
-"""The rows of the paper."""
-VARIANTS: Mapping[str, tuple[str, Values]] = {
-    "ast-paper": ("ast-paper", {"learning_rate": 1e-4}),
-    "ast-inductive": ("ast", {"pretrain": "inductive"}),
-    "ast-no-cloze": ("ast", {"pretrain": "none"}),
-    "ast-no-residual": ("ast", {"residual": False}),
-    "ast-softmax": ("ast", {"sparse": False}),
-    "ast-no-relay": ("ast", {"relay": False}),
-    "ast-one-head": ("ast", {"heads": 1}),
-}
-"""Rows of AST otherwise, and their models and settings: as published, and with one thing taken away; one seed each."""
-FROM_FILE = ("ast-paper",)
-"""Rows that read the vectors of a file."""
-WEIGHED: Mapping[str, tuple[str, Values]] = {
-    "best": ("best", {}),
-    "best-alone": ("best", {"together": False}),
-    "best+ast": ("best", {"learned": "ast"}),
-}
-"""Rows of ``best``: every post without the others, and with the cosine of AST, which learned the posts of training."""
-TRAINED = (*NETWORKS, *VARIANTS, *WEIGHED)
-ENCODED: Mapping[str, tuple[str, Values]] = {
-    "sbert": ("sbert", {}),
-    "best+sbert": ("best", {}),
-    "best+sbert-alone": ("best", {"together": False}),
-}
+"""The models of the paper."""
+VARIANTS: Mapping[str, Row] = PAPER["variants"]
+"""Rows of AST as published, and with one change each: model and settings; one seed each."""
+ENSEMBLES: Mapping[str, Row] = PAPER["ensembles"]
+"""Rows of ``best``: every post without the others, and with the cosine of AST."""
+ENCODED: Mapping[str, Row] = PAPER["encoded"]
 """Rows that an installed sentence encoder adds."""
-VERDICTS = ("pooled_ap", "mrp", "mrr")
+TRAINED = (*NETWORKS, *VARIANTS, *ENSEMBLES)
+WITH_VECTORS = ("ast-paper",)
+"""Rows that read the word vectors of a file."""
+TESTED = ("pooled_ap", "mrp", "mrr")
+"""Metrics of the paired tests."""
+HEADS = {
+    "mrr": "MRR",
+    "recall@10": "R@10",
+    "map": "MAP",
+    "article_mrr": "MRR, articles",
+    "article_map": "MAP, articles",
+    "pooled_ap": "AP (paper: mAP)",
+    "mrp": "mRP",
+    "auc": "AUC",
+}
+OVERALL = PAPER.rows("overall")
+"""Table 2 of the paper, in percent, by model."""
+PRECISION = PAPER.rows("precision")
+"""Table 1 of the paper: precision of the r best pairs in percent, by r and by model."""
+SCALE = 65_535
+"""Largest value of the 16-bit integers that store resamples."""
+MAPPED = 10
+"""Articles of figure 2: those that most posts are about."""
+
+SETS = ("politifact", "clickbait22")
+UNTITLED = ("clickbait22",)
+"""Sets whose titles are not read."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How much is trained and scored."""
+def find_sets(data: Path) -> tuple[list[DataSet[Corpus]], list[str]]:
+    """Read the available data sets; their corpora mark the parts.
 
-    options: Values = field(default_factory=dict)
-    """Of every network."""
-    seeds: Mapping[str, int] = field(default_factory=dict)
-    """Trainings a network at most, of the sets that take long."""
+    Args:
+        data: folder with ``politifact`` and ``clickbait22``, one of them at least, or its parent.
+
+    Returns:
+        The data sets, and the names of those that are not available.
+
+    Raises:
+        DataError: neither is available, or one lacks a part.
+    """
+    folder = folder_of(data, "links")
+    return available(data, {name: partial(_read_set, folder / name) for name in SETS}, SETS)
 
 
-FULL = Plan(
-    options={"heads": 5, "dim": 100, "hidden": 100, "filters": 100, "learning_rate": 1e-3, "epochs": 20, "patience": 4},
-    seeds={"clickbait22": 1},
-)
-"""Every network is as wide as the vectors of words at hand, as in the paper (all 300 there); six heads do not divide
-100."""
-QUICK = Plan(
-    options={**FULL.options, "epochs": 6, "max_words": 150},
-    seeds={"clickbait22": 1, "politifact": 1},
-)
-"""All posts, for the networks learn hardly anything from fewer; of each article its first words."""
+def _read_set(folder: Path) -> DataSet[Corpus] | None:
+    if not folder.is_dir():
+        return None
+    corpus = read_corpus(folder)[0]
+    if missing := {"train", "valid", "test"} - corpus.parts:
+        raise DataError(f"{folder}: no post is of part {sorted(missing)[0]!r}; the study needs all three")
+    if folder.name in UNTITLED:
+        empty = pl.Series([""] * len(corpus.articles), dtype=pl.String)
+        corpus = replace(corpus, articles=Articles(corpus.articles.bodies, empty, corpus.articles.ids))
+    seen = fingerprint((corpus.articles.texts, corpus.posts.texts, corpus.pairs))
+    about = PAPER["about"][folder.name]
+    return DataSet(name=folder.name, train=corpus, test=corpus, fingerprint=seen, about=about)
+
+
+def find_vectors(data: Path) -> Path | None:
+    """Return the word vectors ``vectors/sgns100.npz`` of the folder, its parent or ``text``, if they exist."""
+    folders = (data, data / "text", data.parent, data.parent / "text")
+    return next((path for folder in folders if (path := folder / "vectors" / "sgns100.npz").is_file()), None)
+
+
+def statistics(data: DataSet[Corpus]) -> Rows:
+    """Return one row per part."""
+    corpus = data.train
+    lengths = corpus.articles.texts.str.split(" ").list.len()
+    rows = []
+    for name in ("train", "valid", "test"):
+        part = corpus.part(name)
+        articles = np.unique(part.pairs[:, 0])
+        rows.append(
+            {
+                "data": data.name,
+                "part": name,
+                "posts": len(part),
+                "articles": len(articles),
+                "links": len(part.pairs),
+                "words a post": round(float(np.mean(part.posts.texts.str.split(" ").list.len().to_numpy())), 1),
+                "words an article, median": int(np.median(lengths.gather(articles).to_numpy())),
+            }
+        )
+    return rows
 
 
 def run(data: Path, request: Request) -> Study:
-    """Rebuild the tables and the figures.
+    """Rebuild the tables and the plots.
 
     Args:
-        data: the folder with ``politifact`` and ``clickbait22``, or the folder above it. One of the two is enough;
-            word vectors are ``vectors/sgns100.npz`` there, above it, or under ``text``.
-        request: ``models``: which trained models get a row; none for all. ``sbert=NAME``, the name or folder of an
-            installed sentence-transformers model, adds its row and that of ``best`` with it. ``quick``: few epochs, one
-            training a network, and of each article its first words; not the paper's figures. ``seeds``: trainings a
-            network; of the large set one.
+        data: see :func:`find_sets` and :func:`find_vectors`.
+        request: ``models``: ``sbert=NAME``, the name or folder of an installed sentence-transformers model, adds its
+            rows. ``quick``: few epochs, one seed, and the first words of each article. ``seeds``: per network.
 
     Raises:
-        DataError: no data set is there, or the file of cells is something else.
+        DataError: no data set is available, or the file of cached runs is something else.
         SettingError: a model that has no row, or an encoder that cannot be read.
     """
     encoders = [name.removeprefix("sbert=") for name in request.models if name.startswith("sbert=")]
     named = [name for name in request.models if not name.startswith("sbert=")]
-    require_rows(named, TRAINED, ", and sbert=NAME for an installed sentence-transformers model")
+    require_models(named, TRAINED, ", and sbert=NAME for an installed sentence-transformers model")
     for name in encoders[:1]:
-        Encoder(name, find_device(None)).probe()  # what cannot be read is said now, not after hours
+        Encoder(name, find_device(None)).probe()  # an encoder that cannot be read is refused now, not after hours
+    models = (*named, *(ENCODED if encoders else ())) if request.models else TRAINED
     plan = QUICK if request.quick else FULL
-    chosen = (*named, *(ENCODED if encoders else ())) if request.models else TRAINED
-    vectors = find_vectors(data)
-    study = _Study(plan, request.trainings(), vectors, encoders[0] if encoders else "")
+    trainer = Trainer(plan, request.cached_runs(), find_vectors(data), "".join(encoders[:1]))
     names = ("statistics", "overall", "precision", "verdicts", "heads", "cuts", "map")
     tables: Tables = {name: [] for name in names}
     tables["weights"] = sparse_weights()
     sets, absent = find_sets(data)
-    for own in sets:
-        request.log(f"{own.name}: {len(own.data.posts):,} posts, {len(own.data.articles):,} articles")
-        tables["statistics"] += own.statistics()
-        add(tables, study.tables(own, chosen, request.seeds))
-    amounts = page.Amounts(vectors is not None, Path(encoders[0]).name if encoders else "")
-    about = page.about([own.name for own in sets], absent, amounts, quick=request.quick)
-    return Study("ast", tables, page.write(about, tables), page.draw(tables))
+    for data_set in sets:
+        corpus = data_set.train
+        request.log(f"{data_set.name}: {len(corpus.posts):,} posts, {len(corpus.articles):,} articles")
+        tables["statistics"] += statistics(data_set)
+        extend(tables, _tables(plan, trainer, data_set, models, request.seeds))
+    text = introduction(trainer, sets, absent, request)
+    return Study("ast", tables, write(text, tables), draw(tables))
 
 
-class _Study:
-    """The trainings, each kept as it finishes."""
+class Trainer:
+    """Trainings of one study, with the word vectors and the sentence encoder that some rows read."""
 
-    def __init__(self, plan: Plan, trainings: Trainings, vectors: Path | None, encoder: str) -> None:
-        self.plan, self.trainings, self.vectors, self.encoder = plan, trainings, vectors, encoder
-        self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
+    def __init__(self, plan: Plan, runs: CachedRuns, vectors: Path | None, encoder: str) -> None:
+        self.plan, self.runs, self.vectors, self.encoder = plan, runs, vectors, encoder
+        self.vectors_hash = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
 
-    def tables(self, own: LinkSet, models: Sequence[str], seeds: int) -> Row:
-        """All rows of one data set."""
-        seeds = min(seeds, self.plan.seeds.get(own.name, seeds))
-        key = {"data": own.name, "fingerprint": own.fingerprint, "posts": len(own.data.posts)}
-        judged = JudgedPosts(own.data)
-        cells = {
-            name: [self._trained(key, own, judged, name, seed) for seed in range(seeds if name in NETWORKS else 1)]
-            for name in models
-        }
-        cells |= {name: [self._trained(key, own, judged, name, 0)] for name in COUNTING}
-        draws = {name: drawn(found) for name, found in cells.items()}
-        return {
-            "overall": [_row(own.name, name, cells[name], draws[name]) for name in cells],
-            "precision": [_precision(own.name, name, cells[name]) for name in cells],
-            "verdicts": verdicts(own.name, draws, ("ast", "best", "best+ast", "best+sbert"), VERDICTS),
-            "heads": [
-                {"data": own.name, "seed": seed, "step": step, "alphas": alphas}
-                for seed, cell in enumerate(cells.get("ast", []))
-                for step, alphas in cell["alphas"].items()
-            ],
-            "cuts": [
-                {"data": own.name, "model": name, "at": kind, **caught}
-                for name in cells
-                for kind, caught in cells[name][0]["cuts"].items()
-                if name in NETWORKS or kind == "even"
-            ],
-            "map": [{"data": own.name, "model": name, **cells[name][0]["map"]} for name in NETWORKS if name in cells],
-        }
-
-    def _trained(self, key: Values, own: LinkSet, judged: JudgedPosts, model: str, seed: int) -> CachedRun:
-        name, changes = {**VARIANTS, **WEIGHED, **ENCODED}.get(model, (model, {}))
-        network = model in NETWORKS or model in VARIANTS or "learned" in changes
-        options = {**self.plan.options, **changes} if network else {**changes}
-        if self.vectors and model in FROM_FILE:
+    def train(self, data: DataSet[Corpus], judged: JudgedPosts, model: str, seed: int) -> CachedRun:
+        """Return the measurements of one row and seed."""
+        row = {**VARIANTS, **ENSEMBLES, **ENCODED}.get(model, {"model": model})
+        changes = row.get("settings", {})
+        is_network = model in NETWORKS or model in VARIANTS or "learned" in changes
+        options = {**(self.plan.options if is_network else {}), **changes}
+        paths = {}
+        if self.vectors and model in WITH_VECTORS:
             options.pop("dim", None)  # the file has its own
-        options |= {"encoder": Path(self.encoder).name} if model in ENCODED else {}
-        vectors = {"vectors": str(self.vectors)} if self.vectors and model in FROM_FILE else {}
-        settings = {**options, **vectors, **({"encoder": self.encoder} if model in ENCODED else {})}
-        return self.trainings.get(
-            {**key, "vectors": self.vectors_print if vectors else "", "model": model, "options": options, "seed": seed},
-            f"{own.name}: {model} seed {seed}",
-            lambda: LinkPredictor(name, settings=settings, seed=seed),
-            lambda predictor: predictor.fit(own.data),
-            lambda predictor: {**measured(score(predictor, judged), judged), **_about(predictor, judged)},
+            paths["vectors"] = str(self.vectors)
+        if model in ENCODED:
+            options["encoder"], paths["encoder"] = Path(self.encoder).name, self.encoder
+        key = {**data.key(model, options, seed), "vectors": self.vectors_hash if "vectors" in paths else ""}
+        return self.runs.train(
+            key,
+            f"{data.name}: {model} seed {seed}",
+            lambda: LinkPredictor(row["model"], settings={**options, **paths}, seed=seed),
+            lambda predictor: predictor.fit(data.train),
+            lambda predictor: {**measured(score(predictor, judged), judged), **_summary(predictor, judged)},
         )
 
 
-def _about(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
-    """What a training leaves behind beside its figures."""
+def _summary(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
+    """Return what is saved of a trained network next to its metrics."""
     if MODELS[predictor.model_name].schedule is None:
         return {}
     validation = predictor.metadata.validation
     assert validation is not None
-    found: CachedRun = {
+    encoder = predictor.network.encoder
+    return {
         "epochs": predictor.metadata.epochs,
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
-        "parameters": sum(part.numel() for part in predictor.network.encoder.parameters()),
+        "parameters": sum(part.numel() for part in encoder.parameters()),
         "validation_mrr": validation.mrr,
         "map": post_map(predictor, judged) if predictor.seed == 0 else {},
+        **({"alphas": encoder.alphas()} if isinstance(encoder, LearnsAlphas) else {}),
     }
-    if isinstance(encoder := predictor.network.encoder, LearnsAlphas):
-        found["alphas"] = encoder.alphas()
-    return found
 
 
-def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult) -> Row:
-    """A row of Table 2: means over seeds, intervals, the paper's figures."""
-    row: Row = {"data": data, "model": name, "seeds": len(cells), **_mean([c["figures"] for c in cells])}
-    row |= {"interval": found.interval(), "paper": dict(OVERALL.get(name, {}))}
-    if "epochs" in cells[0]:
-        row |= {"parameters": cells[0]["parameters"], **spent(cells)}
-        row["validation_mrr"] = mean_of(cells, "validation_mrr", 4)
+def _tables(plan: Plan, trainer: Trainer, data: DataSet[Corpus], models: Sequence[str], seeds: int) -> Tables:
+    """Return all rows of one data set but its statistics."""
+    judged = JudgedPosts(data.test)
+    runs = {}
+    for name in (*models, *COUNTING):
+        requested = plan.seeds(seeds if name in NETWORKS else 1, data.name, name)
+        runs[name] = [trainer.train(data, judged, name, seed) for seed in requested]
+    results = {name: bootstrap_of(found) for name, found in runs.items()}
+    return {
+        "overall": [_row(data.name, name, runs[name], results[name]) for name in runs],
+        "precision": [
+            {
+                "data": data.name,
+                "model": name,
+                "precision": _means([run["precision_at"] for run in found]),
+                "paper": {r: row[name] for r, row in PRECISION.items() if name in row},
+            }
+            for name, found in runs.items()
+        ],
+        "verdicts": paired_tests(data.name, results, ("ast", "best", "best+ast", "best+sbert"), TESTED),
+        "heads": [
+            {"data": data.name, "seed": seed, "step": step, "alphas": alphas}
+            for seed, run in enumerate(runs.get("ast", []))
+            for step, alphas in run["alphas"].items()
+        ],
+        "cuts": [
+            {"data": data.name, "model": name, "at": kind, **cut}
+            for name, found in runs.items()
+            for kind, cut in found[0]["cuts"].items()
+            if name in NETWORKS or kind == "even"
+        ],
+        "map": [{"data": data.name, "model": name, **runs[name][0]["map"]} for name in NETWORKS if name in runs],
+    }
+
+
+def _row(data: str, name: str, runs: Sequence[CachedRun], result: BootstrapResult) -> Row:
+    """Return a row of Table 2: means over seeds, intervals, the paper's metrics."""
+    row: Row = {"data": data, "model": name, "seeds": len(runs), **_means([run["figures"] for run in runs])}
+    row |= {"interval": result.interval(), "paper": dict(OVERALL.get(name, {}))}
+    if "epochs" in runs[0]:
+        row |= {"parameters": runs[0]["parameters"], **cost_of(runs)}
+        row["validation_mrr"] = mean_of(runs, "validation_mrr", 4)
     return row
 
 
-def _precision(data: str, name: str, cells: Sequence[CachedRun]) -> Row:
-    """A row of Table 1."""
-    paper = {r: rows[name] for r, rows in PRECISION.items() if name in rows}
-    return {"data": data, "model": name, "precision": _mean([c["precision_at"] for c in cells]), "paper": paper}
-
-
-def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+
+def measured(scored: LinkScored, judged: JudgedPosts) -> CachedRun:
+    """Return the metrics of a model, the same on each resample, precision by r, and what two thresholds retrieve."""
+    values, draws = figures_of(scored, judged)
+    pool, true = scored.scores[:, judged.pool], judged.related[:, judged.pool]
+    thresholds = {"cosine": PAPER["cut"]} | ({"even": scored.cut} if scored.cut is not None else {})
+    retrieved = {name: at_cut(pool, true, threshold) for name, threshold in thresholds.items()}
+    return {
+        "figures": dict(zip(MEASURES, values.tolist(), strict=True)),
+        "draws": base64.b64encode(np.rint(draws * SCALE).astype("<u2").tobytes()).decode("ascii"),
+        "precision_at": {str(r): value for r, value in precision_curve(pool, true).items()},
+        "cuts": {
+            name: {
+                "cut": found.cut,
+                "right": found.right,
+                "wrong": found.retrieved - found.right,
+                "missed": found.relevant - found.right,
+                "precision": found.precision,
+                "precision_interval": found.precision_interval,
+                "recall": found.recall,
+                "recall_interval": found.recall_interval,
+            }
+            for name, found in retrieved.items()
+        },
+        "seconds_to_score": round(scored.seconds, 3),
+    }
+
+
+def bootstrap_of(runs: Sequence[CachedRun]) -> BootstrapResult:
+    """Return the metrics and resamples of a model, from :func:`measured` of each seed."""
+    by_seed = np.array([[run["figures"][name] for name in MEASURES] for run in runs])
+    packed = [np.frombuffer(base64.b64decode(run["draws"]), "<u2") for run in runs]
+    draws = np.stack([seed.reshape(-1, len(MEASURES)) / SCALE for seed in packed])
+    return BootstrapResult(MEASURES, by_seed, seeds_apart(draws))
+
+
+def post_map(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
+    """Return figure 2: posts about the articles that most test posts are about, in two dimensions by t-SNE.
+
+    Its number is the mean silhouette in the space of the vectors themselves (cosine; Rousseeuw 1987): 1 if posts about
+    one article are close together and far from others, 0 if they are mixed.
+    """
+    from sklearn.manifold import TSNE  # slow to import
+    from sklearn.metrics import silhouette_score
+
+    top = np.argsort(-judged.related.sum(0), kind="stable")[:MAPPED]
+    rows = np.flatnonzero(judged.related[:, top].any(1))
+    owners = judged.related[rows][:, top].argmax(1)
+    vectors = predictor.vectors(judged.data.posts.texts.gather(rows)).numpy()
+    if len(rows) <= len(np.unique(owners)) or len(np.unique(owners)) < 2:
+        return {}
+    perplexity = float(max(2, min(30, (len(rows) - 1) // 3)))
+    points = TSNE(perplexity=perplexity, init="pca", metric="cosine", random_state=0).fit_transform(vectors)
+    titles = judged.data.articles.titles.gather(top).to_list()
+    ids = judged.data.articles.ids.gather(top).to_list()
+    return {
+        "silhouette": float(silhouette_score(vectors, owners, metric="cosine")),
+        "x": np.round(points[:, 0].astype(float), 2).tolist(),
+        "y": np.round(points[:, 1].astype(float), 2).tolist(),
+        "articles": [title or id for title, id in zip(titles, ids, strict=True)],
+        "article": owners.tolist(),
+    }
+
+
+def sparse_weights(lengths: Sequence[int] = (5, 25), *, dim: int = 64, seed: int = 0) -> Rows:
+    """Return figure 1: self-attention of random vectors, one row per normaliser and length.
+
+    Args:
+        lengths: words.
+        dim: size of the vectors. Scores are their products over its root, times 2, as peaked as a trained layer's.
+        seed: seed of the vectors.
+    """
+    rows = []
+    for length in lengths:
+        vectors = torch.randn(length, dim, generator=torch.Generator().manual_seed(seed))
+        keys = torch.randn(length, dim, generator=torch.Generator().manual_seed(seed + 1))
+        scores = vectors @ keys.T / dim**0.5 * 2
+        for name, weights in (("softmax", scores.softmax(1)), ("sparsemax", sparsemax(scores))):
+            # (length, length) sorted weights of each word, added up: how many words hold nine tenths
+            sums = weights.sort(dim=1, descending=True).values.cumsum(1)
+            most = ((sums < 0.9).sum(1) + 1).float().mean()
+            rows.append(
+                {
+                    "length": length,
+                    "normaliser": name,
+                    "largest weight": round(float(weights.amax(1).mean()), 3),
+                    "share of zeros": round(float((weights == 0).float().mean()), 3),
+                    "words that share 90 %": round(float(most), 1),
+                    "weights": [[round(value, 4) for value in row] for row in weights.tolist()],
+                }
+            )
+    return rows
+
+
+def weights_sentence(rows: Rows) -> str:
+    """Return figure 1 in one sentence."""
+    parts = []
+    for name in distinct(rows, "normaliser"):
+        words = [
+            f"{row['words that share 90 %']:.1f} of {row['length']} words" for row in select(rows, normaliser=name)
+        ]
+        parts.append(f"under {name} nine tenths of a word's attention go to {' and to '.join(words)}")
+    return "; ".join(parts).capitalize() + "."
+
+
+# --- page --------------------------------------------------------------------------------------------------------
+
+
+def introduction(trainer: Trainer, sets: Sequence[DataSet[Corpus]], absent: Sequence[str], request: Request) -> str:
+    """Return the text above the first table."""
+    page = Page("# AST: tables and plots")
+    vectors = "vectors of a file" if trainer.vectors else "trained vectors"
+    page.text(PAPER["quick"] if request.quick else "", PAPER["introduction"].format(vectors=vectors))
+    page.text(PAPER["encoder"].format(encoder=Path(trainer.encoder).name) if trainer.encoder else "")
+    about = [f"**{data.name}**: {data.about}." for data in sets]
+    page.bullets([*about, *([f"Not available: {listed(absent)}."] if absent else [])])
+    return str(page)
+
+
+def write(text: str, tables: Mapping[str, Rows]) -> str:
+    """Return the page as Markdown."""
+    page = Page(text)
+    page.section("The data")
+    page.table(tables["statistics"])
+    for data in distinct(tables["overall"], "data"):
+        rows = select(tables["overall"], data=data)
+        page.section(f"Table 1: precision of the r best pairs, {data}")
+        page.table([_precision_line(row) for row in select(tables["precision"], data=data)])
+        page.text("In brackets the number of the paper, on its own tweets.")
+        page.section(f"Table 2: {data}")
+        page.table([_overall_line(row) for row in rows])
+        page.bullets(_sentences(rows, select(tables["verdicts"], data=data)))
+        page.text(f"Differences are paired on the same draws; significant is p < {LEVEL}.")
+        if cost := [_cost_line(row) for row in rows if "parameters" in row]:
+            page.text("Parameters are those of the encoder, without word vectors.")
+            page.table(cost)
+    page.section("Figure 1: weights by length")
+    page.text(weights_sentence(tables["weights"]))
+    page.table([{name: row[name] for name in row if name != "weights"} for row in tables["weights"]])
+    page.section(f"Figure 2: posts about the {MAPPED} articles that most test posts are about")
+    maps = [_map_line(row) for row in tables["map"] if row.get("x")]
+    page.text(PAPER["map"] if maps else "")
+    page.table(maps, "No network was asked for, or too few posts share an article.")
+    page.section("Figure 3: trained alpha of each head")
+    page.text("1 is softmax, 2 is sparsemax; every head starts at 1.5." if tables["heads"] else "")
+    page.table([_head_line(row) for row in tables["heads"]], "AST was not asked for.")
+    page.section("Figure 4: what a threshold catches")
+    page.text(PAPER["thresholds"].format(cut=PAPER["cut"]))
+    page.table([_cut_line(row) for row in tables["cuts"]])
+    page.section("Notes for a comparison with the paper")
+    page.bullets(PAPER["slips"])
+    return str(page)
+
+
+def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
+    """Return Table 1 as curves, and figures 1 to 4."""
+    plots = [_weights_plot(tables["weights"])]
+    for data in distinct(tables["overall"], "data"):
+        rows = select(tables["precision"], data=data)
+        ranks = list(rows[0]["precision"])
+        series = {row["model"]: [100 * row["precision"][r] for r in ranks] for row in rows}
+        plots.append(figures.lines(f"Table 1: precision of the r best pairs ({data})", "per cent", ranks, series))
+        plots += [_map_plot(row) for row in select(tables["map"], data=data, model="ast") if row.get("x")]
+        if heads := select(tables["heads"], data=data, seed=0):
+            names = [f"head {number}" for number in range(1, len(heads[0]["alphas"]) + 1)]
+            series = {row["step"]: row["alphas"] for row in heads}
+            plots.append(figures.bars(f"Figure 3: alpha of each head ({data})", "alpha", names, series))
+        cuts = select(tables["cuts"], data=data, at="even")
+        retrieved = {kind: [row[kind] for row in cuts] for kind in ("right", "wrong", "missed")}
+        title = f"Figure 4: pairs at the cut that each model calls even ({data})"
+        plots.append(figures.bars(title, "", [row["model"] for row in cuts], retrieved))
+    return tuple(plots)
+
+
+def _precision_line(row: Row) -> Row:
+    cells = {r: f"{percent(value, 1)}{_printed(row['paper'].get(r))}" for r, value in row["precision"].items()}
+    return {"model": row["model"], **cells}
+
+
+def _printed(value: float | None) -> str:
+    return "" if value is None else f" ({value:.1f})"
+
+
+def _overall_line(row: Row) -> Row:
+    cells = {HEADS[name]: f"{estimate(row, name, 1)}{_printed(row['paper'].get(name))}" for name in MEASURES}
+    return {"model": row["model"], "seeds": row["seeds"], **cells}
+
+
+def _sentences(rows: Rows, tests: Rows) -> list[str]:
+    """Return the paired tests, and the networks that are below a baseline."""
+    words = ("above", "below", "not significantly different from")
+    lines = []
+    for name in distinct(tests, "model"):
+        for metric in distinct(tests, "measure"):
+            found = by_significance(select(tests, model=name, measure=metric), words, _difference)
+            lines.append(f"{name}, {HEADS[metric]}: {found}.")
+    scores = {row["model"]: row["mrr"] for row in rows}
+    best = max((name for name in COUNTING if name in scores), key=scores.__getitem__, default=None)
+    lost = [name for name in scores if best and name not in COUNTING and scores[name] < scores[best]]
+    return [*lines, f"By MRR, a baseline is above {listed(lost)}: {best}."] if lost else lines
+
+
+def _difference(row: Values) -> str:
+    return f"{row['other']} ({100 * row['difference']:+.1f})"
+
+
+def _cost_line(row: Row) -> Row:
+    return {
+        "model": row["model"],
+        "parameters": f"{row['parameters']:,}",
+        "epochs": listed(row["epochs"]),
+        "CPU seconds an epoch": row["seconds_an_epoch"],
+        "validation MRR": percent(row["validation_mrr"], 1),
+    }
+
+
+def _map_line(row: Row) -> Row:
+    silhouette = f"{row['silhouette']:.3f}"
+    return {"data": row["data"], "model": row["model"], "posts": len(row["x"]), "silhouette": silhouette}
+
+
+def _head_line(row: Row) -> Row:
+    alphas = {f"head {number}": f"{alpha:.2f}" for number, alpha in enumerate(row["alphas"], 1)}
+    return {**{name: row[name] for name in ("data", "seed", "step")}, **alphas}
+
+
+def _cut_line(row: Row) -> Row:
+    def interval(name: str) -> str:
+        low, high = row[f"{name}_interval"]
+        return f"{percent(row[name], 1)} ({percent(low, 1)} to {percent(high, 1)})"
+
+    return {
+        "data": row["data"],
+        "model": row["model"],
+        "at": f"cosine {PAPER['cut']}" if row["at"] == "cosine" else "even (P = .5)",
+        **{name: row[name] for name in ("right", "wrong", "missed")},
+        **{name: interval(name) for name in ("precision", "recall")},
+    }
+
+
+def _weights_plot(rows: Rows) -> go.Figure:
+    """Return figure 1: the weights of each normaliser and length."""
+    titles = [f"{row['normaliser']}, {row['length']} words" for row in rows]
+    figure = make_subplots(rows=len(rows) // 2, cols=2, subplot_titles=titles, vertical_spacing=0.12)
+    for index, row in enumerate(rows):
+        field = go.Heatmap(z=row["weights"], zmin=0, zmax=1, colorscale="Blues", showscale=index == 0)
+        figure.add_trace(field, row=index // 2 + 1, col=index % 2 + 1)
+    title = {"text": "Figure 1: attention of random vectors"}
+    return figure.update_layout(title=title, template="simple_white", height=700)
+
+
+def _map_plot(row: Values) -> go.Figure:
+    """Return figure 2."""
+    figure = go.Figure()
+    articles = np.array(row["article"])
+    for number, title in enumerate(row["articles"]):
+        x, y = (np.array(row[axis])[articles == number].tolist() for axis in ("x", "y"))
+        figure.add_scatter(x=x, y=y, mode="markers", name=title[:60])
+    title = f"Figure 2: test posts about the {MAPPED} most shared articles ({row['data']}, {row['model']})"
+    return figure.update_layout(title={"text": title}, template="simple_white", height=520)

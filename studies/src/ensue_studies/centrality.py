@@ -1,339 +1,763 @@
-"""Centrality attention's tables and figures (Gong et al., Science China Information Sciences 2020) on the data at hand.
+"""Centrality attention (Gong et al., Science China Information Sciences 2020) on the data sets at hand.
 
-Tables 1 (data), 2 (settings), 3 (accuracy) and 4 (SNLI), figure 4 (steps of the power method), and what each pooling
-costs. It takes days, so each finished cell is kept, and the same command goes on where it was stopped.
+Tables 1 (data), 2 (settings), 3 (accuracy) and 4 (SNLI), figure 4 (steps of the power method), and the cost of each
+pooling. Every number of the paper is one run without an interval.
 """
 
 from __future__ import annotations
 
+import base64
+import copy
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from math import log, sqrt
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import polars as pl
+import torch
 
-from ensue.data.texts import Texts
-from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult
-from ensue.evaluation.classify import score
+from ensue import figures
+from ensue.data.histories import Index
+from ensue.data.texts import Texts, leaks, read_texts
+from ensue.errors import DataError
+from ensue.evaluation import bootstrap
+from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.classify import TextScored, score
+from ensue.metrics import Floats, macro_f1
+from ensue.nn.centrality import second_eigenvalue, steps_to_converge
 from ensue.nn.pooling import POOLINGS
+from ensue.significance import LEVEL
+from ensue.tasks.classify.calibration import BINS
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
-from ensue.tasks.classify.dataset import codes
+from ensue.tasks.classify.dataset import Passages, codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
+from ensue.tasks.classify.mixing_time import COLLAPSED
+from ensue.tasks.classify.models.centrality import Shape, TextClassifier
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue_studies import centrality_page as page
-from ensue_studies.cached_runs import CachedRun
-from ensue_studies.centrality_measures import Answers, convergence, owners, resample, step_times
-from ensue_studies.centrality_paper import SETTINGS, SETTINGS_NAMES, printed
-from ensue_studies.centrality_sets import READERS, VECTORS, TextSet, find_sets, text_folder
-from ensue_studies.provenance import Study
-from ensue_studies.rows import Row, Rows, Tables, Values
-from ensue_studies.runner import Request, Trainings, add, mean_of, means, require_rows, spent
-from ensue_studies.sets import planned
+from ensue.text.tokens import Tokens, split_words
+from ensue.vocabulary import FIRST
+from ensue_studies.datasets import DataSet, available, evenly, fingerprint, folder_of, packed, planned
+from ensue_studies.page import (
+    Page,
+    Row,
+    Rows,
+    Tables,
+    Values,
+    by_significance,
+    distinct,
+    estimate,
+    is_significant,
+    listed,
+    percent,
+    select,
+)
+from ensue_studies.papers import Paper
+from ensue_studies.results import Study
+from ensue_studies.runner import (
+    CachedRun,
+    CachedRuns,
+    Plan,
+    Request,
+    cost_of,
+    extend,
+    mean_of,
+    metrics_of,
+    require_models,
+    step_cost,
+    timed_steps,
+)
 
+PAPER = Paper("centrality")
+FULL, QUICK = (Plan(**PAPER["plan"][name]) for name in ("full", "quick"))
 TRAINED = tuple(name for name, row in MODELS.items() if row.schedule is not None and row.settings.pooling in POOLINGS)
 GRAPHS = ("centrality", "centrality-bilinear")
 """Poolings by a word graph."""
-REVIEWS = ("imdb", "imdb-ratings")
+REFERENCE = "self-attention"
+LABELS = {"accuracy": "accuracy", "macro_f1": "macro-F1", "calibration_error": "ECE"}
+METRICS = tuple(LABELS)
+PRINTED = PAPER.rows("accuracy")
+"""Tables 3 and, of SNLI, 4 of the paper: accuracy in percent."""
+SETTINGS = PAPER.rows("settings")
+"""Table 2 of the paper, by our names."""
+STATISTICS = PAPER.rows("statistics")
+"""Table 1 of the paper."""
+TEST_SIZES = {"sst1": 2210, "sst2": 1821, "snli": 9824}
+"""Test texts of the paper."""
+TOLERANCE, STEPS = PAPER["tolerance"], int(PAPER["steps"])
+"""The stopping tolerance of the power method, and the steps that Figure 4 finds enough for most texts."""
+MAX_STEPS = 5000
+"""Steps of the power method at most: the cap of the released program in evaluation."""
+CLASSES = (2, 5, 9, 17, 33, 65, 129)
+"""First length of each class of lengths; the last one has no end."""
+SIMILAR = 0.3
+"""Below this |lambda_2| the columns of a graph are so alike that little can differ from self-attention."""
+SCALE = 65_535  # a multiple of BINS, so that the bounds of the bins of the calibration error are stored exactly
 LENGTHS = {"like SST": np.array([52, *np.random.default_rng(0).gamma((19 / 9) ** 2, 81 / 19, 63).round().clip(2, 52)])}
-"""Words a text where a step is timed: gamma of mean 19 and deviation 9 up to 52; and 200 each."""
+"""Words per text where a step is timed: gamma of mean 19 and deviation 9 up to 52."""
+
+# --- data --------------------------------------------------------------------------------------------------------
+
+VECTORS = "vectors/sgns100.npz"
+REVIEWS = {"imdb": "polarity", "imdb-ratings": "rating"}
+"""Sets that share a folder, by the column of their label."""
+FOLDERS = {
+    "sst1": "sst1",
+    "sst2": "sst2",
+    "sst2-phrases": "sst_trees",
+    "trec": "trec",
+    "imdb": "imdb50k",
+    "imdb-ratings": "imdb50k",
+    "snli": "snli",
+}
+Parts = tuple[Texts, Texts | None, Texts]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How much is trained and scored."""
-
-    sets: tuple[str, ...] = tuple(READERS)
-    """Of those at hand; all that are, if none of these is."""
-    options: Values = field(default_factory=dict)
-    """Of every network; Table 2 for the rest."""
-    own: Mapping[str, Values] = field(default_factory=dict)
-    """Of the networks of one data set, before those."""
-    alone: Mapping[tuple[str, str], Values] = field(default_factory=dict)
-    """Of one network on one data set, where it does not learn with what the others have."""
-    seeds: Mapping[str, int] = field(default_factory=dict)
-    """Trainings a pooling at most, of the sets that take long."""
-    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is trained on a set that takes very long, where no model is named."""
-    between: bool = True
-    """Whether poolings are judged against each other, and not against counting alone."""
-    timed: Values = field(default_factory=dict)
-    """Sizes at which steps are timed; Table 2 for the rest."""
-    learned: int | None = None
-    """Texts learned at most, evenly from the file; all of them by default."""
-    reviews: int | None = None
-    """The same for reviews, which are ten times as long."""
-    tested: int | None = None
-    """Texts scored at most."""
-    graphs: int = 500
-    """Test texts whose graphs figure 4 looks at."""
-    batch: int = 64
-    """Texts of a step that is timed."""
-    long: int = 200
-    """Words of each where all are long."""
-    repeats: int = 5
-    """Steps that are timed."""
-    resamples: int = RESAMPLES
-    """Of the test texts."""
-
-
-FULL = Plan(
-    options={
-        "hidden": 100,
-        "learning_rate": 1e-3,
-        "batch_size": 64,
-        "smallest_batch": 16,
-        "dropout": 0.5,
-        "epochs": 12,
-        "patience": 3,
-    },
-    own={
-        "sst2-phrases": {"epochs": 6, "patience": 2},
-        "trec": {"learning_rate": 5e-4, "batch_size": 32, "epochs": 40, "patience": 8},
-        "imdb": {"batch_size": 32, "dropout": 0.4, "epochs": 4, "patience": 2},
-        "imdb-ratings": {"batch_size": 32, "dropout": 0.4, "epochs": 4, "patience": 2},
-        "snli": {"batch_size": 128, "smallest_batch": 32, "dropout": 0.2},
-    },
-    alone={("snli", name): {"learning_rate": 3e-4} for name in ("routing", "reverse-routing")},
-    seeds={"sst2-phrases": 1, "trec": 3, "imdb": 1, "imdb-ratings": 1, "snli": 1},
-    rows={"sst2-phrases": ("centrality", "self-attention", "blend"), **dict.fromkeys(REVIEWS, ("centrality", "blend"))},
-)
-"""The LSTM is as wide as the available vectors, as in the paper (both 300 there). With three times the step size, SST-2
-is right as often on validation texts as with Table 2, in a third of the time; the others were set on held-out texts of
-theirs, with centrality alone, and every pooling has the same, but that routing learns nothing on SNLI with that step
-(its loss stays at that of a random guess) and has Table 2's there."""
-QUICK = Plan(
-    sets=("sst2", "trec"),
-    options={
-        "hidden": 64,
-        "head": 64,
-        "epochs": 5,
-        "learning_rate": 2e-3,
-        "batch_size": 32,
-        "smallest_batch": 16,
-        "dropout": 0.4,
-    },
-    own={"trec": {"batch_size": 16, "epochs": 8}},
-    rows=dict.fromkeys(REVIEWS, ("centrality", "blend")),
-    between=False,
-    timed={"hidden": 64, "head": 64},
-    learned=7000,
-    reviews=1500,
-    tested=2000,
-    graphs=100,
-    batch=32,
-    long=100,
-    repeats=3,
-)
-"""Two sets whole: what few texts and epochs leave of the others is no better than chance. One short training of each
-pooling shows what a seed does, not which is better."""
-
-
-def run(data: Path, request: Request) -> Study:
-    """Rebuild the tables and the figure.
+def find_sets(data: Path) -> tuple[list[DataSet[Texts]], list[str]]:
+    """Read the available data sets, in the order of the tables.
 
     Args:
-        data: the folder with any of ``sst1``, ``sst2``, ``sst_trees``, ``trec``, ``imdb50k`` and ``snli`` (with
-            ``snli_cad`` beside it), or the folder above it; word vectors are ``vectors/sgns100.npz`` there.
-        request: ``models``: which poolings get a row; none for all. ``quick``: two sets, few epochs and small networks;
-            not the paper's figures. ``seeds``: trainings a pooling; of large sets fewer, see ``Plan.seeds``.
+        data: folder with any of ``sst1``, ``sst2``, ``sst_trees``, ``trec``, ``imdb50k`` and ``snli`` (with
+            ``snli_cad`` next to it), or its parent.
+
+    Returns:
+        The data sets, and the names of those that are not available.
 
     Raises:
-        DataError: no data set is there, or half of one, or the file of cells is something else.
-        SettingError: a model that is no pooling.
+        DataError: none is available, or a part of one is missing.
     """
-    require_rows(request.models, TRAINED)
-    vectors = text_folder(data) / VECTORS
-    plan = QUICK if request.quick else FULL
-    study = _Study(plan, request.trainings(), vectors if vectors.is_file() else None)
-    names = ("statistics", "leaks", "settings", "overall", "verdicts", "curves", "convergence", "cost")
-    tables: Tables = {name: [] for name in names}
-    found, absent = find_sets(data)
-    sets, left = planned(found, plan.sets)
-    for texts in sets:
-        request.log(f"{texts.name}: {len(texts.train):,} texts to learn, {len(texts.test):,} to score")
-        tables["statistics"] += texts.statistics()
-        tables["leaks"].append(texts.leaked())
-        chosen = tuple(request.models) or plan.rows.get(texts.name, TRAINED)
-        add(tables, study.tables(texts, chosen, request.seeds))
-    tables["cost"] = study.cost(tuple(request.models) or TRAINED)
-    amounts = study.amounts(request.seeds, left)
-    about = page.about({texts.name: texts.about for texts in sets}, absent, amounts, quick=request.quick)
-    return Study("centrality", tables, page.write(about, tables), page.draw(tables))
+    folder = folder_of(data, "text")
+    readers = {name: partial(_read_set, folder / place, name) for name, place in FOLDERS.items()}
+    return available(data, readers, FOLDERS.values())
 
 
-class _Study:
-    """The trainings, each kept as it finishes."""
-
-    def __init__(self, plan: Plan, trainings: Trainings, vectors: Path | None) -> None:
-        self.plan, self.trainings, self.vectors = plan, trainings, vectors
-        self.vectors_print = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
-
-    def amounts(self, seeds: int, left: Sequence[str]) -> page.Amounts:
-        """What the page must say of how much was trained."""
-        plan, has_vectors = self.plan, self.vectors is not None
-        limits = (plan.learned, plan.reviews, plan.tested, plan.graphs)
-        return page.Amounts(*limits, options=plan.options, has_vectors=has_vectors, seeds=seeds, left=left)
-
-    def tables(self, texts: TextSet, models: Sequence[str], seeds: int) -> Tables:
-        """All rows of one data set."""
-        whole = texts.fingerprint
-        texts = texts.few(self.plan.reviews if texts.name in REVIEWS else self.plan.learned, self.plan.tested)
-        seeds = min(seeds, self.plan.seeds.get(texts.name, seeds))
-        found = {
-            name: [self._trained(texts, whole, name, seed) for seed in range(seeds)] for name in _blend_first(models)
-        }
-        cells = {name: found[name] for name in models}
-        counted = self._counted(texts, whole)
-        cells |= {name: [counted["rows"][name]] for name in COUNTING if name in counted["rows"]}
-        labels = _labels(texts)
-        answers = {name: [Answers.unpack(cell) for cell in own] for name, own in cells.items()}
-        drawn = resample(answers, codes(texts.test, labels), owners(texts.test), self.plan.resamples)
-        rows = [_row(texts.name, name, own, drawn[name], len(texts.test)) for name, own in cells.items()]
-        return {
-            "settings": _settings(texts.name, next(iter(cells.values()))[0]),
-            "overall": rows,
-            "verdicts": _verdicts(texts.name, drawn, drawn if self.plan.between else COUNTING),
-            "curves": [row for name in GRAPHS for row in _curve(texts.name, name, cells.get(name, []))],
-            "convergence": [
-                {"data": texts.name, "model": name, **row}
-                for name in GRAPHS
-                for row in (cells[name][0].get("convergence", []) if name in cells else [])
-            ],
-        }
-
-    def cost(self, models: Sequence[str]) -> Rows:
-        """The time of a step under each pooling, self-attention always among them."""
-        plan = self.plan
-        names = list(dict.fromkeys(("self-attention", *(name for name in models if name in POOLINGS))))
-        sizes = {"like SST": LENGTHS["like SST"][: plan.batch], f"{plan.long} each": np.full(plan.batch, plan.long)}
-        key = {"timed": names, "batch": plan.batch, "long": plan.long, "repeats": plan.repeats}
-        key["options"] = dict(plan.timed)
-        lengths = {kind: words.astype(np.int64) for kind, words in sizes.items()}
-        timed = partial(step_times, names, plan.timed, lengths, dim=100, repeats=plan.repeats)
-        return self.trainings.rows(key, "the time of a step under each pooling", timed)
-
-    def _key(self, texts: TextSet, whole: str, model: str, seed: int) -> Row:
-        """All that decides a cell, but the program's version, which stands in the cell."""
-        part = {"data": texts.name, "fingerprint": whole, "learned": len(texts.train), "tested": len(texts.test)}
-        options = self._set(texts, model) if model != "counting" else {}
-        return {**part, "vectors": self.vectors_print, "model": model, "options": options, "seed": seed}
-
-    def _set(self, texts: TextSet, model: str) -> Row:
-        own = self.plan.own.get(texts.name, {})
-        own = {**own, "pooling": GRAPHS[0]} if model == "blend" else own  # of pairs too
-        return {"residual": False, **self.plan.options, **own, **self.plan.alone.get((texts.name, model), {})}
-
-    def _options(self, options: Values) -> Row:
-        return {**options, **({"vectors": str(self.vectors)} if self.vectors else {})}
-
-    def _trained(self, texts: TextSet, whole: str, model: str, seed: int) -> CachedRun:
-        def measured(predictor: ClassifyPredictor) -> CachedRun:
-            if model == "blend":  # its network is the one that the row of centrality is of
-                alone = self._key(texts, whole, "centrality", seed)
-                self.trainings.cells.get(alone, lambda: self._cell(predictor, texts, "centrality", NETWORK))
-            return self._cell(predictor, texts, model)
-
-        return self.trainings.get(
-            self._key(texts, whole, model, seed),
-            f"{texts.name}: {model} seed {seed}",
-            lambda: ClassifyPredictor(model, settings=self._options(self._set(texts, model)), seed=seed),
-            lambda predictor: predictor.fit(texts.train, texts.valid),
-            measured,
-        )
-
-    def _cell(self, predictor: ClassifyPredictor, texts: TextSet, model: str, part: str | None = None) -> CachedRun:
-        cell = {**_scored(predictor, texts.test, _labels(texts), part), **_about(predictor)}
-        if model in GRAPHS and predictor.seed == 0:
-            cell["convergence"] = convergence(predictor, texts.test, self.plan.graphs)
-        return cell
-
-    def _counted(self, texts: TextSet, whole: str) -> CachedRun:
-        """The rows that need no network, learned from the same texts."""
-
-        def measured(predictor: ClassifyPredictor) -> CachedRun:
-            names = [name for name in COUNTING if name in predictor.counting]
-            return {"rows": {name: _scored(predictor, texts.test, _labels(texts), name) for name in names}}
-
-        return self.trainings.get(
-            self._key(texts, whole, "counting", 0),
-            f"{texts.name}: {', '.join(COUNTING)}",
-            lambda: ClassifyPredictor("tfidf", settings=self._options({})),
-            lambda predictor: predictor.fit(texts.train, texts.valid),
-            measured,
-        )
+def _read_set(folder: Path, name: str) -> DataSet[Texts] | None:
+    if not folder.is_dir():
+        return None
+    train, valid, test = READERS[name](folder, name)
+    parts = [part for part in (train, valid, test) if part is not None]
+    columns = [column for part in parts for column in (*part.texts, part.labels, part.groups)]
+    seen = fingerprint(part for column in columns for part in (() if column is None else column, "\0"))
+    pairs = " and the counterfactual training pairs" if (folder.parent / "snli_cad").is_dir() else ""
+    about = PAPER["about"][name].format(pairs=pairs)
+    return DataSet(name=name, train=train, valid=valid, test=test, fingerprint=seen, about=about)
 
 
-def _blend_first(models: Iterable[str]) -> list[str]:
-    """The blend before its network, which is then not trained again."""
-    return sorted(models, key=lambda name: name != "blend")
+def _file(folder: Path, name: str) -> Path:
+    path = packed(folder / name)
+    if path is None:
+        raise DataError(f"{folder / name}: does not exist, plain, .gz or .xz; a data set needs all of its parts")
+    return path
 
 
-def _labels(texts: TextSet) -> list[str]:
-    """All labels in one order, the same for every model."""
-    parts = [part.labels for part in (texts.train, texts.test) if part.labels is not None]
-    return sorted({label for part in parts for label in part.unique().to_list()})
+def _with_dev(folder: Path, name: str) -> Parts:
+    train, valid, test = (read_texts(_file(folder, f"{part}.tsv"))[0] for part in ("train", "dev", "test"))
+    return train, valid, test
 
 
-def _scored(predictor: ClassifyPredictor, test: Texts, labels: Sequence[str], counting: str | None = None) -> CachedRun:
-    begun = time.perf_counter()
-    found = Answers.of(score(predictor, test, labels, counting)).pack()
-    return {**found, "seconds_to_score": round(time.perf_counter() - begun, 2)}
+def _phrases(folder: Path, name: str) -> Parts:
+    parts = (read_texts(_file(folder, f"{part}.txt"), phrases=part == "train")[0] for part in ("train", "dev", "test"))
+    train, valid, test = (_polar(part) for part in parts)
+    return train, valid, test
 
 
-def _about(predictor: ClassifyPredictor) -> CachedRun:
-    """What a training leaves behind beside its answers."""
-    metadata, made = predictor.metadata, predictor.summary()
-    settings = {**made["settings"], **(made["schedule"] or {})}
-    settings["dim"] = predictor.module.get_parameter("table.weight").shape[1]
+def _polar(texts: Texts) -> Texts:
+    """Return labels 0 and 1 as negative (0), 3 and 4 as positive (1), without neutral texts and their duplicates."""
+    frame = pl.DataFrame({"text": texts.texts[0], "label": texts.labels}).filter(pl.col("label") != "2")
+    frame = frame.with_columns(label=pl.col("label").replace({"0": "0", "1": "0", "3": "1", "4": "1"}))
+    frame = frame.unique(["text", "label"], keep="first", maintain_order=True) if texts.groups is not None else frame
+    return Texts((frame["text"],), frame["label"])
+
+
+def _without_dev(folder: Path, name: str) -> Parts:
+    columns = {"label": REVIEWS[name]} if name in REVIEWS else None
+    train, test = (read_texts(_file(folder, f"{part}.tsv"), columns=columns)[0] for part in ("train", "test"))
+    return train, None, test
+
+
+def _pairs(folder: Path, name: str) -> Parts:
+    files, more = [_file(folder, "dev.tsv")], folder.parent / "snli_cad"
+    if more.is_dir():
+        files += [_file(more, f"{part}.train.tsv") for part in ("original", "revised_combined")]
+    parts = [read_texts(file)[0] for file in files]
+    columns = tuple(pl.concat([part.texts[side] for part in parts]) for side in (0, 1))
+    labels = pl.concat([part.labels for part in parts if part.labels is not None])
+    return Texts(columns, labels), None, read_texts(_file(folder, "test.tsv"))[0]
+
+
+READERS: Mapping[str, Callable[[Path, str], Parts]] = {
+    "sst1": _with_dev,
+    "sst2": _with_dev,
+    "sst2-phrases": _phrases,
+    "trec": _without_dev,
+    "imdb": _without_dev,
+    "imdb-ratings": _without_dev,
+    "snli": _pairs,
+}
+
+
+def statistics(data: DataSet[Texts]) -> Rows:
+    """Return Table 1: the data at hand, and what the paper prints of a set of that name."""
+    assert data.train.labels is not None
+    words = [split_words(column) for column in data.train.texts]
+    counts = {
+        "train": len(data.train),
+        "dev": 0 if data.valid is None else len(data.valid),
+        "test": len(data.test),
+        "classes": data.train.labels.n_unique(),
+        "mean_length": round(float(np.mean([len(side.words) / len(data.train) for side in words])), 1),
+        "vocabulary": pl.concat([side.words for side in words]).n_unique(),
+    }
+    rows: Rows = [{"data": data.name, "row": "here", **counts}]
+    printed = STATISTICS.get(data.name)
+    return [*rows, {"data": data.name, "row": "paper", **printed}] if printed else rows
+
+
+def leaked(data: DataSet[Texts]) -> Row:
+    """Return how many test texts are in the training part too, ignoring case and spaces."""
+    found = leaks(data.train, data.test)
     return {
-        "epochs": metadata.epochs,
-        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
-        "parameters": sum(part.numel() for part in predictor.network.parameters()),
-        "architecture": metadata.architecture,
-        "held_out": metadata.held_out or "its own part",
-        "log": metadata.log,
-        "notes": metadata.notes,
-        "settings": {name: settings[name] for name in SETTINGS_NAMES},
+        "data": data.name,
+        "scored": found.other_rows,
+        "also_trained_on": found.shared,
+        "under_another_label": found.shared_disagree,
+        "group_trained_on": found.shared_groups,
+        "example": found.examples[0] if found.examples else "",
     }
 
 
-def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult, tested: int) -> Row:
-    """A row of Table 3 (of SNLI, Table 4): means over seeds, intervals, the paper's figure."""
-    row: Row = {"data": data, "model": name, "seeds": len(cells), "tested": tested}
-    row |= {**means(found), "interval": found.centred().interval(), "paper": printed(data, name)}
+def labels_of(data: DataSet[Texts]) -> list[str]:
+    """Return all labels in one order, the same for every model."""
+    parts = [part.labels for part in (data.train, data.test) if part.labels is not None]
+    return sorted({label for part in parts for label in part.unique().to_list()})
+
+
+# --- trainings ---------------------------------------------------------------------------------------------------
+
+
+def run(data: Path, request: Request) -> Study:
+    """Rebuild the tables and the plots.
+
+    Args:
+        data: see :func:`find_sets`; word vectors are ``vectors/sgns100.npz`` there.
+        request: ``quick``: two data sets, few epochs and small networks. ``seeds``: per pooling; fewer on large sets
+            (``max_seeds`` of the plan).
+
+    Raises:
+        DataError: no data set is available, or the file of cached runs is something else.
+        SettingError: a model that is no pooling.
+    """
+    require_models(request.models, TRAINED)
+    vectors = folder_of(data, "text") / VECTORS
+    plan = QUICK if request.quick else FULL
+    trainer = Trainer(plan, request.cached_runs(), vectors if vectors.is_file() else None)
+    names = ("statistics", "leaks", "settings", "overall", "verdicts", "curves", "convergence", "cost")
+    tables: Tables = {name: [] for name in names}
+    found, absent = find_sets(data)
+    sets, left_out = planned(found, plan.sets)
+    for data_set in sets:
+        request.log(f"{data_set.name}: {len(data_set.train):,} training texts, {len(data_set.test):,} test texts")
+        tables["statistics"] += statistics(data_set)
+        tables["leaks"].append(leaked(data_set))
+        train_size = plan.details.get("reviews") if data_set.name in REVIEWS else plan.train_size
+        models = tuple(request.models) or plan.models.get(data_set.name, TRAINED)
+        subset = data_set.subset(train_size, plan.test_size)
+        extend(tables, _tables(plan, trainer, subset, models, request.seeds))
+    tables["cost"] = _step_cost(plan, trainer.runs, request.models or TRAINED)
+    text = introduction(trainer, sets, absent, left_out, request)
+    return Study("centrality", tables, write(text, tables), draw(tables))
+
+
+class Trainer:
+    """Trainings of one study, with the word vectors that every network reads."""
+
+    def __init__(self, plan: Plan, runs: CachedRuns, vectors: Path | None) -> None:
+        self.plan, self.runs, self.vectors = plan, runs, vectors
+        self.vectors_hash = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
+        self.vectors_setting = {"vectors": str(vectors)} if vectors else {}
+
+    def options(self, data: DataSet[Texts], model: str) -> Row:
+        """Return the settings of a network but the word vectors."""
+        pooling = {"pooling": GRAPHS[0]} if model == "blend" else {}  # also for pairs
+        return {"residual": False, **pooling, **self.plan.settings(data.name, model)}
+
+    def key(self, data: DataSet[Texts], model: str, options: Values, seed: int) -> Row:
+        """Return the key of a cached run."""
+        return {**data.key(model, options, seed), "vectors": self.vectors_hash}
+
+    def train(self, data: DataSet[Texts], model: str, seed: int) -> CachedRun:
+        """Return the measurements of one pooling and seed."""
+        options = self.options(data, model)
+
+        def measure(predictor: ClassifyPredictor) -> CachedRun:
+            if model == "blend":  # its network is the one that the row of centrality is about
+                alone = self.key(data, "centrality", self.options(data, "centrality"), seed)
+                self.runs.get(alone, lambda: self.measure(predictor, data, "centrality", NETWORK))
+            return self.measure(predictor, data, model)
+
+        return self.runs.train(
+            self.key(data, model, options, seed),
+            f"{data.name}: {model} seed {seed}",
+            lambda: ClassifyPredictor(model, settings={**options, **self.vectors_setting}, seed=seed),
+            lambda predictor: predictor.fit(data.train, data.valid),
+            measure,
+        )
+
+    def measure(
+        self, predictor: ClassifyPredictor, data: DataSet[Texts], model: str, part: str | None = None
+    ) -> CachedRun:
+        """Return the answers of a trained predictor, and what is saved of its training."""
+        settings = {**predictor.summary()["settings"], **(predictor.summary()["schedule"] or {})}
+        settings["dim"] = predictor.module.get_parameter("table.weight").shape[1]
+        metadata = predictor.metadata
+        run = {
+            **_answers(predictor, data, part),
+            "epochs": metadata.epochs,
+            "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+            "parameters": sum(part.numel() for part in predictor.network.parameters()),
+            "architecture": metadata.architecture,
+            "held_out": metadata.held_out or "its own part",
+            "log": metadata.log,
+            "notes": metadata.notes,
+            "settings": {name: settings[name] for name in SETTINGS["sst1"]},
+        }
+        if model in GRAPHS and predictor.seed == 0:
+            run["convergence"] = convergence(predictor, data.test, self.plan.details["graphs"])
+        return run
+
+    def baselines(self, data: DataSet[Texts]) -> CachedRun:
+        """Return the answers of the baselines, fitted on the same texts."""
+        return self.runs.train(
+            self.key(data, "baselines", {}, 0),
+            f"{data.name}: {listed(COUNTING)}",
+            lambda: ClassifyPredictor("tfidf", settings=self.vectors_setting),
+            lambda predictor: predictor.fit(data.train, data.valid),
+            lambda predictor: {
+                "rows": {name: _answers(predictor, data, name) for name in COUNTING if name in predictor.counting}
+            },
+        )
+
+
+def _answers(predictor: ClassifyPredictor, data: DataSet[Texts], part: str | None) -> CachedRun:
+    start = time.perf_counter()
+    answers = Answers.of(score(predictor, data.test, labels_of(data), part)).pack()
+    return {**answers, "seconds_to_score": round(time.perf_counter() - start, 2)}
+
+
+def _tables(plan: Plan, trainer: Trainer, data: DataSet[Texts], models: Sequence[str], seeds: int) -> Tables:
+    """Return all rows of one data set but its statistics."""
+    order = sorted(models, key=lambda name: name != "blend")  # a blend brings the run of its network
+    trained = {name: [trainer.train(data, name, seed) for seed in plan.seeds(seeds, data.name, name)] for name in order}
+    runs = {name: trained[name] for name in models}
+    baselines = trainer.baselines(data)["rows"]
+    runs |= {name: [baselines[name]] for name in COUNTING if name in baselines}
+    answers = {name: [Answers.unpack(run) for run in found] for name, found in runs.items()}
+    targets = codes(data.test, labels_of(data))
+    results = resample(answers, targets, owners(data.test), plan.resamples)
+    graphs = {name: runs[name][0] for name in GRAPHS if name in runs}
+    about = {name: {"data": data.name, "model": name} for name in runs}
+    settings = {"here": next(iter(runs.values()))[0].get("settings"), "paper": SETTINGS.get(data.name)}
+    return {
+        "settings": [{"data": data.name, "row": name, **row} for name, row in settings.items() if row],
+        "overall": [_row(data, name, runs[name], results[name]) for name in runs],
+        "verdicts": [
+            {**about[name], "other": other, **results[name].against(results[other], "accuracy")}
+            for name in graphs
+            for other in (results if plan.details["between"] else COUNTING)
+            if other in results and other not in (name, "majority") and (name, other) != (GRAPHS[1], GRAPHS[0])
+        ],
+        "curves": [
+            {**about[name], **epoch, "best": epoch["epoch"] == run["epochs"]}
+            for name, run in graphs.items()
+            for epoch in run["log"]
+        ],
+        "convergence": [{**about[name], **row} for name, run in graphs.items() for row in run.get("convergence", [])],
+    }
+
+
+def _row(data: DataSet[Texts], name: str, runs: Sequence[CachedRun], result: BootstrapResult) -> Row:
+    """Return a row of Table 3 (Table 4 for SNLI): means over seeds, intervals, the accuracy of the paper."""
+    row: Row = {"data": data.name, "model": name, "seeds": len(runs), "tested": len(data.test)}
+    paper = PRINTED.get(data.name, {}).get(name)
+    row |= {**metrics_of(result), "interval": result.centred().interval(), "paper": paper}
     if name in TRAINED:
-        first = cells[0]
-        row |= {key: first[key] for key in ("parameters", "architecture", "held_out")}
-        row |= spent(cells)
-    return {**row, "seconds_to_score": mean_of(cells, "seconds_to_score", 2)}
+        row |= {**{key: runs[0][key] for key in ("parameters", "architecture", "held_out")}, **cost_of(runs)}
+    return {**row, "seconds_to_score": mean_of(runs, "seconds_to_score", 2)}
 
 
-def _settings(data: str, cell: CachedRun) -> Rows:
-    """Table 2: what was set, and what the paper prints."""
-    rows = [{"data": data, "row": "here", **cell["settings"]}] if "settings" in cell else []
-    if data in SETTINGS:
-        rows.append({"data": data, "row": "paper", **SETTINGS[data]})
+def _step_cost(plan: Plan, runs: CachedRuns, models: Sequence[str]) -> Rows:
+    """Return the time of a step under each pooling; self-attention is always included."""
+    names = list(dict.fromkeys((REFERENCE, *(name for name in models if name in POOLINGS))))
+    batch, long, repeats, options = (plan.details[key] for key in ("batch", "long", "repeats", "timed"))
+    sizes = {"like SST": LENGTHS["like SST"][:batch], f"{long} each": np.full(batch, long)}
+    lengths = {kind: words.astype(np.int64) for kind, words in sizes.items()}
+    key = {"timed": names, "batch": batch, "long": long, "repeats": repeats, "options": dict(options)}
+    timed = partial(step_times, names, options, lengths, dim=100, repeats=repeats)
+    return runs.rows(key, "the time of a step under each pooling", timed)
+
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One model's answer to every text.
+
+    Attributes:
+        predicted: (texts,) codes of labels.
+        probability: (texts,) probabilities of the predicted labels.
+    """
+
+    predicted: Index
+    probability: Floats
+
+    def pack(self) -> dict[str, str]:
+        """Return short texts for a cached run: one character per label, two bytes per probability."""
+        labels = (self.predicted + ord("0")).astype(np.uint8).tobytes().decode("ascii")
+        integers = np.rint(self.probability * SCALE).astype("<u2")
+        return {"given": labels, "sure": base64.b64encode(integers.tobytes()).decode("ascii")}
+
+    @classmethod
+    def unpack(cls, run: Mapping[str, str]) -> Answers:
+        """Return what :meth:`pack` wrote; probabilities to 1 / 65,535."""
+        predicted = np.frombuffer(run["given"].encode("ascii"), np.uint8).astype(np.int64) - ord("0")
+        return cls(predicted, np.frombuffer(base64.b64decode(run["sure"]), "<u2") / SCALE)
+
+    @classmethod
+    def of(cls, scored: TextScored) -> Answers:
+        """Return the answers that the evaluator scored."""
+        return cls(scored.given, scored.sure)
+
+
+def resample(
+    runs: Mapping[str, Sequence[Answers]], targets: Index, owners: Index, resamples: int
+) -> dict[str, BootstrapResult]:
+    """Resample texts, the same for all models, and the seeds of each model.
+
+    Args:
+        runs: answers of each model, one per seed.
+        targets: (texts,) codes of the true labels.
+        owners: (texts,) unit that each text is drawn with.
+        resamples: number of resamples.
+    """
+    num_labels = 1 + max(int(targets.max()), *(int(run.predicted.max()) for seeds in runs.values() for run in seeds))
+    counts = [[_Counts(run, targets, num_labels) for run in seeds] for seeds in runs.values()]
+
+    def values(times: Floats) -> Iterator[Floats]:
+        for seeds in counts:
+            yield np.array([[seed.metrics(times[0][owners])] for seed in seeds])
+
+    ones = np.ones(len(targets))
+    by_seed = [np.array([seed.metrics(ones) for seed in seeds]) for seeds in counts]
+    units = int(owners.max()) + 1
+    draws = bootstrap.resample([*map(len, counts)], units, values, order="in turn", resamples=resamples)
+    return {
+        name: BootstrapResult(METRICS, seeds, drawn) for name, seeds, drawn in zip(runs, by_seed, draws, strict=True)
+    }
+
+
+class _Counts:
+    """Answers in a form that can be counted with weights."""
+
+    def __init__(self, run: Answers, targets: Index, num_labels: int) -> None:
+        self.num_labels = num_labels
+        self.pairs = run.predicted * num_labels + targets
+        self.bins = np.clip(np.ceil(run.probability * BINS).astype(np.int64) - 1, 0, BINS - 1)
+        self.errors = run.probability - (run.predicted == targets)
+
+    def metrics(self, times: Floats) -> list[float]:
+        """Return ``METRICS``, each text weighted by ``times``."""
+        table = np.bincount(self.pairs, times, self.num_labels**2).reshape(self.num_labels, -1)
+        counts = np.stack([table.diagonal(), table.sum(1), table.sum(0)])
+        error = np.abs(np.bincount(self.bins, times * self.errors, BINS)).sum()
+        return [float(counts[0].sum() / times.sum()), macro_f1(counts), float(error / times.sum())]
+
+
+def owners(texts: Texts) -> Index:
+    """Return (texts,) units of resampling: groups, all pairs of a first text, else single texts."""
+    column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
+    if column is None:
+        return np.arange(len(texts))
+    units: Index = column.rank("dense").to_numpy().astype(np.int64) - 1
+    return units
+
+
+@torch.no_grad()
+def convergence(predictor: ClassifyPredictor, texts: Texts, size: int) -> Rows:
+    """Return figure 4 by length: steps of the power method from the uniform distribution, in float64.
+
+    Args:
+        predictor: with a network that pools by centrality.
+        texts: its graphs of one word are left out.
+        size: texts at most, spread evenly.
+    """
+    network = copy.deepcopy(predictor.module).cpu().double().eval()
+    passages = predictor.passages(predictor.encode(evenly(texts, size)))
+    graphs: dict[str, list[npt.NDArray[np.float64]]] = {"words": [], "sentences": []}
+    for index in passages.groups():
+        batch = passages.batch(index)
+        output = network(batch)
+        levels = {"words": (batch.words, output.words), "sentences": (batch.sentences, output.sentences)}
+        for level, (blocks, pooled) in levels.items():
+            for block, part in zip(blocks, pooled, strict=True):
+                steps = steps_to_converge(part.graph, block.mask, TOLERANCE, MAX_STEPS)
+                eigenvalue = second_eigenvalue(part.graph, block.mask)
+                graphs[level].append(torch.stack([block.lengths.double(), steps.double(), eigenvalue]).numpy())
+    return [row for level, parts in graphs.items() if parts for row in by_length(level, np.concatenate(parts, 1))]
+
+
+def by_length(level: str, graphs: npt.NDArray[np.float64]) -> Rows:
+    """Return one row per class of lengths of (length, steps, |lambda_2|) columns, without empty classes."""
+    rows = []
+    for low, high in zip(CLASSES, (*CLASSES[1:], np.inf), strict=True):
+        steps, eigenvalues = graphs[1:, (graphs[0] >= low) & (graphs[0] < high)]
+        if len(steps):
+            median, ninth_decile, largest = np.percentile(steps, [50, 90, 100]).tolist()
+            rows.append(
+                {
+                    "graphs_of": level,
+                    "length": f"{low}-{high - 1:.0f}" if np.isfinite(high) else f"{low}+",
+                    "graphs": len(steps),
+                    "median": median,
+                    "ninth_decile": ninth_decile,
+                    "largest": largest,
+                    f"within_{STEPS}": float((steps <= STEPS).mean()),
+                    "second_eigenvalue": float(eigenvalues.mean()),
+                }
+            )
     return rows
 
 
-def _verdicts(data: str, found: Mapping[str, BootstrapResult], others: Iterable[str]) -> Rows:
-    """Centrality (each of its two) against other rows, on the same texts."""
-    return [
-        {"data": data, "model": name, "other": other, **found[name].against(found[other], "accuracy")}
-        for name in GRAPHS
-        if name in found
-        for other in others
-        if other in found and other not in (name, "majority") and not (name == GRAPHS[1] and other == GRAPHS[0])
-    ]
+def step_times(models: Sequence[str], options: Values, lengths: Mapping[str, Index], *, dim: int, repeats: int) -> Rows:
+    """Return the time of a training step of a flat network under each pooling.
+
+    Args:
+        models: names in ``MODELS``.
+        options: settings of the network to change.
+        lengths: (texts,) words of the texts of a batch, by name.
+        dim: size of the word vectors.
+        repeats: turns, after one that is not counted.
+    """
+    rows = []
+    for kind, sizes in lengths.items():
+        tokens = Tokens(
+            np.random.default_rng(0).integers(FIRST, 1000, int(sizes.sum())).astype(np.int32),
+            np.concatenate([[0], np.cumsum(sizes)]),
+            np.arange(len(sizes) + 1),
+        )
+        batch = Passages((tokens,), np.arange(len(sizes)) % 2).batch(np.arange(len(sizes)))
+        torch.manual_seed(0)
+        networks = {
+            name: TextClassifier(replace(MODELS[name].settings, **options), Shape(1000, dim, 2, "flat"))
+            for name in models
+        }
+        steps = {name: (network, partial(network.loss, batch)) for name, network in networks.items()}
+        times = timed_steps(steps, repeats)
+        rows += [
+            {"lengths": kind, "model": name, **step_cost(seconds, times.get(REFERENCE, seconds))}
+            for name, seconds in times.items()
+        ]
+    return rows
 
 
-def _curve(data: str, model: str, cells: Sequence[CachedRun]) -> Rows:
-    """Accuracy on validation texts and |lambda_2| by epoch of the first seed; ``best`` marks the epoch that is kept."""
-    if not cells:
-        return []
-    return [
-        {"data": data, "model": model, **row, "best": row["epoch"] == cells[0]["epochs"]} for row in cells[0]["log"]
-    ]
+def half_width(accuracy: float, texts: int) -> float:
+    """Return half of the 95 % interval, in percent, of an accuracy measured once (normal approximation)."""
+    return 1.96 * sqrt(accuracy * (100 - accuracy) / texts)
+
+
+# --- page --------------------------------------------------------------------------------------------------------
+
+
+def introduction(
+    trainer: Trainer, sets: Iterable[DataSet[Texts]], absent: Sequence[str], left_out: Sequence[str], request: Request
+) -> str:
+    """Return the text above the first table."""
+    page, plan = Page("# Centrality attention: tables and plots"), trainer.plan
+    if request.quick:
+        options = listed(f"{name} {value}" for name, value in plan.options.items())
+        sizes = {"train": plan.train_size or 0, "reviews": plan.details.get("reviews", 0), "test": plan.test_size or 0}
+        left = listed([*left_out, "verdicts between poolings"])
+        page.text(PAPER["quick"].format(**sizes, options=options, left_out=left))
+    else:
+        page.text(PAPER["full"])
+    vectors = "vectors of a file (the paper: GloVe)" if trainer.vectors else "trained vectors"
+    times = "once" if request.seeds == 1 else f"with {request.seeds} seeds"
+    page.text(PAPER["introduction"].format(vectors=vectors, times=times))
+    about = [f"**{data.name}**: {data.about}" for data in sets]
+    page.bullets([*about, *([f"Not available: {listed(absent)}."] if absent else []), PAPER["missing"]])
+    return str(page)
+
+
+def write(text: str, tables: Mapping[str, Rows]) -> str:
+    """Return the page as Markdown."""
+    page = Page(text)
+    page.section("Table 1: the data")
+    page.table(tables["statistics"])
+    page.section("Leaks", level=3)
+    page.text(PAPER["leaks"])
+    page.table([{**row, "example": row["example"].replace("|", "/")} for row in tables["leaks"]])
+    page.section("Table 2: the settings")
+    page.table(tables["settings"])
+    for data in distinct(tables["overall"], "data"):
+        rows, tests = (select(tables[name], data=data) for name in ("overall", "verdicts"))
+        page.section(_title(data))
+        page.table([_overall_line(data, row, rows) for row in rows])
+        page.text(_note(data, rows), *_sentences(rows, tests))
+        _explain(page, rows, tests, select(tables["curves"], data=data))
+    page.section("Figure 4: steps of the power method")
+    if steps := tables["convergence"]:
+        enough = {f"steps_{eigenvalue}": log(TOLERANCE) / log(eigenvalue / 10) for eigenvalue in (1, 9)}
+        page.text(PAPER["convergence"].format(tolerance=TOLERANCE, **enough), _within(steps))
+    page.table([_steps_line(row) for row in steps], "No pooling by a word graph was asked for.")
+    page.section("Cost")
+    page.text(PAPER["step_cost"].format(cost=PAPER["cost"]))
+    page.table(tables["cost"])
+    page.text(PAPER["epoch_cost"].format(reference=REFERENCE))
+    page.table([_cost_line(row, tables["overall"]) for row in tables["overall"] if "epochs" in row])
+    page.section("Notes for a comparison with the paper")
+    page.bullets(PAPER["slips"])
+    return str(page)
+
+
+def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
+    """Return plots of accuracy, of |lambda_2| by epoch and of figure 4 per data set; then of the cost."""
+    plots = []
+    for data in distinct(tables["overall"], "data"):
+        rows, curves, steps = (select(tables[name], data=data) for name in ("overall", "curves", "convergence"))
+        series = {"here": [100 * row["accuracy"] for row in rows]}
+        if data != "snli" and any(row["paper"] for row in rows):
+            series["the paper"] = [row["paper"] for row in rows]
+        title = f"{_title(data).partition(':')[0]}: accuracy ({data})"
+        plots.append(figures.bars(title, "per cent", [row["model"] for row in rows], series))
+        models = distinct(curves, "model")
+        mixing = {name: [row.get("second_eigenvalue") for row in select(curves, model=name)] for name in models}
+        if mixing:
+            epochs = [str(epoch + 1) for epoch in range(max(map(len, mixing.values())))]
+            plots.append(figures.lines(f"|lambda_2| by epoch ({data})", "|lambda_2|", epochs, mixing))
+        for model in distinct(steps, "model"):
+            found = select(steps, model=model)
+            lengths = [f"{row['graphs_of']} {row['length']}" for row in found]
+            bars = {key.replace("_", " "): [row[key] for row in found] for key in ("median", "ninth_decile", "largest")}
+            plots.append(figures.bars(f"Figure 4: steps to converge ({data}, {model})", "steps", lengths, bars))
+    cost = tables["cost"]
+    ratios = {kind: [row["ratio"] for row in select(cost, lengths=kind)] for kind in distinct(cost, "lengths")}
+    title = f"Time of a training step over {REFERENCE}'s"
+    plots.append(figures.bars(title, "ratio", distinct(cost, "model"), ratios))
+    return tuple(plots)
+
+
+def _title(data: str) -> str:
+    return f"Table {4 if data == 'snli' else 3}: {data}"
+
+
+def _overall_line(data: str, row: Row, rows: Rows) -> Row:
+    line = {"model": row["model"], **{title: estimate(row, metric) for metric, title in LABELS.items()}}
+    if any(other["paper"] is not None for other in rows):
+        paper = row["paper"]
+        column = "paper (549k pairs)" if data == "snli" else "paper"
+        line[column] = "" if paper is None else f"{paper:.1f} ± {half_width(paper, TEST_SIZES[data]):.1f}"
+    return line
+
+
+def _note(data: str, rows: Rows) -> str:
+    """Return what the numbers of a table are."""
+    seeds = max(row["seeds"] for row in rows)
+    times = "One training a pooling." if seeds == 1 else f"{seeds} trainings a pooling."
+    if not any(row["paper"] is not None for row in rows):
+        return f"{times} The paper has no number for this set, trained in this way."
+    note = f"{times} The paper's numbers are one run each; their ± is computed here from the size of its test set."
+    return f"{note} {PAPER['pairs'].format(accuracy=PRINTED['snli']['intra-attention'])}" if data == "snli" else note
+
+
+def _sentences(rows: Rows, tests: Rows) -> list[str]:
+    """Return the paired tests of each graph pooling with every other row, in one sentence each."""
+    words = ("more often than", "less often than", "neither significantly more nor less often than")
+    accuracy = {row["model"]: row["accuracy"] for row in rows}
+    lines = []
+    for name in distinct(tests, "model"):
+        found = by_significance(select(tests, model=name), words, _difference)
+        lines.append(f"{name} is right on {percent(accuracy[name])} % of the texts: {found}.")
+    note = (
+        f"Differences are paired on the same resampled texts; significant is p < {LEVEL}, which one comparison in "
+        f"{1 / LEVEL:.0f} reaches by chance where there is no difference."
+    )
+    return [*lines, note] if lines else []
+
+
+def _difference(row: Values) -> str:
+    difference, low, high = (100 * row[key] for key in ("difference", "low", "high"))
+    return f"{row['other']} ({difference:+.2f}, from {low:+.2f} to {high:+.2f}, p = {row['p_value']:.3f})"
+
+
+def _explain(page: Page, rows: Rows, tests: Rows, curves: Rows) -> None:
+    """Add, where centrality is not better than self-attention, the curve of |lambda_2| and what it means."""
+    by_name = {row["model"]: row for row in rows}
+    for test in select(tests, other=REFERENCE):
+        epochs = [epoch for epoch in select(curves, model=test["model"]) if "second_eigenvalue" in epoch]
+        if not epochs or (is_significant(test) and test["difference"] > 0):
+            continue
+        accuracies = [percent(by_name[name]["accuracy"]) for name in (test["model"], REFERENCE)]
+        best = next((epoch for epoch in epochs if epoch["best"]), epochs[-1])
+        reason = _reason(by_name[test["model"]], by_name.get("majority"), best, worse=is_significant(test))
+        page.text(f"**{test['model']} is not better than {REFERENCE} here** ({' against '.join(accuracies)}). {reason}")
+        page.table([_curve_line(row) for row in epochs])
+
+
+def _reason(row: Values, majority: Values | None, best: Values, *, worse: bool) -> str:
+    if majority is not None and row["interval"]["accuracy"][0] <= majority["accuracy"]:
+        untrained: str = PAPER["reasons"]["untrained"]
+        return untrained.format(accuracy=percent(majority["accuracy"]))
+    text = explain(best["second_eigenvalue"], best["dobrushin"])
+    return f"{text} {PAPER['reasons']['worse']}" if worse and best["second_eigenvalue"] < SIMILAR else text
+
+
+def explain(eigenvalue: float, dobrushin: float) -> str:
+    """Return what mean |lambda_2| and Dobrushin bound say of centrality, where self-attention's graph has 0 and 0."""
+    reason = "collapsed" if eigenvalue < COLLAPSED else "similar" if eigenvalue < SIMILAR else "different"
+    sentences = (PAPER["reasons"][key] for key in ("eigenvalue", reason))
+    return " ".join(sentences).format(eigenvalue=eigenvalue, dobrushin=100 * dobrushin, reference=REFERENCE)
+
+
+def _curve_line(row: Row) -> Row:
+    names = {"second_eigenvalue": "|lambda_2|", "dobrushin": "Dobrushin bound"}
+    names |= {f"sentences_{key}": f"{name}, sentences" for key, name in names.items()}
+    return {
+        "epoch": f"{row['epoch']:.0f}{' (kept)' if row['best'] else ''}",
+        **{name: f"{row[key]:.3f}" for key, name in names.items() if key in row},
+        "validation accuracy": percent(row["accuracy"]),
+    }
+
+
+def _within(rows: Rows) -> str:
+    """Return the fraction of graphs that converge within the steps of the paper."""
+    parts = []
+    for model in distinct(rows, "model"):
+        found = select(rows, model=model)
+        graphs = sum(row["graphs"] for row in found)
+        within = sum(row["graphs"] * row[f"within_{STEPS}"] for row in found) / graphs
+        parts.append(f"{percent(within, 1)} % of {graphs:,} graphs of {model}")
+    return f"Done within the {STEPS} steps of the paper's cap: {listed(parts)}."
+
+
+def _steps_line(row: Row) -> Row:
+    return {
+        **{key: row[key] for key in ("data", "model", "graphs_of", "length", "graphs")},
+        **{key: f"{row[key]:.0f}" for key in ("median", "ninth_decile", "largest")},
+        f"within {STEPS}": f"{percent(row[f'within_{STEPS}'], 1)} %",
+        "mean |lambda_2|": f"{row['second_eigenvalue']:.3f}",
+    }
+
+
+def _cost_line(row: Row, rows: Rows) -> Row:
+    reference = [other["seconds_an_epoch"] for other in select(rows, data=row["data"], model=REFERENCE)]
+    return {
+        **{key: row[key] for key in ("data", "model", "seconds_an_epoch")},
+        f"over {REFERENCE}": f"{row['seconds_an_epoch'] / reference[0]:.2f}" if any(reference) else "",
+        "epochs": listed(row["epochs"]),
+        "parameters": f"{row['parameters']:,}",
+    }

@@ -1,34 +1,50 @@
-"""HiDAN's tables and figure (Wang & Li, IJCAI 2019) on the data at hand, and what later papers score on theirs.
+"""HiDAN (Wang & Li, IJCAI 2019) on the data sets at hand, and what later papers report on theirs.
 
-Tables 1 (data), 2 (every model under the paper's protocol and under ours) and 3 (what a training costs), and figure 4
-as a number: how often the strongest weight is a true edge. It takes hours, so each finished training is kept, and the
-same command goes on where it was stopped.
+Table 1 (data), table 2 (every model under the protocol of the paper and under full ranking), table 3 (cost of training)
+and figure 4 as a number: how often the largest attention weight is a true edge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import base64
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import torch
 
-from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult
+from ensue import figures, metrics
+from ensue.data.edges import read_edges
+from ensue.data.histories import Histories, Index, ranges
+from ensue.data.sequences import read
+from ensue.data.splits import dated
+from ensue.errors import DataError
+from ensue.evaluation import bootstrap
+from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.next_event import score
+from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import COUNTING
+from ensue.tasks.next.check import fingerprints
+from ensue.tasks.next.dataset import Windows, hide_seen
+from ensue.tasks.next.model import Credits
 from ensue.tasks.next.predictor import NextPredictor
-from ensue_studies import hidan_page as page
-from ensue_studies.cached_runs import CachedRun
-from ensue_studies.hidan_measures import END, PROTOCOLS, of_cells, resample, sums
-from ensue_studies.hidan_paper import ELSEWHERE, PARAMETERS, printed, seconds
-from ensue_studies.hidan_sets import GRAPH, LATER, CascadeSet, find_sets
-from ensue_studies.hidan_sources import sources
-from ensue_studies.provenance import Study
-from ensue_studies.rows import Row, Rows, Tables, Values
-from ensue_studies.runner import Request, Trainings, add, means, require_rows
-from ensue_studies.sets import planned
+from ensue_studies.datasets import DataSet, available, columns_of, fingerprint, folder_of, planned
+from ensue_studies.page import Page, Row, Rows, Tables, Values, distinct, estimate, listed, percent, select
+from ensue_studies.papers import Paper
+from ensue_studies.results import Study
+from ensue_studies.runner import CachedRun, CachedRuns, Plan, Request, extend, metrics_of, require_models
 
-OURS = "cascade-blend"
-PAPER = (
+PAPER = Paper("hidan")
+FULL, QUICK = (Plan(**PAPER["plan"][name]) for name in ("full", "quick"))
+ENSEMBLE = "cascade-blend"
+COMPARED = ("lstm", "att-lstm", "rmtpp")
+"""Models that HiDAN is tested against under the protocol of the paper."""
+TRAINED = (
     "rnn",
     "lstm",
     "rmtpp",
@@ -39,207 +55,568 @@ PAPER = (
     "hidan-nca",
     "hidan-nt",
     "hidan",
+    ENSEMBLE,
 )
-TRAINED = (*PAPER, OURS)
+HEADS = {"mrr": "MRR", "hit@10": "A@10", "hit@50": "A@50", "hit@100": "A@100", "mrr@100": "MAP@100"}
+METRICS = tuple(HEADS)
+PAPER_METRICS = METRICS[:4]
+CUTOFFS = (10, 50, 100)
+COLUMNS = [metrics.names(CUTOFFS).index(name) for name in METRICS]
+PROTOCOLS = ("macro", "full")
+END = "end"
+"""As full, but the end of a cascade is a target too."""
+GROUP = 2000
+"""Target steps per batch."""
+EARLIER = 29
+"""Users before a user among whom its source is searched: HiDAN's window."""
 OUTPUT = ("users", "output")
-"""What Table 3 does not count: the user table and the output layer."""
+"""Parameters that Table 3 does not count: the user table and the output layer."""
+
+OWN = {"memes": "meme", "weibo": "weibo", "twitter": "twitter"}
+LATER = {"forest-twitter": "twitter", "memetracker": "memetracker"}
+GRAPH = "hc-exp"
+MAX_EVENTS = 200
+"""Events per cascade in the sets of later papers, as in those papers; the rest is cut off."""
+COPIED = 0.5
+"""Fraction of events at the same second as in training data that makes a near copy."""
+
+Cascades = DataSet[Histories]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How much is trained and scored."""
+def find_sets(data: Path) -> tuple[list[Cascades], list[str]]:
+    """Read the available data sets, in the order of the tables.
 
-    options: Values = field(default_factory=dict)
-    """Of every training."""
-    sets: Sequence[str] = ()
-    """Which of the sets at hand are looked at; all where none is named, or none of these is there."""
-    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is trained on a set where no model is named; all by default."""
-    learned: int | None = None
-    """Cascades learned at most, evenly from the file; all of them by default."""
-    tested: int | None = None
-    """Cascades scored at most."""
-    resamples: int = RESAMPLES
-    """Of the test cascades."""
-    beside: int = 1
-    """Trainings at most of what HiDAN's verdicts do not need."""
+    Args:
+        data: folder with ``hidan``, ``twitter``, ``memetracker`` and ``hc-exp``, any of them, or its parent. HiDAN's
+            files may also be in the folder itself.
+
+    Returns:
+        The data sets, and the names of those that are not available.
+
+    Raises:
+        DataError: none is available, or a part of one is missing.
+    """
+    folder = folder_of(data, "cascades")
+    own = folder_of(folder, "hidan")
+    files = {name: [own / f"{stem}-cascades-time-{part}.gz" for part in ("val", "test")] for name, stem in OWN.items()}
+    for name, place in LATER.items():
+        files[name] = [folder / place / f"cascade{part}.txt.gz" for part in ("", "valid", "test")]
+    files[GRAPH] = [folder / GRAPH / f"hc-exp-cascades-{part}.gz" for part in ("train", "val", "test")]
+    readers = {name: partial(_read_set, name, paths) for name, paths in files.items()}
+    return available(data, readers, readers)
 
 
-FULL = Plan(
-    rows={**dict.fromkeys(LATER, ("hidan", OURS)), GRAPH: ("att-lstm", "hidan", OURS)},
-)
-QUICK = Plan(
-    options={"epochs": 16, "refit": False},
-    sets=("memes", GRAPH),
-    rows={**dict.fromkeys(LATER, (OURS,)), "memes": ("lstm", "att-lstm", "hidan", OURS), GRAPH: ("att-lstm", "hidan")},
-    learned=4250,
-    tested=1500,
-    resamples=200,
-)
-"""All of the memes, for about as many epochs as HiDAN takes on them (13 to 24 in the full study)."""
+def _read_set(name: str, files: Sequence[Path]) -> Cascades | None:
+    """Read one data set; its details are the true edges, where they are known."""
+    edges = files[0].parent / "hc-exp-graph"
+    if not files[0].is_file() or (name == GRAPH and not edges.is_file()):
+        return None
+    if missing := [path for path in files if not path.is_file()]:
+        raise DataError(f"{missing[0]}: does not exist; it belongs to {files[0].name}")
+    parts = [read(path)[0] for path in files]
+    if name in LATER:
+        parts = [_first_events(part) for part in parts]
+    train, *valid, test = parts
+    return DataSet(
+        name=name,
+        train=train,
+        valid=valid[0] if valid else None,
+        test=test,
+        fingerprint=fingerprint(columns_of(*parts, times=True)),
+        about=PAPER["about"][name],
+        details=read_edges(edges) if name == GRAPH else None,
+    )
+
+
+def _first_events(histories: Histories) -> Histories:
+    starts = histories.offsets[histories.sequence_index()]
+    return histories.keep(np.arange(len(histories.ids)) - starts < MAX_EVENTS)
+
+
+def near_copies(data: Cascades) -> npt.NDArray[np.bool_]:
+    """Return which test cascades are in training data: user for user, or half of them at the very same seconds."""
+    test = data.test.encode(data.train.vocabulary)
+    copies: npt.NDArray[np.bool_] = np.isin(fingerprints(test), fingerprints(data.train))
+    if not test.timed or not dated(data.train):  # without a common clock, equal times are not the same moment
+        return copies
+    known = {_second(*event) for event in zip(data.train.ids.tolist(), data.train.times.tolist(), strict=True)}
+    same = [_second(*event) in known for event in zip(test.ids.tolist(), test.times.tolist(), strict=True)]
+    shared = np.bincount(test.sequence_index(), same, len(test))
+    return copies | (shared >= COPIED * test.lengths)
+
+
+def _second(user: int, time: float) -> tuple[int, int]:
+    return user, round(time)
+
+
+def statistics(data: Cascades) -> Rows:
+    """Return Table 1: the data at hand, and what the paper prints."""
+    parts = data.parts.values()
+    cascades = sum(map(len, parts))
+    counts = {
+        "users": len({value for part in parts for value in part.vocabulary.values}),
+        "cascades": cascades,
+        "mean length": round(sum(len(part.ids) for part in parts) / max(1, cascades), 1),
+        "learned": len(data.train),
+        "scored": len(data.test),
+        "near copies": f"{percent(near_copies(data).mean(), 1)} %",
+    }
+    printed = PAPER["statistics"].get(data.name)
+    rows = [{"data": data.name, "row": "here", **counts}]
+    return [*rows, {"data": data.name, "row": "paper", **printed}] if printed else rows
 
 
 def run(data: Path, request: Request) -> Study:
-    """Rebuild the tables and the figure.
+    """Rebuild the tables and the plots.
 
     Args:
-        data: the folder with ``hidan``, ``twitter``, ``memetracker`` and ``hc-exp``, any of them, or the folder above
-            it; or the one that holds HiDAN's own files.
-        request: ``models``: which trained models get a row; none for those of ``Plan.rows``. ``quick``: two sets, fewer
-            rows and epochs; not the paper's figures. ``seeds``: trainings of HiDAN and of the rivals it is judged
-            against; of the other models at most ``Plan.beside``.
+        data: see :func:`find_sets`.
+        request: ``quick``: two data sets, fewer models and epochs. ``seeds``: of HiDAN and the models that it is tested
+            against; fewer for the others (``max_seeds`` of the plan).
 
     Raises:
-        DataError: no data set is there, or half of one, or the file of cells is something else.
+        DataError: no data set is available, or the file of cached runs is something else.
         SettingError: a model that has no row.
     """
-    require_rows(request.models, TRAINED)
-    plan = QUICK if request.quick else FULL
-    study = _Study(plan, request.trainings())
-    names = ("statistics", "prediction", "verdicts", "cost", "sources")
-    tables: Tables = {name: [] for name in names}
-    found, absent = find_sets(data)
-    sets, _ = planned(found, plan.sets)
-    for whole in sets:
-        own = whole.few(plan.learned, plan.tested)
-        request.log(f"{own.name}: {len(own.train):,} cascades to learn, {len(own.test):,} to score")
-        tables["statistics"] += own.statistics()
-        chosen = tuple(request.models) or plan.rows.get(own.name, TRAINED)
-        add(tables, study.tables(own, whole, chosen, request.seeds))
-    amounts = page.Amounts(plan.learned, plan.tested, request.seeds, min(request.seeds, plan.beside))
-    about = page.about([own.name for own in sets], absent, amounts, quick=request.quick)
-    return Study("hidan", tables, page.write(about, tables), page.draw(tables))
+    require_models(request.models, TRAINED)
+    plan, runs = QUICK if request.quick else FULL, request.cached_runs()
+    sets, absent = find_sets(data)
+    tables: Tables = {name: [] for name in ("statistics", "prediction", "verdicts", "cost", "sources")}
+    chosen, _ = planned(sets, plan.sets)
+    for data_set in chosen:
+        data_set = data_set.subset(plan.train_size, plan.test_size)
+        request.log(f"{data_set.name}: {len(data_set.train):,} training cascades, {len(data_set.test):,} test cascades")
+        tables["statistics"] += statistics(data_set)
+        models = request.models or plan.models.get(data_set.name, TRAINED)
+        extend(tables, _tables(plan, runs, data_set, models, request.seeds))
+    text = introduction(plan, chosen, absent, request)
+    return Study("hidan", tables, write(text, tables), draw(tables))
 
 
-class _Study:
-    """The trainings, each kept as it finishes."""
+def _tables(plan: Plan, runs: CachedRuns, data: Cascades, models: Sequence[str], seeds: int) -> Tables:
+    """Return all rows of one data set."""
+    trained = {
+        name: [_train(plan, runs, data, name, seed) for seed in plan.seeds(seeds, data.name, name)] for name in models
+    }
+    baselines = _baselines(plan, runs, data)["rows"]
+    cells = {**trained, **{name: [baselines[name]] for name in COUNTING}}
+    copies = near_copies(data)
+    subsets = {"all": np.ones(len(data.test), np.bool_), **({"no near copies": ~copies} if copies.any() else {})}
+    tables: Tables = {
+        "prediction": [],
+        "verdicts": [],
+        "cost": [_cost_row(data.name, name, found) for name, found in trained.items()],
+        "sources": _source_rows(data.name, trained),
+    }
+    for protocol in _protocols(data):
+        scores = {name: [unpack(run[protocol]) for run in found] for name, found in cells.items()}
+        for subset, mask in subsets.items():
+            results = resample(scores, protocol, mask, plan.resamples)
+            about = {"data": data.name, "protocol": protocol, "cascades": subset}
+            tables["prediction"] += [_row(about, name, len(cells[name]), results[name]) for name in cells]
+            tables["verdicts"] += _paired_tests(about, results)
+    about = {"data": data.name, "protocol": "theirs", "cascades": "all"}
+    reported = PAPER["elsewhere"].get(data.name, {})
+    tables["prediction"] += [{**about, "model": name, **row} for name, row in reported.items()]
+    return tables
 
-    def __init__(self, plan: Plan, trainings: Trainings) -> None:
-        self.plan, self.trainings = plan, trainings
 
-    def tables(self, own: CascadeSet, whole: CascadeSet, models: Sequence[str], seeds: int) -> Tables:
-        """All rows of one data set."""
-        trained = {
-            name: [self._trained(own, whole, name, seed) for seed in range(self._seeds(own, name, seeds))]
-            for name in models
+def _train(plan: Plan, runs: CachedRuns, data: Cascades, model: str, seed: int) -> CachedRun:
+    def measure(predictor: NextPredictor) -> CachedRun:
+        parameters = predictor.network.named_parameters()
+        inner = (part for name, part in parameters if name.removeprefix("network.").split(".")[0] not in OUTPUT)
+        run = {
+            **sums(predictor, data.test, protocols=_protocols(data)),
+            "epochs": predictor.metadata.epochs,
+            "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+            "parameters": sum(part.numel() for part in inner),
+            "held_out": predictor.metadata.held_out or "its own part",
         }
-        counted = self._counted(own, whole)["rows"]
-        cells = {**trained, **{name: [counted[name]] for name in COUNTING}}
-        found: Tables = {
-            "prediction": [],
-            "verdicts": [],
-            "cost": [_cost(own.name, name, own_cells) for name, own_cells in trained.items()],
-            "sources": _sources(own.name, trained),
-        }
-        copies = own.near_copies
-        for protocol in _protocols(own):
-            runs = {name: of_cells(kept, protocol) for name, kept in cells.items()}
-            for part, chosen in (("all", np.ones(len(own.test), np.bool_)), ("no near copies", ~copies)):
-                if part != "all" and not copies.any():
-                    continue
-                drawn = resample(runs, protocol, chosen, self.plan.resamples)
-                about = {"data": own.name, "protocol": protocol, "cascades": part}
-                found["prediction"] += [_row(about, name, cells[name], drawn[name]) for name in cells]
-                found["verdicts"] += _verdicts(about, drawn)
-        if own.name in ELSEWHERE:
-            about = {"data": own.name, "protocol": "theirs", "cascades": "all"}
-            found["prediction"] += [{**about, "model": name, **row} for name, row in ELSEWHERE[own.name].items()]
-        return found
+        if data.details is not None and model != ENSEMBLE:
+            run["sources"] = sources(predictor, data.test, data.details)
+        return run
 
-    def _seeds(self, own: CascadeSet, name: str, seeds: int) -> int:
-        judged = own.name not in LATER and name in ("hidan", *page.RIVALS)
-        return seeds if judged else min(seeds, self.plan.beside)
-
-    def _key(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> Row:
-        """All that decides a cell, but the program's version, which stands in the cell."""
-        part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
-        return {**part, "model": model, "options": dict(self.plan.options), "seed": seed}
-
-    def _trained(self, own: CascadeSet, whole: CascadeSet, model: str, seed: int) -> CachedRun:
-        def measured(predictor: NextPredictor) -> CachedRun:
-            found = {**sums(predictor, own.test, protocols=_protocols(own)), **_about(predictor)}
-            if own.edges is not None and model != OURS:
-                found["sources"] = sources(predictor, own.test, own.edges)
-            return found
-
-        return self.trainings.get(
-            self._key(own, whole, model, seed),
-            f"{own.name}: {model} seed {seed}",
-            lambda: NextPredictor(model, settings=self.plan.options, seed=seed),
-            lambda predictor: predictor.fit(own.train, own.valid),
-            measured,
-        )
-
-    def _counted(self, own: CascadeSet, whole: CascadeSet) -> CachedRun:
-        """The rows that need no network, learned from the same cascades."""
-        asked = _protocols(own)
-        return self.trainings.get(
-            {**self._key(own, whole, "counting", 0), "rows": list(COUNTING)},
-            f"{own.name}: {', '.join(COUNTING)}",
-            lambda: NextPredictor(COUNTING[0]),
-            lambda predictor: predictor.fit(own.train),
-            lambda predictor: {"rows": {name: sums(predictor, own.test, name, protocols=asked) for name in COUNTING}},
-        )
+    options = plan.settings(data.name, model)
+    return runs.train(
+        data.key(model, options, seed),
+        f"{data.name}: {model} seed {seed}",
+        lambda: NextPredictor(model, settings=options, seed=seed),
+        lambda predictor: predictor.fit(data.train, data.valid),
+        measure,
+    )
 
 
-def _protocols(own: CascadeSet) -> tuple[str, ...]:
-    """The paper's and ours; where later papers score the end of a cascade, theirs too."""
-    return (*PROTOCOLS, END) if own.name in LATER else PROTOCOLS
+def _baselines(plan: Plan, runs: CachedRuns, data: Cascades) -> CachedRun:
+    protocols = _protocols(data)
+    return runs.train(
+        {**data.key("baselines", plan.options, 0), "rows": list(COUNTING)},
+        f"{data.name}: {', '.join(COUNTING)}",
+        lambda: NextPredictor(COUNTING[0]),
+        lambda predictor: predictor.fit(data.train),
+        lambda predictor: {"rows": {name: sums(predictor, data.test, name, protocols=protocols) for name in COUNTING}},
+    )
 
 
-def _about(predictor: NextPredictor) -> CachedRun:
-    """What a training leaves behind beside its answers."""
-    named = list(predictor.network.named_parameters())
-    inner = sum(part.numel() for name, part in named if name.removeprefix("network.").split(".")[0] not in OUTPUT)
+def _protocols(data: Cascades) -> tuple[str, ...]:
+    """Return the protocol of the paper and full ranking; with the end as a target where later papers score it."""
+    return (*PROTOCOLS, END) if data.name in LATER else PROTOCOLS
+
+
+def _row(about: Values, name: str, seeds: int, result: BootstrapResult) -> Row:
+    """Return a row of Table 2, with the metrics of the paper as fractions."""
+    printed = PRINTED.get(about["data"], {}).get(name) if about["protocol"] == "macro" else None
+    paper = {"paper": {metric: value / 100 for metric, value in printed.items()}} if printed else {}
+    return {**about, "model": name, "seeds": seeds, **metrics_of(result), **paper}
+
+
+PRINTED = PAPER.tables("prediction")
+SECONDS = PAPER.rows("seconds")
+
+
+def _paired_tests(about: Values, results: Mapping[str, BootstrapResult]) -> Rows:
+    """Return HiDAN against the compared models, and HiDAN and our ensemble against the best baseline by MRR."""
+
+    def row(name: str, other: str, metric: str) -> Row:
+        pair = {"model": name, "other": other, "measure": metric}
+        return {**about, **pair, **results[name].against(results[other], metric)}
+
+    rows = []
+    protocol = about["protocol"]
+    for name in (name for name in ("hidan", ENSEMBLE) if name in results):
+        if (name, protocol, about["cascades"]) == ("hidan", "macro", "all"):
+            rows += [row(name, other, "mrr") for other in COMPARED if other in results]
+        if protocol == "full" or (protocol == "macro" and about["data"] not in LATER):
+            best = min(COUNTING, key=lambda other: results[name].against(results[other], "mrr")["ratio"])
+            rows += [row(name, best, metric) for metric in (METRICS if protocol == "full" else PAPER_METRICS)]
+    return rows
+
+
+def _cost_row(data: str, name: str, runs: Sequence[CachedRun]) -> Row:
+    """Return a row of Table 3."""
     return {
-        "epochs": predictor.metadata.epochs,
-        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
-        "parameters": inner,
-        "held_out": predictor.metadata.held_out or "its own part",
+        "data": data,
+        "model": name,
+        "parameters": runs[0]["parameters"],
+        "paper_parameters": PAPER["parameters"].get(name),
+        "epochs": [run["epochs"] for run in runs],
+        "seconds_an_epoch": round(float(np.median([run["seconds_an_epoch"] for run in runs])), 2),
+        "paper_seconds": SECONDS.get(name, {}).get(data),
     }
 
 
-def _row(about: Values, name: str, cells: Sequence[CachedRun], drawn: BootstrapResult) -> Row:
-    """A row of Table 2: means over seeds, intervals, and the paper's figures where it has some."""
-    row: Row = {**about, "model": name, "seeds": len(cells)}
-    row |= means(drawn)
-    paper = printed(about["data"], name) if about["protocol"] == "macro" else {}
-    return {**row, "paper": paper} if paper else row
-
-
-def _verdicts(about: Values, drawn: Mapping[str, BootstrapResult]) -> Rows:
-    """What the page says of HiDAN and ours against the best baseline by MRR, and of HiDAN against its rivals."""
-
-    def row(name: str, other: str, measure: str) -> Row:
-        pair = {"model": name, "other": other, "measure": measure}
-        return {**about, **pair, **drawn[name].against(drawn[other], measure)}
-
-    rows = []
-    for name in (name for name in ("hidan", OURS) if name in drawn):
-        if (name, about["protocol"], about["cascades"]) == ("hidan", "macro", "all"):
-            rows += [row(name, other, "mrr") for other in page.RIVALS if other in drawn]
-        if page.is_judged(about["data"], about["protocol"]):
-            best = min(COUNTING, key=lambda other: drawn[name].against(drawn[other], "mrr")["ratio"])
-            rows += [row(name, best, measure) for measure in page.judged_by(about["protocol"])]
-    return rows
-
-
-def _cost(data: str, name: str, cells: Sequence[CachedRun]) -> Row:
-    """A row of Table 3; ``parameters`` without user table and output layer."""
-    spent = float(np.median([cell["seconds_an_epoch"] for cell in cells]))
-    row = {"data": data, "model": name, "parameters": cells[0]["parameters"], "paper_parameters": PARAMETERS.get(name)}
-    row |= {"epochs": [cell["epochs"] for cell in cells], "seconds_an_epoch": round(spent, 2)}
-    row |= {"paper_seconds": seconds(data, name)}
-    return {**row, **{key: [cell[key] for cell in cells] for key in ("weight", "days") if key in cells[0]}}
-
-
-def _sources(data: str, trained: Mapping[str, Sequence[CachedRun]]) -> Rows:
-    """Figure 4 as a number, a row a model and way of answering, each seed's; then the latest user, and chance."""
+def _source_rows(data: str, trained: Mapping[str, Sequence[CachedRun]]) -> Rows:
+    """Return figure 4 as numbers: one row per model and way to select a source, over seeds."""
     rows: Rows = []
-    for name, cells in trained.items():
-        found = [cell["sources"] for cell in cells if "sources" in cell]
+    for name, runs in trained.items():
+        found = [run["sources"] for run in runs if "sources" in run]
         for way in ("weight", "credit", "without"):
-            if values := [own[way] for own in found if way in own]:
-                rows.append({"data": data, "model": name, "by": way, "precision": float(np.mean(values))})
-                rows[-1] |= {"by_seed": values, **{key: found[0][key] for key in ("steps", "latest", "chance")}}
+            if values := [source[way] for source in found if way in source]:
+                shared = {key: found[0][key] for key in ("steps", "latest", "chance")}
+                mean = float(np.mean(values))
+                rows.append({"data": data, "model": name, "by": way, "precision": mean, "by_seed": values, **shared})
     return rows
+
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+
+def sums(
+    predictor: NextPredictor, test: Histories, baseline: str | None = None, *, protocols: Sequence[str] = PROTOCOLS
+) -> CachedRun:
+    """Return the metrics of a model under each protocol, summed per cascade and packed as text."""
+    run: CachedRun = {}
+    for protocol in protocols:
+        if protocol == END:
+            rank, sequence = with_end(predictor, test, baseline)
+        else:
+            scored = score(predictor, test, protocol, baseline)
+            rank, sequence = scored.rank, scored.sequence
+        table, targets = metrics.per_sequence(metrics.values(rank, CUTOFFS)[:, COLUMNS], sequence, len(test))
+        packed = np.concatenate([table, targets[:, None]], axis=1).astype("<f4")
+        run[protocol] = base64.b64encode(zlib.compress(packed.tobytes())).decode("ascii")
+    return run
+
+
+def unpack(text: str) -> Floats:
+    """Return (cascades, metrics + 1) sums of :func:`sums`; the last column is the number of targets."""
+    table: Floats = np.frombuffer(zlib.decompress(base64.b64decode(text)), "<f4").reshape(-1, len(METRICS) + 1)
+    return table.astype(np.float64)
+
+
+def with_end(predictor: NextPredictor, test: Histories, baseline: str | None = None) -> tuple[Floats, Index]:
+    """Return ranks and cascades of all targets where the end of a cascade is one too, as some later papers score.
+
+    The probability to stop (:class:`ensue.tasks.next.forecast.LengthDelayModel`) is ranked among the probabilities of
+    the users; users of the cascade are excluded. These metrics say little about who comes next: the end is nearly
+    always near the top.
+    """
+    assert predictor.length_delay is not None
+    module = predictor.counting[baseline] if baseline else predictor.network
+    known = test.encode(predictor.vocabulary, drop_unknown=True)
+    owners, ranks, sequences = known.sequence_index(), [], []
+    for windows, last in (
+        (Windows(known, module.reach), False),
+        (Windows(known.select(known.lengths > 0), module.reach, last_only=True), True),
+    ):
+        data = windows.histories
+        names = owners if not last else np.flatnonzero(known.lengths)[data.sequence_index()]
+        for index in windows.groups(GROUP):
+            output, targets = predictor.scores(windows, index, module)
+            positions = windows.positions(index)
+            probabilities = hide_seen(output.scores, data, positions).softmax(1).double()
+            lengths = positions - data.offsets[data.sequence_index()[positions]] + 1
+            stop = torch.from_numpy(predictor.length_delay.stop_chances(lengths))[:, None]
+            users = probabilities * (1 - stop)
+            target = stop if last else users.gather(1, targets[:, None])
+            # Ties count against the target; the target itself is no competitor.
+            above = (users >= target).sum(1) + (0 if last else (stop >= target)[:, 0].long() - 1)
+            ranks.append((1 + above).double().numpy())
+            sequences.append(names[positions])
+    missed = np.maximum(test.lengths - 1, 0) - np.maximum(known.lengths - 1, 0)
+    none = np.full(int(missed.sum()), metrics.MISS)
+    return np.concatenate([*ranks, none]), np.concatenate([*sequences, np.repeat(np.arange(len(test)), missed)])
+
+
+def resample(
+    runs: Mapping[str, Sequence[Floats]], protocol: str, mask: npt.NDArray[np.bool_], resamples: int
+) -> dict[str, BootstrapResult]:
+    """Resample test cascades, the same for all models, and the seeds of each model.
+
+    Args:
+        runs: sums of each model, one table per seed.
+        protocol: macro, the mean over a cascade's targets and then over cascades; full, the mean over targets.
+        mask: (cascades,) which ones count.
+        resamples: number of resamples.
+    """
+    valid = mask & (next(iter(runs.values()))[0][:, -1] > 0)
+    tables = [[_weighted(table[valid], protocol) for table in seeds] for seeds in runs.values()]
+
+    def values(counts: Floats) -> Iterator[Floats]:
+        for seeds in tables:
+            yield np.stack([(summed := counts @ table)[:, :-1] / summed[:, -1:] for table in seeds])
+
+    by_seed = [np.stack([table[:, :-1].sum(0) / table[:, -1].sum() for table in seeds]) for seeds in tables]
+    draws = bootstrap.resample([*map(len, tables)], int(valid.sum()), values, order="units first", resamples=resamples)
+    return {
+        name: BootstrapResult(METRICS, seeds, drawn) for name, seeds, drawn in zip(runs, by_seed, draws, strict=True)
+    }
+
+
+def _weighted(table: Floats, protocol: str) -> Floats:
+    """Return sums whose totals over cascades give the metrics: under macro, each cascade counts once."""
+    return np.append(table[:, :-1] / table[:, -1:], np.ones((len(table), 1)), axis=1) if protocol == "macro" else table
+
+
+def sources(predictor: NextPredictor, test: Histories, edges: frozenset[tuple[str, str]]) -> CachedRun:
+    """Return how often the selected earlier user has a true edge to a user.
+
+    Evaluated for every user from a cascade's third on some, but not all, of whose ``EARLIER`` predecessors are true
+    sources: elsewhere any selection is right, or none.
+
+    Returns:
+        ``steps``, and the precision by way of selection: the largest ``weight`` of the first attention; the largest
+        part of the user's score (``credit``, where the score is a sum over earlier users); the user without whom the
+        next one would have been least likely (``without``); the ``latest`` user; ``chance``, a random one.
+    """
+    known = test.encode(predictor.vocabulary, drop_unknown=True)
+    network = predictor.network
+    windows = Windows(known, network.reach)
+    correct: dict[str, list[float]] = {}
+    positions: list[int] = []
+    truths = []
+    for index in windows.groups(GROUP):
+        batch = windows.batch(index)
+        tables = {"weight": predictor.scores(windows, index)[0].weights[0]}
+        if isinstance(network, Credits):
+            with torch.no_grad():
+                tables["credit"] = network.credit(batch.to(predictor.device)).cpu()
+        first = (windows.target_starts - windows.starts)[index]
+        for row, size in enumerate(batch.mask.sum(1).tolist()):
+            users = [predictor.vocabulary.value(id) for id in batch.ids[row, :size].tolist()]
+            for step in range(max(2, int(first[row])), size):
+                low = max(0, step - EARLIER)
+                true = np.array([(user, users[step]) in edges for user in users[low:step]])
+                if true.any() and not true.all():
+                    positions.append(int(windows.starts[index[row]]) + step)
+                    truths.append(true)
+                    answers = {"latest": true[-1], "chance": true.mean()}
+                    answers |= {name: true[int(table[row, step, low:step].argmax())] for name, table in tables.items()}
+                    for name, answer in answers.items():
+                        correct.setdefault(name, []).append(float(answer))
+    sizes = np.array([len(true) for true in truths], np.int64)
+    likelihoods = without_each(predictor, known, np.array(positions, np.int64), sizes)
+    parts = np.split(likelihoods, np.cumsum(sizes)[:-1])
+    correct["without"] = [float(true[part.argmin()]) for true, part in zip(truths, parts, strict=True)]
+    return {"steps": len(truths), **{name: float(np.mean(values)) for name, values in correct.items() if values}}
+
+
+def without_each(predictor: NextPredictor, known: Histories, positions: Index, sizes: Index) -> Floats:
+    """Return how likely some users are, in nats, if a user before them had not been there.
+
+    Args:
+        predictor: trained.
+        known: cascades in its vocabulary, without unknown users.
+        positions: (users,) positions in ``known.ids``.
+        sizes: (users,) how many users before each are read, at least 2; each of them is left out in turn.
+
+    Returns:
+        (sum of sizes,) log-probabilities, grouped by user, the earliest left out first.
+    """
+    owner, left_out = np.repeat(np.arange(len(positions)), sizes), ranges(np.zeros_like(sizes), sizes)
+    begins, lengths = (positions - sizes)[owner], sizes[owner] - 1
+    where = ranges(begins, lengths)
+    where += where - np.repeat(begins, lengths) >= np.repeat(left_out, lengths)  # skips the one that is left out
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    times = known.times[where] if known.timed else known.times
+    windows = Windows(
+        replace(known, ids=known.ids[where], offsets=offsets, times=times, names=known.names[:0]),
+        predictor.network.reach,
+        last_only=True,
+    )
+    likelihoods = np.empty(len(owner))
+    for index in windows.groups(GROUP):
+        scores = predictor.scores(windows, index)[0].scores.log_softmax(1)
+        targets = torch.from_numpy(known.ids[positions[owner[index]]].astype(np.int64))
+        likelihoods[index] = scores.gather(1, targets[:, None])[:, 0].numpy()
+    return likelihoods
+
+
+# --- page --------------------------------------------------------------------------------------------------------
+
+
+def introduction(plan: Plan, sets: Sequence[Cascades], absent: Sequence[str], request: Request) -> str:
+    """Return the text above the first table."""
+    page = Page("# HiDAN: tables rebuilt")
+    if request.quick:
+        page.text(PAPER["quick"].format(train=plan.train_size or 0, test=plan.test_size or 0))
+    times = "once" if request.seeds == 1 else f"with {request.seeds} seeds"
+    fewest = min(plan.max_seeds.values(), default=request.seeds)
+    if fewest < request.seeds:
+        few = "once" if fewest == 1 else f"with {fewest}"
+        times += f" (HiDAN and the models it is tested against; the others, and all in the later papers' sets, {few})"
+    page.text(PAPER["introduction"].format(times=times), PAPER["near_copy"])
+    about = [f"**{data.name}**: {data.about}." for data in sets]
+    page.bullets([*about, *([f"Not available: {listed(absent)}."] if absent else [])])
+    return str(page)
+
+
+def write(text: str, tables: Mapping[str, Rows]) -> str:
+    """Return the page as Markdown."""
+    page = Page(text)
+    page.section("Table 1: the data")
+    page.table(tables["statistics"])
+    for data in distinct(tables["prediction"], "data"):
+        page.section(f"Table 2: {data}")
+        rows = select(tables["prediction"], data=data)
+        for protocol in distinct(rows, "protocol"):
+            for subset in distinct(select(rows, protocol=protocol), "cascades"):
+                title = protocol if subset == "all" else f"{protocol}, without near copies"
+                page.text(f"**{title}** ({PAPER['protocols'][protocol]}).")
+                page.text("\n".join(_prediction(select(rows, protocol=protocol, cascades=subset))))
+        if sentences := _sentences(select(tables["verdicts"], data=data)):
+            page.bullets(sentences)
+            page.text("An asterisk: the interval of the difference holds 0.")
+    page.section("Table 3: cost of training")
+    page.table([_cost_line(row, tables["cost"]) for row in tables["cost"]])
+    page.text("Parameters without user table and output layer, as the paper counts them.")
+    if rows := tables["sources"]:
+        page.section("Figure 4 as a number: who infected whom")
+        page.text(PAPER["sources"].format(steps=rows[0]["steps"], data=rows[0]["data"]))
+        page.table(_source_lines(rows))
+    return str(page)
+
+
+def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
+    """Return plots of MRR per data set and protocol, of seconds per epoch, and of figure 4."""
+    plots = []
+    for data in distinct(tables["prediction"], "data"):
+        for protocol in PROTOCOLS:
+            rows = select(tables["prediction"], data=data, protocol=protocol, cascades="all")
+            series = {"here": [100 * row["mrr"] for row in rows]}
+            if any("paper" in row for row in rows):
+                series["paper"] = [100 * row["paper"]["mrr"] if "paper" in row else 0.0 for row in rows]
+            names = [row["model"] for row in rows]
+            plots.append(figures.bars(f"Table 2: MRR ({data}, {protocol})", "x 100", names, series))
+    for data in distinct(tables["cost"], "data"):
+        rows = select(tables["cost"], data=data)
+        seconds = {"": [row["seconds_an_epoch"] for row in rows]}
+        plots.append(figures.bars(f"Table 3: an epoch ({data})", "seconds", [row["model"] for row in rows], seconds))
+    if rows := tables["sources"]:
+        names = [*(f"{row['model']}, {row['by']}" for row in rows), "the latest user", "a random user"]
+        values = [*(100 * row["precision"] for row in rows), 100 * rows[0]["latest"], 100 * rows[0]["chance"]]
+        plots.append(figures.bars("Figure 4: how often the largest weight is a true edge", "%", names, {"": values}))
+    return tuple(plots)
+
+
+def _prediction(rows: Rows) -> list[str]:
+    """Return the lines of one table of metrics, the paper's row above ours."""
+    names = [name for name in (PAPER_METRICS if rows[0]["protocol"] == "macro" else METRICS) if name in rows[0]]
+    lines = [f"| model | row | {' | '.join(HEADS[name] for name in names)} |", "|---" * (2 + len(names)) + "|"]
+    for row in rows:
+        if paper := row.get("paper"):
+            lines.append(f"| {row['model']} | paper | {' | '.join(percent(paper[name]) for name in names)} |")
+        who = "reported" if "interval" not in row else "here" if row["seeds"] == 1 else f"here, {row['seeds']} seeds"
+        lines.append(f"| {row['model']} | {who} | {' | '.join(estimate(row, name) for name in names)} |")
+    return lines
+
+
+def _sentences(tests: Rows) -> list[str]:
+    """Return HiDAN against the compared models, and HiDAN and our ensemble against the best baseline."""
+    sentences = []
+    for row in (row for other in COMPARED for row in select(tests, other=other)):
+        word = "higher" if row["low"] > 0 else "lower" if row["high"] < 0 else "no significant difference"
+        difference, low, high = (f"{100 * row[name]:+.2f}" for name in ("difference", "low", "high"))
+        sentences.append(
+            f"HiDAN's MRR against {row['other']}'s, the paper's protocol: {word}, {difference} [{low}, {high}]."
+        )
+    counted = [
+        row for name in ("hidan", ENSEMBLE) for row in tests if row["model"] == name and row["other"] in COUNTING
+    ]
+    keys = ("model", "other", "protocol", "cascades")
+    for key in dict.fromkeys(tuple(row[name] for name in keys) for row in counted):
+        model, other, protocol, subset = key
+        ratios = listed(
+            f"{HEADS[row['measure']]} x {row['ratio']:.3f}{'*' if row['low'] <= 0 <= row['high'] else ''}"
+            for row in counted
+            if tuple(row[name] for name in keys) == key
+        )
+        where = protocol if subset == "all" else f"{protocol}, {subset}"
+        sentences.append(f"{model} against the best baseline by MRR ({other}), {where}: {ratios}.")
+    return sentences
+
+
+def _cost_line(row: Row, rows: Rows) -> Row:
+    lstm = select(rows, data=row["data"], model="lstm")
+    base = lstm[0]["seconds_an_epoch"] if lstm else 0
+    return {
+        "data": row["data"],
+        "model": row["model"],
+        "parameters": f"{row['parameters']:,}",
+        "paper": row["paper_parameters"] or "",
+        "epochs": listed(row["epochs"]),
+        "CPU seconds an epoch": row["seconds_an_epoch"],
+        "to LSTM": f"{row['seconds_an_epoch'] / base:.2f}" if base else "",
+        "paper, seconds": row["paper_seconds"] or "",
+    }
+
+
+def _source_lines(rows: Rows) -> Rows:
+    chance = rows[0]["chance"]
+    lines = [
+        {
+            "row": row["model"],
+            "by": row["by"],
+            "precision": percent(row["precision"], 1),
+            "ratio to random": f"{row['precision'] / chance:.2f}",
+            "by seed": listed(percent(value, 1) for value in row["by_seed"]),
+        }
+        for row in rows
+    ]
+    rules = {"the latest user": rows[0]["latest"], "a random user": chance}
+    return [
+        *lines,
+        *(
+            {"row": name, "precision": percent(value, 1), "ratio to random": f"{value / chance:.2f}"}
+            for name, value in rules.items()
+        ),
+    ]

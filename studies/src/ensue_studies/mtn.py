@@ -1,288 +1,598 @@
-"""MTN's tables (Multiresolution Transformer Networks, 2019) on the data at hand: query logs that can be had.
+"""MTN (Multiresolution Transformer Networks, 2019) on the query logs at hand.
 
-Table 1 (data), table 2 (every model, at equal numbers of weights), the depths that the paper compares, by length of the
-session and by whether a pair was seen, and what a step costs. It takes hours, so each finished training is kept, and
-the same command goes on where it was stopped.
+Table 1 (data), table 2 (every model, at equal numbers of weights), the depths that the paper compares, metrics by
+length of the session and by whether a pair was seen in training, and the cost of a training step.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+import polars as pl
+import torch
 
-from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult
-from ensue.evaluation.suggest import SHOWN
+from ensue import figures, metrics
+from ensue.data.histories import Histories, Index
+from ensue.data.queries import Queries, prefixes, read_queries
+from ensue.data.queries.rules import PAPER_RULES, QueryRules
+from ensue.errors import DataError
+from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of, resampled
 from ensue.metrics import Floats
-from ensue.tasks.suggest.catalogue import COUNTING
+from ensue.tasks.suggest.baselines.counting import Suggestions
+from ensue.tasks.suggest.batch import pad
+from ensue.tasks.suggest.catalogue import COUNTING, MODELS
+from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.predictor import SuggestPredictor
-from ensue_studies import mtn_page as page
-from ensue_studies.cached_runs import CachedRun
-from ensue_studies.mtn_measures import kept, pack, part, resample, step_times
-from ensue_studies.mtn_paper import DEPTHS
-from ensue_studies.mtn_sets import PLACES, TURNS, QuerySet, Targets, find_sets
-from ensue_studies.provenance import Study
-from ensue_studies.rows import Row, Rows, Tables, Values
-from ensue_studies.runner import Request, Trainings, add, mean_of, means, require_rows, spent, verdicts
+from ensue.vocabulary import FIRST
+from ensue_studies.datasets import DataSet, available, columns_of, fingerprint, folder_of, packed
+from ensue_studies.page import (
+    Page,
+    Row,
+    Rows,
+    Tables,
+    Values,
+    distinct,
+    estimate,
+    is_significant,
+    listed,
+    percent,
+    select,
+)
+from ensue_studies.papers import Paper
+from ensue_studies.results import Study
+from ensue_studies.runner import (
+    CachedRun,
+    CachedRuns,
+    Plan,
+    Request,
+    cost_of,
+    extend,
+    mean_of,
+    metrics_of,
+    paired_tests,
+    require_models,
+    step_cost,
+    timed_steps,
+)
 
+PAPER = Paper("mtn")
+FULL, QUICK = (Plan(**PAPER["plan"][name]) for name in ("full", "quick"))
 NETWORKS = ("seq2seq", "h-lstm", "m-nsrf", "transformer", "flat-transformer", "mtn")
-"""The paper's rows, and the flat Transformer."""
+"""The models of the paper, and the flat Transformer."""
 TRAINED = (*NETWORKS, "best")
-ATTENDING = ("transformer", "flat-transformer", "mtn", "best")
-FAMILY: Mapping[str, Values] = {
-    **{name: {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True} for name in ATTENDING[:-1]},
-    "best": {"dim": 128, "embedding": 128, "wide": 256, "heads": 4, "tied": True, "smoothing": 0.0},
-    "seq2seq": {"dim": 288, "embedding": 128, "tied": True},
-    "h-lstm": {"dim": 240, "embedding": 128, "tied": True},
-    "m-nsrf": {"dim": 240, "embedding": 128, "tied": True},
-}
-"""Sizes at which all have as many weights, 10 % up or down, with a vocabulary of some 5,000 words."""
-SEARCHED = {"exhaustive": True}
-"""What is compared is the models, so their searches lose nothing."""
-JUDGED = ("bleu", f"mrr@{SHOWN}")
-"""What MTN and best are judged by, on the same sessions."""
+RECURRENT = NETWORKS[:3]
+EXHAUSTIVE = {"exhaustive": True}
+"""Models are compared, so their beam searches lose nothing."""
+TESTED = ("bleu", f"mrr@{SHOWN}")
+"""Metrics of the paired tests of MTN and best."""
 EXAMPLES = 6
-DEPTH = {"transformer": "4+4", "flat-transformer": "4+4", "mtn": "3+2+3", "best": "3+2+3"}
+HEADS: Mapping[str, str] = {
+    "bleu": "BLEU",
+    **{f"precision@{n}": f"{n}-gram" for n in range(1, 5)},
+    "content@1": "content",
+    "exact": "exact",
+    f"mrr@{SHOWN}": f"MRR@{SHOWN}",
+    f"recall@{SHOWN}": f"recall@{SHOWN}",
+}
+SHORT = ("bleu", "precision@1", "content@1", f"mrr@{SHOWN}")
+
+FILES: Mapping[str, str] = {"msmarco": "sessions.tsv", "sqa": "sequences.tsv"}
+RULES = QueryRules(normalisation="paper")
+"""The paper's normalisation without its caps on queries per session and words per query."""
+TURNS = 16
+"""Queries before a target that models see."""
+LENGTHS = ("1", "2", "3", "4 and more")
+"""Classes of the number of queries before a target."""
+
+Sessions = DataSet[Queries]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How much is trained and scored."""
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Every query after the first of a session.
 
-    options: Values = field(default_factory=dict)
-    """Of every network, after its sizes."""
-    attending: Values = field(default_factory=dict)
-    """Of those without recurrence."""
-    sizes: Mapping[str, Values] = field(default_factory=lambda: FAMILY)
-    """Of each network."""
-    depths: Sequence[tuple[str, str]] = tuple(DEPTHS)
-    """Models and layers of the comparison of depths."""
-    depth: Mapping[str, str] = field(default_factory=lambda: DEPTH)
-    """Layers of each model of table 2."""
-    learned: int | None = None
-    """Sessions learned at most, evenly from the file; all of them by default."""
-    tested: int | None = None
-    """Sessions scored at most."""
-    batch: int = 32
-    """Sessions of a step that is timed."""
-    repeats: int = 9
-    """Steps that are timed."""
-    resamples: int = RESAMPLES
-    """Of the test sessions."""
-    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What is trained on a set where no model is named; all by default."""
-    once: Sequence[str] = ("sqa", *(name for name in ATTENDING if name != "mtn"))
-    """Sets and networks that are trained once: MTN is judged against the recurrent ones, on the larger set."""
+    Attributes:
+        before: the queries before each.
+        true: the target queries.
+        owners: (targets,) row of the session.
+        length: (targets,) index in ``LENGTHS``.
+        seen: (targets,) whether it follows the same query in training data.
+        known: (targets,) whether it is in training data at all.
+    """
+
+    before: Histories
+    true: pl.Series
+    owners: Index
+    length: Index
+    seen: npt.NDArray[np.bool_]
+    known: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, test: Histories, train: Histories) -> Targets:
+        """Return the targets of some sessions."""
+        before, ids = prefixes(test, TURNS)
+        values = pl.Series("query", test.vocabulary.values, dtype=pl.String)
+        true = values.gather(ids.astype(np.int64) - FIRST)
+        owners = np.repeat(np.arange(len(test)), np.maximum(test.lengths - 1, 0))
+        position = np.arange(len(ids)) - np.searchsorted(owners, owners)
+        train_queries = {train.vocabulary.value(id) for id in np.unique(train.ids).tolist()}
+        return cls(
+            before,
+            true,
+            owners,
+            np.minimum(position, len(LENGTHS) - 1),
+            np.isin(prints(test), prints(train)),
+            np.array([text in train_queries for text in true], np.bool_),
+        )
+
+    def __len__(self) -> int:
+        """Return the number of targets."""
+        return len(self.true)
 
 
-FULL = Plan(
-    options={"min_users": 1, "dropout": 0.2, "smoothing": 0.1, "batch_size": 32, "learning_rate": 1e-3, "epochs": 20},
-    attending={"warm_up": 300},
-)
-"""With these a small MTN has 1.2 times repeat-last's BLEU on novel validation sessions of MS MARCO within three epochs;
-every network has the same, but that what may be copied is not smoothed. The paper's 4,000 steps of warm-up are all the
-steps there are here."""
-QUICK = Plan(
-    options={**FULL.options, "dropout": 0.1, "batch_size": 16, "learning_rate": 2e-3, "epochs": 8},
-    attending={"warm_up": 200},
-    sizes={
-        name: {**own, "dim": own["dim"] // 2, "embedding": 64, "wide": 128}
-        if "wide" in own
-        else {**own, "dim": own["dim"] // 2, "embedding": 64}
-        for name, own in FAMILY.items()
-    },
-    depths=(),
-    depth={"transformer": "2+2", "flat-transformer": "2+2", "mtn": "2+1+2", "best": "2+1+2"},
-    learned=5000,
-    batch=16,
-    repeats=3,
-    resamples=200,
-    rows=dict.fromkeys(("msmarco", "sqa"), ("h-lstm", "mtn")),
-)
-"""Enough for MTN to write more than the commonest words: half the sessions at half the width, smaller steps of more."""
+def targets_of(data: Sessions) -> Targets:
+    """Return the targets of the test sessions."""
+    return Targets.of(data.test.histories, data.train.histories)
+
+
+def find_sets(data: Path) -> tuple[list[Sessions], list[str]]:
+    """Read the available data sets.
+
+    Args:
+        data: folder with ``msmarco/sessions.tsv`` and ``sqa/sequences.tsv`` (plain, .gz or .xz), one of them at least,
+            or its parent.
+
+    Returns:
+        The data sets, and the names of those that are not available.
+
+    Raises:
+        DataError: neither is available, or a part of one is missing.
+    """
+    folder = folder_of(data, "queries")
+    readers = {name: partial(_read_set, name, folder / name / file) for name, file in FILES.items()}
+    return available(data, readers, [f"{name}/{file} (plain, .gz or .xz)" for name, file in FILES.items()])
+
+
+def _read_set(name: str, file: Path) -> Sessions | None:
+    """Read one data set; its details are the test part under the caps of the paper, if any session is left."""
+    path = packed(file)
+    if path is None:
+        return None
+    queries = read_queries(path, rules=RULES)[0]
+    if missing := {"train", "valid", "test"} - {*queries.parts.unique()}:
+        raise DataError(f"{path}: it has no part {', '.join(sorted(missing))}; the study needs train, valid and test")
+    train = queries.part("train")
+    valid, test = (queries.part(part, novel=bool(len(queries.novel))) for part in ("valid", "test"))
+    return DataSet(
+        name=name,
+        train=train,
+        valid=valid,
+        test=test,
+        fingerprint=fingerprint(columns_of(train.histories, valid.histories, test.histories)),
+        about=PAPER["about"][name],
+        details=_capped(path),
+    )
+
+
+def _capped(path: Path) -> Queries | None:
+    try:
+        queries = read_queries(path, rules=PAPER_RULES)[0]
+        test = queries.part("test", novel=bool(len(queries.novel)))
+    except DataError:  # the file itself was read before
+        return None
+    return test if len(test) else None
+
+
+def statistics(data: Sessions) -> Rows:
+    """Return Table 1, one row per part."""
+    rows = []
+    for name, part in data.parts.items():
+        histories = part.histories
+        values = pl.Series(histories.vocabulary.values, dtype=pl.String)
+        queries = values.gather(histories.ids.astype(np.int64) - FIRST)
+        words = queries.str.split(" ")
+        rows.append(
+            {
+                "data": data.name,
+                "part": name,
+                "sessions": len(part),
+                "pairs": int((histories.lengths - 1).sum()),
+                "queries a session": round(float(histories.lengths.mean()), 2),
+                "words a query": round(float(words.list.len().to_numpy().mean()), 2),
+                "distinct queries": queries.n_unique(),
+                "distinct words": words.explode(empty_as_null=False).n_unique(),
+            }
+        )
+    return rows
 
 
 def run(data: Path, request: Request) -> Study:
     """Rebuild the tables.
 
     Args:
-        data: the folder with ``msmarco/sessions.tsv`` and ``sqa/sequences.tsv`` (plain, .gz or .xz), or the folder
-            above it. One of the two is enough.
-        request: ``models``: which trained models get a row; none for all, or those of ``Plan.rows``. ``quick``: a part
-            of the sessions, fewer rows and epochs, small networks; not the paper's figures. ``seeds``: trainings a
-            model, but for what ``Plan.once`` names.
+        data: see :func:`find_sets`.
+        request: ``quick``: a part of the sessions, fewer models and epochs, small networks. ``seeds``: per model, but
+            for ``max_seeds`` of the plan.
 
     Raises:
-        DataError: no data set is there, or half of one, or the file of cells is something else.
+        DataError: no data set is available, or the file of cached runs is something else.
         SettingError: a model that has no row.
     """
-    require_rows(request.models, TRAINED)
-    plan, named = QUICK if request.quick else FULL, tuple(request.models)
-    study = _Study(plan, request.trainings())
+    require_models(request.models, TRAINED)
+    plan, runs = QUICK if request.quick else FULL, request.cached_runs()
     names = ("statistics", "floors", "overall", "verdicts", "depths", "lengths", "pairs", "cost", "examples")
     tables: Tables = {name: [] for name in names}
     sets, absent = find_sets(data)
-    for whole in sets:
-        own = whole.few(plan.learned, plan.tested)
-        request.log(f"{own.name}: {len(own.train):,} sessions to learn, {len(own.targets):,} pairs to score")
-        tables["statistics"] += own.statistics()
-        add(tables, study.tables(own, whole, named or plan.rows.get(own.name, TRAINED), request.seeds))
-    tables["cost"] = study.cost(sets[0].targets, named or plan.rows.get(sets[0].name, TRAINED))
-    amounts = page.Amounts(plan.learned, request.seeds)
-    about = page.about([own.name for own in sets], absent, amounts, quick=request.quick)
-    return Study("mtn", tables, page.write(about, tables), page.draw(tables))
+    for full in sets:
+        data_set = full.subset(plan.train_size, plan.test_size)
+        targets = targets_of(data_set)
+        request.log(f"{full.name}: {len(data_set.train):,} training sessions, {len(targets):,} test pairs")
+        tables["statistics"] += statistics(data_set)
+        tables["floors"] += baselines(full, runs)
+        models = request.models or plan.models.get(full.name, TRAINED)
+        extend(tables, _tables(plan, runs, data_set, targets, models, request.seeds))
+    models = request.models or plan.models.get(sets[0].name, TRAINED)
+    tables["cost"] = _cost(plan, runs, targets_of(sets[0]), models)
+    text = introduction(plan, sets, absent, request)
+    return Study("mtn", tables, write(text, tables), draw(tables))
 
 
-class _Study:
-    """The trainings, each kept as it finishes."""
+def _tables(
+    plan: Plan, runs: CachedRuns, data: Sessions, targets: Targets, models: Sequence[str], seeds: int
+) -> Tables:
+    """Return all rows of one data set but its statistics."""
 
-    def __init__(self, plan: Plan, trainings: Trainings) -> None:
-        self.plan, self.trainings = plan, trainings
+    def trained(name: str, depth: str = "") -> list[CachedRun]:
+        requested = plan.seeds(seeds, data.name, name)
+        return [_train(plan, runs, data, targets, name, seed, depth) for seed in requested]
 
-    def tables(self, own: QuerySet, whole: QuerySet, models: Sequence[str], seeds: int) -> Tables:
-        """All rows of one data set."""
-        cells = {name: self._repeated(own, whole, name, seeds) for name in models}
-        cells |= {name: [self._counted(own, whole, name)] for name in COUNTING}
-        deep = {
-            (name, depth): self._repeated(own, whole, name, seeds, depth)
-            for name, depth in self.plan.depths
-            if name in models
-        }
-        labels = {" ".join(key): key for key in deep}
-        targets = own.targets
-        runs = {name: [kept(cell, targets.true) for cell in found] for name, found in cells.items()}
-        runs |= {name: [kept(cell, targets.true) for cell in deep[key]] for name, key in labels.items()}
-        found = resample(runs, targets.owners, self.plan.resamples)
-        return {
-            "floors": self._floors(whole),
-            "overall": [_row(own.name, name, cells[name], found[name], len(targets)) for name in cells],
-            "verdicts": verdicts(own.name, {name: found[name] for name in cells}, ("mtn", "best"), JUDGED),
-            "depths": [
-                {
-                    **_row(own.name, key[0], deep[key], found[name], len(targets)),
-                    "depth": key[1],
-                    "paper": DEPTHS.get(key),
-                }
-                for name, key in labels.items()
-            ],
-            "lengths": [row for name in cells for row in _by_length(own.name, name, runs[name], targets)],
-            "pairs": [row for name in cells for row in _by_pair(own.name, name, runs[name], targets)],
-            "examples": _examples(own.name, cells, targets),
-        }
-
-    def cost(self, targets: Targets, models: Sequence[str]) -> Rows:
-        """The time of a training step of each network, the Transformer always among them."""
-        plan = self.plan
-        names = [name for name in NETWORKS if name in models or name == "transformer"]
-        options = {name: self._options(name) for name in names}
-        key = {"timed": options, "batch": plan.batch, "repeats": plan.repeats}
-        timed = partial(step_times, options, targets, num_ids=5000, batch=plan.batch, repeats=plan.repeats)
-        return self.trainings.rows(key, "the time of a step of each network", timed)
-
-    def _options(self, model: str, depth: str = "") -> Row:
-        """All settings of a training that are not the model's own."""
-        own = {**self.plan.options, **(self.plan.attending if model in ATTENDING else {}), **self.plan.sizes[model]}
-        layers = depth or self.plan.depth.get(model, "")
-        return {**own, "depth": layers} if layers else own
-
-    def _key(self, own: QuerySet, whole: QuerySet, model: str, options: Values, seed: int) -> Row:
-        """All that decides a cell, but the program's version, which stands in the cell."""
-        part = {"data": own.name, "fingerprint": whole.fingerprint, "learned": len(own.train), "tested": len(own.test)}
-        return {**part, "model": model, "options": dict(options), "seed": seed}
-
-    def _repeated(self, own: QuerySet, whole: QuerySet, model: str, seeds: int, depth: str = "") -> list[CachedRun]:
-        if own.name in self.plan.once or model in self.plan.once:
-            seeds = 1
-        return [self._trained(own, whole, model, seed, depth) for seed in range(seeds)]
-
-    def _trained(self, own: QuerySet, whole: QuerySet, model: str, seed: int, depth: str = "") -> CachedRun:
-        options = self._options(model, depth)
-        return self.trainings.get(
-            self._key(own, whole, model, options, seed),
-            f"{own.name}: {model} {options.get('depth', '')} seed {seed}",
-            lambda: SuggestPredictor(model, settings={**options, **SEARCHED}, seed=seed),
-            lambda predictor: predictor.fit(own.train, own.valid),
-            lambda predictor: {**_scored(predictor, own.targets), **_about(predictor)},
-        )
-
-    def _counted(self, own: QuerySet, whole: QuerySet, name: str) -> CachedRun:
-        """A row that needs no network, learned from the same sessions."""
-        options = {"min_users": self.plan.options.get("min_users", 1)}
-        return self.trainings.get(
-            self._key(own, whole, name, options, 0),
-            f"{own.name}: {name}",
-            lambda: SuggestPredictor(name, settings=options),
-            lambda predictor: predictor.fit(own.train),
-            lambda predictor: _scored(predictor, own.targets, name),
-        )
-
-    def _floors(self, whole: QuerySet) -> Rows:
-        """What counting reaches on the whole test part, without the paper's caps and under them."""
-        rows = []
-        for caps, test in (("none", whole.test), ("the paper's", whole.capped)):
-            if test is None:
-                continue
-            targets = Targets.of(test.histories, whole.train.histories)
-            predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
-            self.trainings.progress(predictor.fit(whole.train))
-            for name in COUNTING:
-                sums = kept(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
-                rows.append({"data": whole.name, "caps": caps, "model": name, **part([sums], np.ones(len(sums), bool))})
-        return rows
+    cells = {name: trained(name) for name in models}
+    cells |= {name: [_baseline(plan, runs, data, targets, name)] for name in COUNTING}
+    deep = {(name, depth): trained(name, depth) for name, depth in plan.details["depths"] if name in models}
+    labels = {" ".join(key): key for key in deep}
+    sums = {name: [unpack(run, targets.true) for run in found] for name, found in cells.items()}
+    sums |= {name: [unpack(run, targets.true) for run in deep[key]] for name, key in labels.items()}
+    results = resample(sums, targets.owners, plan.resamples)
+    lengths = {label: targets.length == index for index, label in enumerate(LENGTHS)}
+    pairs = {
+        "seen in this order": targets.seen,
+        "new pair of a known query": ~targets.seen & targets.known,
+        "a query nobody typed": ~targets.known,
+    }
+    return {
+        "overall": [_row(data.name, name, cells[name], results[name], len(targets)) for name in cells],
+        "verdicts": paired_tests(data.name, {name: results[name] for name in cells}, ("mtn", "best"), TESTED),
+        "depths": [
+            {
+                **_row(data.name, key[0], deep[key], results[name], len(targets)),
+                "depth": key[1],
+                "paper": PAPER["depths"].get(key[0], {}).get(key[1]),
+            }
+            for name, key in labels.items()
+        ],
+        "lengths": [row for name in cells for row in _parts(data.name, name, "typed", sums[name], lengths)],
+        "pairs": [row for name in cells for row in _parts(data.name, name, "pair", sums[name], pairs)],
+        "examples": _examples(data.name, cells, targets),
+    }
 
 
-def _scored(predictor: SuggestPredictor, targets: Targets, counting: str | None = None) -> CachedRun:
-    begun = time.perf_counter()
-    found = pack(predictor.suggest(targets.before, SHOWN, counting), targets.true)
-    return {**found, "seconds_to_score": round(time.perf_counter() - begun, 2)}
+def _train(
+    plan: Plan, runs: CachedRuns, data: Sessions, targets: Targets, model: str, seed: int, depth: str = ""
+) -> CachedRun:
+    options = {**plan.settings(data.name, model), **({"depth": depth} if depth else {})}
+    return runs.train(
+        data.key(model, options, seed),
+        f"{data.name}: {model} {options.get('depth', '')} seed {seed}",
+        lambda: SuggestPredictor(model, settings={**options, **EXHAUSTIVE}, seed=seed),
+        lambda predictor: predictor.fit(data.train, data.valid),
+        lambda predictor: {**_suggestions(predictor, targets), **_summary(predictor)},
+    )
 
 
-def _about(predictor: SuggestPredictor) -> CachedRun:
-    """What a training leaves behind beside its answers."""
-    metadata, facts = predictor.metadata, predictor.metadata.to_dict()
-    noted = ("found_in_pool", "mix", "word_cost", "validation_mrr@10", "validation_bleu", "notes")
+def _baseline(plan: Plan, runs: CachedRuns, data: Sessions, targets: Targets, name: str) -> CachedRun:
+    options = {"min_users": plan.options.get("min_users", 1)}
+    return runs.train(
+        data.key(name, options, 0),
+        f"{data.name}: {name}",
+        lambda: SuggestPredictor(name, settings=options),
+        lambda predictor: predictor.fit(data.train),
+        lambda predictor: _suggestions(predictor, targets, name),
+    )
+
+
+def _suggestions(predictor: SuggestPredictor, targets: Targets, baseline: str | None = None) -> CachedRun:
+    start = time.perf_counter()
+    packed_run = pack(predictor.suggest(targets.before, SHOWN, baseline), targets.true)
+    return {**packed_run, "seconds_to_score": round(time.perf_counter() - start, 2)}
+
+
+def _summary(predictor: SuggestPredictor) -> CachedRun:
+    """Return what is saved of a training next to its suggestions."""
+    metadata, values = predictor.metadata, predictor.metadata.to_dict()
+    names = ("found_in_pool", "mix", "word_cost", "validation_mrr@10", "validation_bleu", "notes")
     return {
         "epochs": metadata.epochs,
         "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": sum(parameter.numel() for parameter in predictor.network.parameters()),
         "words": metadata.tokens,
         "validation_loss": round(metadata.validation_loss, 4),
-        **{name: facts[name] for name in noted if name in facts},
+        **{name: values[name] for name in names if name in values},
     }
 
 
-def _row(data: str, name: str, cells: Sequence[CachedRun], found: BootstrapResult, targets: int) -> Row:
-    """A row of a table: means over seeds, intervals, and what was trained."""
-    row: Row = {"data": data, "model": name, "seeds": len(cells), "targets": targets}
-    row |= {**means(found), "bleu_by_seed": [round(float(own[0]), 5) for own in found.by_seed]}
-    if "epochs" in cells[0]:
-        row |= {"parameters": cells[0]["parameters"], **spent(cells)}
-    return {**row, "seconds_to_score": mean_of(cells, "seconds_to_score", 2)}
+def baselines(data: Sessions, runs: CachedRuns) -> Rows:
+    """Return the metrics of the baselines on the full test part, without the paper's caps and with them."""
+    rows = []
+    for caps, test in (("none", data.test), ("the paper's", data.details)):
+        if test is None:
+            continue
+        targets = Targets.of(test.histories, data.train.histories)
+        predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
+        runs.progress(predictor.fit(data.train))
+        for name in COUNTING:
+            sums = unpack(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
+            about = {"data": data.name, "caps": caps, "model": name}
+            rows.append({**about, **means([sums], np.ones(len(sums), np.bool_))})
+    return rows
 
 
-def _by_length(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> Rows:
-    parts = ((label, targets.typed == place) for place, label in enumerate(PLACES))
-    return [{"data": data, "model": name, "typed": label, **part(runs, own)} for label, own in parts if own.any()]
+def _row(data: str, name: str, runs: Sequence[CachedRun], result: BootstrapResult, targets: int) -> Row:
+    """Return a row of a table: means over seeds, intervals, and the cost of training."""
+    row: Row = {"data": data, "model": name, "seeds": len(runs), "targets": targets}
+    row |= {**metrics_of(result), "bleu_by_seed": [round(float(seed[0]), 5) for seed in result.by_seed]}
+    if "epochs" in runs[0]:
+        row |= {"parameters": runs[0]["parameters"], **cost_of(runs)}
+    return {**row, "seconds_to_score": mean_of(runs, "seconds_to_score", 2)}
 
 
-def _by_pair(data: str, name: str, runs: Sequence[Floats], targets: Targets) -> Rows:
-    kinds = {
-        "seen in this order": targets.seen,
-        "new pair of a known query": ~targets.seen & targets.known,
-        "a query nobody typed": ~targets.known,
-    }
-    return [{"data": data, "model": name, "pair": kind, **part(runs, own)} for kind, own in kinds.items() if own.any()]
+def _parts(data: str, name: str, by: str, sums: Sequence[Floats], masks: Mapping[str, npt.NDArray[np.bool_]]) -> Rows:
+    """Return one row per part of the targets, by name."""
+    about = {"data": data, "model": name}
+    return [{**about, by: part, **means(sums, mask)} for part, mask in masks.items() if mask.any()]
 
 
 def _examples(data: str, cells: Mapping[str, Sequence[CachedRun]], targets: Targets) -> Rows:
-    """Some sessions with what each model suggests, spread over the test part as they come."""
+    """Return some sessions with the first suggestion of each model, spread evenly over the test part."""
     rows = []
-    for place in np.linspace(0, len(targets) - 1, EXAMPLES).astype(int).tolist():
-        said = {name: own[0]["first"][place] for name, own in cells.items()}
-        before = targets.before.record(place).values
-        rows.append({"data": data, "typed": list(before[-TURNS:]), "came": targets.true[place], **said})
+    for index in np.linspace(0, len(targets) - 1, EXAMPLES).astype(int).tolist():
+        suggestions = {name: runs[0]["first"][index] for name, runs in cells.items()}
+        before = targets.before.record(index).values
+        rows.append({"data": data, "typed": list(before[-TURNS:]), "came": targets.true[index], **suggestions})
     return rows
+
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+
+def pack(suggestions: Suggestions, true: pl.Series) -> Row:
+    """Return the first suggestion of each list, and the rank of the target, 0 where it is not suggested."""
+    ranks = metrics.text_ranks(suggestions.texts, suggestions.offsets, true)
+    return {"first": suggestions.first.to_list(), "rank": np.where(ranks <= SHOWN, ranks, 0).astype(int).tolist()}
+
+
+def unpack(run: Values, true: pl.Series) -> Floats:
+    """Return (targets, 23) sums from which ``figures_of`` computes the metrics, of what :func:`pack` wrote."""
+    rank = np.array(run["rank"], np.float64)
+    return counted(pl.Series("query", run["first"], dtype=pl.String), true, np.where(rank > 0, rank, metrics.MISS))
+
+
+def resample(sums: Mapping[str, Sequence[Floats]], owners: Index, resamples: int) -> dict[str, BootstrapResult]:
+    """Resample sessions, the same for all models, and the seeds of each model.
+
+    Args:
+        sums: :func:`unpack` of each model, one table per seed.
+        owners: (targets,) the session of each.
+        resamples: number of resamples.
+    """
+    results = resampled([*sums.values()], owners, int(owners.max()) + 1, resamples)
+    return dict(zip(sums, results, strict=True))
+
+
+def means(sums: Sequence[Floats], mask: npt.NDArray[np.bool_]) -> Row:
+    """Return the metrics of some of the targets, means over seeds, and their number."""
+    number = np.array(mask.sum(), np.float64)
+    values = np.mean([figures_of(seed[mask].sum(0), number) for seed in sums], 0)
+    return {"targets": int(number), **dict(zip(MEASURES, values.tolist(), strict=True))}
+
+
+def _cost(plan: Plan, runs: CachedRuns, targets: Targets, models: Sequence[str]) -> Rows:
+    """Return the time of a training step of each network; the Transformer is always included."""
+    names = [name for name in NETWORKS if name in models or name == "transformer"]
+    options = {name: plan.settings("", name) for name in names}
+    batch, repeats = plan.details["batch"], plan.details["repeats"]
+    key = {"timed": options, "batch": batch, "repeats": repeats}
+    timed = partial(step_times, options, targets, num_ids=5000, batch=batch, repeats=repeats)
+    return runs.rows(key, "the time of a step of each network", timed)
+
+
+def step_times(options: Mapping[str, Values], targets: Targets, *, num_ids: int, batch: int, repeats: int) -> Rows:
+    """Return parameters and the time of a training step of each network.
+
+    Args:
+        options: settings to change, by name in ``MODELS``.
+        targets: lengths of the random sessions.
+        num_ids: number of tokens.
+        batch: sessions per step.
+        repeats: turns, after one that is not counted.
+    """
+    random = np.random.default_rng(0)
+    records = [targets.before.record(row).values for row in range(0, len(targets), max(1, len(targets) // batch))]
+    sessions = [
+        [random.integers(FIRST, num_ids, len(query.split())).tolist() for query in (*record, record[-1])]
+        for record in records[:batch]
+    ]
+    torch.manual_seed(0)
+    networks = {name: MODELS[name].make(_sizes(name, own), num_ids) for name, own in options.items()}
+    inputs = pad(sessions)
+    times = timed_steps({name: (network, partial(network.loss, inputs)) for name, network in networks.items()}, repeats)
+    rows = []
+    for name, seconds in times.items():
+        parameters = sum(parameter.numel() for parameter in networks[name].parameters())
+        reference = times.get("transformer", seconds)
+        rows.append({"model": name, "parameters": parameters, **step_cost(seconds, reference)})
+    return rows
+
+
+def _sizes(name: str, options: Values) -> Any:
+    """Return the settings of a network, without those of its training."""
+    settings = MODELS[name].settings
+    known = {field.name for field in fields(settings)}
+    return replace(settings, **{key: value for key, value in options.items() if key in known})
+
+
+# --- page --------------------------------------------------------------------------------------------------------
+
+
+def introduction(plan: Plan, sets: Sequence[Sessions], absent: Sequence[str], request: Request) -> str:
+    """Return the text above the first table."""
+    page = Page("# MTN: tables")
+    if request.quick:
+        page.text(PAPER["quick"].format(train=plan.train_size or 0))
+    times = "once" if request.seeds == 1 else f"once, or with {request.seeds} seeds where its row says so"
+    sizes = PAPER["sizes"]["quick" if request.quick else "full"]
+    page.text(PAPER["introduction"], PAPER["training"].format(times=times, sizes=sizes), PAPER["best"])
+    about = [f"**{data.name}**: {data.about}." for data in sets]
+    page.bullets([*about, *([f"Not available: {listed(absent)}."] if absent else [])])
+    return str(page)
+
+
+def write(text: str, tables: Mapping[str, Rows]) -> str:
+    """Return the page as Markdown."""
+    page = Page(text)
+    page.section("Table 1: the data")
+    page.table(tables["statistics"])
+    page.section("Baselines", level=3)
+    about = ("data", "caps", "model", "pairs")
+    page.table([_metrics(row, about, MEASURES) for row in tables["floors"]], "No test part is whole here.")
+    for data in distinct(tables["overall"], "data"):
+        of_data = {name: select(rows, data=data) for name, rows in tables.items()}
+        page.section(f"Table 2: {data}")
+        page.table([_overall_line(row) for row in of_data["overall"]])
+        page.bullets(sentences(of_data["overall"], of_data["verdicts"]))
+        if of_data["depths"]:
+            page.section(f"Depth: {data}", level=3)
+            page.table([_depth_line(row) for row in of_data["depths"]])
+        for title, table, by in (("what was typed", "lengths", "typed"), ("the pair", "pairs", "pair")):
+            page.section(f"By {title}: {data}", level=3)
+            rows = [row for value in distinct(of_data[table], by) for row in select(of_data[table], **{by: value})]
+            page.table([_metrics(row, (by, "pairs", "model"), SHORT) for row in rows])
+        page.section(f"As they come: {data}", level=3)
+        page.bullets(_example_line(row) for row in of_data["examples"])
+    page.section("Cost of training")
+    page.table([_cost_line(row) for row in tables["cost"]])
+    page.text("Medians; the networks take turns on the same sessions, on the CPU.")
+    page.section("Notes for a comparison with the paper")
+    page.bullets([PAPER["claims"], *PAPER["slips"]])
+    return str(page)
+
+
+def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
+    """Return figure 3 (BLEU) and BLEU by the number of queries before the target per data set; then the cost."""
+    plots = []
+    for data in distinct(tables["overall"], "data"):
+        rows, lengths = select(tables["overall"], data=data), select(tables["lengths"], data=data)
+        names = [row["model"] for row in rows]
+        scores = {"here": [100 * row["bleu"] for row in rows]}
+        plots.append(figures.bars(f"Figure 3: BLEU ({data})", "x 100", names, scores))
+        series = {name: [100 * row["bleu"] for row in select(lengths, model=name)] for name in names}
+        plots.append(figures.lines(f"BLEU by queries typed ({data})", "x 100", distinct(lengths, "typed"), series))
+    cost = {row["model"]: row["ratio"] for row in tables["cost"]}
+    title = "Time of a training step over the Transformer's"
+    plots.append(figures.bars(title, "ratio", [*cost], {"": [*cost.values()]}))
+    return tuple(plots)
+
+
+def _metrics(row: Values, about: Sequence[str], names: Sequence[str]) -> Row:
+    """Return what a row is about, and its metrics."""
+    values = {**row, "pairs": f"{row['targets']:,}"}
+    return {**{name: values[name] for name in about}, **{HEADS[name]: percent(row[name]) for name in names}}
+
+
+def _overall_line(row: Row) -> Row:
+    bleu = PAPER["bleu"].get(row["model"])
+    return {
+        "model": row["model"],
+        "weights": f"{row['parameters']:,}" if "parameters" in row else "",
+        "seeds": row["seeds"],
+        "epochs": listed(row.get("epochs", [])),
+        **{HEADS[name]: estimate(row, name) for name in MEASURES},
+        "the paper's BLEU (AOL)": "" if bleu is None else f"{bleu:.2f}",
+    }
+
+
+def _depth_line(row: Row) -> Row:
+    return {
+        "model": row["model"],
+        "layers": row["depth"],
+        "weights": f"{row['parameters']:,}",
+        "BLEU": estimate(row, "bleu"),
+        "the paper (AOL)": "" if row["paper"] is None else f"{row['paper']:.2f}",
+    }
+
+
+def _example_line(row: Row) -> str:
+    suggestions = listed(f"{name}: *{row[name]}*" for name in row if name not in ("data", "typed", "came"))
+    return f"{' > '.join(row['typed'])} > **{row['came']}**. {suggestions}"
+
+
+def _cost_line(row: Row) -> Row:
+    hours = PAPER["hours"]
+    return {
+        "model": row["model"],
+        "weights (5,000 tokens)": f"{row['parameters']:,}",
+        "milliseconds a step": row["milliseconds"],
+        "over the Transformer": row["ratio"],
+        "the paper, an epoch": f"{hours[row['model']] / hours['transformer']:.1f}" if row["model"] in hours else "",
+    }
+
+
+def sentences(rows: Rows, tests: Rows) -> list[str]:
+    """Return the model with the highest BLEU, how far MTN and best are ahead of each, and which goals are reached."""
+    by_name = {row["model"]: row for row in rows}
+    lines = [f"Highest BLEU: {_winner(rows, by_name)}."]
+    for name in ("mtn", "best"):
+        if own := select(tests, model=name, measure="bleu"):
+            lines.append(f"{name} against the others by BLEU: {'; '.join(map(_difference, own))}.")
+    recurrent = [by_name[name] for name in RECURRENT if name in by_name]
+    if "mtn" in by_name and recurrent:
+        top = max(recurrent, key=lambda row: float(row["bleu"]))
+        more = by_name["mtn"]["bleu"] / top["bleu"] - 1 if top["bleu"] else 0.0
+        lines.append(f"MTN over the best recurrent row ({top['model']}): {100 * more:+.1f} % BLEU; the paper +25 %.")
+    for goal in PAPER["goals"]:
+        name, other, metric, ratio = (goal[key] for key in ("model", "other", "metric", "ratio"))
+        if {name, other} <= by_name.keys():
+            score, baseline = by_name[name][metric], by_name[other][metric]
+            word = "reached" if score >= ratio * baseline else "**not reached**"
+            lines.append(
+                f"{name} by {HEADS[metric]} at least {ratio:g} x {other}: {word}, {percent(score)} against "
+                f"{percent(baseline)} x {ratio:g} = {percent(ratio * baseline)}."
+            )
+    return lines
+
+
+def _winner(rows: Rows, by_name: Values) -> str:
+    top = max(rows, key=lambda row: float(row["bleu"]))
+    text = f"{top['model']}, {percent(top['bleu'])}"
+    pair = [by_name[name] for name in ("mtn", "flat-transformer") if name in by_name]
+    if len(pair) == 2:
+        first, second = sorted(pair, key=lambda row: -float(row["bleu"]))
+        text += (
+            f"; of MTN and the flat Transformer over the whole session {first['model']} ({percent(first['bleu'])} "
+            f"against {percent(second['bleu'])})"
+        )
+    return text
+
+
+def _difference(row: Values) -> str:
+    low, high, difference = (100 * row[name] for name in ("low", "high", "difference"))
+    significant = "" if is_significant(row) else ", not significant"
+    return f"{row['other']} {difference:+.2f} ({low:+.2f} to {high:+.2f}{significant})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,26 +26,6 @@ from tests.tasks.suggest.contract import ATTENDING, FLOOR, queries
 from tests.tasks.suggest.contract import planted as sessions
 
 HEAVY = {"torch", "polars", "numpy", "scipy", "plotly", "sklearn", "tokenizers", "fastapi", "openpyxl"}
-RUN = """
-import atexit, sys
-place = sys.argv.pop(1)
-def note():
-    with open(place, "w") as file:
-        file.write(" ".join(sys.modules))
-atexit.register(note)
-from ensue.cli import main
-main()
-"""
-
-
-def imported(place: Path, *words: str | Path, stdin: str = "") -> set[str]:
-    """What a command has imported when it ends well."""
-    command = [sys.executable, "-W", "error", "-c", RUN, place / "modules", *words]
-    ran = subprocess.run(command, cwd=place, input=stdin, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return set((place / "modules").read_text().split())
-
-
 WORDS = [
     ("--help", 0),
     ("--version", 0),
@@ -88,41 +68,59 @@ WORDS = [
     ("reproduce hidan --data missing", 2),
 ]
 FORKED = """
-import contextlib, json, os, sys
-from ensue.cli import main
-for number, words in enumerate(json.load(sys.stdin)):
+import contextlib, importlib, io, json, os, sys, warnings
+warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)  # of a fork, from Python 3.12 on
+first, commands = json.load(sys.stdin)
+importlib.import_module(first)
+print(*sys.modules, flush=True)
+for place, words, typed in commands:
     if not (child := os.fork()):
         code = 0
-        sys.argv = ["ensue", *words]
+        os.chdir(place)
+        sys.argv, sys.stdin = ["ensue", *words], io.TextIOWrapper(io.BytesIO(typed.encode()))
         try:
             with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+                from ensue.cli import main
                 main()
         except SystemExit as end:
-            code = end.code
-        with open(f"{number}.modules", "w") as file:
-            json.dump([code, [*sys.modules]], file)
+            code = end.code or 0
+        sys.stderr.write(json.dumps([code, [*sys.modules]]) + chr(10))
+        sys.stderr.flush()
         os._exit(0)
     os.waitpid(child, 0)
 """
+Ended = tuple[int, list[str]]
+"""Exit code and modules of a command."""
+
+
+def forked(first: str, commands: Iterable[tuple[Path, Sequence[str], str]]) -> tuple[set[str], list[Ended]]:
+    """The modules of a process that has imported ``first``, and how commands end that are forked from it.
+
+    Args:
+        first: a module.
+        commands: of each its folder, its words, and what is typed.
+    """
+    given = json.dumps([first, [(str(place), words, typed) for place, words, typed in commands]])
+    command = [sys.executable, "-W", "error", "-c", FORKED]
+    ran = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=True)
+    return {*ran.stdout.split()}, [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("[")]
 
 
 @pytest.fixture(scope="module")
-def before_work(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[int, list[str]]]:
-    """Exit code and modules of each command, all forked from one process that has imported the command line."""
+def before_work(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ended]:
+    """How each command ends, all forked from one process that has imported the command line."""
     place = tmp_path_factory.mktemp("light")
     (place / "log.csv").write_text("session,item\n1,a\n1,b\n")
     (place / "m").mkdir()
     settings = {"ensue": "0", "format": 1, "task": "next", "model": "markov", "settings": {}}
     (place / "m" / "settings.json").write_text(json.dumps(settings))
-    given = json.dumps([words.split() for words, _ in WORDS])
-    command = [sys.executable, "-W", "error", "-c", FORKED]
-    subprocess.run(command, cwd=place, input=given, capture_output=True, text=True, timeout=120, check=True)
-    return {words: json.loads((place / f"{at}.modules").read_text()) for at, (words, _) in enumerate(WORDS)}
+    _, ends = forked("ensue.cli", [(place, words.split(), "") for words, _ in WORDS])
+    return dict(zip((words for words, _ in WORDS), ends, strict=True))
 
 
 @pytest.mark.parametrize(("words", "code"), WORDS)
 def test_before_there_is_work_nothing_heavy_is_imported(
-    words: str, code: int, before_work: Mapping[str, tuple[int, list[str]]]
+    words: str, code: int, before_work: Mapping[str, Ended]
 ) -> None:
     ended, modules = before_work[words]
     found = {name.partition(".")[0] for name in modules}
@@ -164,23 +162,17 @@ CASES: Mapping[str, tuple[Callable[[], AnyPredictor], str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def of_torch() -> set[str]:
-    """What ``import torch`` imports of itself."""
-    code = "import sys, torch; print(*sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name for name in ran.stdout.split() if name.partition(".")[0] in ("torch", "sympy")}
-
-
-@pytest.mark.parametrize("task", CASES)
-def test_to_predict_imports_no_more_of_torch_than_torch_and_no_other_task(
-    task: str, of_torch: set[str], tmp_path: Path
-) -> None:
-    learn, asked = CASES[task]
-    learn().save(tmp_path / "m")
-    found = imported(tmp_path, "predict", "m", "-", "-k", "2", stdin=asked)
+def test_to_predict_imports_no_more_of_torch_than_torch_and_no_other_task(tmp_path: Path) -> None:
+    for task, (learn, _) in CASES.items():
+        learn().save(tmp_path / task)
+    words = ("predict", "-", "-k", "2")
+    commands = [(tmp_path, (words[0], task, *words[1:]), typed) for task, (_, typed) in CASES.items()]
+    of_torch, ends = forked("torch", commands)
     assert "torch.nn" in of_torch and "torch._dynamo" not in of_torch
-    assert {name for name in found if name.partition(".")[0] in ("torch", "sympy")} <= of_torch
-    assert not found & {"scipy", "plotly", "fastapi", "sklearn", "openpyxl", "ensue.evaluation", "ensue_studies"}
-    others = {one.predictor.partition(":")[0] for name, one in TASKS.items() if name != task}
-    assert not found & others and TASKS[task].predictor.partition(":")[0] in found
+    for task, (code, modules) in zip(CASES, ends, strict=True):
+        assert code == 0, task
+        assert {name for name in modules if name.partition(".")[0] in ("torch", "sympy")} <= of_torch, task
+        light = {"scipy", "plotly", "fastapi", "sklearn", "openpyxl", "ensue.evaluation", "ensue_studies"}
+        others = {one.predictor.partition(":")[0] for name, one in TASKS.items() if name != task}
+        assert not {*modules} & (light | others), task
+        assert TASKS[task].predictor.partition(":")[0] in modules, task

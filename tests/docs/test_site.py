@@ -20,16 +20,21 @@ from ensue.schedule import Schedule
 from ensue.tasks import TASKS
 from scripts.site import api, drawings, settings
 from scripts.site.blocks import ROOT
-from scripts.site.build import Links, faults
+from scripts.site.build import BUILT, MADE, Links, faults
 from tests.page.conftest import CHROMIUM, browser
 
-BUILT = ROOT / "docs" / "_build" / "html"
+SOURCES = ("docs", "src", "scripts", "examples", "studies", "benchmarks")
+SUFFIXES = (".md", ".py", ".css", ".html", ".svg", ".png", ".json", ".js")
 
 
 @pytest.fixture(scope="module")
 def site() -> Path:
-    """The site, built as ``scripts/docs`` builds it; what has not changed is not made again."""
+    """The site, built as ``scripts/docs`` builds it, unless it is newer than all that it is made of."""
     pytest.importorskip("sphinx", reason="the extra docs is not installed")
+    sources = [path for name in SOURCES for path in (ROOT / name).rglob("*") if path.suffix in SUFFIXES]
+    written = max(path.stat().st_mtime for path in sources if not {MADE, BUILT.parent} & {*path.parents})
+    if (BUILT / "index.html").is_file() and (BUILT / "index.html").stat().st_mtime > written:
+        return BUILT
     command = [sys.executable, "-W", "default", str(ROOT / "scripts" / "site" / "build.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=_plain())
     assert done.returncode == 0, done.stdout + done.stderr

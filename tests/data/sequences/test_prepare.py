@@ -209,7 +209,9 @@ def test_what_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     prepare.prepare([path], output, ReadOptions(), progress=lambda *said: seen.append(said))
     shutil.rmtree(output)
     assert [step for step in STAGES if any(step == said[0] for said in seen)] == list(STAGES)
-    for last in range(len(seen)):
+    reading = sum(said[0] == "read" for said in seen)
+    # At every batch that is read, and at every seventh step that follows, the last among them.
+    for last in (*range(reading), *range(len(seen) - 1, reading - 1, -7)):
         steps = iter(range(last))
 
         def progress(*said: object, steps: Iterator[int] = steps) -> None:
@@ -225,7 +227,7 @@ def test_what_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert sorted(left.name for left in tmp_path.iterdir()) == ["log.csv", "out"]
         read_again = [said for said in again if said[0] == "read"]
         # Of 8 batches and the line at the end, after 3 batches 5 are left and that line.
-        assert len(read_again) == max(0, sum(said[0] == "read" for said in seen) - last - 2) + 1
+        assert len(read_again) == max(0, reading - last - 2) + 1
         shutil.rmtree(output)
 
 

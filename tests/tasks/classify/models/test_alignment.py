@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 import torch
 from torch import Tensor
 
@@ -67,9 +68,10 @@ def test_words_are_aligned_with_themselves_before_anything_is_learned() -> None:
 
 
 @torch.no_grad()
-def test_a_text_of_many_passages_is_aligned_as_one() -> None:
+def test_a_text_of_many_passages_is_aligned_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Passages, "chunk", 16)
     torch.manual_seed(0)
-    long = [" ".join(f"w{place % 7}" for place in range(600))]
+    long = [" ".join(f"w{place % 7}" for place in range(40))]
     tokenizer = Tokenizer.fit([pl.Series(long)])
     settings = TextSettings(pooling=ALIGNMENT, hidden=4, head=4, dropout=0.0)
     network = TextClassifier(settings, Shape(len(tokenizer.vocabulary), 5, 2, "flat")).eval()

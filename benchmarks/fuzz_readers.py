@@ -50,7 +50,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "unsorted log": lambda path: read(path, sort=False, encoding="cp1252"),
     "texts": read_texts,
     "phrases": lambda path: read_texts(path, phrases=True, unlabelled=True),
-    "queries": lambda path: read_queries(path, rules=QueryRules(least=1)),
+    "queries": lambda path: read_queries(path, rules=QueryRules(min_queries=1)),
     "posts": _posts,
     "articles": read_articles,
     "corpus": lambda path: read_corpus(path, path),

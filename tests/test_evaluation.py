@@ -99,33 +99,34 @@ def test_cards_say_what_was_done() -> None:
     full, paper = (
         evaluate(fitted(histories(*UNIQUE)), histories(*TEST), name, AT).protocol for name in ("full", "paper")
     )
-    assert (full.name, full.data) == ("full", "3 sequences, 8 events")
+    assert (full.name, full.data) == ("full", "3 sessions, 8 events")
     assert full.targets == (
-        "5: every event after the first; 1 unknown to the training data (misses), "
-        "1 after no known event (ranked by popularity)"
+        "5: every event after the first; 1 not in the training data (misses), "
+        "1 after unseen events only (ranked by popularity)"
     )
     assert (full.unknown, full.published.partition(":")[2]) == (
-        "miss",
-        " GRU4Rec, NARM, STAMP and SR-GNN, whose papers drop unseen items and rule nothing out",
+        "miss: targets unseen in training are misses",
+        " GRU4Rec, NARM, STAMP and SR-GNN, whose papers drop unseen items and exclude none that the session already "
+        "has",
     )
-    assert full.candidates == "all 4 values"
-    assert full.repeats == "seen items are excluded"
+    assert full.candidates == "all 4 items"
+    assert full.repeats == "items already in the session are excluded"
     assert full.averaging == "micro: over targets"
     assert paper.targets == full.targets
-    assert paper.repeats == "seen items stay in the ranking"
-    assert paper.averaging == "macro: over a sequence's targets, then over sequences"
+    assert paper.repeats == "items already in the session stay in the ranking"
+    assert paper.averaging == "macro: over the targets of a session, then over sessions"
     kept = evaluate(fitted(histories(*REPEATING)), histories(*TEST), "full", AT).protocol
-    assert kept.repeats == "seen items stay in the ranking"
+    assert kept.repeats == "items already in the session stay in the ranking"
 
 
 def test_leaks_are_counted_right() -> None:
     predictor = fitted(histories("abcd", "abc", "ab", "a"))
     # Value for value in the training data: abc (twice) and ab; not its parts, its permutations, nor one with X.
     result = evaluate(predictor, histories("abc", "abc", "ab", "bc", "acb", "abX", "abcX", "cd"), "full", AT)
-    assert result.protocol.leaked == "3 sequences (37.5 %) are exact duplicates of training data"
+    assert result.protocol.leaked == "3 sessions (37.5 %) are exact duplicates of training data"
     predictor.update(histories("cd"))
     result = evaluate(predictor, histories("abc", "cd", "bc", "acb"), "full", AT)
-    assert result.protocol.leaked == "2 sequences (50.0 %) are exact duplicates of training data"
+    assert result.protocol.leaked == "2 sessions (50.0 %) are exact duplicates of training data"
 
 
 def test_a_test_set_already_in_the_predictors_ids_scores_the_same() -> None:
@@ -327,7 +328,7 @@ def test_an_unknown_protocol_is_refused() -> None:
 def test_nothing_to_score_is_refused(protocol: str, sequences: Sequence[str]) -> None:
     with pytest.raises(DataError) as error:
         evaluate(fitted(histories(*UNIQUE)), histories(*sequences), protocol)
-    assert str(error.value) == "nothing to score: no sequence has two events"
+    assert str(error.value) == "nothing to score: no session has two events"
 
 
 def test_only_unknown_targets_are_all_misses_in_full() -> None:
@@ -378,18 +379,19 @@ def test_a_row_that_is_not_above_chance_carries_a_warning(protocol: str, candida
     result = evaluate(fitted(noise(0), "markov"), noise(3), protocol, (10, 20))
     for row in result.rows:
         assert row.interval["hit@10"][0] <= 10 / candidates  # no ranker can do better here
-        expected = f"{row.model}: HR@10 {row.figures['hit@10']:.4f} is not above random, {10 / candidates:.4f}"
-        assert row.warning == f"{expected}: not better than a random order"
-        assert row.to_dict()["below_chance"] is True
+        expected = f"{row.model}: HR@10 {100 * row.figures['hit@10']:.2f} % is not significantly above "
+        expected += f"{1000 / candidates:.2f} %, that of a random order"
+        assert row.warning == expected
+        assert row.to_dict()["at_chance_level"] is True
     lines = table(result, ["mrr"]).splitlines()
-    assert lines[2].startswith("| markov (below random) | ") and f"Warning: {result.rows[0].warning}" in lines
-    assert "markov (below random)" in describe(fitted(noise(0), "markov"), result)
+    assert lines[2].startswith("| markov (at chance level) | ") and f"Warning: {result.rows[0].warning}" in lines
+    assert "markov (at chance level)" in describe(fitted(noise(0), "markov"), result)
 
 
 def test_a_row_above_chance_carries_none() -> None:
     result = evaluate(fitted(noise(0), "markov"), noise(0), "sampled", (10, 20))  # learned by heart
     above = {row.model: row for row in result.rows}["markov"]
-    assert above.interval["hit@10"][0] > 10 / 101 and above.warning == "" and "below_chance" not in above.to_dict()
+    assert above.interval["hit@10"][0] > 10 / 101 and above.warning == "" and "at_chance_level" not in above.to_dict()
     assert "| markov | " in table(result, ["mrr"])
 
 

@@ -95,7 +95,7 @@ def test_an_untrained_rule_with_and_without_each_leak_by_hand() -> None:
     assert near.without == {"hit@20": 3 / 4, "mrr": (1 / 2 + 0 + 1 + 1) / 4}
     # The prefix a c, whose target is b, holds the pair a c beside the prefix a: rank 1.
     assert near.with_leak == {"hit@20": 3 / 4, "mrr": (1 + 0 + 1 + 1) / 4}
-    copies = rows["copies of training sequences"]
+    copies = rows["copies of training sessions"]
     # x y z stands in training; without it a c b is left.
     assert copies.share == 0.5 and copies.without == {"hit@20": 1 / 2, "mrr": (1 / 2) / 2}
     assert copies.with_leak == {"hit@20": 3 / 4, "mrr": (1 / 2 + 0 + 1 + 1) / 4}

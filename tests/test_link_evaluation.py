@@ -135,7 +135,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     assert caught is not None and caught.relevant == 36 and 0 <= caught.recall_interval[0] <= caught.recall
     assert evaluator.even(found.rows[-1]) is None
     assert predictor.metadata.alone == "sum"
-    assert found.protocol.together.startswith("best is its score sum alone, which no weights beat on held-out ")
+    assert found.protocol.together.startswith("best uses the score sum alone: no weights rank held-out posts better")
     card = describe(predictor, found)
     assert "- alone: sum" in card and "- floors: sum 1, untrained 1, words 1" in card
     assert "| model | MRR | Recall@10 |" in card and "no text" in card and "## Stored data" in card
@@ -153,7 +153,7 @@ def test_posts_ranked_together_get_a_row_alone() -> None:
     found = evaluate(predictor, Corpus(planted().articles, Posts.of([*clear, vague])))
     assert [own.model for own in found.rows][:2] == ["best", f"best{evaluator.ALONE}"]
     assert row(found, "best")["mrr"] > row(found, f"best{evaluator.ALONE}")["mrr"]
-    assert "pull 1" in found.protocol.together
+    assert "prior strength 1" in found.protocol.together
 
 
 def test_nothing_to_score() -> None:

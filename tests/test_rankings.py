@@ -169,7 +169,7 @@ def test_rankings_by_id_alone_are_of_the_last_event_and_so_is_all_beside_them(tm
     own = written(tmp_path / "own.run", ["s0 Q0 c 1 3 x", "s1 Q0 a 1 3 x", "s1 Q0 d 2 2 x"])
     found = score_rankings([own], [markov], SESSIONS, at=[1])
     assert figures(found, "own")["mrr"] == pytest.approx((1 + 1 / 2) / 4)
-    assert "4: the last event of each sequence" in found.card["targets"]
+    assert "4: the last event of each session" in found.card["targets"]
     assert found.examples is not None
     frame = found.examples.to_frame()
     assert frame.filter(model="markov")["target"].to_list() == ["c", "d", "a", "b"]
@@ -430,7 +430,7 @@ def test_lists_and_queries_that_do_not_belong_together_are_said(tmp_path: Path) 
     assert result.card["targets"].startswith("7: every event after the first; ")
     last = score_rankings([written(tmp_path / "own.run", [f"s{n} Q0 a 1 1 x" for n in range(4)])], [markov], SESSIONS)
     assert "unmatched" not in last.rows[0].to_dict()
-    assert last.card["name"] == "last" and last.card["targets"].startswith("4: the last event of each sequence; ")
+    assert last.card["name"] == "last" and last.card["targets"].startswith("4: the last event of each session; ")
 
 
 def test_a_text_and_a_post_without_a_list_are_said(tmp_path: Path) -> None:

@@ -191,12 +191,12 @@ def test_two_updates_at_a_time_are_one_too_many(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "options", "message"),
     [
-        ([History(("a1",))] * 3, {}, "new data: every sequence has one event; nothing follows anything"),
-        ([], {}, "new data: every sequence has one event; nothing follows anything"),
+        ([History(("a1",))] * 3, {}, "new data: every session has one event, so there is nothing to predict"),
+        ([], {}, "new data: every session has one event, so there is nothing to predict"),
         (
             [*[History(("a1", "a2"))] * 10, History(("a1",))],
             {},
-            "the newest tenth of the new data: every sequence has one event",
+            "the newest tenth of the new data: every session has one event",
         ),
         (circles(9, 0), {"max_drop": 1.0}, "--max-drop 1: give a fraction in [0, 1)"),
         (circles(9, 0), {"max_drop": float("nan")}, "--max-drop nan: give a fraction in [0, 1)"),

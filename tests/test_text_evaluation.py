@@ -187,18 +187,19 @@ def test_a_row_that_is_not_above_the_majority_says_so(monkeypatch: pytest.Monkey
     centrality, tfidf, majority = result.rows
     assert centrality.figures["accuracy"] == 0.3 and tfidf.figures["accuracy"] == 1.0
     assert centrality.warning == (
-        "centrality: accuracy 0.3000 is not significantly above 0.6000, that of always naming the most frequent label"
+        "centrality: accuracy 30.00 % is not significantly above 60.00 %, that of always predicting the "
+        "most frequent label"
     )
-    assert centrality.to_dict()["below_chance"] is True and tfidf.warning == majority.warning == ""
+    assert centrality.to_dict()["at_chance_level"] is True and tfidf.warning == majority.warning == ""
 
 
 def test_the_card_counts_what_would_spoil_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [Text(("GOOD  u",), "a"), Text(("good nothing",), "b"), Text(("who? why?",), "new"), Text(("",), "a")]
     card = evaluate(fitted(), Texts.of(asked)).protocol
     assert card.data == "4 texts"
-    assert card.labels == "3: a 2, b 1, new 1; 1 (25.0 %) have a label unseen in training and count as wrong"
+    assert card.labels == "a 2, b 1, new 1; 1 (25.0 %) have a label unseen in training and count as wrong"
     assert card.leaked == "1 (25.0 %) are in the training data, ignoring case and spaces"
-    assert card.unknown == "2 (50.0 %) have no word in the vocabulary, 1 of them no words"
+    assert card.unknown == "2 (50.0 %) have no word in the vocabulary; 1 of these are empty"
     assert card.interval == "95 %, 50 resamples of texts"
     assert card.significance == (
         "paired and two-sided, on the same resamples; significant is p < .05; the best model and the best baseline are "

@@ -28,7 +28,7 @@ DECREASING = HEAD + "1,a,5\n1,b,1\n2,a,1\n2,b,4\n3,a,1\n3,b,2\n"
 FILES: dict[str, tuple[str | bytes, str]] = {
     "missing column": (
         "a,item,time\n1,2,3\n",
-        ": no column is known as the session; the columns are 'a', 'item', 'time'; name them with --columns "
+        ": no column is recognised as the session; the columns are 'a', 'item', 'time'; name them with --columns "
         "session=…,item=item,time=time",
     ),
     "text in the time column": (
@@ -54,7 +54,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     ),
     "a line of 10 MB": (
         HEAD.encode() + b"1,a,5\n1," + b"x" * 10_000_000 + b",6\n",
-        ", line 3: a line is longer than 8 MiB; put one event or sequence on each line",
+        ", line 3: a line is longer than 8 MiB; put one event or session on each line",
     ),
     "binary": (
         b"\x7fELF\0\0\0",
@@ -156,7 +156,7 @@ def test_a_file_out_of_order_is_sorted_and_that_is_said(
     path.write_text(DECREASING)
     ran = ensue("fit", "next", path, "-o", tmp_path / "new", *option, *SMALL)
     assert ran.code == 0, ran.err
-    assert "  note: 1 of 3 sequences sorted by time" in ran.lines
+    assert "  note: 1 of 3 sessions had decreasing times: sorted by time" in ran.lines
     for command in ("evaluate", "predict", "explain"):
         assert ensue(command, own, path, "--json", *option).code == 0
     (first, *_) = json.loads(ensue("check", path, "--json", *option).out)["rows"]
@@ -179,7 +179,7 @@ def test_with_no_sort_a_file_out_of_order_is_refused(
     ran = ensue(*COMMANDS[command](path, own, logs), "--no-sort")
     check_refused(
         ran,
-        f"{path}, line 3: time 1.0 comes after 5.0 in the same sequence; times must not decrease: remove --no-sort",
+        f"{path}, line 3: time 1.0 comes after 5.0 in the same session; times must not decrease: remove --no-sort",
     )
     assert not own.with_name("new").exists()
 
@@ -191,9 +191,9 @@ def test_sequences_of_one_event(ensue: Ensue, own: Path, tmp_path: Path) -> None
     for command, expected in (
         (
             ["fit", "next", path, "-o", own, "--replace", *SMALL],
-            "nothing follows anything, so there is nothing to train on",
+            "so there is nothing to predict",
         ),
-        (["evaluate", own, path], "nothing to score: no sequence has two events"),
+        (["evaluate", own, path], "nothing to score: no session has two events"),
     ):
         ran = ensue(*command)
         assert ran.lines[0].startswith(f"{path}: csv ")
@@ -557,7 +557,7 @@ def test_names_of_files_are_shown_in_one_line(
     path.write_text("a,b\n1\n")
     ran = ensue("check", path)
     assert ran.code == 2 and len(ran.lines) == 1
-    assert ran.lines[0].startswith(f"ensue: {tmp_path}/{shown}: no column is known as the session")
+    assert ran.lines[0].startswith(f"ensue: {tmp_path}/{shown}: no column is recognised as the session")
     path.write_text(logs.test.read_text())
     ran = ensue("check", path)
     assert ran.code == 0 and ran.lines[0].startswith(f"{tmp_path}/{shown}: jsonl histories")

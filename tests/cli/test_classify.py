@@ -282,7 +282,7 @@ def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.Monk
         "log loss",
         "ECE",
         "123",
-        "below random",
+        "at chance level",
     ):
         assert cell in table, cell
     assert lines[-1] == (
@@ -408,7 +408,8 @@ DATA: dict[str, tuple[str, str]] = {
     "too few fields": ("yes\tw1\nno\n", "{}, line 2: 1 field, but the file begins with 2: label TAB text"),
     "an unknown header": (
         "colour,size\nred,1\n",
-        "{}: no column is known as the text; the columns are 'colour', 'size'; name them with --columns text=…,label=…",
+        "{}: no column is recognised as the text; the columns are 'colour', 'size'; name them with --columns "
+        "text=…,label=…",
     ),
 }
 

@@ -94,7 +94,7 @@ def test_check_tells_what_was_understood(ensue: Ensue, logs: Logs) -> None:
     ran = ensue("check", logs.train, "--compare-to", logs.test)
     assert ran.code == 0
     assert ran.out.startswith("48 sessions, 303 events, 15 items; events per session: mean 6.3, median 5.5, max 13\n")
-    assert "warning: every sequence starts at time 0: a global split by time is impossible" in ran.out
+    assert "warning: every session starts at time 0: a global split by time is impossible" in ran.out
     assert [line.startswith(f"{path}: {CLOCK}") for path, line in zip((logs.train, logs.test), ran.lines, strict=True)]
 
 
@@ -109,7 +109,6 @@ def test_check_as_json(ensue: Ensue, logs: Logs) -> None:
         "median_length",
         "longest",
         "single",
-        "answers_beside",
         "repeat_share",
         "immediate_repeat_share",
         "rows",
@@ -174,7 +173,7 @@ def test_fit_as_json_tells_what_it_did(ensue: Ensue, logs: Logs, tmp_path: Path)
 
 def test_fit_twice_gives_the_same_weights(ensue: Ensue, logs: Logs, tmp_path: Path, model: Path) -> None:
     assert ensue("fit", "next", logs.train, "-o", tmp_path / "again", *SMALL).code == 0
-    for name in ("model.safetensors", "counting.safetensors", "optimizer.safetensors", "vocabulary.json"):
+    for name in ("model.safetensors", "baselines.safetensors", "optimizer.safetensors", "vocabulary.json"):
         assert (tmp_path / "again" / name).read_bytes() == (model / name).read_bytes()
 
 
@@ -211,7 +210,7 @@ def check_result(found: Any, models: list[str], *, seeds: int = 1) -> None:
     assert all(isinstance(text, str) and text for text in found["protocol"].values())
     assert [row["model"] for row in found["rows"]] == models
     for row in found["rows"]:
-        extra = [name for name in ("seeds", "by_seed", "spread", "below_chance") if name in row]
+        extra = [name for name in ("seeds", "by_seed", "spread", "at_chance_level") if name in row]
         assert list(row) == ["model", *MEASURES, "interval", "seconds_per_1000", *extra]
         assert row.get("seeds", 1) == (1 if row["model"] in COUNTING else seeds)
         assert list(row["interval"]) == MEASURES
@@ -235,8 +234,8 @@ def test_evaluate_as_json(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path)
     found = only_json(ran.out)
     check_result(found, ["hidan", *COUNTING])
     assert found["protocol"]["name"] == "full"
-    assert found["protocol"]["data"] == "6 sequences, 45 events"
-    assert found["protocol"]["candidates"] == "all 15 values"
+    assert found["protocol"]["data"] == "6 sessions, 45 events"
+    assert found["protocol"]["candidates"] == "all 15 items"
     assert len(ran.lines) == 1
     # The figures are those of a literal loop over the answers.
     predictor = load(folder)
@@ -258,9 +257,7 @@ def test_evaluate_under_the_papers_protocol(ensue: Ensue, logs: Logs, model: Pat
     check_result(found, ["hidan", *COUNTING])
     assert found["protocol"]["name"] == "paper"
     assert found["protocol"]["averaging"].startswith("macro")
-    assert found["protocol"]["served"].startswith(
-        "by default predict of hidan leaves out items already seen in the sequence"
-    )
+    assert found["protocol"]["served"].startswith("by default predict of hidan leaves out items already in the session")
 
 
 def test_evaluate_for_people_says_yes_or_no(ensue: Ensue, logs: Logs, model: Path, tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def test_renamed_columns_are_refused(ensue: Ensue, coded: Path, tmp_path: Path, 
     ran = ensue("predict", coded / "m", renamed)
     assert (ran.code, ran.out) == (2, "")
     assert ran.lines[-1] == (
-        f"ensue: {renamed}: no column is known as the text; the columns are 'Nr', 'What was written', 'A', 'B'; name "
-        "them with --columns text=…,label=… (the training data had text=Tweet text, label=Coder 1)"
+        f"ensue: {renamed}: no column is recognised as the text; the columns are 'Nr', 'What was written', 'A', 'B'; "
+        "name them with --columns text=…,label=… (the training data had text=Tweet text, label=Coder 1)"
     )
 
 
@@ -154,12 +154,12 @@ def test_queries_and_posts_keep_their_columns(ensue: Ensue, tmp_path: Path) -> N
         f"u{user},ferry word{(user + step) % 3},{1_700_000_000 + 60 * step}" for user in range(8) for step in range(3)
     ]
     searches.write_text("\n".join(["who,what,when_s", *rows]) + "\n")
-    columns = ("--columns", "user=who,query=what,time=when_s", "--rules", "least=3")
+    columns = ("--columns", "user=who,query=what,time=when_s", "--rules", "min_queries=3")
     folder = tmp_path / "m"
     fitted = ensue("fit", "suggest", searches, "-o", folder, "--model", "popular", "--min-users", "1", *columns)
     assert fitted.code == 0, fitted.err
     assert ensue("evaluate", folder, searches, "--json").code == 0
-    assert schema_of(folder).rules == "least=3"
+    assert schema_of(folder).rules == "min_queries=3"
 
     posts, stories = tmp_path / "posts.csv", tmp_path / "stories.csv"
     story_ids = [f"a{number}" for number in range(4)]

@@ -62,13 +62,13 @@ def test_every_command_reads_the_chosen_types(ensue: Ensue, shop: Path, tmp_path
     facts = json.loads((tmp_path / "m" / "settings.json").read_text())["facts"]
     assert (facts["events"], facts["reading"]["events"], facts["reading"]["columns"]["event"]) == (48, "view", "action")
     found = json.loads(ensue("evaluate", tmp_path / "m", shop, "--json").out)  # the folder remembers
-    assert found["protocol"]["data"] == "12 sequences, 48 events"
+    assert found["protocol"]["data"] == "12 sessions, 48 events"
     found = json.loads(ensue("evaluate", tmp_path / "m", shop, "--json", "--events", "view,cart").out)
-    assert found["protocol"]["data"] == "12 sequences, 60 events"
+    assert found["protocol"]["data"] == "12 sessions, 60 events"
     plain = tmp_path / "plain.csv"
     plain.write_text("session,item,time\n" + "".join(f"{s},{i},{1_700_000_000 + 600 * t}\n" for s, i, t in ROWS))
     found = json.loads(ensue("evaluate", tmp_path / "m", plain, "--json").out)  # a log of views alone
-    assert found["protocol"]["data"] == "12 sequences, 48 events"
+    assert found["protocol"]["data"] == "12 sessions, 48 events"
 
 
 def test_what_cannot_be_chosen_is_refused(ensue: Ensue, shop: Path, tmp_path: Path) -> None:

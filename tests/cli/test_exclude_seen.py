@@ -25,12 +25,12 @@ NEWS = {f"s{row}": "abcdef"[row % 3 : row % 3 + 4] for row in range(12)} | {"s12
 SHOP = {f"s{row}": "abab" for row in range(9)} | {"s9": "bcc"}
 MUSIC = {f"s{row}": "aabbcc" for row in range(9)}
 LINES = {
-    "news": "2.6 % of the events repeat an item of their sequence, 0.0 % the item just before: predict leaves "
-    "out items of the sequence, unless --include-seen is set",
-    "shop": "65.5 % of the events repeat an item of their sequence, 3.4 % the item just before: predict leaves out the "
-    "item just viewed; --exclude-seen leaves out all items of the sequence",
-    "music": "60.0 % of the events repeat an item of their sequence, 60.0 % the item just before: predict may answer "
-    "with items of the sequence; --exclude-seen leaves them out",
+    "news": "2.6 % of the events repeat an earlier item of their session, 0.0 % the previous item: predict leaves "
+    "out items already in the session, unless --include-seen is set",
+    "shop": "65.5 % of the events repeat an earlier item of their session, 3.4 % the previous item: predict leaves out "
+    "the item just viewed; --exclude-seen leaves out all items of the session",
+    "music": "60.0 % of the events repeat an earlier item of their session, 60.0 % the previous item: predict may "
+    "answer with items already in the session; --exclude-seen leaves them out",
 }
 ALL = {"news": set("abcdef"), "shop": set("abc"), "music": set("abc")}
 DEFAULT = {"news": set("cdef"), "shop": set("ac"), "music": set("abc")}
@@ -169,7 +169,7 @@ def test_the_card_scores_the_lists_that_are_served(models: dict[str, Fitted], na
         sums.append([len(ranks), *map(sum, columns)])
     num = len(sums) if protocol == "macro" else sum(row[0] for row in sums)
     mean = [sum(row[at] / (row[0] if protocol == "macro" else 1) for row in sums) / num for at in (1, 2, 3)]
-    left_out = {"news": "items already seen in the sequence", "shop": "the item just viewed"}[name]
+    left_out = {"news": "items already in the session", "shop": "the item just viewed"}[name]
     assert served == (
         f"by default predict of vsknn leaves out {left_out}; the metrics here do not. As served: "
         f"MRR {100 * mean[0]:.2f}, HR@1 {100 * mean[1]:.2f}, HR@2 {100 * mean[2]:.2f}"

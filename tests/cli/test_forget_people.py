@@ -58,14 +58,14 @@ def test_counts_of_queries_are_as_if_the_person_had_never_searched(
     fit = ("--model", "co-occurrence", "--min-users", min_users)
     assert ensue("fit", "suggest", searches, "-o", folder, *fit).code == 0
     if min_users == 1:
-        assert _holders(folder) == ["counting.safetensors", "floor.json"]
+        assert _holders(folder) == ["baselines.safetensors", "k_anonymity.json"]
     ran = ensue("forget", folder, "--user", user, "--records", searches, "--json")
     assert ran.code == 0, ran.err
-    assert _removed(ran.out)["counting.safetensors: sessions subtracted from counts"] == (1 if user == "x" else 2)
+    assert _removed(ran.out)["baselines.safetensors: sessions subtracted from counts"] == (1 if user == "x" else 2)
     lines = searches.read_text().splitlines(True)
     without.write_text("".join(line for line in lines if not line.startswith(f"{user},")))
     assert ensue("fit", "suggest", without, "-o", other, *fit).code == 0
-    for name in ("counting.safetensors", "floor.json"):
+    for name in ("baselines.safetensors", "k_anonymity.json"):
         assert _files(folder)[name] == _files(other)[name]
     assert not _holders(folder)
     again = ensue("forget", folder, "--user", user, "--records", searches)
@@ -98,7 +98,7 @@ def test_counts_that_the_log_does_not_explain_stay_and_are_listed(ensue: Ensue, 
     assert (
         "not removed: counts of queries, words and what followed them, for they are not those of the records" in ran.out
     )
-    assert _holders(folder) == ["counting.safetensors", "floor.json"]
+    assert _holders(folder) == ["baselines.safetensors", "k_anonymity.json"]
 
 
 def test_texts_of_an_author(ensue: Ensue, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_texts_of_an_author(ensue: Ensue, tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     removed = _removed(ran.out)
     assert (
-        removed["counting.safetensors: fingerprints of texts"]
+        removed["baselines.safetensors: fingerprints of texts"]
         == removed["remembered.safetensors: remembered texts"]
         == 2
     )
@@ -129,7 +129,7 @@ def test_texts_of_an_author(ensue: Ensue, tmp_path: Path) -> None:
     assert again.code == 2 and "not removed: weights of words" in again.out
     part = _write(tmp_path / "part.csv", "text,label,who", [(text, label, "b") for text, label, _ in rows[:1]])
     ran = ensue("forget", folder, "--user", "b", "--records", part)
-    assert ran.lines[-1] == f"ensue: {part}: no column is known as the author's; name it with --user-column"
+    assert ran.lines[-1] == f"ensue: {part}: no column is recognised as the author's; name it with --user-column"
     ran = ensue("forget", folder, "--user", "b", "--records", part, "--user-column", "who")
     assert ran.code == 0 and "not removed: words that perhaps nobody else used" in ran.out
 

@@ -165,7 +165,7 @@ def test_link_works_at_once(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     ran = ensue("link", files.story, bare, "-k", "20", "-o", tmp_path / "out.csv")
     assert ran.code == 0, ran.err
     assert "no model folder: lexical scores, no probabilities unless posts are labelled" in ran.err
-    assert "73 posts, 2 articles; copies of another post: 1" in ran.out and "(and 1 that repeats it)" in ran.out
+    assert "73 posts, 2 articles; near copies of another post: 1" in ran.out and "(and 1 that repeats it)" in ran.out
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert list(rows[0]) == ["id", "text", "likes", "score", "article", "sentence", "copy_of", "other_language"]
     assert len(rows) == 73 and {row["article"] for row in rows[:12]} == {"ferry", "storm"}
@@ -297,7 +297,7 @@ def test_a_list_without_labels_says_where_it_stops_and_what_is_in_other_language
     assert scores.filter(pl.col("other_language") != "")["id"].to_list() == ["d1"]
     few = tmp_path / "few.csv"
     frame.head(20).write_csv(few)
-    assert "no cutoff is suggested: it needs 30 posts or more" in ensue("link", story, few).out
+    assert "no cutoff suggested: it needs at least 30 posts" in ensue("link", story, few).out
 
 
 def test_labels_stand_beside_the_posts_by_story(files: Files) -> None:

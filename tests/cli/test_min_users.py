@@ -32,9 +32,7 @@ def test_one_person_among_401_is_not_reproduced(ensue: Ensue, tmp_path: Path) ->
     for name in ("markov", "vsknn"):
         ran = ensue("fit", "next", log, "-o", folder, "--model", name, "--min-users", "3", "--replace")
         assert ran.code == 0, ran.err
-        line = (
-            "min_users 3 (401 people: sequences, those of one user as one): 1 value (5 events) that fewer people have"
-        )
+        line = "min_users 3: left out 1 item (5 events) and "
         assert line in ran.err
         scores = _scores(ensue, folder, "p0")
         assert "diary-of-x" not in scores and max(scores, key=lambda item: scores[item]) in ("p1", "p7")
@@ -49,7 +47,7 @@ def test_one_person_among_401_is_not_reproduced(ensue: Ensue, tmp_path: Path) ->
 def test_check_counts_what_fewer_share_only_if_asked(ensue: Ensue, tmp_path: Path) -> None:
     log = _clicks(tmp_path / "clicks.csv")
     assert "min_users" not in ensue("check", log).out + ensue("check", log, "--json").out
-    assert "min_users 3 (401 people: " in ensue("check", log, "--min-users", "3").out
+    assert "that fewer than 3 of 401 users share (users are sessions; " in ensue("check", log, "--min-users", "3").out
     found = json.loads(ensue("check", log, "--min-users", "3", "--json").out)["min_users"]
     assert (found["values"], found["events"], found["steps"]) == (1, 1, 3)
     ran = ensue("check", log, "--min-users", "0")
@@ -86,7 +84,7 @@ def test_a_folder_remembers_its_threshold(ensue: Ensue, tmp_path: Path) -> None:
     new = tmp_path / "new.csv"
     new.write_text("user,item,time\n" + "".join(f"n{n},{item},{9 + n}\n" for n in range(2) for item in ("p0", "new")))
     ran = ensue("update", folder, new, "--no-test")
-    assert ran.code == 2 and "new data: no two events in a row are shared by 3 people" in ran.err
+    assert ran.code == 2 and "new data: no two consecutive events are shared by 3 users" in ran.err
     new.write_text("user,item,time\n" + "".join(f"n{n},{item},{9 + n}\n" for n in range(3) for item in ("p0", "new")))
     assert ensue("update", folder, new, "--no-test").code == 0
     assert "new" in _scores(ensue, folder, "p0")

@@ -50,7 +50,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
         "check log.csv --time-unit minutes",
         ("'minutes'", "the units are s, ms, us, ns, h, days, iso"),
     ),
-    "no known column": ("fit next texts.csv -o new", ("no column is known as the session", "--columns session=…")),
+    "no known column": ("fit next texts.csv -o new", ("no column is recognised as the session", "--columns session=…")),
     "clicks as texts": ("fit classify log.csv -o new", ("the columns are 'session'", "--columns text=…,label=…")),
     "clicks as queries": ("fit suggest log.csv -o new", ("known as the query", "--columns query=…")),
     "texts without labels": ("fit classify plain.csv -o new", ("the texts have no labels", "--columns label=…")),

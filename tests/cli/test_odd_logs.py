@@ -35,7 +35,7 @@ def test_a_log_that_was_concatenated_is_told(ensue: Ensue, tmp_path: Path) -> No
     rows = clicks(400)
     assert not any("concatenated" in line for line in warnings(ensue, write(tmp_path / "one.csv", rows)))
     twice = write(tmp_path / "twice.csv", rows + rows)
-    same = f"repeat an earlier one of the same sequence, value and time, such as '{rows[0].split(',')[1]}' in 's0'"
+    same = f"repeat an earlier one of the same session, item and time, such as '{rows[0].split(',')[1]}' in 's0'"
     sentence = f"400 of 800 (50.0 %) events {same}: {TWICE}; {ADVICE}"
     assert sentence in warnings(ensue, twice)
     thrice = write(tmp_path / "thrice.csv", rows * 3)
@@ -89,7 +89,7 @@ def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> Non
         time += draw.randrange(3, 90)
     found = warnings(ensue, write(tmp_path / "crawler.csv", clicks(400) + crawler + reader))
     assert [line for line in found if "bots" in line] == [
-        "1 of 102 (1.0 %) sequences has 100 events and more at steady intervals, 'crawler' every 31 s: probably "
+        "1 of 102 (1.0 %) sessions has 100 events and more at steady intervals, 'crawler' every 31 s: probably "
         "bots; remove them"
     ]
     header = "cascade,user,time"  # of which many people take part

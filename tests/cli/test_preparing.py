@@ -119,7 +119,7 @@ def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
         ([tmp_path / "empty"], f"{tmp_path / 'empty'}: is a folder; name a file in it, or one that holds files that"),
         (
             [path, "--session-gap", "-1"],
-            "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep sequences whole",
+            "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep sessions whole",
         ),
     ):
         ran = ensue("prepare", *words, "-o", tmp_path / "p")

@@ -65,7 +65,7 @@ def test_a_table_of_figures_cuts_nothing_off(
 
 def test_a_narrow_terminal_gets_a_block_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, 40, (10, 20)).splitlines()[:8] == [
-        "protocol full: metrics in % ± 95 % CI",
+        "protocol full: metrics in % ± 95 % CI, seconds per 1,000 predictions",
         "model cooccurrence",
         "  MRR: 100.00 ±10.00",
         "  HR@10: 100.00 ±10.00",
@@ -110,9 +110,9 @@ def test_no_text_steers_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int
 def test_a_row_at_chance_says_so_beside_it_and_below(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(monkeypatch, 80, (10, 20), "cooccurrence: HR@10 0.1 is not above random").splitlines()
     row = next(number for number, line in enumerate(lines) if line.startswith("│ cooccurrence"))
-    assert lines[row + 1].startswith("│ below random ")
+    assert lines[row + 1].startswith("│ at chance level ")
     assert "warning: cooccurrence: HR@10 0.1 is not above random" in lines
-    assert sum("below random" in line for line in lines) == 1
+    assert sum("at chance level" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(("monitor", "name"), [("loss", "loss"), ("accuracy", "accuracy"), ("mrr", "MRR")])

@@ -71,19 +71,19 @@ def test_check_knows_a_query_log_by_its_shape(ensue: Ensue, files: Files) -> Non
     first, second, *_ = ran.out.splitlines()
     assert first.startswith("50 sessions, 101 queries, 9 distinct; queries per session: mean 2.0, max 3; ")
     assert second == (
-        "k-anonymity threshold: 99.0 % of the queries may be suggested (typed by at least 5 users, or made of words "
-        "each two of which were, in one query); "
-        "below it: 1 distinct query; possible personal data: 0"
+        "k-anonymity threshold: 99.0 % of the queries may be suggested (typed by at least 5 users, or every two "
+        "of its words typed in one query by that many); "
+        "below it: 1 distinct query; with possible personal data: 0"
     )
     assert "jane" not in ran.out and "of the pairs of" in ran.out
 
 
 def test_check_counts_what_the_rules_leave_out(ensue: Ensue, files: Files) -> None:
-    ran = ensue("check", files.train, "--session-gap", "0.5", "--rules", "least=2,most_words=1", "--json")
+    ran = ensue("check", files.train, "--session-gap", "0.5", "--rules", "min_queries=2,max_words=1", "--json")
     assert ran.code == 2 and ran.lines[-1].startswith(f"ensue: {files.train}: no session of 2 or more queries is left")
-    found = json.loads(ensue("check", files.train, "--rules", "most=2", "--json").out)
+    found = json.loads(ensue("check", files.train, "--rules", "max_queries=2", "--json").out)
     assert found["sessions"] == 49 and found["understood"]["dropped"]["long_sessions"] == 1
-    assert found["understood"]["rules"]["most"] == 2
+    assert found["understood"]["rules"]["max_queries"] == 2
 
 
 def test_check_looks_at_the_floor_that_is_asked_for(ensue: Ensue, files: Files) -> None:
@@ -122,8 +122,8 @@ def test_a_session_that_the_rules_leave_nothing_of_has_an_empty_answer(
     every = [json.loads(line) for line in ensue("predict", files.model, log, "--json").out.splitlines()]
     assert [bool(answer["choices"]) for answer in every] == [True, False, True, False]
     assert len(ensue("explain", files.model, log, "--json").out.splitlines()) == 2
-    ran = ensue("check", files.train, "--rules", "least=0")
-    assert (ran.code, ran.lines[-1]) == (2, "ensue: least is 0; it must be at least 1")
+    ran = ensue("check", files.train, "--rules", "min_queries=0")
+    assert (ran.code, ran.lines[-1]) == (2, "ensue: min_queries is 0; it must be at least 1")
 
 
 def test_predict_and_explain_read_logs(ensue: Ensue, files: Files, tmp_path: Path) -> None:
@@ -216,6 +216,6 @@ def test_rules_by_name() -> None:
     from ensue.data.queries.rules import PAPER_RULES, QueryRules
 
     assert suggest._rules(Reading(rules="paper")) == PAPER_RULES
-    assert suggest._rules(Reading(rules="most=5,repeats=true", session_gap=10)) == QueryRules(
-        most=5, repeats=True, gap=10
+    assert suggest._rules(Reading(rules="max_queries=5,repeats=true", session_gap=10)) == QueryRules(
+        max_queries=5, repeats=True, gap=10
     )

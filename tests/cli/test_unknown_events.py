@@ -44,30 +44,30 @@ def evaluated(ensue: Ensue, folder: Path, *options: object) -> dict[str, Any]:
     return found
 
 
-BLIND = "2 after no known event (ranked by popularity)"
+BLIND = "2 after unseen events only (ranked by popularity)"
 
 
 @pytest.mark.parametrize(
     ("options", "targets", "reciprocal", "hits"),
     [
-        ((), f"6: every event after the first; 3 unknown to the training data (misses), {BLIND}", 11 / 6 / 6, 1 / 6),
+        ((), f"6: every event after the first; 3 not in the training data (misses), {BLIND}", 11 / 6 / 6, 1 / 6),
         (
             ("--unknown", "drop"),
-            f"3: every event after the first; 3 more unknown to all training data (not scored), {BLIND}",
+            f"3: every event after the first; 3 more in no training data (not scored), {BLIND}",
             11 / 6 / 3,
             1 / 3,
         ),
         (
             ("--protocol", "last"),
-            "3: the last event of each sequence; 1 unknown to the training data (misses), "
-            "1 after no known event (ranked by popularity)",
+            "3: the last event of each session; 1 not in the training data (misses), "
+            "1 after unseen events only (ranked by popularity)",
             (1 / 2 + 1 / 3) / 3,
             0,
         ),
         (
             ("--protocol", "last", "--unknown", "drop"),
-            "2: the last event of each sequence; 1 more unknown to all training data (not scored), "
-            "1 after no known event (ranked by popularity)",
+            "2: the last event of each session; 1 more in no training data (not scored), "
+            "1 after unseen events only (ranked by popularity)",
             (1 / 2 + 1 / 3) / 2,
             0,
         ),
@@ -78,7 +78,7 @@ def test_popularity_counts_whatever_a_session_holds(
 ) -> None:
     found = evaluated(ensue, folder, *options)
     assert found["protocol"]["targets"] == targets
-    assert found["protocol"]["unknown"] == ("drop" if "drop" in options else "miss")
+    assert found["protocol"]["unknown"].partition(":")[0] == ("drop" if "drop" in options else "miss")
     assert found["protocol"]["published"].startswith(
         "leave-one-out: SASRec and BERT4Rec" if "last" in options else "all items ranked after every event: GRU4Rec"
     )
@@ -89,12 +89,16 @@ def test_popularity_counts_whatever_a_session_holds(
 
 def test_unknown_events_are_ranked_by_every_row_only_where_that_is_asked_for(ensue: Ensue, folder: Path) -> None:
     plain, ranked = (evaluated(ensue, folder, "--unknown", rule, "--protocol", "macro") for rule in ("miss", "rank"))
-    assert "3 unknown to the training data (1 ranked, 2 misses)" in ranked["protocol"]["targets"]
-    assert ranked["protocol"]["unknown"] == "rank"
+    assert "3 not in the training data (1 ranked, 2 misses)" in ranked["protocol"]["targets"]
+    assert ranked["protocol"]["unknown"].startswith("rank: ")
     for one, other in zip(plain["rows"], ranked["rows"], strict=True):
         assert one["model"] == other["model"] and one["mrr"] < other["mrr"]
     shown = ensue("evaluate", folder, folder.parent / "test.csv", "--unknown", "rank").out
-    assert "\n  unknown: rank\n" in shown and "- unknown: rank\n" in (folder / "CARD.md").read_text()
+    assert (
+        "\n  unknown: rank: targets unseen in training are ranked where the session has them\n" in shown
+        and "- unknown: rank: targets unseen in training are ranked where the session has them\n"
+        in (folder / "CARD.md").read_text()
+    )
 
 
 def test_predict_answers_what_the_default_scores(ensue: Ensue, folder: Path) -> None:
@@ -113,8 +117,8 @@ def test_drop_leaves_out_what_no_compared_model_was_trained_on(ensue: Ensue, fol
     data = tmp_path / "test.csv"
     found = json.loads(ensue("score", run, data, *options, "--unknown", "drop").out)
     expected = (
-        "3: the last event of each sequence; 0 more unknown to all training data (not scored), "
-        "1 unknown to the training data of popularity (misses), "
+        "3: the last event of each session; 0 more in no training data (not scored), "
+        "1 not in the training data of popularity (misses), "
     )
     assert found["protocol"]["name"] == "last"
     assert [(row["model"], row["hit@1"]) for row in found["rows"][:2]] == [("theirs", 1), ("popularity", 0)]

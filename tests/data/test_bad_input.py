@@ -88,12 +88,12 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "missing names": (
         "a,b,time\n1,2,3\n",
-        ": no column is known as the session; the columns are 'a', 'b', 'time'; name them with --columns "
+        ": no column is recognised as the session; the columns are 'a', 'b', 'time'; name them with --columns "
         "session=…,item=…,time=time",
     ),
     "one stream": (
         "item,time\n1,2\n",
-        ": no column is known as the session; the columns are 'item', 'time'; name them with --columns "
+        ": no column is recognised as the session; the columns are 'item', 'time'; name them with --columns "
         "session=…,item=item,time=time",
     ),
     "empty": ("", ": is empty"),
@@ -138,7 +138,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     ),
     "long line": (
         (HEAD + "1,a,5\n").encode() + b"x" * 10_000_000,
-        ", line 3: a line is longer than 8 MiB; put one event or sequence on each line",
+        ", line 3: a line is longer than 8 MiB; put one event or session on each line",
     ),
 }
 
@@ -187,7 +187,7 @@ def test_out_of_order_unsorted(tmp_path: Path, content: str, expected: str, pack
     path = write(tmp_path, PACKERS.get(packed, bytes)(raw))
     with pytest.raises(DataError) as caught:
         read(path, sort=False)
-    end = " in the same sequence; times must not decrease: remove --no-sort"
+    end = " in the same session; times must not decrease: remove --no-sort"
     assert str(caught.value) == f"{path}{expected}{end}"
     _, understood = read(path)
     assert any("sorted by time" in note for note in understood.notes)

@@ -41,7 +41,9 @@ def test_news_of_mind_are_articles(tmp_path: Path) -> None:
 
 def test_news_of_mind_are_texts_where_columns_say_so(tmp_path: Path) -> None:
     path = write(tmp_path, NEWS)
-    expected = "no column is known as the text; the columns are 'id', 'category', 'subcategory', 'title', 'abstract'"
+    expected = (
+        "no column is recognised as the text; the columns are 'id', 'category', 'subcategory', 'title', 'abstract'"
+    )
     with pytest.raises(DataError, match=expected):
         read_texts(path)
     texts, _ = read_texts(path, columns={"text": "title", "label": "category"})

@@ -10,7 +10,6 @@ from ensue.data import leaks
 from ensue.data.histories import Histories
 from ensue.data.leaks import (
     Telling,
-    answers_beside,
     before_the_last,
     begun_beside,
     near_sequences,
@@ -23,12 +22,6 @@ from ensue.records import History
 def histories(*values: str, times: list[list[float]] | None = None) -> Histories:
     rows = times or [[]] * len(values)
     return Histories.of(History(tuple(own), tuple(row)) for own, row in zip(values, rows, strict=True))
-
-
-def test_answers_that_end_the_next_prefix() -> None:
-    # Of abcd the targets b, c and d, of which d has no prefix after it; of ef the target f; of g none: 2 of 4.
-    assert answers_beside(histories("abcd", "ef", "g")) == 0.5
-    assert answers_beside(histories("g")) == 0.0
 
 
 def test_prefixes_that_stand_as_rows() -> None:

@@ -109,7 +109,7 @@ def test_a_long_line_is_refused_before_it_takes_memory(tmp_path: Path, monkeypat
     path = tmp_path / "log.csv"
     path.write_text(HEADER + "x" * (files.LONGEST_LINE + 2**21))
     monkeypatch.setattr(FileBytes, "whole", lambda self: pytest.fail("read whole"))
-    assert refusal(read, path) == ", line 2: a line is longer than 8 MiB; put one event or sequence on each line"
+    assert refusal(read, path) == ", line 2: a line is longer than 8 MiB; put one event or session on each line"
 
 
 def test_a_file_larger_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ FILES = {
     "settings.json",
     "vocabulary.json",
     "model.safetensors",
-    "counting.safetensors",
+    "baselines.safetensors",
     "optimizer.safetensors",
     "reservoir.safetensors",
     "CARD.md",

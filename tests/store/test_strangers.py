@@ -218,10 +218,10 @@ def test_headers_that_lie_are_refused(folder: Path, data: bytes) -> None:
 
 
 def test_a_file_without_tensors_is_of_no_model(folder: Path) -> None:
-    whole = (folder / "counting.safetensors").read_bytes()
-    (folder / "counting.safetensors").write_bytes(save({}))
+    whole = (folder / "baselines.safetensors").read_bytes()
+    (folder / "baselines.safetensors").write_bytes(save({}))
     assert refusal(load, resum(folder)).startswith(f"{folder}: damaged (")
-    (folder / "counting.safetensors").write_bytes(whole)
+    (folder / "baselines.safetensors").write_bytes(whole)
     (folder / "x.safetensors").write_bytes(save({"a": torch.zeros(0, 3)}))
     assert read_tensors(resum(folder), "x.safetensors")["a"].shape == (0, 3)
 

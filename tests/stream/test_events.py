@@ -147,8 +147,8 @@ def test_a_stream_in_milliseconds_refuses_seconds() -> None:
 
 
 def test_before_the_first_event_nothing_is_taken_for_granted() -> None:
-    assert "no column is known as the session" in reason(b'{"item": "a", "time": 1}')
-    assert "no field is known as the time" in reason(b'{"session": "s", "item": "a"}')
+    assert "no column is recognised as the session" in reason(b'{"item": "a", "time": 1}')
+    assert "no field is recognised as the time" in reason(b'{"session": "s", "item": "a"}')
     found, rejects = read(b'{"session": "s", "item": "a"}', b'{"user": "u", "item": "a", "time": 1}', GOOD)
     assert found.sessions == ["u"]  # the first good line says that a sequence is a user
     assert [number for number, _ in rejects] == [0, 2]

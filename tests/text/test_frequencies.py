@@ -35,9 +35,9 @@ def test_blocks_of_any_size_count_the_same(kind: Kind, monkeypatch: pytest.Monke
 
 def test_texts_observed_twice_count_twice_and_none_counts_nothing() -> None:
     lexical = Lexical("words")
-    lexical.observe(pl.Series([], dtype=pl.String))
+    lexical.take(lexical.frequencies(pl.Series([], dtype=pl.String)))
     assert (lexical.num_seen, len(lexical.terms)) == (0, 0)
     for _ in range(2):
-        lexical.observe(pl.Series(["ferry ferry night", "night"]))
+        lexical.take(lexical.frequencies(pl.Series(["ferry ferry night", "night"])))
     assert lexical.num_seen == 4
     assert sorted(lexical.seen.tolist()) == [2, 4]

@@ -129,7 +129,7 @@ def test_a_post_scores_the_same_alone_and_in_any_block(kind: Kind, monkeypatch: 
 def test_observed_texts_make_their_words_common() -> None:
     lexical = build("words", ["ferry port", "ferry road"])
     before = lexical.scores(pl.Series(["port"]))[0, 0]
-    lexical.observe(pl.Series(["port port", "port road", "port"]))
+    lexical.take(lexical.frequencies(pl.Series(["port port", "port road", "port"])))
     # N = 5; port stands in 4 of them, ferry in 2: ln(6/5) + 1 = 1.182 and ln(6/3) + 1 = 1.693.
     wanted = 1.18232 / math.hypot(1.18232, 1.69315)
     assert lexical.scores(pl.Series(["port"]))[0, 0] == pytest.approx(wanted, abs=1e-5)

@@ -111,7 +111,7 @@ Validation = Annotated[
 Task = Annotated[str, typer.Argument(callback=require_task, help="next, classify, suggest or link")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="setting=value, see `ensue settings`; repeatable")]
 Seed = Annotated[int, typer.Option(help="seed of every random choice")]
-MinUsers = Annotated[int | None, typer.Option(help="least users who share an item or query")]
+MinUsers = Annotated[int | None, typer.Option(help="minimum users per item or query")]
 
 
 _reading = partial(typer.Option, rich_help_panel="Reading files")
@@ -147,10 +147,10 @@ class Reading:
     session_gap: Annotated[float | None, _reading(help="minutes of pause that end a session; 0: off")] = None
     encoding: Annotated[str, _reading(help="such as cp1252 [default: UTF-8]")] = ""
     sheet: Annotated[str, _reading(help="sheet of an Excel file [default: the first]")] = ""
-    max_unpacked: Annotated[float | None, _reading(min=0, metavar="<float>", help="most GB of an unpacked file")] = None
+    max_unpacked: Annotated[float | None, _reading(min=0, metavar="<float>", help="GB limit when unpacked")] = None
     missing: Annotated[str, _reading(help="rows without id: drop; or keep NULL, NaN as ids")] = ""
     phrases: Annotated[bool, _reading("--phrases", help="trees: read every labelled phrase")] = False
-    rules: Annotated[str, _reading(help="query cleaning: paper, or least=2,most=5")] = ""
+    rules: Annotated[str, _reading(help="query cleaning: paper, or max_queries=5")] = ""
     split: Annotated[str, _reading(help="part of DATA to read, or test fraction (0.2)")] = ""
     articles: Annotated[
         Path | None, _reading("--articles", "--documents", callback=present, help="articles that the posts are about")

@@ -153,7 +153,7 @@ def _show(command: Command, result: AnyResult, keywords: Mapping[str, Any], scor
     command.show_result(result, keywords)
     show_results.of_pairs(pairs)
     for line in result.leaks:
-        show.warning("leak:", line)
+        show.warning("warning:", f"leak: {line}")
     for path in (scoring.output, scoring.per_example):
         if path is not None:
             show.remark(f"wrote {path}")

@@ -27,7 +27,7 @@ def findings(found: QueryFindings) -> None:
     show.line(
         f"k-anonymity threshold: {100 * found.shown:.1f} % of the queries may be suggested ({floor['rule']}); "
         f"below it: {plural(floor['below'], 'distinct query', 'distinct queries')}; "
-        f"possible personal data: {floor['personal']:,}"
+        f"with possible personal data: {floor['personal']:,}"
     )
     rows = (("  >  ".join(row.values),) for row in found.rows)
     show.table(("session",), rows, wraps=("session",), title="first sessions")

@@ -14,9 +14,7 @@ from ensue.tasks.link.cut import LEAST, SuggestedCut
 from ensue.tasks.link.measures import AtCut
 from ensue.tasks.link.ranked import EVEN, RankedCorpus
 
-WITHOUT_CUT = (
-    f"it needs {LEAST} posts or more and the scores of best, tfidf or bm25, without an encoder or --unsupervised"
-)
+WITHOUT_CUT = f"it needs at least {LEAST} posts, scored by best, tfidf or bm25 without --encoder and --unsupervised"
 
 
 def cut_in_words(found: AtCut, what: str) -> str:
@@ -31,8 +29,8 @@ def cut_in_words(found: AtCut, what: str) -> str:
 def suggested_in_words(found: SuggestedCut) -> str:
     """Where the list stops, and how sure that is."""
     return (
-        f"suggested cutoff: score {found.cut:.3f} ({plural(found.posts, 'post')}); 90 % of labelled stories have their "
-        f"best cutoff between {found.low:.3f} ({plural(found.most, 'post')}) and {found.high:.3f} ({found.least:,})"
+        f"suggested cutoff: score {found.cut:.3f} ({plural(found.posts, 'post')} above); for 90 % of labelled stories "
+        f"the best cutoff is between {found.low:.3f} ({found.most:,}) and {found.high:.3f} ({found.least:,})"
     )
 
 
@@ -53,7 +51,7 @@ def ranked(found: RankedCorpus, k: int) -> None:
     texts = ("post", "article", "best matching sentence")
     show.table(("#", "score" if sure is None else "P", *texts), lines, wraps=texts, title="posts")
     show.line(
-        f"{plural(len(found.posts), 'post')}, {plural(len(found.articles), 'article')}; copies of another post: "
+        f"{plural(len(found.posts), 'post')}, {plural(len(found.articles), 'article')}; near copies of another post: "
         f"{sum(copies.values()):,}"
     )
     for language, ids in other_languages(found).items():
@@ -62,7 +60,7 @@ def ranked(found: RankedCorpus, k: int) -> None:
     if found.suggested is not None:
         show.line(suggested_in_words(found.suggested))
     elif sure is None:
-        show.line(f"no cutoff is suggested: {WITHOUT_CUT}")
+        show.line(f"no cutoff suggested: {WITHOUT_CUT}")
     if sure is not None:
         show.line(f"probabilities {found.source}; {plural(int((sure >= EVEN).sum()), 'post')} at P of at least .5")
     if found.cut is not None and found.labels is not None:

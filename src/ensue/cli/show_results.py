@@ -27,9 +27,9 @@ def metrics(rows: Sequence[Row], names: Sequence[str], title: str) -> None:
     for row in rows:
         seconds = row.seconds_per_1000
         speed = "" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
-        model = f"{row.model}\nbelow random" if row.warning else row.model
+        model = f"{row.model}\nat chance level" if row.warning else row.model
         cells.append([model, *(cell(row, name, " ±") for name in names), speed])
-    show.table(["model", *heads, "s / 1,000"], cells, title=title)
+    show.table(["model", *heads, "s / 1,000"], cells, title=f"{title}, seconds per 1,000 predictions")
     several = [row for row in rows if "by_seed" in row.notes]
     if several:
         spread = []
@@ -94,13 +94,13 @@ def of_queries(found: SuggestResult) -> None:
     metrics(found.rows, _QUERY_METRICS, f"protocol {found.protocol.name}: metrics in % ± 95 % CI")
     rows = []
     for row in found.rows:
-        slices = {f"{name} typed": part for name, part in row.notes["by_length"].items()}
-        slices |= {f"a pair {name} in training": part for name, part in row.notes["by_pair"].items()}
+        slices = {f"queries before: {name}": part for name, part in row.notes["by_length"].items()}
+        slices |= {f"pair {name} in training": part for name, part in row.notes["by_pair"].items()}
         for name, part in slices.items():
             if part["targets"]:
                 values = (f"{100 * part[metric]:.2f}" for metric in _SLICE_METRICS)
                 rows.append((row.model, name, f"{part['targets']:,}", *values))
-    show.table(("model", "targets after", "number", *map(label, _SLICE_METRICS)), rows)
+    show.table(("model", "subset", "targets", *map(label, _SLICE_METRICS)), rows)
     _card_and_verdict(found)
 
 

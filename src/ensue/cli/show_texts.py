@@ -21,7 +21,9 @@ def findings(found: TextFindings) -> None:
     )
     listed = ", ".join(f"{label} {count:,}" for label, count in list(found.labels.items())[:_LABELS])
     more = len(found.labels) - _LABELS
-    show.line(f"{plural(len(found.labels), 'label')}: {listed or 'none'}{f', and {more:,} more' if more > 0 else ''}")
+    show.line(
+        f"{plural(len(found.labels), 'label')}{listed and ': '}{listed}{f', and {more:,} more' if more > 0 else ''}"
+    )
     rows = ((row.label or "", "\n".join(row.texts)) for row in found.rows)
     show.table(("label", "text"), rows, wraps=("label", "text"), title="first rows")
     for name, leak in found.splits.items():

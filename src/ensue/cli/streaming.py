@@ -26,7 +26,7 @@ def stream(
     replay: Annotated[float, typer.Option(help="fraction of replayed sessions in training")] = 0.2,
     commit_interval: Annotated[float, typer.Option(help="seconds between commits")] = 30.0,
     eval_fraction: Annotated[float, typer.Option(help="fraction of sessions to score")] = 1.0,
-    max_events: Annotated[int | None, typer.Option(help="stop after this many events in all")] = None,
+    max_events: Annotated[int | None, typer.Option(help="stop after this many events")] = None,
     plot: Annotated[Path | None, typer.Option(help="page with HR@20 by hour")] = None,
     restart: Annotated[bool, typer.Option("--restart", help="reset position and metrics, keep the weights")] = False,
     standby: Annotated[bool, typer.Option("--standby", help="wait while another process trains the folder")] = False,

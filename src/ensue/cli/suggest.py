@@ -44,11 +44,11 @@ def read_people(path: Path, reading: Reading, users: Sequence[str], column: str)
 
 
 def _read(
-    path: Path, reading: Reading, *, least: int | None = None, warn: bool = True, without_users: Sequence[str] = ()
+    path: Path, reading: Reading, *, minimum: int | None = None, warn: bool = True, without_users: Sequence[str] = ()
 ) -> tuple[Queries, QueriesReport]:
     rules = _rules(reading)
-    if least is not None:
-        rules = replace(rules, least=least)
+    if minimum is not None:
+        rules = replace(rules, min_queries=minimum)
     queries, understood = read_queries(
         path,
         columns=reading.roles,
@@ -76,8 +76,8 @@ def _rules(reading: Reading) -> QueryRules:
         changes["gap"] = gap
     (rules,) = changed(changes, PAPER_RULES if paper else QueryRules())
     made: QueryRules = rules
-    if made.least < 1:
-        raise SettingError(f"least is {made.least}; it must be at least 1")
+    if made.min_queries < 1:
+        raise SettingError(f"min_queries is {made.min_queries}; it must be at least 1")
     return made
 
 
@@ -126,7 +126,7 @@ def told(predictor: SuggestPredictor) -> list[str]:
     below, personal = floor.left_out.get("below", 0), floor.left_out.get("personal", 0)
     lines = [
         f"can be suggested: {queries}, and combinations of {words} ({floor.rule})",
-        f"distinct queries below the k-anonymity threshold: {below:,}; possible personal data: {personal:,}",
+        f"distinct queries below the k-anonymity threshold: {below:,}; with possible personal data: {personal:,}",
     ]
     if metadata.validation_mrr is not None:
         metrics = ", ".join(f"{name} {100 * value:.2f} %" for name, value in metadata.validation_mrr.items())
@@ -162,7 +162,7 @@ def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked
     """
     if source == "-":
         return Asked(History.from_json(line, f"stdin, line {number}") for number, line in stdin.lines() if line.strip())
-    queries, understood = _read(Path(source), reading, least=0)
+    queries, understood = _read(Path(source), reading, minimum=0)
     if ruled_out := int((queries.histories.lengths == 0).sum()):
         holds = part_of(ruled_out, len(queries), "session", "holds", "hold")
         show.remark(f"{source}: {holds} no query that the rules keep: an empty answer")

@@ -95,4 +95,4 @@ def _part(num_duplicates: int, histories: Histories) -> str:
     owner = int(np.searchsorted(histories.offsets, event, side="right")) - 1
     name = histories.record(owner).id or str(owner + 1)
     value = histories.vocabulary.value(int(histories.ids[event]))
-    return f"{part} an earlier one of the same sequence, value and time, such as {quoted(value)} in {quoted(name)}"
+    return f"{part} an earlier one of the same session, item and time, such as {quoted(value)} in {quoted(name)}"

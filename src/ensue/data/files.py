@@ -371,7 +371,7 @@ def _require_short_lines(path: Path, data: bytes | FileBytes, ends: Sequence[byt
     for low in range(0, len(data) - LONGEST_LINE, _STEP):
         if all(data.find(end, low, low + LONGEST_LINE) < 0 for end in ends):
             line = num_lines(data, low) + 1
-            raise DataError(f"{path}, line {line}: a line is longer than 8 MiB; put one event or sequence on each line")
+            raise DataError(f"{path}, line {line}: a line is longer than 8 MiB; put one event or session on each line")
 
 
 def num_lines(data: bytes | FileBytes, stop: int) -> int:

@@ -109,7 +109,7 @@ def queries_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Qu
 
 def sessions_from(data: object, schema: DataSchema, reading: Reading) -> list[History]:
     """Return sessions that are asked about, one record each, also those of a single query."""
-    rules = QueryRules(least=0, repeats=True)
+    rules = QueryRules(min_queries=0, repeats=True)
     opened = from_file(data, schema, reading, partial(read_queries, rules=rules))
     return history_records(data) if opened is None else list(opened[0].records())
 

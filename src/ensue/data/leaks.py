@@ -25,15 +25,6 @@ MOST_WORDS = 1_000_000
 """Words, or events, of two parts beyond which near copies are not looked for: it would take minutes."""
 
 
-def answers_beside(histories: Histories) -> float:
-    """Share of the targets whose answer ends the next prefix of the same sequence: all but the last of each.
-
-    Of sequences of 4, 2 and 1 events there are 3 + 1 targets, of which 2 have theirs beside them: 0.5.
-    """
-    targets = np.maximum(histories.lengths - 1, 0)
-    return float(np.maximum(targets - 1, 0).sum() / max(targets.sum(), 1))
-
-
 def begun_beside(histories: Histories) -> int:
     """How many rows begin the row before or after them and are shorter: prefixes that were written out as rows.
 

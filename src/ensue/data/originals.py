@@ -47,7 +47,7 @@ def rows_of(originals: pl.DataFrame, users: Collection[str], column: str, path: 
         found = next((name for name in ([column] if column else AUTHORS) if name in originals.columns), None)
         names = None if found is None else originals[found].to_list()
     if names is None:
-        named = f"column {quoted(column)} is not there" if column else "no column is known as the author's"
+        named = f"column {quoted(column)} is not there" if column else "no column is recognised as the author's"
         raise DataError(f"{path}: {named}; name it with --user-column")
     wanted = {*users}
     return np.array([name is not None and normal_id(name) in wanted for name in names], np.bool_)

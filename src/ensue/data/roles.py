@@ -72,8 +72,8 @@ class Roles:
                 ]
         if not columns.keys() & set(self.needed):
             raise DataError(
-                f"{path}: no column is known as the {self.needed[0]}; the columns are {listed(names)}; name them with "
-                f"--columns {self.example}{trained_on(trained)}"
+                f"{path}: no column is recognised as the {self.needed[0]}; the columns are {listed(names)}; name them "
+                f"with --columns {self.example}{trained_on(trained)}"
             )
         notes += renamed(columns, trained)
         return {role: columns[role] for role in self.known if role in columns}, tuple(notes)

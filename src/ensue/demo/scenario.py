@@ -10,22 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from ensue.demo.models import Demo, written
-from ensue.demo.town import DAY, VALID_DAY, Session, Town, Written
-from ensue.records import Article, History
+from ensue.demo.town import DAY, VALID_DAY, Session, Town
+from ensue.records import History
 from ensue.store.folder import write_file
 from ensue.tasks import TASKS
-from ensue.text.lexical import Lexical
-from ensue.text.tokens import split_words
 
 Values = dict[str, Any]
 """A JSON object."""
 ITEMS = 8
 """Questions per panel."""
-KNOWN_WORDS = 0.9
-"""Smallest share of a shown post's words that the articles use."""
 
 
 def story_of(demo: Demo, seed: int) -> Values:
@@ -109,17 +104,9 @@ def _spread(found: Sequence[Any], count: int) -> list[Any]:
     return [found[place] for place in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int).tolist()]
 
 
-def _readable(posts: Sequence[Written], articles: Sequence[Article]) -> list[Written]:
-    """Return the posts of which the articles use at least ``KNOWN_WORDS`` of the words."""
-    vocabulary = Lexical()
-    vocabulary.add(pl.Series([f"{article.title} {article.body}" for article in articles]))
-    words = [split_words(pl.Series([one.post.text])).words for one in posts]
-    return [one for one, own in zip(posts, words, strict=True) if vocabulary.in_vocabulary(own).mean() >= KNOWN_WORDS]
-
-
 def _posts(story: Town) -> list[Values]:
     """Return posts about the event, about other news, and about no article."""
-    found = _readable(written(story)[2], story.articles)
+    found = written(story)[2]
     kinds = ([one for one in found if one.label], [one for one in found if one.post.about and not one.label],
              [one for one in found if not one.post.about])  # fmt: skip
     chosen = [one for kind, count in zip(kinds, (5, 2, 1), strict=True) for one in _spread(kind, count)]

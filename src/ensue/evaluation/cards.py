@@ -47,7 +47,7 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
 def _examples(metadata: Noted) -> Iterator[str]:
     """That some held-out records stand in the folder as they are."""
     if metadata.examples is not None:
-        yield "- some held-out records word for word in `settings.json`, for the page; `ensue fit --no-examples`: none."
+        yield "- up to six held-out records, verbatim, in `settings.json`; `ensue fit --no-examples` stores none."
 
 
 def _facts(facts: Json) -> Iterator[tuple[str, object]]:

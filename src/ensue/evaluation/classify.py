@@ -30,7 +30,7 @@ from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named
 from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
-from ensue.evaluation.rows import Row, seed_notes
+from ensue.evaluation.rows import Row, seed_notes, share_of
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
 from ensue.significance import is_significant
@@ -49,7 +49,7 @@ RARE = 0.5
 """Fraction of an equal share of the texts below which a label is rare."""
 _NO_LABEL = "(none of these)"
 """Shown as the label of a text for which another program has no list."""
-TIES = "ties between labels: the first one is the answer"
+TIES = "the first of equally probable labels is the answer"
 TOLERANCE = 0.1
 """Probabilities of one text may add up to this much more than 1, because programs write few decimals."""
 
@@ -326,7 +326,8 @@ def _warning(found: BootstrapResult, majority: BootstrapResult) -> str:
     if found is majority or (accuracy > other and is_significant(found.p_value(majority, "accuracy"))):
         return ""
     return (
-        f"accuracy {accuracy:.4f} is not significantly above {other:.4f}, that of always naming the most frequent label"
+        f"accuracy {100 * accuracy:.2f} % is not significantly above {100 * other:.2f} %, that of always predicting "
+        "the most frequent label"
     )
 
 
@@ -350,12 +351,12 @@ def _card(
     return TextCard(
         "labels",
         f"{plural(len(data), 'pair' if data.paired else 'text')}",
-        f"{len(counts):,}: {listed}{more}; {_part(new, len(data))} have a label unseen in training and count as wrong",
+        f"{listed}{more}; {share_of(new, len(data))} have a label unseen in training and count as wrong",
         f"accuracy, calibration error ({BINS} bins) and log loss over texts; macro-F1 over all labels that are true "
         f"or predicted{_certain(rankings)}",
-        f"{_part(int(predictor.seen(data).sum()), len(data))} are in the training data, ignoring case and spaces",
-        f"{_part(int((known == 0).sum()), len(data))} have no word in the vocabulary, {int((given == 0).sum()):,} "
-        f"of them no words{caps}",
+        f"{share_of(int(predictor.seen(data).sum()), len(data))} are in the training data, ignoring case and spaces",
+        f"{share_of(int((known == 0).sum()), len(data))} have no word in the vocabulary; {int((given == 0).sum()):,} "
+        f"of these are empty{caps}",
         interval,
         f"{TIES}{tie_rule(rankings)}",
     )
@@ -370,7 +371,3 @@ def _certain(rankings: Sequence[Rankings]) -> str:
 def _known(ids: npt.NDArray[np.integer[Any]], offsets: Index) -> Index:
     sums: Index = np.concatenate([np.zeros(1, np.int64), np.cumsum(ids != UNKNOWN, dtype=np.int64)])
     return np.diff(sums[offsets])
-
-
-def _part(count: int, whole: int) -> str:
-    return f"{count:,} ({100 * count / whole:.1f} %)"

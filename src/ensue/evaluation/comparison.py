@@ -82,7 +82,7 @@ def evaluate(
         ...     pass
         >>> result = evaluate(predictor, read("last_days.csv")[0])
         >>> result.card["candidates"], result.rows[0].model
-        ('all 24 values', 'markov')
+        ('all 24 items', 'markov')
     """
     _require_scorable([[predictor]], data)
     found = _compare([[predictor]], data, protocol, at, unknown)

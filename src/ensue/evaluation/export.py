@@ -51,7 +51,7 @@ def to_frame(result: Tabled, measures: Sequence[str] = ()) -> pl.DataFrame:
         for name in measures or row.figures:
             low, high = row.interval[name]
             own |= {name: row.figures[name], f"{name}_low": low, f"{name}_high": high}
-        rows.append(own | {"seconds_per_1000": row.seconds_per_1000, "below_chance": bool(row.warning)})
+        rows.append(own | {"seconds_per_1000": row.seconds_per_1000, "at_chance_level": bool(row.warning)})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -63,7 +63,7 @@ def to_latex(result: Tabled, measures: Sequence[str] = ()) -> str:
     lines += [rf"  \begin{{tabular}}{{l{'r' * len(names)}}}", r"    \toprule"]
     lines += [f"    {' & '.join(['Model', *(escaped(label(name)) for name in names)])} \\\\", r"    \midrule"]
     for row in result.rows:
-        cells = [escaped(f"{row.model} (below random)" if row.warning else row.model)]
+        cells = [escaped(f"{row.model} (at chance level)" if row.warning else row.model)]
         for name in names:
             low, high = row.interval[name]
             own = figure(row.figures[name], name)
@@ -85,7 +85,7 @@ def to_html(result: Tabled, measures: Sequence[str] = ()) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("model", *map(label, names)))
     body = []
     for row in result.rows:
-        cells = [f"<th>{html.escape(row.model)}{' (below random)' if row.warning else ''}</th>"]
+        cells = [f"<th>{html.escape(row.model)}{' (at chance level)' if row.warning else ''}</th>"]
         for name in names:
             text, own = cell(row, name), figure(row.figures[name], name)
             cells.append(f"<td><b>{text}</b></td>" if own == best[name] else f"<td>{text}</td>")

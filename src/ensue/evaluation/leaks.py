@@ -199,7 +199,7 @@ def untrained_with_leaks(train: Histories, test: Histories, batch: int = _BATCH)
     if whole.any():
         rows.append(
             LeakRow(
-                *("copies of training sequences", "what followed an equal prefix, else the latest event", len(asked)),
+                *("copies of training sessions", "what followed an equal prefix, else the latest event", len(asked)),
                 *(float(whole.mean()), _figures(copies), _figures(copies[~whole])),
             )
         )

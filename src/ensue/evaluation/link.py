@@ -365,7 +365,7 @@ def _card(predictor: LinkPredictor, judged: JudgedPosts, rankings: Sequence[Rank
         f"{plural(len(data), 'post')} with {plural(len(judged.pool), 'article')} that any is about, in one list of "
         f"{plural(len(data) * len(judged.pool), 'pair')}, {int(judged.related.sum()):,} of them true",
         _together(predictor),
-        "means over posts; article_mrr and article_map over articles; mrp is the mean of precision at r",
+        "means over posts; MRR and MAP by article are means over articles; mRP is the mean of precision at r",
         f"articles with posts in training: {shared:,} of {len(judged.pool):,}; posts that were trained on: {copies:,}",
         f"posts that repeat a headline: {pasted:,}",
         f"95 %, {RESAMPLES} resamples of articles with their posts",
@@ -399,15 +399,15 @@ def _unmatched_judgements(judged: JudgedPosts) -> str:
 def _together(predictor: LinkPredictor) -> str:
     """What of the posts is ranked together, and by which score where one of ``best`` stands alone."""
     alone = predictor.metadata.alone
-    stands = "" if alone is None else f"best is its score {alone} alone, which no weights beat on held-out posts; "
+    single = "" if alone is None else f"best uses the score {alone} alone: no weights rank held-out posts better; "
     if not predictor.pulls:
-        return f"{stands}every post is ranked alone"
-    strength, beside = predictor.prior_strength, predictor.neighbour_weight
-    told = [f"which articles are {'much discussed' if strength > 0 else 'taken'} (pull {strength:g})"] * bool(strength)
-    told += [f"what posts with the same rare words are about (weight {beside:g})"] * bool(beside)
-    said = " and ".join(told)
+        return f"{single}each post is ranked on its own"
+    strength, neighbour_weight = predictor.prior_strength, predictor.neighbour_weight
+    often = f"which articles have {'many' if strength > 0 else 'few'} posts (prior strength {strength:g})"
+    alike = f"what posts with the same rare words are about (weight {neighbour_weight:g})"
+    priors = " and ".join([often] * bool(strength) + [alike] * bool(neighbour_weight))
     return (
-        f"{stands}best estimates from all scored posts, without labels, {said}; every other row ranks each post alone"
+        f"{single}best also uses, from all posts without labels, {priors}; every other row ranks each post on its own"
     )
 
 

@@ -66,7 +66,7 @@ Mask = npt.NDArray[np.bool_]
 PROTOCOLS = ("full", "last", "paper", "macro", "sampled")
 PUBLISHED = {
     "full": "all items ranked after every event: GRU4Rec, NARM, STAMP and SR-GNN, whose papers drop unseen items and "
-    "rule nothing out",
+    "exclude none that the session already has",
     "last": "leave-one-out: SASRec and BERT4Rec, whose papers rank against 100 sampled items",
     "macro": "mean over cascades: HiDAN and CYAN-RNN, whose papers drop unseen users",
     "sampled": "100 sampled candidates: SANSR's own row in its paper",
@@ -83,9 +83,10 @@ PAPER_PROTOCOLS = {
     "bpr-mf": "last",
 }
 """By model (``NAME-paper`` counts as ``NAME``), the protocol of its paper; ``macro`` for all others."""
-UNKNOWN_RULES = ("miss", "drop", "rank")
+UNKNOWN_RULES = {"miss": "misses", "drop": "not scored", "rank": "ranked where the session has them"}
+"""Rule for targets unseen in training -> what they are."""
 SAMPLED = 100
-EVERY, LAST = "every event after the first", "the last event of each sequence"
+EVERY, LAST = "every event after the first", "the last event of each session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Card:
     published: str
     served: str = ""
     ties: str = "count against the target"
-    interval: str = f"95 %, {RESAMPLES} resamples of whole sequences"
+    interval: str = f"95 %, {RESAMPLES} resamples of whole sessions"
     leaked: str = ""
     significance: str = RULE
 
@@ -193,7 +194,7 @@ def compare(
     is_target = _targets(data, applied)
     if rankings:
         if applied == "sampled":
-            raise SettingError("rankings of all values cannot be scored under the protocol sampled")
+            raise SettingError("rankings of all items cannot be scored under the protocol sampled")
         queries, is_ranked = _queries(data, rankings, is_target)
         if applied == "full" and not is_ranked[is_target].all():
             protocol = applied = "last"
@@ -282,8 +283,8 @@ def _warning(
     level = k / candidates
     if level >= 1 or interval[f"hit@{k}"][0] > level:
         return ""
-    found = f"{name}: HR@{k} {figures[f'hit@{k}']:.4f} is not above random, {level:.4f}"
-    return f"{found}: not better than a random order"
+    metric = f"{name}: HR@{k} {100 * figures[f'hit@{k}']:.2f} %"
+    return f"{metric} is not significantly above {100 * level:.2f} %, that of a random order"
 
 
 def score(
@@ -345,7 +346,7 @@ def _scored(data: Histories, is_target: Mask, unknown: str, predictors: Sequence
     if unknown not in UNKNOWN_RULES:
         raise SettingError(f"unknown {unknown!r} is not a rule; choose from {', '.join(UNKNOWN_RULES)}")
     if not is_target.any():
-        raise DataError("nothing to score: no sequence has two events")
+        raise DataError("nothing to score: no session has two events")
     if unknown != "drop":
         return is_target
     is_scored = is_target & _in_training(data, predictors)
@@ -399,7 +400,7 @@ def _require_last(own: Rankings, data: Histories) -> None:
     for query, given, length in wrong.select("query", "given", "length").head(1).iter_rows():
         raise DataError(
             f"{own.name}: the answer for {query} predicts what follows {plural(given, 'event')}, but only the last "
-            f"of its {length} is scored; predict for sequences without their last event"
+            f"of its {length} is scored; predict for sessions without their last event"
         )
 
 
@@ -441,7 +442,7 @@ def _served(
     """Say which items ``predict`` leaves out though the metrics do not, and how its lists of one model score."""
     predictors = [seeds[0] for seeds in entries]
     default = [predictor.metadata.exclusion for predictor in predictors]
-    left_out = {Exclusion.SEEN: "items already seen in the sequence", Exclusion.LAST: "the item just viewed"}
+    left_out = {Exclusion.SEEN: "items already in the session", Exclusion.LAST: "the item just viewed"}
     differs = [
         f"{predictor.model_name} leaves out {left_out[exclusion]}"
         for predictor, exclusion in zip(predictors, default, strict=True)
@@ -510,7 +511,7 @@ def _card(
     name, applied, unknown = rules
     coded = data.encode(predictor.vocabulary)
     leaked = np.isin(fingerprints(coded).view(np.int64), predictor.training_hashes.numpy())
-    copies = f"{plural(int(leaked.sum()), 'sequence')} ({100 * leaked.mean():.1f} %)"
+    copies = f"{plural(int(leaked.sum()), 'session')} ({100 * leaked.mean():.1f} %)"
     if not predictor.keeps_histories:
         copies = "not known: with replay=0 the model keeps no fingerprints"
     excluded = _exclusion(predictor, applied)
@@ -519,12 +520,12 @@ def _card(
     every = applied != "last" and np.array_equal(is_target, _targets(data, applied))
     return Card(
         name,
-        f"{plural(len(data), 'sequence')}, {plural(len(data.ids), 'event')}",
+        f"{plural(len(data), 'session')}, {plural(len(data.ids), 'event')}",
         f"{len(run.rank):,}: {EVERY if every else LAST}; {_counts(coded, run, is_target, unknown, training)}",
-        unknown,
-        chance(min(SAMPLED, values - 1)) if applied == "sampled" else f"all {plural(values, 'value')}",
-        "seen items are excluded" if excluded is Exclusion.SEEN else "seen items stay in the ranking",
-        "micro: over targets" if applied != "macro" else "macro: over a sequence's targets, then over sequences",
+        f"{unknown}: targets unseen in training are {UNKNOWN_RULES[unknown]}",
+        chance(min(SAMPLED, values - 1)) if applied == "sampled" else f"all {plural(values, 'item')}",
+        f"items already in the session {'are excluded' if excluded is Exclusion.SEEN else 'stay in the ranking'}",
+        "micro: over targets" if applied != "macro" else "macro: over the targets of a session, then over sessions",
         PUBLISHED[applied],
         leaked=f"{copies} are exact duplicates of training data",
     )
@@ -540,11 +541,11 @@ def _counts(coded: Histories, run: Scored, is_target: Mask, unknown: str, traini
     starts = coded.offsets[:-1][run.sequence]
     after_none = is_known[run.event] & (num_known_before[run.event] == num_known_before[starts])
     lacking = {
-        "miss": f"{num_unknown:,} unknown to {training} (misses)",
-        "drop": f"{num_dropped:,} more unknown to all training data (not scored)",
-        "rank": f"{num_unknown:,} unknown to {training} ({num_ranked:,} ranked, {num_unknown - num_ranked:,} misses)",
+        "miss": f"{num_unknown:,} not in {training} (misses)",
+        "drop": f"{num_dropped:,} more in no training data (not scored)",
+        "rank": f"{num_unknown:,} not in {training} ({num_ranked:,} ranked, {num_unknown - num_ranked:,} misses)",
     }
-    counts = [lacking[unknown], f"{int(after_none.sum()):,} after no known event (ranked by popularity)"]
+    counts = [lacking[unknown], f"{int(after_none.sum()):,} after unseen events only (ranked by popularity)"]
     if unknown == "drop" and num_unknown:  # another model's training data holds them
         counts.insert(1, lacking["miss"])
     return ", ".join(counts)

@@ -57,10 +57,15 @@ class Row:
     """Says so where the figures are not above those of a random order (of texts: of the most frequent label)."""
 
     def to_dict(self) -> Json:
-        """Flat JSON form: ``{"model", "mrr", …, "interval": {…}}``; ``"below_chance": true`` where a warning stands."""
-        below = {"below_chance": True} if self.warning else {}
+        """Flat JSON form: ``{"model", "mrr", …, "interval": {…}}``; ``"at_chance_level": true`` with a warning."""
+        below = {"at_chance_level": True} if self.warning else {}
         speed = {} if self.seconds_per_1000 is None else {"seconds_per_1000": self.seconds_per_1000}
         return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes, **below}
+
+
+def share_of(count: int, whole: int) -> str:
+    """A count with its share of the whole: ``12 (50.0 %)``."""
+    return f"{count:,} ({100 * count / whole:.1f} %)"
 
 
 class Rows(Protocol):
@@ -100,5 +105,5 @@ def table(result: Rows, measures: Sequence[str]) -> str:
     lines = [f"| model | {' | '.join(map(label, measures))} |", "|---" * (1 + len(measures)) + "|"]
     for row in result.rows:
         cells = [cell(row, name) for name in measures]
-        lines.append(f"| {row.model}{' (below random)' if row.warning else ''} | {' | '.join(cells)} |")
+        lines.append(f"| {row.model}{' (at chance level)' if row.warning else ''} | {' | '.join(cells)} |")
     return "\n".join([*lines, *(f"\nWarning: {row.warning}" for row in result.rows if row.warning)])

@@ -35,7 +35,7 @@ from ensue.evaluation.entries import Entry, beside_counting
 from ensue.evaluation.examples import Examples, found_of, named, ranked
 from ensue.evaluation.paired_test import RULE, paired_tests
 from ensue.evaluation.result import TaskResult, with_seeds
-from ensue.evaluation.rows import Row, seed_notes
+from ensue.evaluation.rows import Row, seed_notes, share_of
 from ensue.lines import plural, quoted
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
@@ -70,8 +70,8 @@ class SuggestCard:
     targets: str
     words: str
     ranks: str
-    floor: str
-    counting: str
+    threshold: str
+    baselines: str
     leaked: str
     interval: str
     ties: str
@@ -192,13 +192,14 @@ def _by_paper(sessions: Histories) -> Histories:
     vocabulary = Vocabulary(values)
     ids = vocabulary.ids(values)[sessions.ids.astype(np.int64) - FIRST]
     recoded = replace(sessions, ids=ids, vocabulary=vocabulary)
-    short = (values.str.count_matches(" ", literal=True) + 1 <= (PAPER_RULES.most_words or 0)) & (values != "")
+    short = (values.str.count_matches(" ", literal=True) + 1 <= (PAPER_RULES.max_words or 0)) & (values != "")
     kept = recoded.keep(short.to_numpy()[sessions.ids.astype(np.int64) - FIRST])
     owners = kept.sequence_index()
     again = np.zeros(len(kept.ids), np.bool_)
     again[1:] = (kept.ids[1:] == kept.ids[:-1]) & (owners[1:] == owners[:-1])
     kept = kept.keep(~again)
-    return kept.select((kept.lengths >= PAPER_RULES.least) & (kept.lengths <= (PAPER_RULES.most or np.inf)))
+    is_short = kept.lengths <= (PAPER_RULES.max_queries or np.inf)
+    return kept.select((kept.lengths >= PAPER_RULES.min_queries) & is_short)
 
 
 def _score(predictor: SuggestPredictor, asked: _Asked, counting: str | None) -> SuggestScored:
@@ -324,18 +325,14 @@ def _card(
     return SuggestCard(
         protocol,
         f"{plural(asked.num_sessions, 'session')}, {plural(len(asked.sessions.ids), 'query', 'queries')}{rules}{part}",
-        f"{num_targets:,}: every query after the first of its session; of these {_share(stored, num_targets)} can "
-        f"be looked up, {_share(passing, num_targets)} pass the threshold",
-        "first suggestion against the target, by the words between spaces; n-grams add up over targets; content@1 "
-        "leaves out stop words; a target without a suggestion counts",
-        f"the rank of the target among {SHOWN} suggestions; queries of the session {typed}",
-        floor.rule,
-        "repeat-last shows people their own queries, regardless of the threshold; the others fill up with popular ones",
-        f"{_share(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",
+        f"{num_targets:,}: every query after the first of its session; {share_of(stored, num_targets)} are queries "
+        f"of the training data, {share_of(passing, num_targets)} reach the k-anonymity threshold",
+        "the first suggestion is compared with the target word by word; n-grams are pooled over all targets, also "
+        "those without a suggestion; content words exclude stop words",
+        f"rank of the target among {SHOWN} suggestions; queries of the session {typed}",
+        f"k-anonymity: a query is suggested if {floor.rule}",
+        "repeat-last ignores the threshold: it shows users their own queries; the others add popular queries",
+        f"{share_of(int(seen.sum()), num_targets)} of the targets follow the same query in the training data",
         f"95 %, {RESAMPLES} resamples of whole sessions",
-        f"count against the target; our models suggest in a strict order{tie_rule(rankings)}",
+        f"count against the target; suggestions of one model have no ties{tie_rule(rankings)}",
     )
-
-
-def _share(count: int, whole: int) -> str:
-    return f"{count:,} ({100 * count / whole:.1f} %)"

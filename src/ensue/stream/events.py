@@ -219,7 +219,7 @@ class Reader:
         except DataError as error:
             raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
         if "time" not in fields:
-            raise Reject(f"no field is known as the time; the fields are {listed(record)}")
+            raise Reject(f"no field is recognised as the time; the fields are {listed(record)}")
         return {role: fields[role] for role in ("session", "item", "time")}
 
     def _seconds(self, record: dict[str, object], name: str) -> tuple[float, str]:

@@ -91,10 +91,6 @@ class Lexical:
         self.counts = np.concatenate([self.counts, counts.astype(np.int32)])
         self._index = None
 
-    def observe(self, texts: pl.Series) -> None:
-        """Count in how many texts each term stands, without making them documents."""
-        self.take(self.frequencies(texts))
-
     def frequencies(self, texts: pl.Series) -> Frequencies:
         """In how many texts each term stands; of memory, what the distinct terms of all texts need."""
         return Frequencies.of(texts, lambda some: self.terms_of(some)[1])
@@ -153,10 +149,15 @@ class Lexical:
         """
         return sparse_rows(*self._cells(self.terms_of(texts), len(texts)), (len(texts), len(self._indexed().terms)))
 
-    def in_vocabulary(self, texts: pl.Series) -> npt.NDArray[np.bool_]:
-        """Return a (texts,) mask of texts without unknown terms: documents and observed texts have all of them."""
+    def in_vocabulary(self, texts: pl.Series, more_terms: Keys) -> npt.NDArray[np.bool_]:
+        """Return a (texts,) mask of texts whose terms are all in documents, in observed texts or in ``more_terms``.
+
+        Args:
+            texts: to look up.
+            more_terms: (terms,) sorted keys.
+        """
         owners, keys, _ = self.terms_of(texts)
-        known = places_of(self._indexed().terms, keys)[1] | places_of(self.terms, keys)[1]
+        known = np.any([places_of(terms, keys)[1] for terms in (self._indexed().terms, self.terms, more_terms)], axis=0)
         mask = np.ones(len(texts), bool)
         mask[owners[~known]] = False
         return mask

@@ -263,7 +263,7 @@ def test_records_and_columns() -> None:
         (
             "a,b\n1,2\n",
             {},
-            "no column is known as the text; the columns are 'a', 'b'; name them with --columns text=…,id=…",
+            "no column is recognised as the text; the columns are 'a', 'b'; name them with --columns text=…,id=…",
         ),
         ("a,b\n1,2\n", {"text": "c"}, "column 'c' (text) is missing; the columns are 'a', 'b'"),
         (

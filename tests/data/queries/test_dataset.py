@@ -29,7 +29,7 @@ DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/
 START = 1_400_000_000
 MINUTE = 60
 HEAD = "user,query,time\n"
-ANY = QueryRules(least=1)
+ANY = QueryRules(min_queries=1)
 
 
 def sessions(queries: Queries) -> list[tuple[str, ...]]:
@@ -80,7 +80,7 @@ def test_a_log_by_hand(tmp_path: Path) -> None:
     assert understood.sentences == [
         "1 row without a query: clicks, blanks, or a bare dash",
         "1 row without a user, or without a session although other rows have one",
-        "2 queries the same as the one before",
+        "2 queries identical to the previous one",
         "1 session of fewer than 2 queries",
         "1 query in them",
     ]
@@ -179,7 +179,7 @@ def test_a_session_column_is_trusted(tmp_path: Path) -> None:
     queries, understood = read_queries(write(tmp_path, text), rules=ANY)
     # Number 1 of u and number 1 of v are two sessions; an hour and a half does not cut one.
     assert sessions(queries) == [("a", "b"), ("x", "x y"), ("c",)]
-    assert understood.notes == ("1 of 3 sessions sorted by time",)
+    assert understood.notes == ("1 of 3 sessions had decreasing times: sorted by time",)
     queries, understood = read_queries(write(tmp_path, "session,query\ns,a\nt,x\n,z\ns,b\nt,y\n"))
     assert sessions(queries) == [("a", "b"), ("x", "y")]
     assert dropped(understood) == {"no_user": 1}
@@ -220,7 +220,7 @@ def test_columns_equal_a_plain_loop(tmp_path: Path) -> None:
         (random.choice("uvwxyz"), " ".join(random.choices("abc", k=random.randint(0, 4))), START + 60 * minute)
         for minute in random.choices(range(400), k=300)
     ]
-    rules = QueryRules(gap=10, least=2, most=4, most_words=3)
+    rules = QueryRules(gap=10, min_queries=2, max_queries=4, max_words=3)
     path = write(tmp_path, HEAD + "".join(f"{user},{query},{at}\n" for user, query, at in rows))
     queries, understood = read_queries(path, rules=rules)
     expected, typed = literal_sessions(rows, rules)
@@ -251,12 +251,12 @@ def literal_sessions(
         for place, (at, query) in enumerate(log):
             if not place or at - log[place - 1][0] > 60 * rules.gap:
                 parts.append([])
-            if len(query.split()) > (rules.most_words or 99):
+            if len(query.split()) > (rules.max_words or 99):
                 continue
             typed.add((user, query))
             if not parts[-1] or parts[-1][-1] != query:
                 parts[-1].append(query)
-        found += [tuple(part) for part in parts if rules.least <= len(part) <= (rules.most or 9999)]
+        found += [tuple(part) for part in parts if rules.min_queries <= len(part) <= (rules.max_queries or 9999)]
     return found, typed
 
 
@@ -343,12 +343,12 @@ def test_long_queries_go_and_are_counted(tmp_path: Path) -> None:
     huge, line = "x" * 50_000, " ".join("abcdefghijk")
     rows = [("a", 0), (huge, 20), ("b", 40), (line, 41), (" ".join("abcdefghij"), 42)]
     text = HEAD + "".join(f"u,{query},{START + MINUTE * minute}\n" for query, minute in rows)
-    queries, understood = read_queries(write(tmp_path, text), rules=QueryRules(most_words=10))
+    queries, understood = read_queries(write(tmp_path, text), rules=QueryRules(max_words=10))
     # Nothing was asked for forty minutes, but the pasted text shows that somebody was there.
     assert sessions(queries) == [("a", "b", "a b c d e f g h i j")]
     assert dropped(understood) == {"words": 1, "characters": 1}
     assert understood.sentences == ["1 query of more than 10 words", "1 query of more than 500 characters"]
-    assert QueryRules().most_characters == 500
+    assert QueryRules().max_characters == 500
     assert dropped(read_queries(write(tmp_path, text))[1]) == {"characters": 1}
 
 
@@ -377,7 +377,7 @@ def test_times_out_of_order_are_sorted_and_said(tmp_path: Path) -> None:
     text = HEAD + f"u,b,{START + 1}\nv,x,{START}\nu,a,{START}\nu,c,{START + 1}\nv,y,{START}\n"
     queries, understood = read_queries(write(tmp_path, text))
     assert sessions(queries) == [("a", "b", "c"), ("x", "y")]  # ties keep the file's order
-    assert understood.notes == ("1 of 2 users sorted by time",)
+    assert understood.notes == ("1 of 2 users had decreasing times: sorted by time",)
 
 
 def test_ten_thousand_queries_in_a_session(tmp_path: Path) -> None:
@@ -396,12 +396,12 @@ def test_ten_thousand_queries_in_a_session(tmp_path: Path) -> None:
         ("user,query,time\n", "log.csv: has one line, which can only be a header, and no query"),
         (
             f"user,item,time\nu,a,{START}\n",
-            "log.csv: no column is known as the query; the columns are 'user', 'item', 'time'; name them with "
+            "log.csv: no column is recognised as the query; the columns are 'user', 'item', 'time'; name them with "
             "--columns query=…,user=…,time=…",
         ),
         (
             "user\tlabel\ttime\nu\ta\t3\n",
-            "log.csv: no column is known as the query; the columns are 'user', 'label', 'time'; name them with "
+            "log.csv: no column is recognised as the query; the columns are 'user', 'label', 'time'; name them with "
             "--columns query=…,user=…,time=…",
         ),
         (
@@ -456,10 +456,10 @@ def test_bad_settings(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="this layout has no named columns; remove --columns"):
         read_queries(write(tmp_path, "split\tqueries\ntrain\ta\tb\n"), columns={"query": "queries"})
     for rules, message in [
-        ({"least": -1}, "least is -1; it must be at least 0"),
-        ({"most": 0}, "most is 0; it must be at least 1"),
-        ({"least": 3, "most": 2}, "most is 2, below least, 3; no session could have both"),
-        ({"gap": -1.0}, "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep sequences whole"),
+        ({"min_queries": -1}, "min_queries is -1; it must be at least 0"),
+        ({"max_queries": 0}, "max_queries is 0; it must be at least 1"),
+        ({"min_queries": 3, "max_queries": 2}, "max_queries is 2, below min_queries, 3"),
+        ({"gap": -1.0}, "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep sessions whole"),
         ({"normalisation": "upper"}, "normalisation: 'upper' is not known; choose plain or paper"),
     ]:
         with pytest.raises(SettingError, match=re.escape(message)):

@@ -49,7 +49,7 @@ LAYOUTS = {
         (
             "times are the publication time plus the seconds of each path",
             "the last user of each path is the event",
-            "1 of 2 sequences sorted by time",
+            "1 of 2 sessions had decreasing times: sorted by time",
         ),
     ),
     "paths without a time since 1970": (
@@ -93,7 +93,7 @@ def test_sessions_of_numbers_are_no_cascades(tmp_path: Path, text: str) -> None:
             "r a,1 b,2\nr a,1 b,2\nr a,1 s,b,2\n",
             ", line 3: 's,b,2' does not fit; expected user,time, after one root at most",
         ),
-        ("a 1,b x\nc 3,d 4\ne 5,f 6\n", ": no column is known as the session"),
+        ("a 1,b x\nc 3,d 4\ne 5,f 6\n", ": no column is recognised as the session"),
         ("a 1,b 2\nc 3,d x\ne 5,f 6\n", ", line 2: time 'x' is not a time"),
         ("1\ta\t5\t2\ta:0 a/b:x\n1\ta\t5\t1\ta:0\n2\tb\t6\t1\tb:0\n", ", line 1: a header was expected"),
         (

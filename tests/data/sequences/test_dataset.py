@@ -126,7 +126,7 @@ def test_sort_is_stable_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "session,item,time\n1,a,5\n2,x,1\n1,b,3\n1,c,5\n2,y,2\n")
     histories, understood = read(path, sort=True)
     assert records(histories) == [History(("b", "a", "c"), (3.0, 5.0, 5.0), "1"), History(("x", "y"), (1.0, 2.0), "2")]
-    assert understood.notes == ("1 of 2 sequences sorted by time",)
+    assert understood.notes == ("1 of 2 sessions had decreasing times: sorted by time",)
 
 
 def test_one_line_of_a_hundred_thousand(tmp_path: Path) -> None:

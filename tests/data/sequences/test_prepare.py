@@ -320,7 +320,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert refused(path, SettingError, "there") == expected
     assert refused(tmp_path / "none.csv") == "none.csv: no such file; check the name"
     log().rename({"item_id": "thing"}).write_csv(path)
-    assert refused(path).startswith("log.csv: no column is known as the item; the columns are 'user_id', 'thing'")
+    assert refused(path).startswith("log.csv: no column is recognised as the item; the columns are 'user_id', 'thing'")
 
 
 @pytest.mark.usefixtures("small")

@@ -129,9 +129,7 @@ def test_venues_of_foursquare_are_read_from_their_encoding(tmp_path: Path) -> No
 
 def test_ratings_of_a_user_are_one_sequence_unless_cut(tmp_path: Path) -> None:
     path = write(tmp_path, PUBLISHED["movielens"][0])
-    note = (
-        "each user is one sequence, as is usual for ratings and check-ins; cut it into sessions with --session-gap 30"
-    )
+    note = "each user is one session, as is usual for ratings and check-ins; cut it into sessions with --session-gap 30"
     assert note in read(path)[1].notes
     assert len(read(path, gap=30)[0]) == 4
 
@@ -147,8 +145,8 @@ ASKED: dict[str, tuple[str, str, dict[str, str]]] = {
     ),
     "trivago": (
         "session_id,timestamp,action_type,reference\ns,1541037460,clickout item,9\ns,1541037461,search for poi,Rome\n",
-        "no column is known as the item; the columns are 'session_id', 'timestamp', 'action_type', 'reference'; name "
-        "them with --columns session=session_id,item=reference,time=timestamp",
+        "no column is recognised as the item; the columns are 'session_id', 'timestamp', 'action_type', 'reference'; "
+        "name them with --columns session=session_id,item=reference,time=timestamp",
         {"item": "reference"},
     ),
     "ratings, no header": (

@@ -63,7 +63,7 @@ def test_raw_heads() -> None:
     assert (understood.layout, understood.unit, len(views.ids)) == ("diginetica", "iso", 12391)
     assert understood.notes == (
         "time is the day 'eventdate' plus 'timeframe', milliseconds within the session",
-        "1,670 of 2,986 sequences sorted by time",
+        "1,670 of 2,986 sessions had decreasing times: sorted by time",
     )
     # The session's rows as they stand: 81766 at 526309 ms, 31331 at 1031018, 32118 at 243569, 9654 at 75848, …
     assert views.record(0).values[:3] == ("9654", "33043", "32118")

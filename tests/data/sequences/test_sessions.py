@@ -38,7 +38,7 @@ def test_diginetica_by_hand(tmp_path: Path) -> None:
     assert understood.columns == columns
     assert understood.notes == (
         "time is the day 'eventdate' plus 'timeframe', milliseconds within the session",
-        "1 of 2 sequences sorted by time",
+        "1 of 2 sessions had decreasing times: sorted by time",
     )
 
 
@@ -92,7 +92,7 @@ def test_retailrocket_events_by_hand(tmp_path: Path) -> None:
     assert (understood.layout, understood.unit) == ("retailrocket", "ms")
     assert understood.notes == (
         "rows of all event types are read: views, carts and transactions",
-        "1 of 2 sequences sorted by time",
+        "1 of 2 sessions had decreasing times: sorted by time",
         "3 sessions cut from 2 users at pauses over 30 minutes" + AUTOMATIC,
     )
 
@@ -109,11 +109,14 @@ def test_recbole_sessions_and_users_by_hand(tmp_path: Path) -> None:
     )
     histories, understood = read(path)
     assert records(histories) == [History(("a", "b"), (float(START), START + 9.0), "1")]
-    assert (understood.layout, understood.notes) == ("recbole", ("1 of 1 sequence sorted by time",))
+    assert (understood.layout, understood.notes) == (
+        "recbole",
+        ("1 of 1 session had decreasing times: sorted by time",),
+    )
     path = write(tmp_path, f"user_id:token\titem_id:token\ttimestamp:float\n1\ta\t{START}\n1\tb\t{START + 9999}\n")
     histories, understood = read(path)
     assert records(histories) == [History(("a", "b"), (float(START), START + 9999.0), "1")]
-    assert understood.notes == ("each user is one sequence, as in RecBole; cut it into sessions with --session-gap 30",)
+    assert understood.notes == ("each user is one session, as in RecBole; cut it into sessions with --session-gap 30",)
     assert [record.id for record in read(path, gap=30)[0].records()] == ["1#1", "1#2"]
 
 
@@ -340,7 +343,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
     "diginetica, no item": (
         DIGINETICA.replace("item_id", "thing") + "1;NA;b;5;2016-05-09\n",
-        ": no column is known as the item; the columns are 'session_id', 'user_id', 'thing', 'timeframe', "
+        ": no column is recognised as the item; the columns are 'session_id', 'user_id', 'thing', 'timeframe', "
         "'eventdate'; name them with --columns session=session_id,item=…,time=eventdate",
     ),
     "retailrocket, units": (

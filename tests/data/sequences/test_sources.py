@@ -94,7 +94,7 @@ def test_what_files_must_have_in_common(tmp_path: Path) -> None:
     assert refused(tmp_path) == "/d.csv: is empty; fetch it again, or remove it from the folder"
     (tmp_path / "d.csv").write_text("a1 a2 a3\na4 a5\n")
     assert refused(tmp_path).startswith(
-        "/d.csv: has one sequence per row (sessions), and such files are read one at a time"
+        "/d.csv: has one session per row (sessions), and such files are read one at a time"
     )
 
 

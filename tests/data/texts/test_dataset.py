@@ -283,7 +283,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "twice": ("text,label,text\na,1,b\n", ", line 1: column 'text' appears twice; rename one"),
     "no names": (
         "\nfoo,bar\na,1\n",
-        ": no column is known as the text; the columns are 'foo', 'bar'; name them with --columns text=…,label=…",
+        ": no column is recognised as the text; the columns are 'foo', 'bar'; name them with --columns text=…,label=…",
     ),
     "encoding": (
         b"1\ta\n2\tb\xff\n",
@@ -319,7 +319,7 @@ LINES: dict[str, tuple[str | bytes, str]] = {
     "json nested": ('{"text":["a"]}\n', ": field 'text' holds something other than a text or a number"),
     "json names": (
         '{"words":"a","y":1}\n',
-        ": no column is known as the text; the columns are 'words', 'y'; name them with --columns text=…,label=…",
+        ": no column is recognised as the text; the columns are 'words', 'y'; name them with --columns text=…,label=…",
     ),
     "texts": (
         '{"texts":["a"]}\n{"texts":["a","b"]}\n',

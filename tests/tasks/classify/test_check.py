@@ -62,7 +62,7 @@ def test_texts_of_one_word() -> None:
 
 def test_labels_that_say_little() -> None:
     assert found(Texts.of([Text(("a",))])).warnings == (
-        "no labels: training and scoring are impossible; name the column with --columns label=…",
+        "no labels: `ensue fit classify` and `ensue evaluate` need them; name the column with --columns label=…",
     )
     assert found(texts([("a", "x"), ("b", "x")])).warnings == (
         "every text has the label 'x': there is nothing to classify",
@@ -79,7 +79,7 @@ def test_labels_that_say_little() -> None:
 
 def test_texts_that_stand_twice() -> None:
     assert found(texts([*PLENTY, ("A  text 0", "a"), ("a text 0", "b")])).warnings == (
-        "2 of 42 (4.8 %) rows repeat the text of an earlier one, case and spaces aside",
+        "2 of 42 (4.8 %) rows repeat the text of an earlier one, ignoring case and spaces",
         "3 of 42 (7.1 %) rows have a text that also appears here with another label",
     )
 

@@ -82,7 +82,7 @@ class LinkContract(Contract):
         names = {file.name for file in (tmp_path / "model").iterdir()} - {"optimizer.safetensors", "B2SUMS"}
         assert names == {
             *("settings.json", "vocabulary.json", "articles.parquet", "linked.json", "model.safetensors"),
-            *("counting.safetensors", "remembered.safetensors", "CARD.md"),
+            *("baselines.safetensors", "remembered.safetensors", "CARD.md"),
         }
         kept = pl.read_parquet(tmp_path / "model" / "articles.parquet")
         assert kept["titles"][0] == "News of the ferry" and len(kept) == 12
@@ -97,6 +97,12 @@ class LinkContract(Contract):
         assert (script.in_vocabulary, empty.in_vocabulary, empty.events, empty.id) == (0, 0, 0, "none")
         scores = [choice.score for answer in (odd, plain, script, empty, picture) for choice in answer.choices]
         assert np.isfinite(scores).all()
+
+    def test_words_of_training_posts_are_in_vocabulary(self, predictor: LinkPredictor, tmp_path: Path) -> None:
+        predictor.save(tmp_path / "model")
+        for own in (predictor, LinkPredictor.load(tmp_path / "model")):
+            (answer,) = own.predict([post("ferry", 1)], 1)
+            assert answer.in_vocabulary == answer.events or own.schedule is not None  # a network leaves rare words out
 
     def test_sentences_are_of_the_article(self, predictor: LinkPredictor) -> None:
         (answer,) = predictor.predict([Post("harbour ferry crossing")], 1)

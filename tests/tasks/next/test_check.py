@@ -40,7 +40,7 @@ def test_counts_and_rows() -> None:
     assert findings.rows[0] == History(tuple("abcabc"), (0.0, 1.0, 2.0, 3.0, 4.0, 5.0), "0")
     assert len(findings.rows) == 3
     assert json.loads(json.dumps(asdict(findings)))["warnings"] == [
-        "1 of 4 (25.0 %) sequences has one event and no target",
+        "1 of 4 (25.0 %) sessions has one event and no target",
         FEW,
     ]
 
@@ -56,9 +56,9 @@ def test_duplicates_within_and_across() -> None:
     # Another vocabulary in another order: "cba" is the shared one, "zzz" is new, "bca" only has the same values.
     test = histories("zzz", "cba", "bca", start=1)
     assert found(train, test=test).warnings == (
-        "1 of 4 (25.0 %) sequences repeats an earlier one exactly",
+        "1 of 4 (25.0 %) sessions repeats an earlier one exactly",
         FEW,
-        "1 of 3 (33.3 %) sequences of test is here too, as exact duplicates",
+        "1 of 3 (33.3 %) sessions of test is here too, as exact duplicates",
         "3 of 9 (33.3 %) events of test have an item unseen here",
     )
 
@@ -67,7 +67,7 @@ def test_duplicates_equal_a_plain_count() -> None:
     chance = np.random.default_rng(0)
     rows = ["".join(chance.choice(list("abc"), chance.integers(1, 5))) for _ in range(300)]
     double = len(rows) - len(Counter(rows))
-    expected = f"{double} of 300 ({double / 3:.1f} %) sequences repeat an earlier one exactly"
+    expected = f"{double} of 300 ({double / 3:.1f} %) sessions repeat an earlier one exactly"
     assert expected in found(histories(*rows)).warnings
 
 
@@ -81,7 +81,7 @@ def test_ties() -> None:
 def test_clocks() -> None:
     none = "no usable times: a split by time is impossible, and models cannot use time"
     assert none in found(histories("ab", times=False), False).warnings
-    same = "every sequence starts at time 0: a global split by time is impossible"
+    same = "every session starts at time 0: a global split by time is impossible"
     assert same in found(histories("ab", "ba"), False).warnings
     assert not any("split by time" in warning for warning in found(histories("ab", "ba", start=1), False).warnings)
 
@@ -90,6 +90,4 @@ def test_require_targets() -> None:
     require_targets(histories("a", "ab"), "f")
     with pytest.raises(DataError) as caught:
         require_targets(histories("a", "b"), "f.csv")
-    assert str(caught.value) == (
-        "f.csv: every sequence has one event; nothing follows anything, so there is nothing to train on"
-    )
+    assert str(caught.value) == ("f.csv: every session has one event, so there is nothing to predict")

@@ -217,6 +217,4 @@ def test_an_unknown_model_is_refused() -> None:
 def test_data_in_which_nothing_follows_is_refused(model: str) -> None:
     with pytest.raises(DataError) as error:
         list(NextPredictor(model).fit(Histories.of([History(("a",)), History(("b",))])))
-    assert str(error.value) == (
-        "training data: every sequence has one event; nothing follows anything, so there is nothing to train on"
-    )
+    assert str(error.value) == ("training data: every session has one event, so there is nothing to predict")

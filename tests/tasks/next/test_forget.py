@@ -40,7 +40,7 @@ def fitted(name: str, log: list[History], **more: object) -> NextPredictor:
 def test_counts_are_as_if_the_person_had_never_been(name: str) -> None:
     made, other = fitted(name, [*OTHERS[:20], *MINE, *OTHERS[20:]]), fitted(name, OTHERS)
     found = made.forget(Histories.of([*MINE, *OTHERS[:1]]).select(slice(2)))
-    assert ("counting.safetensors", "histories subtracted from counts", 2) in found.removed
+    assert ("baselines.safetensors", "histories subtracted from counts", 2) in found.removed
     assert ("vocabulary.json", "values", 1) in found.removed
     assert not any(b"diary" in bytes(part) for part in made.files().values())
     mine, theirs = (_counts(model) for model in (made, other))
@@ -81,7 +81,7 @@ def test_a_network_loses_what_it_remembers_and_says_what_it_cannot(name: str, tm
     found = made.forget(Histories.of(MINE))
     removed = {(file, what): count for file, what, count in found.removed}
     assert removed["reservoir.safetensors", "remembered histories"] == 2 == kept - len(made.reservoir)
-    assert removed["counting.safetensors", "fingerprints of histories"] == 2
+    assert removed["baselines.safetensors", "fingerprints of histories"] == 2
     assert removed["vocabulary.json", "values"] == 1
     assert any(line.startswith("weights of the network") for line in found.remains)
     made.save(tmp_path / "m")

@@ -54,7 +54,7 @@ def test_a_folder_is_the_same_whatever_one_person_did_in_a_row(name: str) -> Non
     singles = [History((value,), (when,)) for value, when in zip(PLANTED, times, strict=True) if value != "secret"]
     other = fitted(name, [*log[:21], *singles, *log[21:]])
     contents, expected = one.contents(), other.contents()
-    assert contents.keys() == expected.keys() >= {"vocabulary.json", "counting.safetensors", "model.safetensors"}
+    assert contents.keys() == expected.keys() >= {"vocabulary.json", "baselines.safetensors", "model.safetensors"}
     for file in contents:
         if file not in ("settings.json", "CARD.md"):
             assert _bytes(contents[file]) == _bytes(expected[file]), file
@@ -137,13 +137,13 @@ def test_an_update_learns_only_what_enough_people_of_it_share() -> None:
     (answer,) = made.predict([History(("a0",))], k=20)
     scores = {choice.value: choice.score for choice in answer.choices}
     assert scores["fresh"] > 5 * scores["b0"]
-    with pytest.raises(DataError, match="new data: no two events in a row are shared by 3 people"):
+    with pytest.raises(DataError, match="new data: no two consecutive events are shared by 3 users"):
         made.update(Histories.of(new[:2]))
 
 
 def test_a_log_in_which_nothing_is_shared_is_refused() -> None:
     made = make("next", "markov", settings={"min_users": 5})
-    with pytest.raises(DataError, match="training data: no two events in a row are shared by 5 people"):
+    with pytest.raises(DataError, match="training data: no two consecutive events are shared by 5 users"):
         list(made.fit(Histories.of([History(("a", "b", f"c{n}")) for n in range(4)])))
 
 

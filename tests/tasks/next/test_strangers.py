@@ -126,7 +126,7 @@ def test_command_line_refuses_a_lying_table_in_one_line(vsknn: Path, monkeypatch
 def test_baselines_that_lie_are_refused(
     vsknn: Path, name: str, change: Callable[[Tensor], Tensor], reason: str
 ) -> None:
-    edit(vsknn, "counting.safetensors", put(name, change))
+    edit(vsknn, "baselines.safetensors", put(name, change))
     with pytest.raises(ModelFolderError, match=rf"damaged \(.*{reason}"):
         load(vsknn)
 

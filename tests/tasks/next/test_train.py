@@ -123,7 +123,7 @@ def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_p
     scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in best.metadata.validation_mrr.items())
     first, exclusion, last = told(best)
     assert [first, last] == [f"chose {best.metadata.chosen}; validation MRR: {scores}", IDLE]
-    assert "predict leaves out items of the sequence" in exclusion
+    assert "predict leaves out items already in the session" in exclusion
     assert best.metadata.held_out == "the last 20 of 200 in file order"
     counted = NextPredictor("markov")
     assert not list(counted.fit(data))

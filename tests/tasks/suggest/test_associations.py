@@ -30,7 +30,7 @@ def log(path: Path, *planted: tuple[str, Sequence[tuple[str, ...]]]) -> Queries:
         for place, query in enumerate(session)
     ]
     path.write_text("user,query,time\n" + "\n".join(rows) + "\n")
-    return read_queries(path, rules=QueryRules(least=1))[0]
+    return read_queries(path, rules=QueryRules(min_queries=1))[0]
 
 
 def fitted(model: str, data: Queries, min_users: int = 5) -> SuggestPredictor:

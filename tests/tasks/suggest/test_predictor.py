@@ -178,7 +178,7 @@ def test_a_thousand_beams_of_ten_hold_no_secret() -> None:
 def test_damaged_folders_say_so(tmp_path: Path) -> None:
     """Files cut short are found by their contents too."""
     counted(queries(planted(5, 0))).save(tmp_path / "m")
-    for name in ("floor.json", "tokenizer.json"):
+    for name in ("k_anonymity.json", "tokenizer.json"):
         whole = (tmp_path / "m" / name).read_bytes()
         (tmp_path / "m" / name).write_bytes(whole[:9])
         resum(tmp_path / "m")

@@ -247,7 +247,7 @@ def test_the_floor_by_hand(tmp_path: Path) -> None:
         "words": len(floor.words),
         "below": 3,
         "personal": 2,
-        "rule": "typed by at least 3 users, or made of words each two of which were, in one query",
+        "rule": "typed by at least 3 users, or every two of its words typed in one query by that many",
     }
     assert floor.allowed([]).tolist() == []
     assert floor.allowed(pl.Series(candidates)).tolist() == floor.allowed(candidates).tolist()
@@ -325,15 +325,18 @@ def test_words_that_a_beam_need_not_try(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "m/floor.json: not JSON"),
-        ("[]", "m/floor.json: is not a threshold of format 1; save the model again with this version"),
-        ('{"format": 1, "queries": [3]}', 'm/floor.json: expected lists of texts "queries", "words" and of each word'),
-        ('{"format": 1, "queries": [], "words": [], "min_users": 0}', "m/floor.json: expected lists"),
+        ("{", "m/k_anonymity.json: not JSON"),
+        ("[]", "m/k_anonymity.json: is not a threshold of format 1; save the model again with this version"),
+        (
+            '{"format": 1, "queries": [3]}',
+            'm/k_anonymity.json: expected lists of texts "queries", "words" and of each word',
+        ),
+        ('{"format": 1, "queries": [], "words": [], "min_users": 0}', "m/k_anonymity.json: expected lists"),
     ],
 )
 def test_damaged_files(text: str, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
-        Floor.from_json(text, "m/floor.json")
+        Floor.from_json(text, "m/k_anonymity.json")
 
 
 def test_a_floor_below_one_is_refused() -> None:

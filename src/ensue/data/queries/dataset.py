@@ -188,7 +188,7 @@ def read_queries(
     )
     if not len(kept):
         reasons = "; ".join(report.sentences)
-        raise DataError(f"{path}: no session of {rules.least} or more queries is left after cleaning: {reasons}")
+        raise DataError(f"{path}: no session of {rules.min_queries} or more queries is left after cleaning: {reasons}")
     begins = sessions.offsets[chosen]
     first = rows.places[begins]
     queries = _collect(log, rows, kept, begins)
@@ -270,7 +270,7 @@ def _apply(sessions: Histories, why: pl.Series, rules: QueryRules) -> tuple[Hist
         repeats[1:] = (left.ids[1:] == left.ids[:-1]) & (owners[1:] == owners[:-1])
     left = left.keep(~repeats)
     lengths = left.lengths
-    short, long = lengths < rules.least, lengths > (rules.most or np.inf)
+    short, long = lengths < rules.min_queries, lengths > (rules.max_queries or np.inf)
     dropped["repeats"] = int(repeats.sum())
     for name, gone in (("short_sessions", short), ("long_sessions", long)):
         dropped |= {name: int(gone.sum()), f"in_{name}": int(lengths[gone].sum())}

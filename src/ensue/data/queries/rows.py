@@ -107,7 +107,7 @@ def order_rows(log: Log, rules: QueryRules, options: TimeOptions, without: Colle
     offsets = offsets_of(lengths)
     if clock and (late := _unsorted(owners, times)):
         owner = "users" if log.sessions is None else "sessions"
-        notes = (*notes, f"{late:,} of {len(lengths):,} {owner} sorted by time")
+        notes = (*notes, f"{late:,} of {len(lengths):,} {owner} had decreasing times: sorted by time")
     ids, times = ids[places][order].astype(np.int32), times[order] if clock else times
     histories = Histories(ids, offsets, Vocabulary(), times)
     return Rows(histories, places[order], users if users is None else users[order], values, why, clock, dropped, notes)

@@ -36,14 +36,14 @@ class QueryRules:
 
     gap: float = GAP
     """Minutes without a query that end a session; 0 never ends one. Sessions that the file names are not cut."""
-    least: int = 2
+    min_queries: int = 2
     """Queries that a session must have; with fewer than 2 nothing follows anything. 0 keeps the place of a session of
     which the rules leave nothing, so that each has its answer."""
-    most: int | None = None
+    max_queries: int | None = None
     """Queries that a session may have; a longer one is left out whole, as the paper does."""
-    most_words: int | None = None
+    max_words: int | None = None
     """Words, by the spaces between them, that a query may have; a longer one is left out and its session stays."""
-    most_characters: int = 500
+    max_characters: int = 500
     """Characters that a query may have: what is longer was pasted, not asked."""
     repeats: bool = False
     """Whether a query that repeats the one before it is kept: result pages and clicks repeat it in most logs."""
@@ -53,29 +53,29 @@ class QueryRules:
 
     def __post_init__(self) -> None:
         check_gap(self.gap)
-        for name in ("least", "most", "most_words", "most_characters"):
-            if (value := getattr(self, name)) is not None and value < (least := int(name != "least")):
-                raise SettingError(f"{name} is {value}; it must be at least {least}")
-        if self.most is not None and self.most < self.least:
-            raise SettingError(f"most is {self.most}, below least, {self.least}; no session could have both")
+        for name in ("min_queries", "max_queries", "max_words", "max_characters"):
+            if (value := getattr(self, name)) is not None and value < (minimum := int(name != "min_queries")):
+                raise SettingError(f"{name} is {value}; it must be at least {minimum}")
+        if self.max_queries is not None and self.max_queries < self.min_queries:
+            raise SettingError(f"max_queries is {self.max_queries}, below min_queries, {self.min_queries}")
         if self.normalisation not in get_args(Normalisation):
             raise SettingError(
                 f"normalisation: {self.normalisation!r} is not known; choose {' or '.join(get_args(Normalisation))}"
             )
 
 
-PAPER_RULES = QueryRules(least=3, most=5, most_words=10, normalisation="paper")
+PAPER_RULES = QueryRules(min_queries=3, max_queries=5, max_words=10, normalisation="paper")
 """Those of the MTN paper (5.1): 3 to 5 queries a session, at most 10 words a query."""
 
 _REASONS = {
     "no_query": ("row", "without a query: clicks, blanks, or a bare dash"),
     "no_user": ("row", "without a user, or without a session although other rows have one"),
-    "words": ("query", "of more than {most_words} words"),
-    "characters": ("query", "of more than {most_characters} characters"),
-    "repeats": ("query", "the same as the one before"),
-    "short_sessions": ("session", "of fewer than {least} queries"),
+    "words": ("query", "of more than {max_words} words"),
+    "characters": ("query", "of more than {max_characters} characters"),
+    "repeats": ("query", "identical to the previous one"),
+    "short_sessions": ("session", "of fewer than {min_queries} queries"),
     "in_short_sessions": ("query", "in them"),
-    "long_sessions": ("session", "of more than {most} queries"),
+    "long_sessions": ("session", "of more than {max_queries} queries"),
     "in_long_sessions": ("query", "in those"),
 }
 _MANY = {"query": "queries"}
@@ -118,8 +118,8 @@ def normalised(text: pl.Expr, normalisation: Normalisation = "plain") -> pl.Expr
 
 def refused(texts: pl.Series, rules: QueryRules) -> pl.Series:
     """(texts,) why a normalised text is no query, or ``None`` where it is one."""
-    characters = texts.str.len_chars() > rules.most_characters
-    words = texts.str.count_matches(" ", literal=True) + 1 > (rules.most_words or rules.most_characters)
+    characters = texts.str.len_chars() > rules.max_characters
+    words = texts.str.count_matches(" ", literal=True) + 1 > (rules.max_words or rules.max_characters)
     missing = texts.is_null() | (texts == "") | (texts == NOTHING)
     why = pl.when(missing).then(pl.lit("no_query")).when(characters).then(pl.lit("characters"))
     return pl.select(why.when(words).then(pl.lit("words"))).to_series()

@@ -107,7 +107,8 @@ def find_columns(
     for role in ROLES[:2]:
         if role not in columns:
             raise DataError(
-                f"{path}: no column is known as the {role}; the columns are {listed(names)}; name them with --columns "
+                f"{path}: no column is recognised as the {role}; the columns are {listed(names)}; name them with "
+                "--columns "
                 + ",".join(f"{name}={_asked(name, names, columns)}" for name in ROLES)
                 + trained_on(trained)
             )
@@ -117,7 +118,7 @@ def find_columns(
         columns.pop(EVENT, None)  # the training data was chosen from by a program of another kind
     if events and EVENT not in columns:
         raise DataError(
-            f"{path}: --events {events}: no column is known to hold event types; the columns are "
+            f"{path}: --events {events}: no column is recognised as the event type; the columns are "
             f"{listed(names)}; name it with --columns {EVENT}=…"
         )
     if "time" not in stated and (within := _within(names, columns)):

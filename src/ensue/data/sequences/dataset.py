@@ -177,7 +177,7 @@ def cut_notes(before: int, after: int, gap: float | None, layout: str, *, users:
     minutes = pause_of(gap, layout, users=users)
     if not minutes:
         usual = "as in RecBole" if layout == "recbole" else "as is usual for ratings and check-ins"
-        whole = f"each user is one sequence, {usual}; cut it into sessions with --session-gap {GAP:g}"
+        whole = f"each user is one session, {usual}; cut it into sessions with --session-gap {GAP:g}"
         return (whole,) if gap is None and users and layout in WHOLE_USERS else ()
     keep = "; --session-gap 0 keeps users whole" if gap is None else ""
     sequences = plural(before, "user" if users else "sequence")
@@ -300,7 +300,7 @@ def in_order(histories: Histories, given: pl.Series, where: Where, sort: bool) -
     if not sort:
         raise DataError(
             f"{where(first)}: time {quoted(given[first])} comes after {quoted(given[first - 1])} in the same "
-            "sequence; times must not decrease: remove --no-sort"
+            "session; times must not decrease: remove --no-sort"
         )
     owners = histories.sequence_index()
     by_time = pl.arg_sort_by("owner", "time", maintain_order=True)
@@ -310,4 +310,4 @@ def in_order(histories: Histories, given: pl.Series, where: Where, sort: bool) -
 
 def sorted_note(count: int, histories: int) -> tuple[str, ...]:
     """A note on sequences whose events were put in order, if any were."""
-    return (f"{count:,} of {plural(histories, 'sequence')} sorted by time",) if count else ()
+    return (f"{count:,} of {plural(histories, 'session')} had decreasing times: sorted by time",) if count else ()

@@ -185,7 +185,7 @@ def read_mind(content: Content) -> Events:
     lists, at = users.select("values", id="user_id"), users["row"]
     if not lists["values"].list.len().sum():
         raise DataError(f"{content.path}: no user has a history or a click")
-    note = "each user is one sequence: the history, then the clicks (N…-1) in order of time; histories have no times"
+    note = "each user is one session: the history, then the clicks (N…-1) in order of time; histories have no times"
     return list_events(content, lists, lambda row: delimited.where(at[row]), (note,))
 
 

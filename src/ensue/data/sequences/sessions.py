@@ -30,7 +30,7 @@ def check_gap(gap: float | None) -> None:
         SettingError: negative or not finite.
     """
     if gap is not None and not (math.isfinite(gap) and gap >= 0):
-        raise SettingError(f"gap: {gap} is not a pause; give minutes, such as 30, or 0 to keep sequences whole")
+        raise SettingError(f"gap: {gap} is not a pause; give minutes, such as 30, or 0 to keep sessions whole")
 
 
 def cut(histories: Histories, gap: float) -> Histories:

@@ -97,7 +97,7 @@ def _source(path: Path, options: ReadOptions) -> Source:
     layout = layout_of(content, options)
     if holds_lists(content, options, layout):
         raise DataError(
-            f"{path}: has one sequence per row ({layout or 'recbole lists'}), and such files are read one at a "
+            f"{path}: has one session per row ({layout or 'recbole lists'}), and such files are read one at a "
             "time; give one file"
         )
     columns, _ = find_roles(content, options, layout)

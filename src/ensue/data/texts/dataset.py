@@ -319,7 +319,7 @@ def _hold_groups(labels: Index, owners: Index, quotas: Index, generator: np.rand
 
 @dataclass(frozen=True, kw_only=True)
 class Leaks:
-    """Texts that stand twice, case and spaces aside; goes into JSON as it is."""
+    """Texts that stand twice, ignoring case and spaces; goes into JSON as it is."""
 
     rows: int
     """Rows to train on."""

@@ -116,7 +116,7 @@ def _labels(texts: Texts) -> dict[str, int]:
 
 def _of_labels(labels: Mapping[str, int], num_texts: int) -> Iterator[str]:
     if not labels:
-        yield "no labels: training and scoring are impossible; name the column with --columns label=…"
+        yield "no labels: `ensue fit classify` and `ensue evaluate` need them; name the column with --columns label=…"
         return
     if len(labels) == 1:
         yield f"every text has the label {quoted(next(iter(labels)))}: there is nothing to classify"
@@ -133,7 +133,7 @@ def _repeats(found: Leaks) -> Iterator[str]:
     if found.repeated:
         yield (
             f"{_part(found.repeated, found.rows, 'row', 'repeats', 'repeat')} the text of an earlier one, "
-            "case and spaces aside"
+            "ignoring case and spaces"
         )
     if found.repeated_disagree:
         yield (

@@ -146,7 +146,7 @@ def codes(texts: Texts, labels: Sequence[str]) -> Index:
 
 
 def prints(texts: Texts) -> npt.NDArray[np.int64]:
-    """(texts,) fingerprints of the texts, case and spaces aside."""
+    """(texts,) fingerprints of the texts, ignoring case and spaces."""
     columns = [column.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars() for column in texts.texts]
     key = columns[0] if len(columns) == 1 else columns[0] + "\t" + columns[1]
     digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in key.to_list())

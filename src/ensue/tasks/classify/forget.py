@@ -33,7 +33,7 @@ def forget_users(
     mine, rest = records
     former = state.train_prints
     state.train_prints, complete = without_prints(former, prints(mine), prints(rest))
-    found.add("counting.safetensors", "fingerprints of texts", len(former) - len(state.train_prints))
+    found.add("baselines.safetensors", "fingerprints of texts", len(former) - len(state.train_prints))
     theirs = {text for column in rest.texts for text in column}
     texts = {text for column in mine.texts for text in column} - theirs
     num_examples = keep_examples(state.metadata, lambda shown: not texts.intersection(shown))

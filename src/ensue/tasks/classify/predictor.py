@@ -134,5 +134,5 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
         return load_state(Path(folder), partial(cls, device=device), save.fill)
 
     def seen(self, texts: Texts) -> npt.NDArray[np.bool_]:
-        """(texts,) whether each was trained on, case and spaces aside."""
+        """(texts,) whether each was trained on, ignoring case and spaces."""
         return infer.seen(self, texts)

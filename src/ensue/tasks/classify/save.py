@@ -53,7 +53,7 @@ def contents(state: ClassifyState, card: str) -> dict[str, bytes]:
         **described(summary(state), card),
         "vocabulary.json": state.tokenizer.to_json().encode(),
         "model.safetensors": tensor_bytes(network),
-        "counting.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
+        "baselines.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
     }
     if state.optimizer is not None:
         contents[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
@@ -75,7 +75,7 @@ def fill(state: ClassifyState, path: Path, saved: Mapping[str, Any]) -> None:
     num_words = len(state.tokenizer.vocabulary)
     if saved["words"] != num_words - FIRST:
         raise ValueError("vocabulary.json belongs to another model")
-    _fill_baselines(state, read_tensors(path, "counting.safetensors"))
+    _fill_baselines(state, read_tensors(path, "baselines.safetensors"))
     if (path / remembered.FILE).exists():
         tensors, sides = read_tensors(path, remembered.FILE), 2 if metadata.paired else 1
         state.remembered = remembered.restored(tensors, sides, num_words, len(metadata.labels))
@@ -105,7 +105,7 @@ def _fill_baselines(state: ClassifyState, counts: dict[str, Tensor]) -> None:
     require_table("train_prints", state.train_prints, torch.int64, [None])
     names = {key.partition(".")[0] for key in counts}
     if not {"majority"} <= names <= {*COUNTING}:
-        raise ValueError("counting.safetensors belongs to another model")
+        raise ValueError("baselines.safetensors belongs to another model")
     for name in sorted(names, key=COUNTING.index):
         own = {key.partition(".")[2]: tensor for key, tensor in counts.items() if key.startswith(f"{name}.")}
         if "matrix" in own:
@@ -136,11 +136,11 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
         "- every word of the training texts in `vocabulary.json` (`ensue fit --set min_count=5`: those seen 5 times)"
     )
     prints = (
-        "a 64-bit fingerprint of each text in `counting.safetensors`, to detect test texts that are in "
+        "a 64-bit fingerprint of each text in `baselines.safetensors`, to detect test texts that are in "
         "the training data"
     )
     lines = [f"{words}, and {prints}."]
     if num:
-        what = f"up to {num:,} held-out texts as numbers of those words, with their labels, in `remembered.safetensors`"
+        what = f"up to {num:,} held-out texts as word ids, with their labels, in `remembered.safetensors`"
         lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` stores none.")
     return lines

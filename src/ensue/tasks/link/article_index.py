@@ -16,6 +16,7 @@ from ensue.tasks.link.quotes import Kept
 from ensue.text.frequencies import Frequencies
 from ensue.text.latent import Latent
 from ensue.text.lexical import Arrays, Kind, Lexical
+from ensue.text.terms import Keys
 
 _HEAD, _LATENT = "head ", "latent"
 KINDS: Mapping[str, Kind] = {
@@ -75,6 +76,10 @@ class ArticleIndex:
             if lexical.counted not in found:
                 found[lexical.counted] = lexical.frequencies(texts)
             lexical.take(found[lexical.counted])
+
+    def word_terms(self, texts: pl.Series) -> Keys:
+        """Return the sorted keys of all words of some texts."""
+        return np.unique(self.lexical["words"].terms_of(texts)[1])
 
     def joined(self, articles: Articles) -> tuple[ArticleIndex, list[int], list[int]]:
         """An index with more articles, those of this one first.

@@ -42,7 +42,11 @@ def forget_users(
     mine, rest = records
     former = state.train_prints
     state.train_prints, complete = without_prints(former, training_hashes(mine), training_hashes(rest))
-    found.add("counting.safetensors", "fingerprints of posts", len(former) - len(state.train_prints))
+    found.add("baselines.safetensors", "fingerprints of posts", len(former) - len(state.train_prints))
+    words = state.article_index.word_terms
+    own_terms = np.intersect1d(state.post_terms, np.setdiff1d(words(mine.texts), words(rest.texts)))
+    state.post_terms = np.setdiff1d(state.post_terms, own_terms)
+    found.add("baselines.safetensors", "fingerprints of words that nobody else used", len(own_terms))
     texts = {*mine.texts} - {*rest.texts}
     num_examples = keep_examples(state.metadata, lambda shown: shown[0] not in texts)
     found.add("settings.json", "examples for the page", num_examples)

@@ -79,8 +79,8 @@ def _choices(state: LinkState, columns: Sequence[int], scores: Floats, quotes: S
 def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], list[int]]:
     """Return (texts,) how many words of each text are in the vocabulary, and how many it has.
 
-    The vocabulary of a model without a network is every word of its articles and of the posts that it was fitted on,
-    and the stop words, which it ignores.
+    The vocabulary of a model without a network is every word of its articles and of its training posts, and
+    the stop words, which it ignores.
 
     Sums over texts are differences of running sums at their ends: of words that are known (1) or not (0), 1 0 1 | 0 1,
     the running sums are 0 1 1 2 2 3; those at the ends 0, 3 and 5 are 0, 2 and 3, so that 2 and 1 are known.
@@ -91,6 +91,7 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
         ends, known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
     else:
         split = split_words(column)
-        ends, known = split.sentences[split.texts], state.article_index.lexical["words"].in_vocabulary(split.words)
+        words = state.article_index.lexical["words"]
+        ends, known = split.sentences[split.texts], words.in_vocabulary(split.words, state.post_terms)
     sums = np.concatenate([[0], np.cumsum(known)])
     return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()

@@ -37,6 +37,7 @@ from ensue.tasks.link.state import LinkState
 from ensue.tasks.metadata import require_fact
 from ensue.tasks.state import module_of, summary_of
 from ensue.text.encoder import Encoder
+from ensue.text.lexical import require_rising
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 
@@ -47,6 +48,8 @@ _RANKING = {
 }  # fmt: skip
 """The facts that are no metadata, but rank."""
 _COLUMNS = ("bodies", "titles", "ids")
+POST_TERMS = "posts.terms"
+"""The tensor of the words of the training posts, in ``baselines.safetensors``."""
 
 
 def summary(state: LinkState) -> dict[str, object]:
@@ -66,7 +69,8 @@ def summary(state: LinkState) -> dict[str, object]:
 def contents(state: LinkState, card: str) -> dict[str, bytes]:
     """The contents of a model folder, by file name."""
     index = state.article_index
-    counts = {name: torch.from_numpy(_signed(array)) for name, array in index.arrays().items()}
+    arrays = {**index.arrays(), POST_TERMS: state.post_terms}
+    counts = {name: torch.from_numpy(_signed(array)) for name, array in arrays.items()}
     network = state.network.state_dict() if isinstance(state.settings, LinkSettings) else {}
     contents = {
         **described(summary(state), card),
@@ -74,7 +78,7 @@ def contents(state: LinkState, card: str) -> dict[str, bytes]:
         "articles.parquet": _parquet(index.articles),
         "linked.json": json.dumps(state.linked, ensure_ascii=False).encode(),
         "model.safetensors": tensor_bytes(network),
-        "counting.safetensors": tensor_bytes({**counts, "vectors": index.vectors, "train_prints": state.train_prints}),
+        "baselines.safetensors": tensor_bytes({**counts, "vectors": index.vectors, "train_prints": state.train_prints}),
     }
     if state.remembered is not None:
         contents[remembered.FILE] = tensor_bytes(state.remembered.tensors())
@@ -128,10 +132,12 @@ def _fill_network(state: LinkState, path: Path) -> None:
 
 def _fill_index(state: LinkState, path: Path) -> None:
     """Make the index of articles from the tables of a folder."""
-    counts = read_tensors(path, "counting.safetensors")
+    counts = read_tensors(path, "baselines.safetensors")
     state.train_prints, vectors = counts.pop("train_prints"), counts.pop("vectors")
     require_table("train_prints", state.train_prints, torch.int64, [None])
     arrays = {name: _unsigned(name, tensor) for name, tensor in counts.items()}
+    state.post_terms = arrays.pop(POST_TERMS).astype(np.uint64)
+    require_rising(POST_TERMS, state.post_terms)
     state.article_index = index = ArticleIndex.restored(_articles(path), arrays, vectors)
     if state.model is None or not isinstance(state.model, Encoder):
         width = 0 if state.model is None else state.model.width
@@ -170,12 +176,12 @@ def _unsigned(name: str, tensor: Tensor) -> npt.NDArray[np.generic]:
 
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
     """Return what the folder stores of the articles and posts that it was trained on."""
-    articles = "- every article in full, in `articles.parquet`, and its terms as numbers in `counting.safetensors`"
-    posts = "- of posts a 64-bit fingerprint each, and of networks every word of theirs in `vocabulary.json`; no text"
-    vectors = "- next to the folder, in `NAME.posts`, vectors of the posts that `ensue link --folder` last ranked"
+    articles = "- every article in full, in `articles.parquet`, and its terms as numbers in `baselines.safetensors`"
+    posts = "- a 64-bit fingerprint of each post and of each of its words, no text; of networks, `vocabulary.json` too"
+    vectors = "- vectors of the posts that `ensue link --folder` ranked last, next to the folder in `NAME.posts`"
     lines = [f"{articles}.", f"{posts}.", f"{vectors}."]
     if num := int(summary["facts"].get("remembered", 0)):
-        what = f"{plural(num, 'held-out post')} as numbers of their words, with their articles, in"
-        lines.append(f"- {what} `remembered.safetensors`, to test updates on; a guessed word can be looked up;")
-        lines.append("  `ensue fit --set remembered=0` keeps none.")
+        what = f"{plural(num, 'held-out post')} as word ids, with their articles, in"
+        lines.append(f"- {what} `remembered.safetensors`, to test updates on; whoever guesses a word can look for it;")
+        lines.append("  `ensue fit --set remembered=0` stores none.")
     return lines

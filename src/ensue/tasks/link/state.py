@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedSettings
 from ensue.tasks.state import Kept, require_trained
 from ensue.text.encoder import Encoder
+from ensue.text.terms import Keys
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import LateOptimizer
 
@@ -105,6 +107,8 @@ class LinkState:
         """Ids of the articles that posts learned were about."""
         self.train_prints: Tensor = torch.zeros(0, dtype=torch.int64)
         """(texts,) hashes of the posts learned."""
+        self.post_terms: Keys = np.empty(0, np.uint64)
+        """(terms,) sorted keys of the words of the training posts, for the vocabulary of a model without a network."""
         self.remembered: Remembered | None = None
         """Held-out posts, to test updates on."""
         self.seconds_an_epoch: float | None = None

@@ -92,6 +92,7 @@ def fit(
     state.metadata.posts, state.metadata.links = len(learned), len(learned.pairs)
     state.linked = tuple(learned.posts.about.unique().sort())
     state.train_prints = torch.from_numpy(np.unique(training_hashes(learned.posts)))
+    state.post_terms = index.word_terms(learned.posts.texts)
     if taught:
         posts = plural(len(labelled), "post")
         state.metadata.held_out = f"{FOLDS} folds of {posts}, each scored by a model trained on the others"

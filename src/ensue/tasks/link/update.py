@@ -31,6 +31,7 @@ def update(state: LinkState, data: Corpus) -> Report:
     state.linked = tuple(sorted({*state.linked, *learned.posts.about}))
     if len(learned):
         state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), training_hashes(learned.posts)))
+        state.post_terms = np.union1d(state.post_terms, index.word_terms(learned.posts.texts))
     metadata.articles = len(index)
     metadata.posts += len(learned)
     metadata.links += len(learned.pairs)

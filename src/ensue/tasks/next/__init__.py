@@ -5,7 +5,7 @@ from ensue.tasks.base import Task
 
 TASK = Task(
     name="next",
-    question="predict the next item or user of a sequence",
+    question="predict the next item or user of a session",
     record=History,
     example={"values": ["a", "b"]},
     catalogue="ensue.tasks.next.catalogue",

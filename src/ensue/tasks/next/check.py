@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ensue.data.duplicates import duplicates
 from ensue.data.histories import Histories, Index, Times, scrambled
-from ensue.data.leaks import answers_beside, before_the_last, begun_beside, near_sequences, not_compared
+from ensue.data.leaks import before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.sequences.columns import is_person
 from ensue.data.sequences.dataset import UNORDERED, SequencesReport
 from ensue.data.shared_runs import people_of, shared_runs
@@ -27,7 +27,7 @@ _FAST_EVENTS, _FAST_SECONDS = 200, 600
 _STEADY_EVENTS, _STEADY_SPREAD, _STEADY_SHARE, _MAX_STEADY_SHARE = 100, 0.1, 0.9, 0.1
 """Events of a program that asks steadily: how many pauses are how close to the median; share of sequences at most."""
 _ROWS, _EVENTS = 3, 6
-COUNTED = "sequences, those of one user as one"
+COUNTED = "sessions; all sessions of one user count as one"
 """Who counts as a person where a value has to be shared."""
 _part = partial(part_of, percent=True)
 _TEACHES = ("has one event and no target", "have one event and no target")
@@ -46,8 +46,6 @@ class Findings:
     longest: int
     single: int
     """Sequences of one event: nothing follows anything."""
-    answers_beside: float
-    """Share of the targets whose answer ends the prefix beside them, where prefixes are batched in order."""
     repeat_share: float
     """Share of the events, the first of each sequence left out, whose sequence holds their item already."""
     immediate_repeat_share: float
@@ -79,9 +77,9 @@ class LeftOut:
     def sentence(self) -> str:
         """The same in words."""
         return (
-            f"min_users {self.threshold} ({self.people:,} people: {COUNTED}): {plural(self.values, 'value')} "
-            f"({plural(self.events, 'event')}) that fewer people have, and {plural(self.steps, 'step')} from one event "
-            "to the next, left out"
+            f"min_users {self.threshold}: left out {plural(self.values, 'item')} ({plural(self.events, 'event')}) and "
+            f"{plural(self.steps, 'transition')} that fewer than {self.threshold} of {self.people:,} users share "
+            f"(users are {COUNTED})"
         )
 
 
@@ -126,7 +124,6 @@ def check(
         median_length=float(np.median(lengths)),
         longest=int(lengths.max()),
         single=int((lengths == 1).sum()),
-        answers_beside=answers_beside(histories),
         repeat_share=repeat_share,
         immediate_repeat_share=immediate_repeat_share,
         rows=tuple(_shorten(histories.record(index)) for index in range(min(_ROWS, len(histories)))),
@@ -141,9 +138,7 @@ def require_targets(histories: Histories, where: str) -> None:
         DataError: every sequence has at most one event.
     """
     if not len(histories) or histories.lengths.max() < 2:
-        raise DataError(
-            f"{where}: every sequence has one event; nothing follows anything, so there is nothing to train on"
-        )
+        raise DataError(f"{where}: every session has one event, so there is nothing to predict")
 
 
 def shared_part(histories: Histories, min_users: int, where: str) -> Histories:
@@ -157,8 +152,8 @@ def shared_part(histories: Histories, min_users: int, where: str) -> Histories:
     runs = shared_runs(histories, min_users)
     if not len(runs) or runs.lengths.max() < 2:
         raise DataError(
-            f"{where}: no two events in a row are shared by {min_users} people ({COUNTED}), so nothing may be used "
-            "for training; give a longer log, or lower --min-users (min_users) of the fit"
+            f"{where}: no two consecutive events are shared by {min_users} users (users are {COUNTED}), so nothing may "
+            "be used for training; give a longer log, or lower --min-users (min_users)"
         )
     return runs
 
@@ -193,7 +188,7 @@ def _shorten(record: History) -> History:
 
 def _single(lengths: Index) -> Iterator[str]:
     if single := int((lengths == 1).sum()):
-        yield f"{_part(single, len(lengths), 'sequence', *_TEACHES)}"
+        yield f"{_part(single, len(lengths), 'session', *_TEACHES)}"
 
 
 def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str]:
@@ -207,7 +202,7 @@ def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str
         name = histories.record(longest).id
         example = f", {quoted(name)} {histories.lengths[longest]:,} in all" if name else ""
         yield (
-            f"{_part(len(programs), len(histories), 'sequence', 'has', 'have')} {_FAST_EVENTS} events and more "
+            f"{_part(len(programs), len(histories), 'session', 'has', 'have')} {_FAST_EVENTS} events and more "
             f"within {_FAST_SECONDS // 60} minutes{example}: probably bots; remove them"
         )
 
@@ -228,7 +223,7 @@ def _crawlers(histories: Histories, understood: SequencesReport) -> Iterator[str
         name = histories.record(row).id
         example = f", {quoted(name)} every {interval:g} s" if name else ""
         yield (
-            f"{_part(len(intervals), len(histories), 'sequence', 'has', 'have')} {_STEADY_EVENTS} events and more "
+            f"{_part(len(intervals), len(histories), 'session', 'has', 'have')} {_STEADY_EVENTS} events and more "
             f"at steady intervals{example}: probably bots; remove them"
         )
 
@@ -243,13 +238,13 @@ def _interval(times: Times) -> float:
 
 def _duplicates(histories: Histories) -> Iterator[str]:
     if double := len(histories) - len(np.unique(fingerprints(histories))):
-        yield f"{_part(double, len(histories), 'sequence', 'repeats', 'repeat')} an earlier one exactly"
+        yield f"{_part(double, len(histories), 'session', 'repeats', 'repeat')} an earlier one exactly"
 
 
 def _shared(histories: Histories, other: Histories, name: str, here: str) -> Iterator[str]:
     prints = fingerprints(other.encode(histories.vocabulary))
     if shared := int(np.isin(prints, fingerprints(histories)).sum()):
-        yield f"{_part(shared, len(other), 'sequence', 'is', 'are', of=name)} {here} too, as exact duplicates"
+        yield f"{_part(shared, len(other), 'session', 'is', 'are', of=name)} {here} too, as exact duplicates"
 
 
 def leaks_between(histories: Histories, other: Histories, name: str, here: str = "here") -> Iterator[str]:
@@ -267,9 +262,9 @@ def leaks_between(histories: Histories, other: Histories, name: str, here: str =
     if near is None:
         yield not_compared(name, "events")
     elif near > exact:
-        yield f"{_part(near, len(other), 'sequence', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
+        yield f"{_part(near, len(other), 'session', 'nearly repeats', 'nearly repeat', of=name)} one {here}"
     if late := before_the_last(histories, other):
-        part = _part(late, len(other), "sequence", "begins", "begin", of=name)
+        part = _part(late, len(other), "session", "begins", "begin", of=name)
         yield f"{part} before the last {here}: training data is later than test data"
 
 
@@ -278,11 +273,11 @@ def _order(histories: Histories, understood: SequencesReport) -> Iterator[str]:
     if begun := begun_beside(histories):
         yield (
             f"{_part(begun, len(histories), 'row', 'begins', 'begin')} the adjacent row: expanded prefixes contain "
-            "each other's answers; give whole sequences"
+            "each other's answers; give whole sessions"
         )
     back = next((note for note in understood.notes if note.endswith("sorted by time")), None)
     if back is not None and understood.layout not in UNORDERED:
-        yield f"times decreased: {back}"
+        yield back
 
 
 def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
@@ -323,7 +318,7 @@ def _clock(histories: Histories, understood: SequencesReport) -> Iterator[str]:
     if not histories.timed:
         yield "no usable times: a split by time is impossible, and models cannot use time"
     elif not understood.absolute and len(np.unique(histories.times[histories.offsets[:-1]])) == 1:
-        yield f"every sequence starts at time {histories.times[0]:g}: a global split by time is impossible"
+        yield f"every session starts at time {histories.times[0]:g}: a global split by time is impossible"
 
 
 def _vocabulary(histories: Histories) -> Iterator[str]:

@@ -24,7 +24,7 @@ from ensue.tasks.next.state import NextState
 from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
 from ensue.vocabulary import FIRST
 
-COUNTS, MODEL, SETTINGS, WORDS = "counting.safetensors", "model.safetensors", "settings.json", "vocabulary.json"
+COUNTS, MODEL, SETTINGS, WORDS = "baselines.safetensors", "model.safetensors", "settings.json", "vocabulary.json"
 RESERVOIR = "reservoir.safetensors"
 
 

@@ -90,13 +90,13 @@ def exclusion_sentence(exclusion: Exclusion, repeat_share: float, immediate_repe
         repeat_share: see :class:`Metadata`.
         immediate_repeat_share: see there.
     """
-    repeats = f"{100 * repeat_share:.1f} % of the events repeat an item of their sequence"
+    repeats = f"{100 * repeat_share:.1f} % of the events repeat an earlier item of their session"
     if repeat_share:
-        repeats += f", {100 * immediate_repeat_share:.1f} % the item just before"
+        repeats += f", {100 * immediate_repeat_share:.1f} % the previous item"
     consequence = {
-        Exclusion.SEEN: "predict leaves out items of the sequence, unless --include-seen is set",
-        Exclusion.LAST: "predict leaves out the item just viewed; --exclude-seen leaves out all items of the sequence",
-        Exclusion.NONE: "predict may answer with items of the sequence; --exclude-seen leaves them out",
+        Exclusion.SEEN: "predict leaves out items already in the session, unless --include-seen is set",
+        Exclusion.LAST: "predict leaves out the item just viewed; --exclude-seen leaves out all items of the session",
+        Exclusion.NONE: "predict may answer with items already in the session; --exclude-seen leaves them out",
     }
     return f"{repeats}: {consequence[exclusion]}"
 

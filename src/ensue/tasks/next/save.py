@@ -48,7 +48,7 @@ def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
         **described(summary(state), card),
         "vocabulary.json": json.dumps(list(state.vocabulary.values), ensure_ascii=False).encode(),
         "model.safetensors": TensorFile(state.network.state_dict()),
-        "counting.safetensors": TensorFile({**counts, "train_prints": state.training_hashes}),
+        "baselines.safetensors": TensorFile({**counts, "train_prints": state.training_hashes}),
     }
     if state.optimizer is not None:
         found[FILE] = TensorFile(optimizer_tensors(module_of(state.network), state.optimizer))
@@ -69,7 +69,7 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`contents` wrote; every tensor is checked before anything computes with it."""
     state.metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "remembered"})
     state.vocabulary = _vocabulary(read_json(path, "vocabulary.json"))
-    _fill_baselines(state, read_tensors(path, "counting.safetensors"))
+    _fill_baselines(state, read_tensors(path, "baselines.safetensors"))
     tensors = read_tensors(path, "model.safetensors")
     if state.model_name in MODELS:  # what a model of one's own needs to be made is not for a folder to say
         with Undrawn(), Bounded(tensors):
@@ -122,14 +122,14 @@ def _vocabulary(values: object) -> Vocabulary:
 
 
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
-    """Return what the folder stores of past histories: they may be personal data."""
-    sums = "item counts, transitions, lengths of histories and pauses"
+    """Return what the folder stores of past sessions: they may be personal data."""
+    sums = "item counts, transitions, lengths of sessions and pauses"
     shared = summary["facts"].get("min_users")
     if not (summary["schedule"] or summary["settings"]).get("replay", 1):
-        one = "including pairs that only one history has"
+        one = "including pairs that only one session has"
         if shared:
             one = f"only runs of events that at least {shared['threshold']} people share are"
-        return [f"- nothing of a single history: weights, and sums over all of them ({sums}); {one}."]
+        return [f"- no single sessions: weights, and sums over all sessions ({sums}); {one}."]
     num, lines = summary["facts"]["remembered"], []
     if shared:
         lines.append(
@@ -137,17 +137,17 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
             "those; their times are those of single people."
         )
     if num:
-        many = plural(num, "past history", "past histories")
-        what = f"{many} (ids and times, no names; of each the latest {LATEST} events)"
+        many = plural(num, "past session")
+        what = f"{many} (the latest {LATEST} events of each: ids and times, no names)"
         lines.append(f"- {what} in `reservoir.safetensors`, replayed by updates.")
     lines.append(
-        "- of every value the latest sessions that hold it, as sets of ids, for VS-kNN, and a 64-bit fingerprint "
-        "of each history, to detect test histories that are in the training data, in `counting.safetensors`."
+        "- the latest sessions of each item, as sets of ids, for VS-kNN, and a 64-bit fingerprint of each session, to "
+        "detect test sessions that are in the training data, in `baselines.safetensors`."
     )
     if summary["model"] in BEST:
         held = "such sessions" if summary["model"] == "blend" else "past cascades in full (ids and times, no names)"
         lines.append(f"- {held} in `model.safetensors`: the model looks them up.")
-    lines.append(f"- sums over all histories: {sums}; counting takes less time than an epoch.")
+    lines.append(f"- sums over all sessions: {sums}.")
     if summary["model"] != "vsknn":
         lines.append("- `ensue fit --set replay=0` stores only weights and sums.")
     return lines

@@ -90,7 +90,7 @@ def leaks_between(queries: Queries, other: Queries, name: str, here: str) -> Ite
         here: where the first part is.
     """
     if share := _repeated(queries, other):
-        yield f"{100 * share:.1f} % of the pairs of {name} are {here} too: memorising scores on them"
+        yield f"{100 * share:.1f} % of the pairs of {name} are {here} too: a model that memorises them scores well"
     yield from _late(queries, other, name, here)
 
 
@@ -129,7 +129,7 @@ def _warnings(floor: Floor, shown: float, shared: Mapping[str, float], understoo
         )
     for name, share in shared.items():
         if share:
-            yield f"{100 * share:.1f} % of the pairs of {name} are here too: memorising scores on them"
+            yield f"{100 * share:.1f} % of the pairs of {name} are here too: a model that memorises them scores well"
     gone = sum(count for name, count in understood.dropped.items() if name not in ("short_sessions", "long_sessions"))
     if gone > understood.rows / 2:
         yield f"{part_of(gone, understood.rows, 'row', 'was', 'were')} removed by the cleaning rules"

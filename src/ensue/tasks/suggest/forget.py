@@ -26,7 +26,7 @@ from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import bounded
 from ensue.tasks.suggest.state import SuggestState
 
-COUNTS, FLOOR, TOKENS, SETTINGS = "counting.safetensors", "floor.json", "tokenizer.json", "settings.json"
+COUNTS, FLOOR, TOKENS, SETTINGS = "baselines.safetensors", "k_anonymity.json", "tokenizer.json", "settings.json"
 
 
 def forget_users(

@@ -101,8 +101,8 @@ class Floor:
     def rule(self) -> str:
         """What may be shown, in words."""
         stand_in = "" if self.counted == "users" else ("; sessions are counted, as the log has no users")
-        made = "words that were" if self.min_users == 1 else "words each two of which were, in one query"
-        return f"typed by at least {self.min_users} {self.counted}, or made of {made}{stand_in}"
+        pairs = "every two of its words typed in one query by that many" if self.min_users > 1 else "made of such words"
+        return f"typed by at least {self.min_users} {self.counted}, or {pairs}{stand_in}"
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Floor:
         return json.dumps(kept, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str, where: str = "floor.json") -> Floor:
+    def from_json(cls, text: str, where: str = "k_anonymity.json") -> Floor:
         """Read what :meth:`to_json` wrote.
 
         Raises:

@@ -46,9 +46,9 @@ def contents(state: SuggestState, card: str) -> dict[str, bytes]:
     contents = {
         **described(summary(state), card),
         "tokenizer.json": state.tokenizer.to_json().encode(),
-        "floor.json": state.floor.to_json().encode(),
+        "k_anonymity.json": state.floor.to_json().encode(),
         "model.safetensors": tensor_bytes(network),
-        "counting.safetensors": tensor_bytes({**counts, PRINTS: state.train_prints}),
+        "baselines.safetensors": tensor_bytes({**counts, PRINTS: state.train_prints}),
     }
     if state.optimizer is not None:
         contents[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
@@ -61,8 +61,8 @@ def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
     if metadata.mixture is not None and metadata.mixture.keys() != {*MIXED}:
         raise ValueError("the weights of the mixture in settings.json belong to another model")
     state.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json", MAX_JSON_BYTES).decode())
-    state.floor = Floor.from_json(read_file(path, "floor.json", MAX_JSON_BYTES).decode())
-    counts = read_tensors(path, "counting.safetensors")
+    state.floor = Floor.from_json(read_file(path, "k_anonymity.json", MAX_JSON_BYTES).decode())
+    counts = read_tensors(path, "baselines.safetensors")
     state.train_prints = counts.pop(PRINTS)
     require_table(PRINTS, state.train_prints, torch.int32, [None])
     state.retrieval = Retrieval.restore({name: tensor.numpy() for name, tensor in counts.items()})
@@ -93,9 +93,9 @@ def fingerprint(state: SuggestState, parts: Iterable[Sessions]) -> str:
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
     """Return what the folder stores of the queries that it was trained on."""
     queries = (
-        "- the queries and words that reach the k-anonymity threshold, in `floor.json`, `counting.safetensors` and"
+        "- the queries and words that reach the k-anonymity threshold, in `k_anonymity.json`, `baselines.safetensors`"
     )
-    prints = "`tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
+    prints = "and `tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
     weights = "- what the weights store of words above the threshold; the network never saw words below it"
     pairs = "- what followed or co-occurred with what, counted in people, where enough people typed both"
     return [f"{queries} {prints}.", f"{pairs}.", f"{weights}."]

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+    runtime_checkable,
+)
 
 from ensue.answers import Forecast
 from ensue.errors import SettingError
@@ -13,6 +25,7 @@ from ensue.registry import require_task, task_of
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
 from ensue.tasks.metadata import Noted
+from ensue.tasks.own import add_named
 
 if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
     from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -124,51 +137,24 @@ AnyPredictor: TypeAlias = Predictor[Any, Any, Any, Any]
 """Where the task is known when the program runs."""
 
 
+class Options(TypedDict, total=False):
+    """Keywords of :func:`make`."""
+
+    settings: Mapping[str, object] | None
+    seed: int
+    device: str | None
+
+
 @overload
-def make(
-    task: Literal["next"],
-    model: str = "best",
-    *,
-    settings: Mapping[str, object] | None = None,
-    seed: int = 0,
-    device: str | None = None,
-) -> NextPredictor: ...
+def make(task: Literal["next"], model: str = "best", **options: Unpack[Options]) -> NextPredictor: ...
 @overload
-def make(
-    task: Literal["classify"],
-    model: str = "best",
-    *,
-    settings: Mapping[str, object] | None = None,
-    seed: int = 0,
-    device: str | None = None,
-) -> ClassifyPredictor: ...
+def make(task: Literal["classify"], model: str = "best", **options: Unpack[Options]) -> ClassifyPredictor: ...
 @overload
-def make(
-    task: Literal["suggest"],
-    model: str = "best",
-    *,
-    settings: Mapping[str, object] | None = None,
-    seed: int = 0,
-    device: str | None = None,
-) -> SuggestPredictor: ...
+def make(task: Literal["suggest"], model: str = "best", **options: Unpack[Options]) -> SuggestPredictor: ...
 @overload
-def make(
-    task: Literal["link"],
-    model: str = "best",
-    *,
-    settings: Mapping[str, object] | None = None,
-    seed: int = 0,
-    device: str | None = None,
-) -> LinkPredictor: ...
+def make(task: Literal["link"], model: str = "best", **options: Unpack[Options]) -> LinkPredictor: ...
 @overload
-def make(
-    task: str,
-    model: str = "best",
-    *,
-    settings: Mapping[str, object] | None = None,
-    seed: int = 0,
-    device: str | None = None,
-) -> AnyPredictor: ...
+def make(task: str, model: str = "best", **options: Unpack[Options]) -> AnyPredictor: ...
 def make(
     task: str,
     model: str = "best",
@@ -182,7 +168,7 @@ def make(
     Args:
         task: the question, ``next``, ``classify``, ``suggest`` or ``link``.
         model: a model's name, or ``best``.
-        settings: settings to change, by name.
+        settings: settings to change, by name; ``pooling`` of ``classify`` may be ``FILE.py:CLASS``.
         seed: the same seed, data and machine give the same bytes on the CPU.
         device: ``cpu`` or ``cuda``; a GPU is used when there is one.
 
@@ -201,6 +187,8 @@ def make(
     """
     if not isinstance(settings, Mapping | None):
         raise SettingError(f"settings is of type {type(settings).__name__}; give a dictionary such as {{'dim': 64}}")
+    if isinstance(pooling := (settings or {}).get("pooling"), str):
+        settings = {**(settings or {}), "pooling": add_named(pooling)}
     made: AnyPredictor = named(TASKS[require_task(task)].predictor)(model, settings=settings, seed=seed, device=device)
     return made
 

@@ -62,6 +62,7 @@ def _nobodys_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "_ADDED", {})
     monkeypatch.setenv(own.VARIABLE, "")
     monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "own"))
 
 
 def labelled(path: Path, rows: int = 80) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from ensue import History, add_model
+from ensue import History, TextClassifier, add_model
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import load, make
@@ -20,8 +20,9 @@ from ensue.tasks import own
 from tests.cli.conftest import Ensue, Logs, run
 from tests.serve.conftest import learn_at_hand, running
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
-FILES = {"next": "latest.py:Latest", "classify": "gated_mean.py:GatedMean"}
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "models"
+FILES = {"next": f"{EXAMPLES}/latest.py:Latest", "classify": f"{ROOT}/tests/own/gated_mean.py:GatedMean"}
 RECORDS: dict[str, dict[str, Any]] = {"next": {"values": ["u012", "u005"]}, "classify": {"texts": ["a good film"]}}
 NEW: dict[str, list[dict[str, Any]]] = {
     "next": [{"values": ["u012", "u005", "fresh"]}] * 6,
@@ -60,7 +61,7 @@ def trained(
     """(task, FILE.py:CLASS, folder, test data)."""
     task, folder = request.param, tmp_path_factory.mktemp("trained") / "m"
     data, test = (logs.train, logs.test) if task == "next" else (labelled, labelled)
-    reference = f"{EXAMPLES}/{FILES[task]}"
+    reference = FILES[task]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(own, "_ADDED", {})
         patch.setenv(own.VARIABLE, "")
@@ -128,6 +129,42 @@ def test_it_is_served_and_learns_there(fitted: tuple[str, str, Path, Path], monk
         body = {"records": NEW[task], "test": False}
         found = service.post("/v1/models/mine/update", body, headers={"x-api-key": "writes"})
         assert found.status_code == 200 and found.json()["version"] == 2, "the learning process knows the file too"
+
+
+def test_a_pooling_in_a_file_is_trained_scored_and_loaded(ensue: Ensue, labelled: Path, tmp_path: Path) -> None:
+    reference, folder = f"{ROOT}/examples/poolings/gated_mean.py:GatedMean", tmp_path / "m"
+    settings = ("--set=epochs=2", "--set=hidden=8", "--set=dim=8", "--device=cpu")
+    pooling = f"--set=pooling={reference}"
+    ran = ensue("fit", "classify", labelled, "-o", folder, "--model=centrality", pooling, *settings)
+    assert ran.code == 0, ran.err
+    assert json.loads((folder / "settings.json").read_text())["settings"]["pooling"] == "GatedMean"
+    forget()
+    record = json.dumps(RECORDS["classify"])
+    ran = ensue("predict", folder, "--json", stdin=record)
+    again = "for a class of your own, give its file again: --model FILE.py:CLASS, or ensue.add_model"
+    assert ran.code == 2 and ran.lines == [f"ensue: {folder}: pooling is 'GatedMean'; {again}"]
+    ran = ensue("predict", folder, f"--model={reference}", "--json", stdin=record)
+    assert ran.code == 0 and json.loads(ran.out)["choices"][0]["attributions"], "its weights are attributions"
+    model = TextClassifier("centrality", pooling=reference, dim=8, hidden=8, epochs=1)
+    assert model.fit(["good", "bad"] * 9, ["y", "n"] * 9).predict(["good"]).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "message"),
+    [
+        ("pool", "pooling is 'pool'; choose from max, mean, self-attention, "),
+        ("none.py:Pool", "none.py: there is no such file"),
+        ("pool.py:Pool", "pooling 'Pool': give the class a width, the number of features"),
+    ],
+)
+def test_what_is_no_pooling_is_refused_in_a_line(
+    pooling: str, message: str, ensue: Ensue, labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pool.py").write_text("class Pool:\n    def __init__(self, dim): pass\n")
+    ran = ensue("fit", "classify", labelled, "-o", "m", "--model=centrality", f"--set=pooling={pooling}")
+    assert ran.code == 2 and ran.lines[-1].startswith(f"ensue: {message}")
+    assert not Path("m").exists()
 
 
 def test_the_same_seed_gives_the_same_bytes(ensue: Ensue, logs: Logs, tmp_path: Path) -> None:

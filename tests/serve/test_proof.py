@@ -25,10 +25,11 @@ from tests.serve.conftest import running, sessions, texts
 from tests.serve.test_workers import Served, served, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
+OWN = Path(__file__).parents[1] / "own"
 MODELS = f"""
 import os, sys, time
 from dataclasses import dataclass, replace
-sys.path.insert(0, {str(EXAMPLES)!r})
+sys.path[:0] = [{str(EXAMPLES)!r}, {str(OWN)!r}]
 from gated_mean import GatedMean, TextSettings
 from latest import Latest, LatestSettings
 
@@ -84,7 +85,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv(own.VARIABLE, "")
         for task in data:
             name = own.add_named(f"{place / 'models.py'}:{task.title()}")
-            patch.setitem(own._ADDED[name].make.forward.__globals__, "QUIET", True)
+            patch.setitem(own._ADDED[name].forward.__globals__, "QUIET", True)
             for trouble in ("", "good", *TROUBLES):
                 if task == "classify" and trouble in ("hang", "exit"):
                     continue

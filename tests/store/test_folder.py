@@ -398,7 +398,7 @@ MALICIOUS = ["os.system", "__import__('os').abort()", "../../etc/passwd", "ensue
 def test_a_model_name_is_looked_up_and_never_run(folder: Path, model: Any) -> None:
     change(folder, model=model)
     message = refusal(load, folder)
-    said = f"model {model!r} is not known for task next; for an own model, give its file again"
+    said = f"model {model!r} is not known for task next; for a class of your own, give its file again"
     assert message.startswith(f"{folder}: {said}" if isinstance(model, str | int) else f"{folder}: damaged (")
 
 

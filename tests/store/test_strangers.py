@@ -13,8 +13,9 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from ensue import History
+from ensue import History, Text
 from ensue.data.histories import Histories
+from ensue.data.texts import Texts
 from ensue.errors import ModelFolderError
 from ensue.lines import decode_json
 from ensue.predictor import load, make
@@ -243,3 +244,17 @@ def test_a_file_of_code_is_run_only_where_it_is_named(
         path.write_text(json.dumps({**saved, "model": model}))
         assert refusal(load, resum(folder)).startswith(f"{folder}: model {model!r} is not known for task next")
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_pooling_of_a_folder_is_no_file_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = make("classify", "mean", settings={"dim": 4, "hidden": 4, "head": 4, "epochs": 1}, device="cpu")
+    list(predictor.fit(Texts.of([Text(("good film",), "yes"), Text(("bad film",), "no")] * 10)))
+    predictor.save(tmp_path / "m")
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text("open('ran', 'w')\n")
+    path = tmp_path / "m" / "settings.json"
+    saved = json.loads(path.read_text())
+    for pooling in ("evil.py:Evil", "./evil.py:Evil", f"{tmp_path}/evil.py:Evil", "Evil"):
+        path.write_text(json.dumps({**saved, "settings": {**saved["settings"], "pooling": pooling}}))
+        assert refusal(load, resum(tmp_path / "m")).startswith(f"{tmp_path / 'm'}: pooling is {pooling!r}; for a class")
+    assert not Path("ran").exists()

@@ -317,7 +317,7 @@ def damage(path: Path) -> Iterator[None]:
     except UnknownModelError as error:
         said = str(error).partition(";")[0]
         raise ModelFolderError(
-            f"{path}: {said}; for an own model, give its file again with --model FILE.py:CLASS or ensue.add_model"
+            f"{path}: {said}; for a class of your own, give its file again: --model FILE.py:CLASS, or ensue.add_model"
         ) from error
     except Exception as error:
         reason = one_line(" ".join(str(error).split()) or type(error).__name__, 300)

@@ -1,4 +1,4 @@
-"""Models of one's own: a class in a file of yours, or in a package that is installed, beside those of a catalogue.
+"""Models and poolings from outside: a class in a file of the user's, or in an installed package.
 
 A class is a model of a task if it is made and called as those of the task are (``ensue.tasks.next.model``,
 ``ensue.tasks.classify.model``) and says how it is set and trained:
@@ -9,9 +9,12 @@ A class is a model of a task if it is made and called as those of the task are (
         SETTINGS = LatestSettings()
         SCHEDULE = Schedule(epochs=5)
 
-It is named by its file, ``--model ./mine.py:Latest``, given to :func:`add_model`, or offered by a package as an entry
-point ``next.latest`` of the group ``ensue.models``. A folder alone never makes code run: it holds the name of its
-model, and whoever loads it names the file again.
+It is a pooling of ``classify`` if it is made of the width of the words and called with their vectors and a mask, as
+those of :mod:`ensue.nn.pooling` are, and has a ``width``.
+
+A class is named by its file, ``--model ./mine.py:Latest`` or ``--set pooling=./mine.py:GatedMean``, or given to
+:func:`add_model`; a package offers a model as an entry point ``next.latest`` of the group ``ensue.models``. A folder
+alone never makes code run: it holds the name of the class, and whoever loads it names the file again.
 """
 
 from __future__ import annotations
@@ -50,21 +53,22 @@ class Row(NamedTuple):
         return named(self.source) if isinstance(self.source, str) else self.source
 
 
-_ADDED: dict[str, Row] = {}
+_ADDED: dict[str, type[Any]] = {}
 
 
 def add_model(model: type) -> str:
-    """Make a class of one's own a model, for this process; its name is what ``make`` and ``load`` know it by.
+    """Make a class of your own a model or a pooling, for this process, under its name.
 
     Args:
-        model: a class with ``SETTINGS``, a frozen dataclass or ``None``, and ``SCHEDULE``, a
-            :class:`~ensue.schedule.Schedule` or ``None`` for a model that counts.
+        model: a model, which has ``SETTINGS``, a frozen dataclass or ``None``, and ``SCHEDULE``, a
+            :class:`~ensue.schedule.Schedule` or ``None`` if it is a baseline; or a pooling, whose objects have a
+            ``width``.
 
     Returns:
-        The name of the class.
+        The name of the class, by which ``make`` and ``load`` know it.
 
     Raises:
-        SettingError: it says not how it is set or trained.
+        SettingError: it is no class.
 
     Example:
         >>> from ensue import add_model
@@ -75,35 +79,45 @@ def add_model(model: type) -> str:
     """
     if not isinstance(model, type):
         raise SettingError(f"model is of type {type(model).__name__}; give a class")
-    _ADDED[model.__name__] = _row(model, model.__name__)
+    _ADDED[model.__name__] = model
     return model.__name__
 
 
 def add_named(reference: str) -> str:
-    """Make ``FILE.py:CLASS`` a model, for this process and those it starts; any other name is given back as it is.
+    """Add the class ``FILE.py:CLASS`` for this process and those it starts, and return its name.
+
+    Any other name is returned as it is.
 
     Raises:
-        SettingError: the file or the class is not there, or does not say how it is set or trained.
+        SettingError: the file or the class is not there.
     """
     path, _, name = reference.rpartition(":")
     if not path.endswith(".py"):
         return reference
     _ADDED[name] = _of_file(Path(path), name)
-    known = [one for one in os.environ.get(VARIABLE, "").split(",") if one]
+    known = [other for other in os.environ.get(VARIABLE, "").split(",") if other]
     os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, f"{Path(path).resolve()}:{name}"]))
     return name
 
 
-def find(task: str, name: str) -> Row | None:
-    """The model of this name that is none of ensue's: added, named in the environment, or offered by a package."""
-    if name in _ADDED:
-        return _ADDED[name]
+def find_class(name: str) -> type | None:
+    """Return the class of this name that was added or is named in the environment."""
     for reference in os.environ.get(VARIABLE, "").split(","):
-        if reference.rpartition(":")[2] == name and name:
+        if name and name not in _ADDED and reference.rpartition(":")[2] == name:
             add_named(reference)
-            return _ADDED[name]
+    return _ADDED.get(name)
+
+
+def find(task: str, name: str) -> Row | None:
+    """Return the model of this name that is none of ensue's: added, named in the environment, or in a package.
+
+    Raises:
+        SettingError: the class does not say how it is set or trained.
+    """
+    if (added := find_class(name)) is not None:
+        return _row(added)
     point = next((point for point in offered(task) if point.name == f"{task}.{name}"), None)
-    return None if point is None else _row(point.load(), point.value)
+    return None if point is None else _row(point.load())
 
 
 def offered(task: str) -> list[Any]:
@@ -146,7 +160,7 @@ class Models(dict[str, Row]):
         return super().__contains__(name) or (isinstance(name, str) and find(self.task, name) is not None)
 
 
-def _of_file(path: Path, name: str) -> Row:
+def _of_file(path: Path, name: str) -> type:
     if not path.is_file():
         raise SettingError(f"{path}: there is no such file")
     module_name = f"ensue_own_{path.stem}"
@@ -159,14 +173,14 @@ def _of_file(path: Path, name: str) -> Row:
         raise SettingError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
     if not isinstance(found := getattr(module, name, None), type):
         raise SettingError(f"{path}: there is no class {name!r} in it")
-    return _row(found, f"{path}, line {name}")
+    return found
 
 
-def _row(model: type, where: str) -> Row:
+def _row(model: type) -> Row:
     settings, schedule = getattr(model, "SETTINGS", ...), getattr(model, "SCHEDULE", ...)
     if settings is ... or not (schedule is None or isinstance(schedule, Schedule)):
         raise SettingError(
-            f"{where}: give the class SETTINGS, a frozen dataclass of its defaults or None, and SCHEDULE, a "
-            "Schedule or None"
+            f"model {model.__name__!r}: give the class SETTINGS, a frozen dataclass of its defaults or None, and "
+            "SCHEDULE, a Schedule or None"
         )
     return Row(model, settings, schedule)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ensue.errors import SettingError
+from ensue.errors import SettingError, UnknownModelError
 from ensue.schedule import Schedule
 from ensue.settings import (
     Count,
@@ -15,6 +15,7 @@ from ensue.settings import (
     Size,
     one_of,
 )
+from ensue.tasks.own import find_class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +62,10 @@ Architecture = Literal["auto", "flat", "hierarchical", "pair"]
 class TextSettings(Settings):
     """Settings of a text classifier; sizes and dropout are those of the paper for SST-2."""
 
-    pooling: Annotated[str, one_of(*POOLINGS, ALIGNMENT)] = "centrality"
+    pooling: str = "centrality"
     """How words become a text: max, mean, self-attention, routing, reverse-routing, centrality, centrality-bilinear; or
-    alignment, which compares each word with what the other text of a pair has for it."""
+    alignment, which compares each word with what the other text of a pair has for it; or FILE.py:CLASS, a pooling of
+    your own."""
     architecture: Architecture = "auto"
     """flat, hierarchical (words, sentences, document) or pair; auto: as the data is."""
     vectors: str | None = None
@@ -103,6 +105,9 @@ class TextSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.pooling not in (*POOLINGS, ALIGNMENT) and find_class(self.pooling) is None:
+            choices = ", ".join((*POOLINGS, ALIGNMENT))
+            raise UnknownModelError(f"pooling is {self.pooling!r}; choose from {choices}, or give FILE.py:CLASS")
         if self.encoder is not None and not self.encoder.strip():
             raise SettingError("encoder is empty; name a sentence-transformers model, or leave it out")
         if self.encoder is not None and self.pooling == ALIGNMENT:

@@ -29,12 +29,13 @@ not significantly better. With ``encoder``, a frozen model of sentences takes th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue.errors import SettingError
 from ensue.nn.dropout import Dropout
 from ensue.nn.linear import Linear
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
@@ -42,6 +43,7 @@ from ensue.nn.recurrent import BiLSTM
 from ensue.tasks.classify.batch import Batch, Block, Output
 from ensue.tasks.classify.models.alignment import Alignment
 from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
+from ensue.tasks.own import find_class
 from ensue.vocabulary import PADDING
 
 LEARNED_DIM = 300
@@ -116,12 +118,18 @@ class _Encoded(NamedTuple):
 
 
 def _pooling(settings: TextSettings) -> Pooling:
+    name, width = settings.pooling, 2 * settings.hidden
+    if name not in POOLINGS:
+        pooling: Pooling = cast(Any, find_class(name))(width)
+        if not isinstance(getattr(pooling, "width", None), int):
+            raise SettingError(f"pooling {name!r}: give the class a width, the number of features of a pooled text")
+        return pooling
     options: dict[str, object] = {}
-    if settings.pooling in ("self-attention", "centrality", "centrality-bilinear"):
+    if name in ("self-attention", "centrality", "centrality-bilinear"):
         options["score_dim"] = settings.score_dim
-    if settings.pooling.startswith("centrality"):
+    if name.startswith("centrality"):
         options["method"] = settings.method
-    return POOLINGS[settings.pooling](2 * settings.hidden, **options)
+    return POOLINGS[name](width, **options)
 
 
 class TextClassifier(nn.Module):

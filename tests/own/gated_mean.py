@@ -1,10 +1,4 @@
-"""A model of one's own for task ``classify``: a gate a word, and the mean of the words that it lets through.
-
-    ensue fit classify reviews.csv -o mine --model examples/models/gated_mean.py:GatedMean
-    ensue evaluate mine test.csv --model examples/models/gated_mean.py:GatedMean
-
-w_i ~ exp(u . tanh(W x_i)), normalised over the words of the text; the labels are scored from sum_i w_i x_i.
-"""
+"""A model from outside for task ``classify``: a gate for each word, and the mean of the words that it lets through."""
 
 import torch
 from torch import Tensor, nn

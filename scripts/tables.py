@@ -89,11 +89,11 @@ def readme() -> str:
     links = [row for row in _rows("ast", "overall") if "sbert" not in row["model"]]
     best = _best(links, "politifact", "mrr", LINK_COUNTING)
     lines.append(_line("link", "Which posts are about it?", "PolitiFact, MRR", *best))
-    verdicts = load("studies/results/anywhere.json")["tables"]["verdicts"]
+    verdicts = load("studies/results/anywhere.json")["tables"]["paired_tests"]
     outcomes = Counter(row["outcome"] for row in verdicts)
     sets = len({(row["task"], row["data"]) for row in verdicts})
     subsets = f"{len(verdicts)} subsets of {sets} data sets"
-    wins, losses = (f"significantly better on {outcomes[name]}" for name in ("leads", "loses"))
+    wins, losses = (f"significantly better on {outcomes[name]}" for name in ("better", "worse"))
     lines.append(_line("all", "`best` or the best baseline?", subsets, wins, losses))
     return "\n".join(lines)
 

@@ -110,14 +110,14 @@ def sansr() -> str:
 
 def anywhere() -> str:
     """Return how often `best` is significantly better than the best baseline, by task, and the longest training."""
-    verdicts = _required("anywhere")["tables"]["verdicts"]
+    verdicts = _required("anywhere")["tables"]["paired_tests"]
     lines = _head(
         "task", "subsets", *(f"`best` {OUTCOMES[name]}" for name in OUTCOMES), "median difference", "longest training"
     )
     for task in (*dict.fromkeys(row["task"] for row in verdicts), None):
         own = verdicts if task is None else [row for row in verdicts if row["task"] == task]
         counts = [str(sum(row["outcome"] == outcome for row in own)) for outcome in OUTCOMES]
-        ahead = median(row["difference"] / row["of_the_floor"] for row in own if row["of_the_floor"])
+        ahead = median(row["difference"] / row["baseline_score"] for row in own if row["baseline_score"])
         longest = max(own, key=lambda row: row["seconds"])
         took = f"{longest['seconds'] / 60:.0f} min ({longest['data']}, {longest['part']})"
         lines.append(_line(task or "all", str(len(own)), [*counts, f"{100 * ahead:+.1f} %", took]))

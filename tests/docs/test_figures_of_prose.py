@@ -93,8 +93,8 @@ def _service() -> Iterator[str]:
 
 
 def _mtn() -> Iterator[str]:
-    rows = load("studies/results/mtn.json")["tables"]["verdicts"]
-    own = _one(rows, data="msmarco", model="mtn", other="seq2seq", measure="bleu")
+    rows = load("studies/results/mtn.json")["tables"]["paired_tests"]
+    own = _one(rows, data="msmarco", model="mtn", other="seq2seq", metric="bleu")
     mean, low, high = (f"{100 * own[name]:+.2f}" for name in ("difference", "low", "high"))
     yield f"(Seq2Seq: {mean}, {low} to {high}, not significant)"
     assert own["p_value"] > 0.05
@@ -105,7 +105,7 @@ def _ast() -> Iterator[str]:
 
     def apart(data: str, other: str, measure: str, model: str = "ast") -> int:
         """Whether AST is significantly above (1) or below (-1) another row."""
-        row = _one(tables["verdicts"], data=data, model=model, other=other, measure=measure)
+        row = _one(tables["paired_tests"], data=data, model=model, other=other, metric=measure)
         return 0 if row["p_value"] >= 0.05 else 1 if row["difference"] > 0 else -1
 
     assert (apart("politifact", "tfidf", "mrr"), apart("clickbait22", "tfidf", "mrr")) == (1, 0)
@@ -116,10 +116,10 @@ def _ast() -> Iterator[str]:
     assert {apart("politifact", other, "pooled_ap") for other in encoders} == {0}
     yield "pooled, it is significantly better than all three on Clickbait22"
     yield "with no significant difference on PolitiFact"
-    both = [row for row in tables["verdicts"] if (row["model"], row["other"]) == ("best+ast", "best")]
+    both = [row for row in tables["paired_tests"] if (row["model"], row["other"]) == ("best+ast", "best")]
     assert {row["data"] for row in both} == {"politifact", "clickbait22"} and not any(row["difference"] for row in both)
     yield "`best+ast` leaves it out and ranks as `best` does"
-    took = {(row["data"], row["model"]): row.get("seconds_an_epoch", 0.0) for row in tables["overall"]}
+    took = {(row["data"], row["model"]): row.get("epoch_seconds", 0.0) for row in tables["overall"]}
     shares = [took[data, "ast"] / took[data, other] for data in ("politifact", "clickbait22") for other in encoders]
     yield f"an epoch takes {100 * min(shares):.0f} to {100 * max(shares):.0f} % of their time"
     reviews = load("benchmarks/results/reviews.json")["rows"]
@@ -134,20 +134,20 @@ def _anywhere() -> Iterator[str]:
     assert cuts == ([500, 2_000, 10_000, 0], [100, 1_000, 0], [200, 2_000, 0], [50, 200, 0])  # 0: all
     yield "500, 2,000 and 10,000 sessions or cascades, the newest ones, and all; 100 and 1,000 labels, and all"
     yield "200 and 2,000 query sessions; 50 and 200 labelled posts"
-    verdicts = load("studies/results/anywhere.json")["tables"]["verdicts"]
-    assert not [row for row in verdicts if row["outcome"] == "loses"]
+    verdicts = load("studies/results/anywhere.json")["tables"]["paired_tests"]
+    assert not [row for row in verdicts if row["outcome"] == "worse"]
     yield "`best` is significantly worse than its best baseline nowhere."
     small = re.compile(r"500 \w+|100 labels, .*|200 \w+ ?\w*")
-    drawn = [row for row in verdicts if row["outcome"] == "draws"]
+    drawn = [row for row in verdicts if row["outcome"] == "equal"]
     counts = {model.name for task in TASKS for model in models(task) if model.counting}
     few = [row for row in drawn if small.search(row["part"]) or row["data"] == "sqa"]
     assert 2 * len(few) > len(drawn) and sum(row["chosen"] in counts for row in drawn) > 0.4 * len(drawn)
     news = _one(verdicts, data="globo", part="newest 200,000 histories")
-    assert news["outcome"] == "draws" and EVALUATION_SAMPLE == 30_000
+    assert news["outcome"] == "equal" and EVALUATION_SAMPLE == 30_000
     yield "Its first 30,000 events are used now, and there is no significant difference."
     yield "there is mostly little to learn: 500 sessions, 100 labels, questions that never repeat"
-    counted = [row for row in verdicts if row["task"] == "next" and row["learned"] <= 500]
-    assert median(row["seconds_of_the_floor"] for row in counted) < 0.15 < 1 < min(row["seconds"] for row in counted)
+    counted = [row for row in verdicts if row["task"] == "next" and row["train_size"] <= 500]
+    assert median(row["baseline_seconds"] for row in counted) < 0.15 < 1 < min(row["seconds"] for row in counted)
     yield "A small log is counted in a tenth of a second, and `best` takes seconds"
 
 

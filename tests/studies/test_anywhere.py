@@ -132,21 +132,21 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Stud
 
 def test_best_is_judged_by_the_floor_that_scores_best(finished: tuple[Study, Path]) -> None:
     tables = finished[0].tables
-    assert [row["part"] for row in tables["verdicts"]] == ["newest 40 sessions", "all 90 sessions"]
-    assert [row["seeds"] for row in tables["verdicts"]] == [2, 1]
-    for verdict in tables["verdicts"]:
-        own = [row for row in tables["rows"] if row["part"] == verdict["part"]]
+    assert [row["part"] for row in tables["paired_tests"]] == ["newest 40 sessions", "all 90 sessions"]
+    assert [row["seeds"] for row in tables["paired_tests"]] == [2, 1]
+    for test in tables["paired_tests"]:
+        own = [row for row in tables["rows"] if row["part"] == test["part"]]
         first, *others = own
-        assert first["kind"] == "best" and first["mrr"] == verdict["best"] and len(first["seconds"]) == verdict["seeds"]
-        floors = {row["model"]: row["mrr"] for row in others if row["kind"] == "floor"}
-        assert {*floors} | {first["model"]} >= {*COUNTING}
-        assert verdict["of_the_floor"] == max(
-            [*floors.values(), *([first["mrr"]] if first["model"] in COUNTING else [])]
+        assert first["kind"] == "best" and first["mrr"] == test["best"] and len(first["seconds"]) == test["seeds"]
+        baselines = {row["model"]: row["mrr"] for row in others if row["kind"] == "baseline"}
+        assert {*baselines} | {first["model"]} >= {*COUNTING}
+        assert test["baseline_score"] == max(
+            [*baselines.values(), *([first["mrr"]] if first["model"] in COUNTING else [])]
         )
-        assert verdict["outcome"] == anywhere.outcome(verdict["low"], verdict["high"])
-        assert verdict["low"] <= verdict["difference"] <= verdict["high"]
-        assert verdict["difference"] == pytest.approx(verdict["best"] - verdict["of_the_floor"], abs=1e-5)
-        assert max(floors, key=floors.__getitem__) != "popularity"  # the walk is told by what followed what
+        assert test["outcome"] == anywhere.outcome(test["low"], test["high"])
+        assert test["low"] <= test["difference"] <= test["high"]
+        assert test["difference"] == pytest.approx(test["best"] - test["baseline_score"], abs=1e-5)
+        assert max(baselines, key=baselines.__getitem__) != "popularity"  # the walk is told by what followed what
 
 
 def test_rivals_are_trained_where_the_cut_is_small(finished: tuple[Study, Path]) -> None:
@@ -156,9 +156,9 @@ def test_rivals_are_trained_where_the_cut_is_small(finished: tuple[Study, Path])
 
 def test_an_outcome_is_one_where_the_interval_leaves_nothing_open() -> None:
     assert [anywhere.outcome(*ends) for ends in ((0.01, 0.02), (-0.01, 0.02), (-0.02, -0.01))] == [
-        "leads",
-        "draws",
-        "loses",
+        "better",
+        "equal",
+        "worse",
     ]
 
 
@@ -173,8 +173,8 @@ def test_finished_cuts_are_not_trained_again(finished: tuple[Study, Path]) -> No
 
 def test_the_page_says_how_often_it_leads_and_what_is_not_there(finished: tuple[Study, Path], tmp_path: Path) -> None:
     study, _ = finished
-    outcomes = [row["outcome"] for row in study.tables["verdicts"]]
-    counts = " | ".join(str(outcomes.count(outcome)) for outcome in ("leads", "draws", "loses"))
+    outcomes = [row["outcome"] for row in study.tables["paired_tests"]]
+    counts = " | ".join(str(outcomes.count(outcome)) for outcome in ("better", "equal", "worse"))
     assert f"| next | 2 | {counts} |" in study.page
     assert f"over seeds where there are several (2 seeds, one for {YOOCHOOSE}, all 90 sessions)" in study.page
     assert "Not available: cascades, text, queries, links." in study.page and "Quick run" not in study.page
@@ -188,7 +188,7 @@ def test_what_a_leak_is_worth_stands_below(finished: tuple[Study, Path]) -> None
     leaks = {row["leak"]: row for row in study.tables["leaks"]}
     near = leaks["adjacent prefixes in one batch"]
     assert near["data"] == YOOCHOOSE and set(near["with_leak"]) == {"hit@20", "mrr"}
-    assert "## What leaks are worth" in study.page and f"| {YOOCHOOSE} | {near['leak']} |" in study.page
+    assert "## Effect of leaks" in study.page and f"| {YOOCHOOSE} | {near['leak']} |" in study.page
 
 
 def test_what_is_not_there_is_said(data: Path, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_heads_cuts_and_maps(finished: tuple[Study, Watcher, Path]) -> None:
     heads = [(row["data"], row["seed"], row["step"]) for row in tables["heads"]]
     assert heads[:4] == [("politifact", seed, step) for seed in (0, 1) for step in ("ring 1", "star 1")]
     assert all(1 < alpha <= 2 for row in tables["heads"] for alpha in row["alphas"])
-    cuts = {(row["data"], row["model"], row["at"]): row for row in tables["cuts"]}
+    cuts = {(row["data"], row["model"], row["at"]): row for row in tables["thresholds"]}
     links = {"politifact": 18, "clickbait22": 8}
     for (name, _, _), row in cuts.items():
         assert row["right"] + row["missed"] == links[name]
@@ -149,7 +149,7 @@ def test_the_page_says_what_stands_in_the_tables(finished: tuple[Study, Watcher,
     assert lost == ("By MRR, a baseline is above" in study.page)
     assert "Quick run" not in study.page
     assert len(study.plots) == 1 + 2 * 4
-    assert {row["measure"] for row in study.tables["verdicts"]} == set(ast.TESTED)
+    assert {row["metric"] for row in study.tables["paired_tests"]} == set(ast.TESTED)
 
 
 def test_rows_that_change_one_thing_of_ast(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_an_installed_encoder_adds_two_rows(data: Path, monkeypatch: pytest.Monk
     assert [*rows] == ["best", "sbert", "best+sbert", "best+sbert-alone", *COUNTING]
     assert rows["sbert"]["mrr"] < rows["best+sbert"]["mrr"]
     assert "sbert is the cosine of an installed encoder, stand-in," in study.page
-    assert {row["other"] for row in study.tables["verdicts"] if row["model"] == "best+sbert"} == {
+    assert {row["other"] for row in study.tables["paired_tests"] if row["model"] == "best+sbert"} == {
         *("best", "sbert", "best+sbert-alone"), *COUNTING,
     }  # fmt: skip
     with pytest.raises(SettingError, match="encoder 'nowhere' cannot be read"):

@@ -110,7 +110,7 @@ def test_every_set_has_a_row_for_each_pooling_and_each_counting_model(finished: 
     assert names == [(data, name) for data in ("sst2", "snli") for name in (*MODELS, *COUNTING)]
     assert watcher.trained == 2 * len(MODELS) * 2  # sets, poolings, seeds
     for row in rows:
-        assert (row["seeds"], "seconds_an_epoch" in row) == ((2, True) if row["model"] in MODELS else (1, False))
+        assert (row["seeds"], "epoch_seconds" in row) == ((2, True) if row["model"] in MODELS else (1, False))
         assert row["tested"] == (25 if row["data"] == "sst2" else 10)
         for measure in METRICS:
             low, high = row["interval"][measure]
@@ -149,7 +149,7 @@ def test_data_and_leaks(finished: tuple[Study, Watcher, Path], tmp_path: Path) -
     pack(tmp_path / "trec" / "test.tsv.xz", ["1\twho  is it ?", "1\twhy | not ?", "0\tWhen ?"])
     (texts,), _ = find_sets(tmp_path)
     found = leaked(texts)
-    assert (found["scored"], found["also_trained_on"], found["under_another_label"]) == (3, 2, 1)
+    assert (found["test_texts"], found["also_trained_on"], found["under_another_label"]) == (3, 2, 1)
     assert found["example"] == "who is it ?"
 
 
@@ -219,7 +219,7 @@ def test_other_data_or_seeds_are_other_cells(
     alone, watcher = run(tmp_path / "other", monkeypatch, copy, models=("self-attention",))
     assert watcher.trained == 1 and "trained vectors" in alone.page
     assert [row["model"] for row in alone.tables["overall"]] == ["self-attention", "tfidf", "majority"]
-    assert alone.tables["verdicts"] == [] and "No pooling by a word graph was asked for." in alone.page
+    assert alone.tables["paired_tests"] == [] and "No pooling by a word graph was trained." in alone.page
 
 
 def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -234,8 +234,8 @@ def test_quick_leaves_out_what_needs_the_long_run(data: Path, monkeypatch: pytes
     monkeypatch.setattr(centrality, "QUICK", replace(TINY, sets=("sst2",), details={**DETAILS, "between": False}))
     study, _ = run(data, monkeypatch, quick=True)
     assert {row["data"] for row in study.tables["overall"]} == {"sst2"}
-    assert {row["other"] for row in study.tables["verdicts"]} == {"tfidf", "vectors"}
-    assert "the long run (without `--quick`): snli, verdicts between poolings." in study.page
+    assert {row["other"] for row in study.tables["paired_tests"]} == {"tfidf", "vectors"}
+    assert "the long run (without `--quick`): snli, paired tests between poolings." in study.page
 
 
 def test_resampling_is_the_referees(data: Path) -> None:
@@ -374,7 +374,7 @@ def test_the_reason_fits_the_figures(accuracy: float, difference: float, p_value
     empty: dict[str, list[dict[str, object]]] = {
         name: [] for name in ("statistics", "leaks", "settings", "convergence", "cost")
     }
-    tables = {**empty, "overall": rows, "verdicts": [{**shared, **verdict}]}
+    tables = {**empty, "overall": rows, "paired_tests": [{**shared, **verdict}]}
     page = centrality.write("", {**tables, "curves": [{**shared, **epoch}]})
     assert says in page and ("is not better than" in page) == bool(says)
 
@@ -412,7 +412,7 @@ def test_a_blend_brings_the_row_of_its_network(data: Path, monkeypatch: pytest.M
     alone, _ = run(data, monkeypatch, models=("centrality",))
     expected = [row for row in alone.tables["overall"] if row["model"] == "centrality"]
     found = [row for row in both.tables["overall"] if row["model"] == "centrality"]
-    times = ("seconds_an_epoch", "seconds_to_score")
+    times = ("epoch_seconds", "seconds_to_score")
     assert len(expected) == 2
     for mine, theirs in zip(found, expected, strict=True):
         assert {key: mine[key] for key in mine if key not in times} == {

@@ -196,12 +196,12 @@ def test_verdicts_compare_the_same_cascades(finished: tuple[Study, Watcher, Path
     rows = {
         (row["data"], row["protocol"], row["cascades"], row["model"]): row for row in finished[0].tables["prediction"]
     }
-    verdicts = finished[0].tables["verdicts"]
+    verdicts = finished[0].tables["paired_tests"]
     assert {row["model"] for row in verdicts} == {"hidan", "cascade-blend"}
     for row in verdicts:
         key = row["data"], row["protocol"], row["cascades"]
         mine, other = rows[(*key, row["model"])], rows[(*key, row["other"])]
-        assert row["difference"] == pytest.approx(mine[row["measure"]] - other[row["measure"]])
+        assert row["difference"] == pytest.approx(mine[row["metric"]] - other[row["metric"]])
         assert row["low"] <= row["difference"] + 0.2 and row["high"] >= row["difference"] - 0.2
         assert 0 < row["p_value"] <= 1
 

@@ -127,13 +127,13 @@ def test_every_model_has_a_row(finished: tuple[Study, Watcher, Path]) -> None:
 
 def test_parts_add_up(finished: tuple[Study, Watcher, Path]) -> None:
     study, _, _ = finished
-    for table, by in (("lengths", "typed"), ("pairs", "pair")):
+    for table, by in (("lengths", "queries before"), ("pairs", "pair")):
         for whole in study.tables["overall"]:
             own = [row for row in study.tables[table] if row["model"] == whole["model"]]
             assert sum(row["targets"] for row in own) == whole["targets"] and len({row[by] for row in own}) == len(own)
             exact = sum(row["exact"] * row["targets"] for row in own) / whole["targets"]
             assert exact == pytest.approx(whole["exact"])
-    assert {row["typed"] for row in study.tables["lengths"]} <= set(LENGTHS)
+    assert {row["queries before"] for row in study.tables["lengths"]} <= set(LENGTHS)
     cost = {row["model"]: row for row in study.tables["cost"]}
     assert [*cost] == ["seq2seq", "transformer", "mtn"] and cost["transformer"]["ratio"] == 1.0
 
@@ -141,7 +141,7 @@ def test_parts_add_up(finished: tuple[Study, Watcher, Path]) -> None:
 def test_verdicts_are_differences_of_rows(finished: tuple[Study, Watcher, Path]) -> None:
     tables = finished[0].tables
     bleu = {row["model"]: row["bleu"] for row in tables["overall"]}
-    own = [row for row in tables["verdicts"] if row["measure"] == "bleu"]
+    own = [row for row in tables["paired_tests"] if row["metric"] == "bleu"]
     assert [(row["model"], row["other"]) for row in own] == [("mtn", name) for name in ("seq2seq", *COUNTING)]
     for row in own:
         assert row["difference"] == pytest.approx(bleu["mtn"] - bleu[row["other"]])
@@ -149,7 +149,7 @@ def test_verdicts_are_differences_of_rows(finished: tuple[Study, Watcher, Path])
 
 
 def test_floors_are_of_the_whole_test_part(finished: tuple[Study, Watcher, Path]) -> None:
-    rows = finished[0].tables["floors"]
+    rows = finished[0].tables["baselines"]
     assert [(row["caps"], row["model"]) for row in rows] == [
         (caps, name) for caps in ("none", "the paper's") for name in COUNTING
     ]
@@ -166,10 +166,10 @@ def test_the_page_says_what_it_must(finished: tuple[Study, Watcher, Path]) -> No
     assert "- Highest BLEU: " in page and "mtn against the others by BLEU: seq2seq " in page
     assert "MTN over the best recurrent row (seq2seq)" in page
     assert "mtn by BLEU at least 1.1 x repeat-last: " in page
-    assert "### Depth: msmarco" in page and "### By the pair: msmarco" in page and "## Cost of training" in page
+    assert "### Depth: msmarco" in page and "### By pair: msmarco" in page and "## Cost of training" in page
     assert [figure.layout.title.text for figure in finished[0].plots] == [
         "Figure 3: BLEU (msmarco)",
-        "BLEU by queries typed (msmarco)",
+        "BLEU by queries before the target (msmarco)",
         "Time of a training step over the Transformer's",
     ]
 

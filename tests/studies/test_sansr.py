@@ -87,7 +87,7 @@ def test_grid_widths_costs_and_data(finished: tuple[Study, Watcher, Path]) -> No
     assert {row["options"]["dim"] for row in study.tables["grid"]} == {120}
     assert [row["size"] for row in study.tables["sizes"]] == [4, 4, 8, 8]
     for row in study.tables["overall"]:
-        assert ("seconds_an_epoch" in row) == (row["model"] in MODELS)
+        assert ("epoch_seconds" in row) == (row["model"] in MODELS)
     here, paper = study.tables["statistics"]
     assert (here["training"], here["test"], here["items"]) == (120, 40, 30)
     assert (paper["training"], paper["mean length"]) == (1_877_867, 8.5)
@@ -97,7 +97,7 @@ def test_the_page_shows_the_papers_figures_and_marks_what_cannot_be(finished: tu
     page = finished[0].page
     assert "| sansr | paper | 0.9516 † | 0.9698 † | 0.8217 † | 0.8186 † | 0.8538 † | 0.8550 † |" in page
     assert "| narm | paper |" not in page  # not asked for
-    assert "## Cells of the paper that cannot be" in page
+    assert "## Contradictions in the printed tables" in page
     assert "| 1 | yoochoose-1-64 | sansr | MRR@10, MRR@20 | 0.8217 at 10 exceeds 0.8186 at 20" in page
     assert "| 2 | paper | 0.8159 † | 0.8223 |" in page  # Table 3, h = 2, k = 0 and 2
     assert "the newest 1/2" in page and "the newest 20 test sessions" in page
@@ -110,7 +110,7 @@ def test_the_figures_hold_the_tables(finished: tuple[Study, Watcher, Path], tmp_
     assert titles == [
         f"Figure 2: residuals ({YOOCHOOSE}, full)",
         f"Figure 2: residuals ({YOOCHOOSE}, sampled)",
-        f"Figure 3: CPU seconds an epoch ({YOOCHOOSE})",
+        f"Figure 3: CPU seconds per epoch ({YOOCHOOSE})",
         f"Figure 4: width ({YOOCHOOSE}, full)",
         f"Figure 4: width ({YOOCHOOSE}, sampled)",
     ]

@@ -46,9 +46,9 @@ LOGS = {"globo": "clicks.csv", "ml-100k": "ml-100k.inter"}
 TEXTS = ("sst1", "sst2", "trec", "imdb", "snli")
 """Sets of texts; the others are the same texts under other labels."""
 OUTCOMES = {
-    "leads": "significantly better",
-    "draws": "no significant difference",
-    "loses": "significantly worse",
+    "better": "significantly better",
+    "equal": "no significant difference",
+    "worse": "significantly worse",
 }
 Data = Histories | Texts | Queries | Corpus
 
@@ -233,13 +233,13 @@ def run(data: Path, request: Request) -> Study:
     require_models(request.models, ["best", *dict.fromkeys(name for names in FULL.compared.values() for name in names)])
     plan, runs = QUICK if request.quick else FULL, request.cached_runs()
     subsets, absent = find_subsets(data, plan)
-    tables: Tables = {"verdicts": [], "rows": [], "leaks": []}
+    tables: Tables = {"paired_tests": [], "rows": [], "leaks": []}
     for subset in subsets:
         names = plan.compared.get(subset.task, ()) if len(subset.train) <= plan.max_compared else ()
         others = [name for name in names if not request.models or name in request.models]
         seeds = request.seeds if len(subset.train) <= plan.max_repeated.get(subset.task, 0) else 1
         found = _measure(runs, subset, others, seeds)
-        tables["verdicts"].append(found["verdict"])
+        tables["paired_tests"].append(found["paired_test"])
         tables["rows"] += found["rows"]
     largest = {subset.data: subset for subset in subsets if isinstance(subset.train, Histories)}  # the last one
     for subset in largest.values():
@@ -251,7 +251,7 @@ def _measure(runs: CachedRuns, subset: Subset, others: Sequence[str], seeds: int
     """Return the rows and the paired test of one subset."""
     settings = {name: Path(value).name if name == "vectors" else value for name, value in subset.settings.items()}
     about = {"task": subset.task, "data": subset.data, "part": subset.part, "fingerprint": subset.fingerprint}
-    key = {**about, "settings": settings, "rivals": list(others), "seeds": seeds, "tested": len(subset.test)}
+    key = {**about, "settings": settings, "compared": list(others), "seeds": seeds, "test_size": len(subset.test)}
 
     def make_run() -> CachedRun:
         runs.log(f"{subset.data}, {subset.part}: {', '.join(['best', *others])}")
@@ -264,7 +264,7 @@ def _leaks(runs: CachedRuns, subset: Subset) -> Rows:
     """Return what an untrained rule gains by each leak of a data set."""
     train, test = subset.train, subset.test
     assert isinstance(train, Histories) and isinstance(test, Histories)
-    key = {"leaks": subset.data, "part": subset.part, "fingerprint": subset.fingerprint, "tested": len(test)}
+    key = {"leaks": subset.data, "part": subset.part, "fingerprint": subset.fingerprint, "test_size": len(test)}
     return runs.rows(
         key,
         f"{subset.data}: leaks",
@@ -295,7 +295,7 @@ class _Comparison:
             entry[0].model_name: [seconds for _, seconds in fitted[name]]
             for name, entry in zip(names, entries, strict=True)
         }
-        return {"rows": self.rows(result, seconds), "verdict": self.paired_test(result, fitted["best"])}
+        return {"rows": self.rows(result, seconds), "paired_test": self.paired_test(result, fitted["best"])}
 
     def fit(self, name: str, seed: int) -> tuple[AnyPredictor, float]:
         """Return a fitted predictor and the CPU seconds of its training."""
@@ -311,7 +311,7 @@ class _Comparison:
         rows = []
         for number, (row, drawn) in enumerate(zip(result.rows, result.drawn, strict=True)):
             values, interval = drawn.by_name(), drawn.interval()
-            kind = "best" if number == 0 else "floor" if row.model in self.baselines else "network"
+            kind = "best" if number == 0 else "baseline" if row.model in self.baselines else "network"
             rows.append(
                 {
                     **self.about,
@@ -319,7 +319,7 @@ class _Comparison:
                     "kind": kind,
                     **{name: values[name] for name in self.metrics},
                     "interval": {name: interval[name] for name in self.metrics},
-                    "seconds": [round(value, 1) for value in seconds.get(row.model, ())] if kind != "floor" else [],
+                    "seconds": [round(value, 1) for value in seconds.get(row.model, ())] if kind != "baseline" else [],
                 }
             )
         return rows
@@ -340,24 +340,24 @@ class _Comparison:
         difference = {key: against[metric][key] for key in ("difference", "low", "high")}
         return {
             **self.about,
-            "learned": len(self.subset.train),
+            "train_size": len(self.subset.train),
             "seeds": self.seeds,
             "chosen": ", ".join(sorted({predictor.model_name for predictor, _ in best})),
-            "measure": metric,
+            "metric": metric,
             "best": first.by_name()[metric],
-            "floor": baseline,
-            "of_the_floor": drawn[baseline].by_name()[metric],
+            "baseline": baseline,
+            "baseline_score": drawn[baseline].by_name()[metric],
             **difference,
             "outcome": outcome(difference["low"], difference["high"]),
             "seconds": round(sum(seconds for _, seconds in best) / len(best), 2),
-            "seconds_of_the_floor": round(self.fit(baseline, 0)[1], 2),
+            "baseline_seconds": round(self.fit(baseline, 0)[1], 2),
             **{name: [against[name][key] for key in ("difference", "low", "high")] for name in more},
         }
 
 
 def outcome(low: float, high: float) -> str:
     """Return whether the 95 % interval of a difference is above 0, below it, or holds it."""
-    return "leads" if low > 0 else "loses" if high < 0 else "draws"
+    return "better" if low > 0 else "worse" if high < 0 else "equal"
 
 
 # --- page --------------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def outcome(low: float, high: float) -> str:
 def introduction(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bool) -> str:
     """Return the text above the first table."""
     page = Page("# `best` compared with its best baseline")
-    tests = tables["verdicts"]
+    tests = tables["paired_tests"]
     most = max(row["seeds"] for row in tests)
     single = [f"{row['data']}, {row['part']}" for row in tests if row["seeds"] < most]
     seeds = f"{most} seeds" + (f", one for {'; '.join(single)}" if single else "")
@@ -377,14 +377,14 @@ def introduction(tables: Mapping[str, Rows], absent: Sequence[str], *, quick: bo
 
 def write(text: str, tables: Mapping[str, Rows]) -> str:
     """Return the page as Markdown."""
-    tests = tables["verdicts"]
+    tests = tables["paired_tests"]
     tasks = distinct(tests, "task")
     page = Page(text)
     page.section("Summary")
     page.table([_summary_line(task, select(tests, task=task)) for task in tasks])
     for number, task in enumerate(tasks, 1):
         rows = select(tests, task=task)
-        page.section(f"Table {number}: {task}, `best` and its best baseline, {label(rows[0]['measure'])} in %")
+        page.section(f"Table {number}: {task}, `best` and its best baseline, {label(rows[0]['metric'])} in %")
         page.table([_test_line(row) for row in rows])
     for task in distinct(tables["rows"], "task"):
         rows = select(tables["rows"], task=task)
@@ -393,7 +393,7 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
         page.section(f"{task}: all models")
         page.table([_models_line(select(rows, data=data, part=part), metrics) for data, part in parts])
     if tables["leaks"]:
-        page.section("What leaks are worth")
+        page.section("Effect of leaks")
         page.text(PAPER["leaks"])
         page.table([_leak_line(row) for row in tables["leaks"]])
     return str(page)
@@ -402,20 +402,20 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
 def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
     """Return one plot per task: the difference between ``best`` and its best baseline."""
     plots = []
-    for task in distinct(tables["verdicts"], "task"):
-        rows = select(tables["verdicts"], task=task)
+    for task in distinct(tables["paired_tests"], "task"):
+        rows = select(tables["paired_tests"], task=task)
         names = [f"{row['data']}, {row['part']}" for row in rows]
         ends = {name: [100 * row[name] for row in rows] for name in ("low", "difference", "high")}
         title = f"{task}: difference to the best baseline"
-        plots.append(figures.lines(title, f"{label(rows[0]['measure'])} in %", names, ends))
+        plots.append(figures.lines(title, f"{label(rows[0]['metric'])} in %", names, ends))
     return tuple(plots)
 
 
 def _summary_line(task: str, rows: Rows) -> Row:
     """Return the number of outcomes, and the highest cost where there is no significant difference."""
     counts = {title: len(select(rows, outcome=name)) for name, title in OUTCOMES.items()}
-    draws = select(rows, outcome="draws")
-    cost = [row["seconds"] / max(row["seconds_of_the_floor"], 0.01) for row in draws]
+    equal = select(rows, outcome="equal")
+    cost = [row["seconds"] / max(row["baseline_seconds"], 0.01) for row in equal]
     title = "at most x the baseline's time without significant difference"
     return {"task": task, "subsets": len(rows), **counts, title: f"{max(cost):.0f}" if cost else ""}
 
@@ -428,11 +428,11 @@ def _test_line(row: Row) -> Row:
         "training data": row["part"],
         "chosen": row["chosen"],
         "best": percent(row["best"]),
-        "best baseline": f"{row['floor']} {percent(row['of_the_floor'])}",
+        "best baseline": f"{row['baseline']} {percent(row['baseline_score'])}",
         "difference": f"{difference} ({low} to {high})",
-        "outcome": text if row["outcome"] == "draws" else f"**{text}**",
+        "outcome": text if row["outcome"] == "equal" else f"**{text}**",
         "seconds": f"{row['seconds']:.2f}",
-        "of the baseline": f"{row['seconds_of_the_floor']:.2f}",
+        "of the baseline": f"{row['baseline_seconds']:.2f}",
     }
 
 

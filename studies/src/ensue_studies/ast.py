@@ -150,8 +150,8 @@ def statistics(data: DataSet[Corpus]) -> Rows:
                 "posts": len(part),
                 "articles": len(articles),
                 "links": len(part.pairs),
-                "words a post": round(float(np.mean(part.posts.texts.str.split(" ").list.len().to_numpy())), 1),
-                "words an article, median": int(np.median(lengths.gather(articles).to_numpy())),
+                "words per post": round(float(np.mean(part.posts.texts.str.split(" ").list.len().to_numpy())), 1),
+                "words per article, median": int(np.median(lengths.gather(articles).to_numpy())),
             }
         )
     return rows
@@ -177,7 +177,7 @@ def run(data: Path, request: Request) -> Study:
     models = (*named, *(ENCODED if encoders else ())) if request.models else TRAINED
     plan = QUICK if request.quick else FULL
     trainer = Trainer(plan, request.cached_runs(), find_vectors(data), "".join(encoders[:1]))
-    names = ("statistics", "overall", "precision", "verdicts", "heads", "cuts", "map")
+    names = ("statistics", "overall", "precision", "paired_tests", "heads", "thresholds", "map")
     tables: Tables = {name: [] for name in names}
     tables["weights"] = sparse_weights()
     sets, absent = find_sets(data)
@@ -228,7 +228,7 @@ def _summary(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
     encoder = predictor.network.encoder
     return {
         "epochs": predictor.metadata.epochs,
-        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+        "epoch_seconds": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": sum(part.numel() for part in encoder.parameters()),
         "validation_mrr": validation.mrr,
         "map": post_map(predictor, judged) if predictor.seed == 0 else {},
@@ -255,16 +255,16 @@ def _tables(plan: Plan, trainer: Trainer, data: DataSet[Corpus], models: Sequenc
             }
             for name, found in runs.items()
         ],
-        "verdicts": paired_tests(data.name, results, ("ast", "best", "best+ast", "best+sbert"), TESTED),
+        "paired_tests": paired_tests(data.name, results, ("ast", "best", "best+ast", "best+sbert"), TESTED),
         "heads": [
             {"data": data.name, "seed": seed, "step": step, "alphas": alphas}
             for seed, run in enumerate(runs.get("ast", []))
             for step, alphas in run["alphas"].items()
         ],
-        "cuts": [
-            {"data": data.name, "model": name, "at": kind, **cut}
+        "thresholds": [
+            {"data": data.name, "model": name, "at": kind, **threshold}
             for name, found in runs.items()
-            for kind, cut in found[0]["cuts"].items()
+            for kind, threshold in found[0]["thresholds"].items()
             if name in NETWORKS or kind == "even"
         ],
         "map": [{"data": data.name, "model": name, **runs[name][0]["map"]} for name in NETWORKS if name in runs],
@@ -298,9 +298,9 @@ def measured(scored: LinkScored, judged: JudgedPosts) -> CachedRun:
         "figures": dict(zip(MEASURES, values.tolist(), strict=True)),
         "draws": base64.b64encode(np.rint(draws * SCALE).astype("<u2").tobytes()).decode("ascii"),
         "precision_at": {str(r): value for r, value in precision_curve(pool, true).items()},
-        "cuts": {
+        "thresholds": {
             name: {
-                "cut": found.cut,
+                "threshold": found.cut,
                 "right": found.right,
                 "wrong": found.retrieved - found.right,
                 "missed": found.relevant - found.right,
@@ -418,8 +418,8 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
         page.text("In brackets the number of the paper, on its own tweets.")
         page.section(f"Table 2: {data}")
         page.table([_overall_line(row) for row in rows])
-        page.bullets(_sentences(rows, select(tables["verdicts"], data=data)))
-        page.text(f"Differences are paired on the same draws; significant is p < {LEVEL}.")
+        page.bullets(_sentences(rows, select(tables["paired_tests"], data=data)))
+        page.text(f"Differences are paired on the same resamples; significant is p < {LEVEL}.")
         if cost := [_cost_line(row) for row in rows if "parameters" in row]:
             page.text("Parameters are those of the encoder, without word vectors.")
             page.table(cost)
@@ -429,13 +429,13 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
     page.section(f"Figure 2: posts about the {MAPPED} articles that most test posts are about")
     maps = [_map_line(row) for row in tables["map"] if row.get("x")]
     page.text(PAPER["map"] if maps else "")
-    page.table(maps, "No network was asked for, or too few posts share an article.")
+    page.table(maps, "No network was trained, or too few posts share an article.")
     page.section("Figure 3: trained alpha of each head")
     page.text("1 is softmax, 2 is sparsemax; every head starts at 1.5." if tables["heads"] else "")
-    page.table([_head_line(row) for row in tables["heads"]], "AST was not asked for.")
-    page.section("Figure 4: what a threshold catches")
+    page.table([_head_line(row) for row in tables["heads"]], "AST was not trained.")
+    page.section("Figure 4: pairs above a threshold")
     page.text(PAPER["thresholds"].format(cut=PAPER["cut"]))
-    page.table([_cut_line(row) for row in tables["cuts"]])
+    page.table([_threshold_line(row) for row in tables["thresholds"]])
     page.section("Notes for a comparison with the paper")
     page.bullets(PAPER["slips"])
     return str(page)
@@ -454,10 +454,10 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
             names = [f"head {number}" for number in range(1, len(heads[0]["alphas"]) + 1)]
             series = {row["step"]: row["alphas"] for row in heads}
             plots.append(figures.bars(f"Figure 3: alpha of each head ({data})", "alpha", names, series))
-        cuts = select(tables["cuts"], data=data, at="even")
-        retrieved = {kind: [row[kind] for row in cuts] for kind in ("right", "wrong", "missed")}
-        title = f"Figure 4: pairs at the cut that each model calls even ({data})"
-        plots.append(figures.bars(title, "", [row["model"] for row in cuts], retrieved))
+        thresholds = select(tables["thresholds"], data=data, at="even")
+        retrieved = {kind: [row[kind] for row in thresholds] for kind in ("right", "wrong", "missed")}
+        title = f"Figure 4: pairs above each model's threshold of P = .5 ({data})"
+        plots.append(figures.bars(title, "", [row["model"] for row in thresholds], retrieved))
     return tuple(plots)
 
 
@@ -480,8 +480,8 @@ def _sentences(rows: Rows, tests: Rows) -> list[str]:
     words = ("above", "below", "not significantly different from")
     lines = []
     for name in distinct(tests, "model"):
-        for metric in distinct(tests, "measure"):
-            found = by_significance(select(tests, model=name, measure=metric), words, _difference)
+        for metric in distinct(tests, "metric"):
+            found = by_significance(select(tests, model=name, metric=metric), words, _difference)
             lines.append(f"{name}, {HEADS[metric]}: {found}.")
     scores = {row["model"]: row["mrr"] for row in rows}
     best = max((name for name in COUNTING if name in scores), key=scores.__getitem__, default=None)
@@ -498,7 +498,7 @@ def _cost_line(row: Row) -> Row:
         "model": row["model"],
         "parameters": f"{row['parameters']:,}",
         "epochs": listed(row["epochs"]),
-        "CPU seconds an epoch": row["seconds_an_epoch"],
+        "CPU seconds per epoch": row["epoch_seconds"],
         "validation MRR": percent(row["validation_mrr"], 1),
     }
 
@@ -513,7 +513,7 @@ def _head_line(row: Row) -> Row:
     return {**{name: row[name] for name in ("data", "seed", "step")}, **alphas}
 
 
-def _cut_line(row: Row) -> Row:
+def _threshold_line(row: Row) -> Row:
     def interval(name: str) -> str:
         low, high = row[f"{name}_interval"]
         return f"{percent(row[name], 1)} ({percent(low, 1)} to {percent(high, 1)})"

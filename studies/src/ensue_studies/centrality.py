@@ -223,7 +223,7 @@ def leaked(data: DataSet[Texts]) -> Row:
     found = leaks(data.train, data.test)
     return {
         "data": data.name,
-        "scored": found.other_rows,
+        "test_texts": found.other_rows,
         "also_trained_on": found.shared,
         "under_another_label": found.shared_disagree,
         "group_trained_on": found.shared_groups,
@@ -256,7 +256,7 @@ def run(data: Path, request: Request) -> Study:
     vectors = folder_of(data, "text") / VECTORS
     plan = QUICK if request.quick else FULL
     trainer = Trainer(plan, request.cached_runs(), vectors if vectors.is_file() else None)
-    names = ("statistics", "leaks", "settings", "overall", "verdicts", "curves", "convergence", "cost")
+    names = ("statistics", "leaks", "settings", "overall", "paired_tests", "curves", "convergence", "cost")
     tables: Tables = {name: [] for name in names}
     found, absent = find_sets(data)
     sets, left_out = planned(found, plan.sets)
@@ -318,7 +318,7 @@ class Trainer:
         run = {
             **_answers(predictor, data, part),
             "epochs": metadata.epochs,
-            "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+            "epoch_seconds": round(predictor.seconds_an_epoch or 0.0, 2),
             "parameters": sum(part.numel() for part in predictor.network.parameters()),
             "architecture": metadata.architecture,
             "held_out": metadata.held_out or "its own part",
@@ -365,7 +365,7 @@ def _tables(plan: Plan, trainer: Trainer, data: DataSet[Texts], models: Sequence
     return {
         "settings": [{"data": data.name, "row": name, **row} for name, row in settings.items() if row],
         "overall": [_row(data, name, runs[name], results[name]) for name in runs],
-        "verdicts": [
+        "paired_tests": [
             {**about[name], "other": other, **results[name].against(results[other], "accuracy")}
             for name in graphs
             for other in (results if plan.details["between"] else COUNTING)
@@ -420,13 +420,13 @@ class Answers:
         """Return short texts for a cached run: one character per label, two bytes per probability."""
         labels = (self.predicted + ord("0")).astype(np.uint8).tobytes().decode("ascii")
         integers = np.rint(self.probability * SCALE).astype("<u2")
-        return {"given": labels, "sure": base64.b64encode(integers.tobytes()).decode("ascii")}
+        return {"predicted": labels, "probability": base64.b64encode(integers.tobytes()).decode("ascii")}
 
     @classmethod
     def unpack(cls, run: Mapping[str, str]) -> Answers:
         """Return what :meth:`pack` wrote; probabilities to 1 / 65,535."""
-        predicted = np.frombuffer(run["given"].encode("ascii"), np.uint8).astype(np.int64) - ord("0")
-        return cls(predicted, np.frombuffer(base64.b64decode(run["sure"]), "<u2") / SCALE)
+        predicted = np.frombuffer(run["predicted"].encode("ascii"), np.uint8).astype(np.int64) - ord("0")
+        return cls(predicted, np.frombuffer(base64.b64decode(run["probability"]), "<u2") / SCALE)
 
     @classmethod
     def of(cls, scored: TextScored) -> Answers:
@@ -581,7 +581,7 @@ def introduction(
     if request.quick:
         options = listed(f"{name} {value}" for name, value in plan.options.items())
         sizes = {"train": plan.train_size or 0, "reviews": plan.details.get("reviews", 0), "test": plan.test_size or 0}
-        left = listed([*left_out, "verdicts between poolings"])
+        left = listed([*left_out, "paired tests between poolings"])
         page.text(PAPER["quick"].format(**sizes, options=options, left_out=left))
     else:
         page.text(PAPER["full"])
@@ -604,7 +604,7 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
     page.section("Table 2: the settings")
     page.table(tables["settings"])
     for data in distinct(tables["overall"], "data"):
-        rows, tests = (select(tables[name], data=data) for name in ("overall", "verdicts"))
+        rows, tests = (select(tables[name], data=data) for name in ("overall", "paired_tests"))
         page.section(_title(data))
         page.table([_overall_line(data, row, rows) for row in rows])
         page.text(_note(data, rows), *_sentences(rows, tests))
@@ -613,7 +613,7 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
     if steps := tables["convergence"]:
         enough = {f"steps_{eigenvalue}": log(TOLERANCE) / log(eigenvalue / 10) for eigenvalue in (1, 9)}
         page.text(PAPER["convergence"].format(tolerance=TOLERANCE, **enough), _within(steps))
-    page.table([_steps_line(row) for row in steps], "No pooling by a word graph was asked for.")
+    page.table([_steps_line(row) for row in steps], "No pooling by a word graph was trained.")
     page.section("Cost")
     page.text(PAPER["step_cost"].format(cost=PAPER["cost"]))
     page.table(tables["cost"])
@@ -667,7 +667,7 @@ def _overall_line(data: str, row: Row, rows: Rows) -> Row:
 def _note(data: str, rows: Rows) -> str:
     """Return what the numbers of a table are."""
     seeds = max(row["seeds"] for row in rows)
-    times = "One training a pooling." if seeds == 1 else f"{seeds} trainings a pooling."
+    times = "One seed per pooling." if seeds == 1 else f"{seeds} seeds per pooling."
     if not any(row["paper"] is not None for row in rows):
         return f"{times} The paper has no number for this set, trained in this way."
     note = f"{times} The paper's numbers are one run each; their ± is computed here from the size of its test set."
@@ -741,7 +741,7 @@ def _within(rows: Rows) -> str:
         graphs = sum(row["graphs"] for row in found)
         within = sum(row["graphs"] * row[f"within_{STEPS}"] for row in found) / graphs
         parts.append(f"{percent(within, 1)} % of {graphs:,} graphs of {model}")
-    return f"Done within the {STEPS} steps of the paper's cap: {listed(parts)}."
+    return f"Converged within the {STEPS} steps of the paper's cap: {listed(parts)}."
 
 
 def _steps_line(row: Row) -> Row:
@@ -754,10 +754,10 @@ def _steps_line(row: Row) -> Row:
 
 
 def _cost_line(row: Row, rows: Rows) -> Row:
-    reference = [other["seconds_an_epoch"] for other in select(rows, data=row["data"], model=REFERENCE)]
+    reference = [other["epoch_seconds"] for other in select(rows, data=row["data"], model=REFERENCE)]
     return {
-        **{key: row[key] for key in ("data", "model", "seconds_an_epoch")},
-        f"over {REFERENCE}": f"{row['seconds_an_epoch'] / reference[0]:.2f}" if any(reference) else "",
+        **{key: row[key] for key in ("data", "model", "epoch_seconds")},
+        f"over {REFERENCE}": f"{row['epoch_seconds'] / reference[0]:.2f}" if any(reference) else "",
         "epochs": listed(row["epochs"]),
         "parameters": f"{row['parameters']:,}",
     }

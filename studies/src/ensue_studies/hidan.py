@@ -157,8 +157,8 @@ def statistics(data: Cascades) -> Rows:
         "users": len({value for part in parts for value in part.vocabulary.values}),
         "cascades": cascades,
         "mean length": round(sum(len(part.ids) for part in parts) / max(1, cascades), 1),
-        "learned": len(data.train),
-        "scored": len(data.test),
+        "training": len(data.train),
+        "test": len(data.test),
         "near copies": f"{percent(near_copies(data).mean(), 1)} %",
     }
     printed = PAPER["statistics"].get(data.name)
@@ -181,7 +181,7 @@ def run(data: Path, request: Request) -> Study:
     require_models(request.models, TRAINED)
     plan, runs = QUICK if request.quick else FULL, request.cached_runs()
     sets, absent = find_sets(data)
-    tables: Tables = {name: [] for name in ("statistics", "prediction", "verdicts", "cost", "sources")}
+    tables: Tables = {name: [] for name in ("statistics", "prediction", "paired_tests", "cost", "sources")}
     chosen, _ = planned(sets, plan.sets)
     for data_set in chosen:
         data_set = data_set.subset(plan.train_size, plan.test_size)
@@ -204,7 +204,7 @@ def _tables(plan: Plan, runs: CachedRuns, data: Cascades, models: Sequence[str],
     subsets = {"all": np.ones(len(data.test), np.bool_), **({"no near copies": ~copies} if copies.any() else {})}
     tables: Tables = {
         "prediction": [],
-        "verdicts": [],
+        "paired_tests": [],
         "cost": [_cost_row(data.name, name, found) for name, found in trained.items()],
         "sources": _source_rows(data.name, trained),
     }
@@ -214,7 +214,7 @@ def _tables(plan: Plan, runs: CachedRuns, data: Cascades, models: Sequence[str],
             results = resample(scores, protocol, mask, plan.resamples)
             about = {"data": data.name, "protocol": protocol, "cascades": subset}
             tables["prediction"] += [_row(about, name, len(cells[name]), results[name]) for name in cells]
-            tables["verdicts"] += _paired_tests(about, results)
+            tables["paired_tests"] += _paired_tests(about, results)
     about = {"data": data.name, "protocol": "theirs", "cascades": "all"}
     reported = PAPER["elsewhere"].get(data.name, {})
     tables["prediction"] += [{**about, "model": name, **row} for name, row in reported.items()]
@@ -228,7 +228,7 @@ def _train(plan: Plan, runs: CachedRuns, data: Cascades, model: str, seed: int) 
         run = {
             **sums(predictor, data.test, protocols=_protocols(data)),
             "epochs": predictor.metadata.epochs,
-            "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+            "epoch_seconds": round(predictor.seconds_an_epoch or 0.0, 2),
             "parameters": sum(part.numel() for part in inner),
             "held_out": predictor.metadata.held_out or "its own part",
         }
@@ -277,7 +277,7 @@ def _paired_tests(about: Values, results: Mapping[str, BootstrapResult]) -> Rows
     """Return HiDAN against the compared models, and HiDAN and our ensemble against the best baseline by MRR."""
 
     def row(name: str, other: str, metric: str) -> Row:
-        pair = {"model": name, "other": other, "measure": metric}
+        pair = {"model": name, "other": other, "metric": metric}
         return {**about, **pair, **results[name].against(results[other], metric)}
 
     rows = []
@@ -299,7 +299,7 @@ def _cost_row(data: str, name: str, runs: Sequence[CachedRun]) -> Row:
         "parameters": runs[0]["parameters"],
         "paper_parameters": PAPER["parameters"].get(name),
         "epochs": [run["epochs"] for run in runs],
-        "seconds_an_epoch": round(float(np.median([run["seconds_an_epoch"] for run in runs])), 2),
+        "epoch_seconds": round(float(np.median([run["epoch_seconds"] for run in runs])), 2),
         "paper_seconds": SECONDS.get(name, {}).get(data),
     }
 
@@ -513,7 +513,7 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
                 title = protocol if subset == "all" else f"{protocol}, without near copies"
                 page.text(f"**{title}** ({PAPER['protocols'][protocol]}).")
                 page.text("\n".join(_prediction(select(rows, protocol=protocol, cascades=subset))))
-        if sentences := _sentences(select(tables["verdicts"], data=data)):
+        if sentences := _sentences(select(tables["paired_tests"], data=data)):
             page.bullets(sentences)
             page.text("An asterisk: the interval of the difference holds 0.")
     page.section("Table 3: cost of training")
@@ -539,7 +539,7 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
             plots.append(figures.bars(f"Table 2: MRR ({data}, {protocol})", "x 100", names, series))
     for data in distinct(tables["cost"], "data"):
         rows = select(tables["cost"], data=data)
-        seconds = {"": [row["seconds_an_epoch"] for row in rows]}
+        seconds = {"": [row["epoch_seconds"] for row in rows]}
         plots.append(figures.bars(f"Table 3: an epoch ({data})", "seconds", [row["model"] for row in rows], seconds))
     if rows := tables["sources"]:
         names = [*(f"{row['model']}, {row['by']}" for row in rows), "the latest user", "a random user"]
@@ -576,7 +576,7 @@ def _sentences(tests: Rows) -> list[str]:
     for key in dict.fromkeys(tuple(row[name] for name in keys) for row in counted):
         model, other, protocol, subset = key
         ratios = listed(
-            f"{HEADS[row['measure']]} x {row['ratio']:.3f}{'*' if row['low'] <= 0 <= row['high'] else ''}"
+            f"{HEADS[row['metric']]} x {row['ratio']:.3f}{'*' if row['low'] <= 0 <= row['high'] else ''}"
             for row in counted
             if tuple(row[name] for name in keys) == key
         )
@@ -587,15 +587,15 @@ def _sentences(tests: Rows) -> list[str]:
 
 def _cost_line(row: Row, rows: Rows) -> Row:
     lstm = select(rows, data=row["data"], model="lstm")
-    base = lstm[0]["seconds_an_epoch"] if lstm else 0
+    base = lstm[0]["epoch_seconds"] if lstm else 0
     return {
         "data": row["data"],
         "model": row["model"],
         "parameters": f"{row['parameters']:,}",
         "paper": row["paper_parameters"] or "",
         "epochs": listed(row["epochs"]),
-        "CPU seconds an epoch": row["seconds_an_epoch"],
-        "to LSTM": f"{row['seconds_an_epoch'] / base:.2f}" if base else "",
+        "CPU seconds per epoch": row["epoch_seconds"],
+        "to LSTM": f"{row['epoch_seconds'] / base:.2f}" if base else "",
         "paper, seconds": row["paper_seconds"] or "",
     }
 

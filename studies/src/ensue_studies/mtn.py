@@ -83,6 +83,8 @@ HEADS: Mapping[str, str] = {
     f"mrr@{SHOWN}": f"MRR@{SHOWN}",
     f"recall@{SHOWN}": f"recall@{SHOWN}",
 }
+PARTS = (("number of queries before the target", "lengths", "queries before"), ("pair", "pairs", "pair"))
+"""Parts of the test pairs: title, table and column."""
 SHORT = ("bleu", "precision@1", "content@1", f"mrr@{SHOWN}")
 
 FILES: Mapping[str, str] = {"msmarco": "sessions.tsv", "sqa": "sequences.tsv"}
@@ -206,8 +208,8 @@ def statistics(data: Sessions) -> Rows:
                 "part": name,
                 "sessions": len(part),
                 "pairs": int((histories.lengths - 1).sum()),
-                "queries a session": round(float(histories.lengths.mean()), 2),
-                "words a query": round(float(words.list.len().to_numpy().mean()), 2),
+                "queries per session": round(float(histories.lengths.mean()), 2),
+                "words per query": round(float(words.list.len().to_numpy().mean()), 2),
                 "distinct queries": queries.n_unique(),
                 "distinct words": words.explode(empty_as_null=False).n_unique(),
             }
@@ -229,7 +231,7 @@ def run(data: Path, request: Request) -> Study:
     """
     require_models(request.models, TRAINED)
     plan, runs = QUICK if request.quick else FULL, request.cached_runs()
-    names = ("statistics", "floors", "overall", "verdicts", "depths", "lengths", "pairs", "cost", "examples")
+    names = ("statistics", "baselines", "overall", "paired_tests", "depths", "lengths", "pairs", "cost", "examples")
     tables: Tables = {name: [] for name in names}
     sets, absent = find_sets(data)
     for full in sets:
@@ -237,7 +239,7 @@ def run(data: Path, request: Request) -> Study:
         targets = targets_of(data_set)
         request.log(f"{full.name}: {len(data_set.train):,} training sessions, {len(targets):,} test pairs")
         tables["statistics"] += statistics(data_set)
-        tables["floors"] += baselines(full, runs)
+        tables["baselines"] += baselines(full, runs)
         models = request.models or plan.models.get(full.name, TRAINED)
         extend(tables, _tables(plan, runs, data_set, targets, models, request.seeds))
     models = request.models or plan.models.get(sets[0].name, TRAINED)
@@ -264,13 +266,13 @@ def _tables(
     results = resample(sums, targets.owners, plan.resamples)
     lengths = {label: targets.length == index for index, label in enumerate(LENGTHS)}
     pairs = {
-        "seen in this order": targets.seen,
+        "seen in training": targets.seen,
         "new pair of a known query": ~targets.seen & targets.known,
-        "a query nobody typed": ~targets.known,
+        "query not in training data": ~targets.known,
     }
     return {
         "overall": [_row(data.name, name, cells[name], results[name], len(targets)) for name in cells],
-        "verdicts": paired_tests(data.name, {name: results[name] for name in cells}, ("mtn", "best"), TESTED),
+        "paired_tests": paired_tests(data.name, {name: results[name] for name in cells}, ("mtn", "best"), TESTED),
         "depths": [
             {
                 **_row(data.name, key[0], deep[key], results[name], len(targets)),
@@ -279,7 +281,7 @@ def _tables(
             }
             for name, key in labels.items()
         ],
-        "lengths": [row for name in cells for row in _parts(data.name, name, "typed", sums[name], lengths)],
+        "lengths": [row for name in cells for row in _parts(data.name, name, "queries before", sums[name], lengths)],
         "pairs": [row for name in cells for row in _parts(data.name, name, "pair", sums[name], pairs)],
         "examples": _examples(data.name, cells, targets),
     }
@@ -321,7 +323,7 @@ def _summary(predictor: SuggestPredictor) -> CachedRun:
     names = ("found_in_pool", "mix", "word_cost", "validation_mrr@10", "validation_bleu", "notes")
     return {
         "epochs": metadata.epochs,
-        "seconds_an_epoch": round(predictor.seconds_an_epoch or 0.0, 2),
+        "epoch_seconds": round(predictor.seconds_an_epoch or 0.0, 2),
         "parameters": sum(parameter.numel() for parameter in predictor.network.parameters()),
         "words": metadata.tokens,
         "validation_loss": round(metadata.validation_loss, 4),
@@ -366,7 +368,7 @@ def _examples(data: str, cells: Mapping[str, Sequence[CachedRun]], targets: Targ
     for index in np.linspace(0, len(targets) - 1, EXAMPLES).astype(int).tolist():
         suggestions = {name: runs[0]["first"][index] for name, runs in cells.items()}
         before = targets.before.record(index).values
-        rows.append({"data": data, "typed": list(before[-TURNS:]), "came": targets.true[index], **suggestions})
+        rows.append({"data": data, "before": list(before[-TURNS:]), "target": targets.true[index], **suggestions})
     return rows
 
 
@@ -472,20 +474,20 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
     page.table(tables["statistics"])
     page.section("Baselines", level=3)
     about = ("data", "caps", "model", "pairs")
-    page.table([_metrics(row, about, MEASURES) for row in tables["floors"]], "No test part is whole here.")
+    page.table([_metrics(row, about, MEASURES) for row in tables["baselines"]], "No full test part is available.")
     for data in distinct(tables["overall"], "data"):
         of_data = {name: select(rows, data=data) for name, rows in tables.items()}
         page.section(f"Table 2: {data}")
         page.table([_overall_line(row) for row in of_data["overall"]])
-        page.bullets(sentences(of_data["overall"], of_data["verdicts"]))
+        page.bullets(sentences(of_data["overall"], of_data["paired_tests"]))
         if of_data["depths"]:
             page.section(f"Depth: {data}", level=3)
             page.table([_depth_line(row) for row in of_data["depths"]])
-        for title, table, by in (("what was typed", "lengths", "typed"), ("the pair", "pairs", "pair")):
+        for title, table, by in PARTS:
             page.section(f"By {title}: {data}", level=3)
             rows = [row for value in distinct(of_data[table], by) for row in select(of_data[table], **{by: value})]
             page.table([_metrics(row, (by, "pairs", "model"), SHORT) for row in rows])
-        page.section(f"As they come: {data}", level=3)
+        page.section(f"Examples: {data}", level=3)
         page.bullets(_example_line(row) for row in of_data["examples"])
     page.section("Cost of training")
     page.table([_cost_line(row) for row in tables["cost"]])
@@ -504,7 +506,11 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
         scores = {"here": [100 * row["bleu"] for row in rows]}
         plots.append(figures.bars(f"Figure 3: BLEU ({data})", "x 100", names, scores))
         series = {name: [100 * row["bleu"] for row in select(lengths, model=name)] for name in names}
-        plots.append(figures.lines(f"BLEU by queries typed ({data})", "x 100", distinct(lengths, "typed"), series))
+        plots.append(
+            figures.lines(
+                f"BLEU by queries before the target ({data})", "x 100", distinct(lengths, "queries before"), series
+            )
+        )
     cost = {row["model"]: row["ratio"] for row in tables["cost"]}
     title = "Time of a training step over the Transformer's"
     plots.append(figures.bars(title, "ratio", [*cost], {"": [*cost.values()]}))
@@ -540,8 +546,8 @@ def _depth_line(row: Row) -> Row:
 
 
 def _example_line(row: Row) -> str:
-    suggestions = listed(f"{name}: *{row[name]}*" for name in row if name not in ("data", "typed", "came"))
-    return f"{' > '.join(row['typed'])} > **{row['came']}**. {suggestions}"
+    suggestions = listed(f"{name}: *{row[name]}*" for name in row if name not in ("data", "before", "target"))
+    return f"{' > '.join(row['before'])} > **{row['target']}**. {suggestions}"
 
 
 def _cost_line(row: Row) -> Row:
@@ -549,9 +555,9 @@ def _cost_line(row: Row) -> Row:
     return {
         "model": row["model"],
         "weights (5,000 tokens)": f"{row['parameters']:,}",
-        "milliseconds a step": row["milliseconds"],
+        "milliseconds per step": row["milliseconds"],
         "over the Transformer": row["ratio"],
-        "the paper, an epoch": f"{hours[row['model']] / hours['transformer']:.1f}" if row["model"] in hours else "",
+        "the paper, per epoch": f"{hours[row['model']] / hours['transformer']:.1f}" if row["model"] in hours else "",
     }
 
 
@@ -560,7 +566,7 @@ def sentences(rows: Rows, tests: Rows) -> list[str]:
     by_name = {row["model"]: row for row in rows}
     lines = [f"Highest BLEU: {_winner(rows, by_name)}."]
     for name in ("mtn", "best"):
-        if own := select(tests, model=name, measure="bleu"):
+        if own := select(tests, model=name, metric="bleu"):
             lines.append(f"{name} against the others by BLEU: {'; '.join(map(_difference, own))}.")
     recurrent = [by_name[name] for name in RECURRENT if name in by_name]
     if "mtn" in by_name and recurrent:

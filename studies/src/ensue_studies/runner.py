@@ -196,7 +196,7 @@ def metrics_of(result: BootstrapResult) -> Row:
 
 def cost_of(runs: Sequence[CachedRun]) -> Row:
     """Return what the trainings of several seeds took: epochs of each, and mean CPU seconds per epoch."""
-    return {"epochs": [run["epochs"] for run in runs], "seconds_an_epoch": mean_of(runs, "seconds_an_epoch", 2)}
+    return {"epochs": [run["epochs"] for run in runs], "epoch_seconds": mean_of(runs, "epoch_seconds", 2)}
 
 
 def mean_of(runs: Sequence[CachedRun], name: str, digits: int) -> float:
@@ -213,7 +213,7 @@ def paired_tests(
             "data": data,
             "model": name,
             "other": other,
-            "measure": metric,
+            "metric": metric,
             **results[name].against(results[other], metric),
         }
         for name in models

@@ -176,7 +176,7 @@ def _measure(predictor: NextPredictor, test: Histories, test_size: int | None) -
         run["protocols"][protocol] = {**row.to_dict(), "warning": row.warning, **about}
     if predictor.schedule is not None:
         run["epochs"] = predictor.metadata.epochs
-        run["seconds_an_epoch"] = round(predictor.seconds_an_epoch or 0.0, 2)
+        run["epoch_seconds"] = round(predictor.seconds_an_epoch or 0.0, 2)
         run["parameters"] = sum(part.numel() for part in predictor.network.parameters())
     run["seconds_to_score"] = round(time.perf_counter() - start, 1)
     return run
@@ -255,8 +255,8 @@ def introduction(plan: Plan, left_out: Iterable[str], request: Request) -> str:
 def write(text: str, tables: Mapping[str, Rows]) -> str:
     """Return the page as Markdown."""
     page = Page(text)
-    page.section("Cells of the paper that cannot be")
-    page.text("Found from the printed numbers alone: no ranking by one model gives them. They carry a † below.")
+    page.section("Contradictions in the printed tables")
+    page.text("No ranking by one model gives these printed numbers together. They are marked with † below.")
     page.table([{**row, "cells": listed(label(cell) if "@" in cell else cell for cell in row["cells"])}
                 for row in tables["impossible"]])  # fmt: skip
     for data in distinct(tables["overall"], "data"):
@@ -265,8 +265,8 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
         page.text("\n".join(_overall_lines(data, rows)), f"{rows[0]['targets']}. {rows[0]['leaked']}.")
         page.text(*(f"Warning: {warning}" for warning in distinct(rows, "warning") if warning), _conclusion(data, rows))
         page.section("Figure 2: without residuals", level=3)
-        page.table(_ablation(rows), "Neither SANSR nor SANSR-RC was asked for.")
-        page.section("Figure 3: CPU seconds an epoch", level=3)
+        page.table(_ablation(rows), "Neither SANSR nor SANSR-RC was trained.")
+        page.section("Figure 3: CPU seconds per epoch", level=3)
         cost = _cost(rows)
         page.table(cost, "Nothing was trained.")
         page.text("Checks on the held-out sessions included." if cost else "")
@@ -297,10 +297,8 @@ def draw(tables: Mapping[str, Rows]) -> tuple[go.Figure, ...]:
             }
             if series:
                 plots.append(figures.bars(f"Figure 2: residuals ({data}, {protocol})", "figure", names, series))
-        if cost := {
-            name: _mean(select(rows, model=name, protocol="full"), "seconds_an_epoch") for name in _trained(rows)
-        }:
-            title = f"Figure 3: CPU seconds an epoch ({data})"
+        if cost := {name: _mean(select(rows, model=name, protocol="full"), "epoch_seconds") for name in _trained(rows)}:
+            title = f"Figure 3: CPU seconds per epoch ({data})"
             plots.append(figures.bars(title, "CPU seconds", list(cost), {"": list(cost.values())}))
     for data in distinct(tables["sizes"], "data"):
         for protocol in PROTOCOLS:
@@ -354,7 +352,7 @@ def _cost(rows: Rows) -> Rows:
     return [
         {
             "model": name,
-            "CPU seconds an epoch": _number(_mean(found, "seconds_an_epoch")),
+            "CPU seconds per epoch": _number(_mean(found, "epoch_seconds")),
             "epochs": listed(row["epochs"] for row in found),
             "parameters": found[0]["parameters"],
         }
@@ -377,7 +375,7 @@ def _grid_lines(data: str, rows: Rows) -> list[str]:
 
 def _size(row: Values) -> Row:
     numbers = {label(metric): _number(row[metric]) for metric in METRICS}
-    cost = {"CPU seconds an epoch": _number(row["seconds_an_epoch"])}
+    cost = {"CPU seconds per epoch": _number(row["epoch_seconds"])}
     return {"width": row["size"], "protocol": row["protocol"], **numbers, **cost}
 
 

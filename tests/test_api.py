@@ -444,6 +444,27 @@ def test_bad_data_is_refused_before_the_first_report() -> None:
         NextEvent("sansr").fit_iter("nowhere.csv")
 
 
+def test_event_types_are_chosen_in_python_as_at_the_command_line() -> None:
+    log = pl.concat([LOG.with_columns(kind=pl.lit(kind)) for kind in ("view", "buy")])
+    log = log.with_columns(item=pl.when(pl.col("kind") == "buy").then(pl.lit("z")).otherwise("item"))
+    model = NextEvent("markov").fit(log, events=["view"])
+    weights, expected = (
+        {name: content for name, content in files_of(estimator).items() if name.endswith(".safetensors")}
+        for estimator in (model, NextEvent("markov").fit(LOG))
+    )
+    assert weights == expected != {}
+    assert model.evaluate(log).card["targets"] == model.evaluate(LOG).card["targets"]
+    refused: list[tuple[Callable[[], object], str]] = [
+        (lambda: NextEvent("markov").fit(log, events="view"), "events is the text 'view'; give a list"),
+        (lambda: NextEvent("markov").fit(log, events=["sale"]), "sale: no row has this event type"),
+        (lambda: NextEvent("markov").fit(SESSIONS, columns={"item": "a"}), "columns: only files and frames are read"),
+        (lambda: TextClassifier("tfidf").fit(FRAMES["classify"][0], events=["view"]), "only the logs of NextEvent"),
+    ]
+    for call, message in refused:
+        with pytest.raises(EnsueError, match=message):
+            call()
+
+
 # Model selection
 
 

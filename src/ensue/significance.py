@@ -17,6 +17,11 @@ LEVEL = 0.05
 Floats = npt.NDArray[np.float64]
 
 
+def p_value_text(p_value: float) -> str:
+    """Return a p-value for people: ``<0.001``, or three digits."""
+    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
 def is_significant(p_value: float) -> bool:
     """Return whether a two-sided p-value is below ``LEVEL``."""
     return p_value < LEVEL

@@ -14,6 +14,7 @@ from ensue.cli import show, show_results
 from ensue.evaluation.next_event import Card, Result
 from ensue.evaluation.paired_test import PairedTest
 from ensue.evaluation.rows import Row
+from ensue.evaluation.verdicts import Verdict
 from ensue.metrics import names
 from ensue.training.report import Report
 
@@ -61,6 +62,13 @@ def test_a_table_of_figures_cuts_nothing_off(
     assert text.count("100.00") == text.count("±10.00") == 2 * len(measures)
     for name in ("cooccurrence", "vsknn", "123", "1.00", *measures):
         assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text), name
+
+
+def test_a_small_p_value_is_printed_as_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = terminal(monkeypatch, None)
+    pairs = [Verdict("mrr", "vsknn", other, 0.1, 0.05, 0.15, p, p) for other, p in (("markov", 4e-5), ("bm25", 0.034))]
+    show_results.of_pairs(pairs)
+    assert [line.split()[-2] for line in text.getvalue().splitlines() if "vsknn" in line] == ["<0.001", "0.034"]
 
 
 def test_a_narrow_terminal_gets_a_block_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,3 +216,13 @@ def test_events_of_types_that_the_model_was_not_fitted_on_are_passed_over() -> N
     records = [{"session": "s", "item": kind, "time": 1_700_000_000, "kind": kind} for kind in ("view", "buy", "cart")]
     events, rejects = reader.read([json.dumps(record).encode() for record in records], ["", "", ""])
     assert (events.values, events.lines, rejects) == (["view", "cart"], [0, 2], [])
+
+
+def test_stated_event_types_come_before_those_of_the_training_data() -> None:
+    schema = DataSchema(columns={"session": "session", "item": "item", "time": "time"}, events="view")
+    reader = Reader("clicks", schema=schema, events="buy")
+    records = [{"session": "s", "item": kind, "time": 1_700_000_000, "action": kind} for kind in ("view", "buy")]
+    records.append({"session": "s", "item": "x", "time": 1_700_000_000})
+    events, rejects = reader.read([json.dumps(record).encode() for record in records], ["", "", ""])
+    assert events.values == ["buy"]
+    assert rejects == [(2, "no field holds the event type; the fields are 'session', 'item', 'time'")]

@@ -32,6 +32,7 @@ def follow_source(
     settings: Mapping[str, Any],
     columns: Mapping[str, str] | None,
     time_unit: str | None,
+    events: str,
     *,
     follow: bool,
     until: int | None,
@@ -46,7 +47,7 @@ def follow_source(
     with _signals() as caught, ExitStack() as held:
         if not _enter(held, folder, standby=standby, stopped=lambda: bool(caught)):
             return signal.SIGINT in caught
-        running = Stream(folder, log, chosen, columns=columns, unit=time_unit, anew=anew)
+        running = Stream(folder, log, chosen, columns=columns, unit=time_unit, events=events, anew=anew)
         said, warned, former = "", False, replace(running.counts)
         for status in running.run(follow=follow, until=until, stopped=lambda: bool(caught)):
             if said != running.reader.understood:

@@ -13,6 +13,7 @@ from ensue.evaluation.next_event import Result
 from ensue.evaluation.rows import Row, cell, figure, label
 from ensue.evaluation.suggest import SuggestResult
 from ensue.evaluation.verdicts import Verdict
+from ensue.significance import p_value_text
 
 _LINK_METRICS = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
 _QUERY_METRICS = ("bleu", *(f"precision@{n}" for n in range(1, 5)), "content@1", "exact", "mrr@10", "recall@10")
@@ -59,7 +60,7 @@ def of_pairs(pairs: Sequence[Verdict]) -> None:
             pair.other,
             figure(pair.difference, pair.measure),
             f"{figure(pair.low, pair.measure)} to {figure(pair.high, pair.measure)}",
-            f"{pair.corrected:.3f}",
+            p_value_text(pair.corrected),
         ]
         for pair in significant
     ]

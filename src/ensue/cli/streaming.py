@@ -31,6 +31,7 @@ def stream(
     restart: Annotated[bool, typer.Option("--restart", help="reset position and metrics, keep the weights")] = False,
     standby: Annotated[bool, typer.Option("--standby", help="wait while another process trains the folder")] = False,
     columns: Annotated[str, typer.Option(help="role=field, such as session=sid,item=iid,time=ts")] = "",
+    events: Annotated[str, typer.Option(help="event types to read [default: as fitted]")] = "",
     time_unit: Annotated[str | None, typer.Option(help="s, ms, us, ns, h, days or iso")] = None,
     model: Own = "",
     json: Json = False,
@@ -47,24 +48,11 @@ def stream(
     rivals = tuple(name.strip() for name in baselines.split(",") if name.strip())
     stated = parse(columns.split(",")) if columns else None
     settings = {
-        "gap": session_gap,
-        "replay": replay,
-        "every": commit_interval,
-        "score": eval_fraction,
-        "beside": rivals,
-    }
+        "gap": session_gap, "replay": replay, "every": commit_interval, "score": eval_fraction, "beside": rivals
+    }  # fmt: skip
     interrupted = follow_source(
-        folder,
-        source,
-        settings,
-        stated,
-        time_unit,
-        follow=follow,
-        until=max_events,
-        plot=plot,
-        anew=restart,
-        standby=standby,
-        as_json=json,
-    )
+        folder, source, settings, stated, time_unit, events, follow=follow, until=max_events, plot=plot, anew=restart,
+        standby=standby, as_json=json,
+    )  # fmt: skip
     if interrupted:
         sys.exit(INTERRUPTED)

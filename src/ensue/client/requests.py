@@ -20,20 +20,11 @@ Record = History | Text | Post
 Session = Sequence[str] | History
 """A session or a cascade: a list of ids or queries, oldest first, or with times and an id a :class:`~ensue.History`."""
 Kind = TypeVar("Kind")
-_ANSWERS: Mapping[type[Record], type[Answer | TextAnswer | LinkAnswer]] = {
-    History: Answer,
-    Text: TextAnswer,
-    Post: LinkAnswer,
-}
+_ANSWERS: Mapping[type[Record], type[Answer | TextAnswer | LinkAnswer]]
+_ANSWERS = {History: Answer, Text: TextAnswer, Post: LinkAnswer}
 _ERRORS: Mapping[int, type[EnsueError]] = {
-    400: DataError,
-    401: SettingError,
-    403: SettingError,
-    404: SettingError,
-    409: ModelFolderError,
-    413: DataError,
-    422: DataError,
-}
+    **dict.fromkeys((400, 413, 422), DataError), **dict.fromkeys((401, 403, 404), SettingError), 409: ModelFolderError
+}  # fmt: skip
 
 
 BUSY = (429, 503)

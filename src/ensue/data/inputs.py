@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -52,6 +52,8 @@ class Reading(TypedDict, total=False):
 
     columns: Mapping[str, str]
     """Role -> column, such as ``{"session": "sid", "item": "iid", "time": "ts"}``."""
+    events: Collection[str]
+    """Event types of a log that are read, such as ``["view", "purchase"]``; all unless stated. ``NextEvent`` only."""
     time_unit: str
     """``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` or ``iso``."""
     day_first: bool
@@ -77,7 +79,8 @@ def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[
     """
     if isinstance(data, Histories):
         return data, schema
-    opened = from_file(data, schema, reading, partial(read, sort=schema.sort))
+    reading = Reading(**reading)
+    opened = from_file(data, schema, reading, partial(read, sort=schema.sort, events=reading.pop("events", ())))
     return (Histories.of(history_records(data)), schema) if opened is None else opened
 
 
@@ -167,10 +170,13 @@ def from_file(
             found, report = read(Path(data), **options)
     elif (frame := frame_of(data)) is not None:
         found, report = read_frame(frame, lambda path: read(path, **options))
+    elif reading:
+        raise SettingError(f"{min(reading)}: only files and frames are read with options; remove it for lists")
     else:
         return None
     warn_of(report.warnings)
-    return found, remembered_schema(schema, reading, report.columns, getattr(report, "day_first", None))
+    day_first, events = getattr(report, "day_first", None), getattr(report, "events", "")
+    return found, remembered_schema(schema, reading, report.columns, day_first, events)
 
 
 @contextmanager
@@ -192,6 +198,8 @@ def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
         raise SettingError(
             f"{name!r} is not an option of reading; {hint}choose from {', '.join(Reading.__annotations__)}"
         )
+    if "events" in reading:
+        raise SettingError("events: only the logs of NextEvent have event types; remove it")
     for name, value in reading.items():
         if not isinstance(value, kind := _READING_TYPES.get(name, str)):
             raise SettingError(f"{name} is of type {type(value).__name__}; {_READING_ADVICE[kind]}")
@@ -201,7 +209,7 @@ def reader_options(schema: DataSchema, reading: Reading) -> dict[str, object]:
 
 
 def remembered_schema(
-    schema: DataSchema, reading: Reading, columns: Mapping[str, str], day_first: bool | None = None
+    schema: DataSchema, reading: Reading, columns: Mapping[str, str], day_first: bool | None = None, events: str = ""
 ) -> DataSchema:
     """Return how later data of the model is read: as stated, as found, or like the training data."""
     return replace(
@@ -212,6 +220,7 @@ def remembered_schema(
         sheet=reading.get("sheet", schema.sheet),
         time_unit=reading.get("time_unit", schema.time_unit),
         missing=reading.get("missing", schema.missing),
+        events=events,
     )
 
 

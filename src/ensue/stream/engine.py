@@ -61,6 +61,7 @@ class Stream(StreamState):
         source: what to read.
         settings: how.
         columns: roles to fields, where stated.
+        events: the event types that are read, such as ``view,cart``. [default: those that the model was fitted on]
         unit: of the times, where stated.
         anew: forget the position and the figures, keep what was learned.
 
@@ -78,6 +79,7 @@ class Stream(StreamState):
         *,
         columns: Mapping[str, str] | None = None,
         unit: str | None = None,
+        events: str = "",
         anew: bool = False,
     ) -> None:
         sweep(folder)
@@ -88,7 +90,7 @@ class Stream(StreamState):
                 f"{folder}: was fitted with --min-users {least}, and a stream trains on each session before it is "
                 f"known whether {least} people share it; use `ensue update` on whole logs"
             )
-        reader = Reader(source.name, columns, unit, schema=schema_of(folder))
+        reader = Reader(source.name, columns, unit, schema=schema_of(folder), events=events)
         self._journal = Journal(folder)
         begins = anew or commit is None
         entries = [] if begins else self._journal.read()

@@ -17,7 +17,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from ensue.data.dates import has_year_last, parse_dates
 from ensue.data.ids import MISSING
 from ensue.data.packed import KEEP
 from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.data.sequences.columns import EVENT, find_columns
+from ensue.data.sequences.columns import EVENT, find_columns, kind_columns
 from ensue.data.time_summary import BANDS, MILLISECONDS, SINCE_1970
 from ensue.errors import DataError, SettingError
 from ensue.ids import normal_id
@@ -108,15 +108,17 @@ class Reader:
         unit: str | None = None,
         max_id: int = MAX_ID,
         schema: DataSchema = NO_SCHEMA,
+        events: str = "",
     ) -> None:
         if unit is not None and unit not in UNITS:
             raise SettingError(f"--time-unit {unit!r} is not known; choose from {', '.join(UNITS)}")
         self.source, self.stated, self.stated_unit = Path(source), dict(columns or {}), unit
         with suppress(DataError):  # that a role is not stated is no mistake; one that does not exist is
-            find_columns(self.source, list(self.stated.values()), self.stated)
+            find_columns(self.source, list(self.stated.values()), self.stated, events=events)
         self.columns: dict[str, str] = {}
-        self.unit, self.max_id, self.schema = "", max_id, schema
-        self.event_types = {name.strip() for name in schema.events.split(",") if name.strip()}
+        self.unit, self.max_id = "", max_id
+        self.schema, self.types_are_stated = replace(schema, events=events or schema.events), bool(events)
+        self.event_types = {name.strip() for name in self.schema.events.split(",") if name.strip()}
 
     @property
     def understood(self) -> str:
@@ -166,9 +168,8 @@ class Reader:
         if "values" in record:
             self._read_history(record, place, events)
             return
-        kind = record.get(self.schema.columns.get(EVENT, ""))
-        if self.event_types and kind is not None and str(kind) not in self.event_types:
-            return  # of a type that the model was not fitted on
+        if self.event_types and not self._is_chosen(record):
+            return
         columns = self._roles(record)
         session, value = (self._id(record, columns[role], role) for role in ("session", "item"))
         seconds, unit = self._seconds(record, columns["time"])
@@ -179,6 +180,18 @@ class Reader:
         events.values.append(value)
         events.times.append(seconds)
         events.marks.append(mark)
+
+    def _is_chosen(self, record: Mapping[str, object]) -> bool:
+        """Return whether an event is of a type that is read; one without a type is, unless types are stated.
+
+        Raises:
+            Reject: types are stated, and no field of the event holds one.
+        """
+        fields = (self.stated.get(EVENT, ""), self.schema.columns.get(EVENT, ""), *kind_columns(list(record)))
+        kind = next((record[name] for name in fields if name in record), None)
+        if kind is None and self.types_are_stated:
+            raise Reject(f"no field holds the event type; the fields are {listed(record)}")
+        return kind is None or str(kind) in self.event_types
 
     def _read_history(self, record: dict[str, object], place: str, events: Events) -> None:
         try:

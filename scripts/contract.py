@@ -33,7 +33,7 @@ import ensue  # noqa: E402
 from ensue import cli  # noqa: E402
 from ensue.answers import Forecast  # noqa: E402
 from ensue.api import AnyEstimator  # noqa: E402
-from ensue.cli.commands import app  # noqa: E402
+from ensue.cli.commands import make_app as make_cli  # noqa: E402
 from ensue.predictions import Predictions  # noqa: E402
 from ensue.serve.app import Service, make_app  # noqa: E402
 from ensue.serve.files import Files  # noqa: E402
@@ -102,7 +102,7 @@ def _described(value: Any) -> object:
 
 def commands() -> dict[str, object]:
     """Return the arguments and options of each command, with their defaults."""
-    group: Any = get_command(app)
+    group: Any = get_command(make_cli())
     return {
         name: {_names(param): _default(param) for param in command.params if not getattr(param, "hidden", False)}
         for name, command in sorted(group.commands.items())

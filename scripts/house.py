@@ -26,7 +26,7 @@ BOUNDS = {
     "hooks by hasattr": 0,
     "look-ups of facts": 0,
     "files that branch on a task": 1,
-    "late imports": 55,
+    "late imports": 54,
     "files above 600 lines": 0,
     "lines of code": 41_009,
 }

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ensue.cli import cluster
-from ensue.cli.commands import app
+from ensue.cli.commands import make_app
 from ensue.nn import sampling
 from ensue.stream import engine, partition_of
 from ensue.stream.sources import open_source
@@ -29,7 +29,7 @@ def test_every_verb_and_option_exists() -> None:
     commands = re.findall(r"(?:^|-m )ensue (\w+) (.*(?:\\\n.*)?)$", STREAMS + LARGE + CLUSTER, re.MULTILINE)
     assert len(commands) >= 12
     for verb, rest in commands:
-        told = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
+        told = CliRunner().invoke(make_app(), [verb, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
         for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest):
             assert option in told, f"{verb} {option}"
 

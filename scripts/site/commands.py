@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from ensue.cli.commands import app
+from ensue.cli.commands import make_app
 
 
 def page() -> str:
@@ -20,7 +20,7 @@ def page() -> str:
         "A mistake ends with one line that says what is wrong and what to do, and exit code 2. An update that is",
         "refused because the model would get worse ends with exit code 1.",
     ]
-    group: Any = get_command(app)
+    group: Any = get_command(make_app())
     for name, command in group.commands.items():
         told = inspect.cleandoc(command.help or "").split("\n\nRaises")[0]
         text += ["", f"## ensue {name}", "", told]

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ensue.cli import cluster
-from ensue.cli.commands import app
+from ensue.cli.commands import make_app
 from ensue.errors import SettingError
 
 SMALL = ("--model", "sansr", "--set", "dim=8", "--set", "epochs=2")
@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def refused(log: Path, address: str) -> str:
-    told = CliRunner().invoke(app, ["fit", "next", str(log), "-o", str(log.parent / "m"), "--cluster", address])
+    told = CliRunner().invoke(make_app(), ["fit", "next", str(log), "-o", str(log.parent / "m"), "--cluster", address])
     assert isinstance(told.exception, SettingError) and not (log.parent / "m").exists()
     return str(told.exception)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ensue.cli.commands import app
+from ensue.cli.commands import make_app
 from tests.cli.conftest import Ensue
 
 REPLACED = re.compile(
@@ -18,7 +18,7 @@ REPLACED = re.compile(
     r"personal by looks|ids known|the last one the best)\b",
     re.IGNORECASE,
 )
-COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback]
+COMMANDS = [command.callback.__name__ for command in make_app().registered_commands if command.callback]
 CLICKS = "session,item,time\n" + "".join(
     f"s{n // 4},i{(n // 4 * 3 + n % 4 * (1 + n // 8 % 2)) % 9},{1_700_000_000 + 60 * n}\n" for n in range(20)
 )
@@ -32,7 +32,7 @@ SEARCHES = "user,query,time\n" + "".join(
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help(command: str) -> None:
-    shown = CliRunner().invoke(app, [*filter(None, [command]), "--help"], env={"COLUMNS": "80"}).output
+    shown = CliRunner().invoke(make_app(), [*filter(None, [command]), "--help"], env={"COLUMNS": "80"}).output
     assert shown.startswith("Usage: ")
     assert REPLACED.findall(shown) == []
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from ensue.cli.commands import app
+from ensue.cli.commands import make_app
 from ensue.serve.metrics import Metrics
 from scripts.site.blocks import FENCE, ROOT, commands, differences, masked, pages, run_page
 from tests.docs.pages import check_page
@@ -26,7 +26,7 @@ CHECKED = {"sh", "yaml", "ini", "nginx", "toml"}
 """Languages of blocks that are checked below."""
 SHOWN = {"text", "py", "{toctree}", "{include}", "{image}", "{literalinclude}", "{eval-rst}"}
 MISTAKE = re.compile(r"^ensue: |No such file or directory|Traceback|command not found")
-VERBS: Any = get_command(app)
+VERBS: Any = get_command(make_app())
 
 
 def blocks(language: str) -> list[tuple[str, str]]:

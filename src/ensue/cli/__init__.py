@@ -9,12 +9,13 @@ import os
 import signal
 import sys
 from contextlib import nullcontext, suppress
-from copy import copy
 from types import FrameType
 from typing import cast
 
 from ensue.data.temporary import TEMPORARY
+from ensue.errors import EnsueError
 from ensue.interruption import signals_heard
+from ensue.lines import printable_message
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # longer slows a busy machine, shorter an idle one
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a process that forks after encoding would be warned
@@ -31,20 +32,15 @@ def main() -> None:
     """Run the command line."""
     from typer import Abort, BadParameter
 
-    from ensue.cli.commands import app
-    from ensue.errors import EnsueError
-    from ensue.lines import printable_message
+    from ensue.cli.commands import make_app
 
     misuse = cast("type[BadParameter]", BadParameter.__mro__[1])  # Typer's own UsageError; before 0.29 it was click's
-    alone = copy(app)  # to build the options of a dozen verbs takes longer than to answer
-    alone.registered_commands = [
-        verb for verb in app.registered_commands if verb.callback and verb.callback.__name__ in sys.argv[1:2]
-    ] or app.registered_commands
+    app = make_app(*sys.argv[1:2])  # to build the options of all commands takes longer than to answer
     # The service ends its workers by signals, and answers what has been asked before it ends itself.
     ends = nullcontext() if sys.argv[1:2] == ["serve"] else signals_heard(_stop)
     try:
         with ends, TEMPORARY:
-            code = alone(prog_name="ensue", standalone_mode=False)
+            code = app(prog_name="ensue", standalone_mode=False)
     except EnsueError as error:
         sys.stderr.write(f"ensue: {printable_message(str(error))}\n")
         sys.exit(2)
@@ -52,7 +48,7 @@ def main() -> None:
         if len(sys.argv) < 2:
             error.show()  # the help
             sys.exit(2)
-        verb = [sys.argv[1]] if len(alone.registered_commands) == 1 else []
+        verb = [sys.argv[1]] if len(app.registered_commands) == 1 else []
         said = " ".join(error.format_message().split()).rstrip(".")
         sys.stderr.write(f"ensue: {printable_message(said)}; see `{' '.join(['ensue', *verb, '--help'])}`\n")
         sys.exit(2)

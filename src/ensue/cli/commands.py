@@ -9,12 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ensue.cli import tasks
-from ensue.cli.demonstration import demo
-from ensue.cli.fitting import fit
-from ensue.cli.forgetting import forget
-from ensue.cli.keeping import update
-from ensue.cli.linking import link
-from ensue.cli.listing import CommandGroup, PlainHelp, TaskCommand, models, settings
+from ensue.cli.listing import CommandGroup, PlainHelp, TaskCommand
 from ensue.cli.options import (
     LINKED,
     SCORING,
@@ -34,28 +29,13 @@ from ensue.cli.options import (
     reads,
     settings_of,
 )
-from ensue.cli.predicting import explain, predict
-from ensue.cli.preparing import prepare
-from ensue.cli.serving import serve
-from ensue.cli.splitting import split
-from ensue.cli.spreading import spreaders
-from ensue.cli.streaming import stream
 from ensue.errors import SettingError
 from ensue.predictor import make
 from ensue.registry import require_model, require_settings
+from ensue.tasks.base import named
 from ensue.version import __version__
 
-app = typer.Typer(
-    cls=CommandGroup,
-    rich_markup_mode=None,
-    add_completion=True,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Predict the next event, label texts, suggest queries and link posts to articles, with attributions.",
-)
 
-
-@app.callback(invoke_without_command=True)
 def _version(version: Annotated[bool, typer.Option("--version", help="print the version")] = False) -> None:
     if version:
         typer.echo(f"ensue {__version__}")
@@ -200,12 +180,27 @@ def reproduce(
 
 
 _COMMANDS = {
-    "Data": (check, prepare, split),
-    "Models": (fit, update, forget, models, settings),
-    "Evaluation": (evaluate, compare, score, reproduce),
-    "Answers": (predict, explain, link, spreaders),
-    "Services": (serve, stream, demo),
+    "Data": ("commands:check", "preparing:prepare", "splitting:split"),
+    "Models": ("fitting:fit", "keeping:update", "forgetting:forget", "listing:models", "listing:settings"),
+    "Evaluation": ("commands:evaluate", "commands:compare", "commands:score", "commands:reproduce"),
+    "Answers": ("predicting:predict", "predicting:explain", "linking:link", "spreading:spreaders"),
+    "Services": ("serving:serve", "streaming:stream", "demonstration:demo"),
 }
-for _panel, _functions in _COMMANDS.items():
-    for _function in _functions:
-        app.command(cls=TaskCommand if _function is fit else PlainHelp, rich_help_panel=_panel)(_function)
+"""By section of the help, the module of each command and its function, whose name is that of the command."""
+
+
+def make_app(command: str = "") -> typer.Typer:
+    """Return the program with one command, whose module alone is imported, or with all if none has this name."""
+    app = typer.Typer(
+        cls=CommandGroup,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help="Predict the next event, label texts, suggest queries and link posts to articles, with attributions.",
+    )
+    app.callback(invoke_without_command=True)(_version)
+    commands = [(section, reference) for section, references in _COMMANDS.items() for reference in references]
+    for section, reference in [row for row in commands if row[1].endswith(f":{command}")] or commands:
+        kind = TaskCommand if reference == "fitting:fit" else PlainHelp
+        app.command(cls=kind, rich_help_panel=section)(named(f"ensue.cli.{reference}"))
+    return app

@@ -21,9 +21,9 @@ from ensue.data.sequences.telling import require_people, telling_columns
 from ensue.data.unknown_ids import hardly_known
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.check import LeftOut, leaks_between, left_out_by, require_targets
-from ensue.tasks.next.check import check as look
+from ensue.tasks.next.catalogue import BEST
 from ensue.tasks.next.metadata import IDLE, exclusion_sentence
+from ensue.tasks.next.training_data import LeftOut, left_out_by, require_targets
 
 if TYPE_CHECKING:
     from ensue.evaluation.next_event import Result
@@ -88,11 +88,13 @@ def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and warnings about it."""
+    from ensue.tasks.next.check import check as findings_of  # only the commands that look for problems need it
+
     histories, understood = _read(path, reading, warn=False)  # they are among the findings
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
     told = telling_columns(path, columns=reading.roles, events=reading.event_types, **reading.opening)
-    found = look(histories, understood, {str(other): read(other, reading) for other in others}, told)
+    found = findings_of(histories, understood, {str(other): read(other, reading) for other in others}, told)
     shared = left_out_by(histories, reading.min_users)
     if json:
         show.put_json({**asdict(found), **({"min_users": asdict(shared)} if shared else {})})
@@ -104,13 +106,13 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
 def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
     """Copies, and what began before the last that is trained on."""
+    from ensue.tasks.next.check import leaks_between  # only the commands that look for problems need it
+
     return leaks_between(train, other, name, "in the training data")
 
 
 def told(predictor: NextPredictor) -> list[str]:
     """Return what became of the model: which one was chosen, what was left out, and what ``replay=0`` leaves out."""
-    from ensue.tasks.next.catalogue import BEST
-
     metadata = predictor.metadata
     shared = [LeftOut(**metadata.min_users).sentence] if metadata.min_users else []
     scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in (metadata.validation_mrr or {}).items())

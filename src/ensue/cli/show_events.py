@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show
 from ensue.lines import plural
-from ensue.tasks.next.check import Findings
 from ensue.tasks.next.metadata import default_exclusion, exclusion_sentence
+
+if TYPE_CHECKING:
+    from ensue.tasks.next.check import Findings
 
 
 def findings(found: Findings) -> None:

@@ -18,6 +18,7 @@ from ensue.errors import SettingError
 from ensue.lines import part_of, plural
 from ensue.records import History
 from ensue.settings import changed, parse
+from ensue.tasks.suggest.settings import SuggestSettings
 
 if TYPE_CHECKING:
     from ensue.evaluation.suggest import SuggestResult
@@ -104,7 +105,6 @@ def require_like(data: Queries, path: Path, predictor: SuggestPredictor) -> None
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and warnings about it."""
     from ensue.tasks.suggest.check import check_queries
-    from ensue.tasks.suggest.settings import SuggestSettings
 
     queries, understood = _read(path, reading, warn=False)  # they are among the findings
     least = SuggestSettings().min_users if reading.min_users is None else reading.min_users

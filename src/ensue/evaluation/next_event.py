@@ -55,9 +55,9 @@ from ensue.evaluation.rows import Row, seed_notes
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
 from ensue.tasks.next.catalogue import COUNTING
-from ensue.tasks.next.check import fingerprints
 from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.training_data import fingerprints
 from ensue.vocabulary import FIRST, UNKNOWN
 
 Mask = npt.NDArray[np.bool_]

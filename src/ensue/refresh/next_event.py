@@ -12,8 +12,8 @@ from ensue.data.histories import Histories
 from ensue.data.splits import dated, hold_out
 from ensue.evaluation.next_event import score
 from ensue.refresh.trial import NEWEST, Ask, Slice, Trial, standard_error
-from ensue.tasks.next.check import require_targets, shared_part
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.training_data import require_targets, shared_part
 from ensue.tasks.next.update import passes
 
 AT = 20

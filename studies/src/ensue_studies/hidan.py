@@ -29,10 +29,10 @@ from ensue.evaluation.bootstrap import BootstrapResult
 from ensue.evaluation.next_event import score
 from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import COUNTING
-from ensue.tasks.next.check import fingerprints
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.model import Credits
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.training_data import fingerprints
 from ensue_studies.datasets import DataSet, available, columns_of, fingerprint, folder_of, planned
 from ensue_studies.page import Page, Row, Rows, Tables, Values, distinct, estimate, listed, percent, select
 from ensue_studies.papers import Paper

@@ -11,7 +11,8 @@ from ensue.data.histories import Histories
 from ensue.data.sequences import SequencesReport
 from ensue.errors import DataError
 from ensue.records import History
-from ensue.tasks.next.check import Findings, check, require_targets
+from ensue.tasks.next.check import Findings, check
+from ensue.tasks.next.training_data import require_targets
 
 
 def understood(absolute: bool = True) -> SequencesReport:

@@ -22,7 +22,6 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import in_seconds
-from ensue.data.files import answering
 from ensue.data.histories import Histories, Index, offsets_of
 from ensue.data.packed import is_several
 from ensue.data.sequences.batches import Batches
@@ -40,10 +39,9 @@ from ensue.data.sequences.dataset import (
 from ensue.data.sequences.parts import PartReader, merged, ordered, write_part
 from ensue.data.sequences.pieces import Cursor
 from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
-from ensue.data.sequences.rows import holds_lists, layout_of
 from ensue.data.sequences.sessions import check_gap, cut
 from ensue.data.sequences.shares import Share, find_shares, read_share, write_share
-from ensue.data.sequences.sources import Source, files_of, notes_on_files, sources_of
+from ensue.data.sequences.sources import Source, files_of, keeps_sequences, notes_on_files, sources_of
 from ensue.data.table import ReadOptions, skipped
 from ensue.errors import DataError, EnsueError, SettingError
 from ensue.lines import plural, quoted
@@ -300,13 +298,6 @@ def _place(shown: Path, histories: Histories, event: int) -> str:
     """The sequence of an event, for messages: the rows of the log are not kept."""
     owner = int(np.searchsorted(histories.offsets, event, side="right")) - 1
     return f"{shown}: sequence {quoted(histories.names[owner])}"
-
-
-def keeps_sequences(path: Path, options: ReadOptions) -> bool:
-    """Whether a file has a whole sequence in a row."""
-    with answering(path):
-        content = options.open(path, in_pieces=True)
-        return holds_lists(content, options, layout_of(content, options))
 
 
 def _copy(

@@ -12,10 +12,9 @@ from ensue.arguments import id_list, require_path
 from ensue.data.histories import Histories
 from ensue.data.packed import DROP, KEEP, Opening, is_several, packing
 from ensue.data.sequences.dataset import SequencesReport, read_file, read_together
-from ensue.data.sequences.prepare import keeps_sequences, prepare
 from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
-from ensue.data.sequences.sources import Source, files_of, packed, sources_of
+from ensue.data.sequences.sources import Source, files_of, keeps_sequences, packed, sources_of
 from ensue.data.table import ReadOptions
 from ensue.data.temporary import temporary_folder
 from ensue.errors import SettingError
@@ -108,6 +107,8 @@ def _through_a_folder(
     path: Path, options: ReadOptions, sort: bool, gap: float | None
 ) -> tuple[Histories, SequencesReport]:
     """A large log by way of a temporary folder, which goes once it is mapped: its pages live while they are used."""
+    from ensue.data.sequences.prepare import prepare  # few logs are large
+
     with temporary_folder() as folder:
         prepare([path], folder / "log", options, sort=sort, gap=gap)
         histories, report = read_prepared(folder / "log")

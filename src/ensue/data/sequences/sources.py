@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from ensue.data.files import answering
 from ensue.data.packed import SUFFIXES, ending, files_in, is_several
 from ensue.data.sequences.rows import (
     Rows,
@@ -179,3 +180,10 @@ def _texts(frame: pl.DataFrame) -> pl.DataFrame:
 def packed(path: Path) -> bool:
     """Whether a name ends as packed files do."""
     return path.suffix.lower() in SUFFIXES
+
+
+def keeps_sequences(path: Path, options: ReadOptions) -> bool:
+    """Return whether each row of a file holds a whole sequence."""
+    with answering(path):
+        content = options.open(path, in_pieces=True)
+        return holds_lists(content, options, layout_of(content, options))

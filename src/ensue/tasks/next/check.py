@@ -7,19 +7,16 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from ensue.data.duplicates import duplicates
-from ensue.data.histories import Histories, Index, Times, scrambled
+from ensue.data.histories import Histories, Index, Times
 from ensue.data.leaks import before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.sequences.columns import is_person
 from ensue.data.sequences.dataset import UNORDERED, SequencesReport
-from ensue.data.shared_runs import people_of, shared_runs
 from ensue.data.unknown_ids import hardly_known
-from ensue.errors import DataError
-from ensue.lines import part_of, plural, quoted
+from ensue.lines import part_of, quoted
 from ensue.records import History
-from ensue.tasks.next.settings import SharedSettings
+from ensue.tasks.next.training_data import count_neighbours, fingerprints, repeat_shares
 
 _FEW_VALUES = 50
 _FAST_EVENTS, _FAST_SECONDS = 200, 600
@@ -27,8 +24,6 @@ _FAST_EVENTS, _FAST_SECONDS = 200, 600
 _STEADY_EVENTS, _STEADY_SPREAD, _STEADY_SHARE, _MAX_STEADY_SHARE = 100, 0.1, 0.9, 0.1
 """Events of a program that asks steadily: how many pauses are how close to the median; share of sequences at most."""
 _ROWS, _EVENTS = 3, 6
-COUNTED = "sessions; all sessions of one user count as one"
-"""Who counts as a person where a value has to be shared."""
 _part = partial(part_of, percent=True)
 _TEACHES = ("has one event and no target", "have one event and no target")
 
@@ -53,34 +48,6 @@ class Findings:
     rows: tuple[History, ...]
     """The first sequences, their first events."""
     warnings: tuple[str, ...] = field(default=())
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeftOut:
-    """What is not learned because fewer people than a threshold share it; goes into JSON by ``dataclasses.asdict``.
-
-    Attributes:
-        threshold: how many people must share what is learned.
-        people: how many there are.
-        values: distinct values that fewer have.
-        events: of those values.
-        steps: from one event to the next, in no run that enough people share.
-    """
-
-    threshold: int
-    people: int
-    values: int
-    events: int
-    steps: int
-
-    @property
-    def sentence(self) -> str:
-        """The same in words."""
-        return (
-            f"min_users {self.threshold}: left out {plural(self.values, 'item')} ({plural(self.events, 'event')}) and "
-            f"{plural(self.steps, 'transition')} that fewer than {self.threshold} of {self.people:,} users share "
-            f"(users are {COUNTED})"
-        )
 
 
 def check(
@@ -129,57 +96,6 @@ def check(
         rows=tuple(_shorten(histories.record(index)) for index in range(min(_ROWS, len(histories)))),
         warnings=tuple(warnings),
     )
-
-
-def require_targets(histories: Histories, where: str) -> None:
-    """Refuse data in which nothing follows anything.
-
-    Raises:
-        DataError: every sequence has at most one event.
-    """
-    if not len(histories) or histories.lengths.max() < 2:
-        raise DataError(f"{where}: every session has one event, so there is nothing to predict")
-
-
-def shared_part(histories: Histories, min_users: int, where: str) -> Histories:
-    """Return the runs of events that enough people share (:mod:`ensue.data.shared_runs`); all of it for 1.
-
-    Raises:
-        DataError: nothing that follows anything is left.
-    """
-    if min_users == 1:
-        return histories
-    runs = shared_runs(histories, min_users)
-    if not len(runs) or runs.lengths.max() < 2:
-        raise DataError(
-            f"{where}: no two consecutive events are shared by {min_users} users (users are {COUNTED}), so nothing may "
-            "be used for training; give a longer log, or lower --min-users (min_users)"
-        )
-    return runs
-
-
-def left_out(histories: Histories, runs: Histories, min_users: int) -> LeftOut:
-    """Return what :func:`shared_part` leaves out of some histories."""
-    values = np.setdiff1d(histories.ids, runs.ids)
-    return LeftOut(
-        threshold=min_users,
-        people=len(np.unique(people_of(histories))),
-        values=len(values),
-        events=int(np.isin(histories.ids, values).sum()),
-        steps=int(np.maximum(histories.lengths - 1, 0).sum() - np.maximum(runs.lengths - 1, 0).sum()),
-    )
-
-
-def left_out_by(histories: Histories, min_users: int | None) -> LeftOut | None:
-    """Return :func:`left_out` of a threshold that was asked for, ``None`` where none was.
-
-    Raises:
-        SettingError: the threshold is below 1.
-    """
-    if min_users is None:
-        return None
-    SharedSettings(min_users=min_users)
-    return left_out(histories, shared_runs(histories, min_users), min_users)
 
 
 def _shorten(record: History) -> History:
@@ -290,23 +206,8 @@ def _unseen(histories: Histories, other: Histories, name: str) -> Iterator[str]:
             yield f"{name}: {hardly}"
 
 
-def repeat_shares(histories: Histories) -> tuple[float, float]:
-    """Return the share of events whose history holds their item already, and of those that repeat the one before.
-
-    The first event of each history can repeat nothing and is left out; without any other event both shares are 0.
-
-    Args:
-        histories: in ids of any vocabulary.
-    """
-    num_targets = int(np.maximum(histories.lengths - 1, 0).sum())
-    pairs = histories.sequence_index() << 32 | histories.ids
-    num_repeats = len(pairs) - len(np.unique(pairs))
-    num_immediate = _following(histories, histories.ids[1:] == histories.ids[:-1])
-    return num_repeats / max(num_targets, 1), num_immediate / max(num_targets, 1)
-
-
 def _ties(histories: Histories) -> Iterator[str]:
-    tied = _following(histories, histories.times[1:] == histories.times[:-1]) if histories.timed else 0
+    tied = count_neighbours(histories, histories.times[1:] == histories.times[:-1]) if histories.timed else 0
     if tied:
         yield (
             f"{_part(tied, len(histories.ids), 'event', 'happens', 'happen')} at the time of the one before: their "
@@ -324,19 +225,3 @@ def _clock(histories: Histories, understood: SequencesReport) -> Iterator[str]:
 def _vocabulary(histories: Histories) -> Iterator[str]:
     if (distinct := len(np.unique(histories.ids))) < _FEW_VALUES:
         yield f"only {distinct} distinct items; metrics at cutoffs 50 and 100 are meaningless"
-
-
-def _following(histories: Histories, holds: npt.NDArray[np.bool_]) -> int:
-    """How many pairs of neighbouring events within one sequence hold."""
-    owners = histories.sequence_index()
-    return int((holds & (owners[1:] == owners[:-1])).sum())
-
-
-def fingerprints(histories: Histories) -> npt.NDArray[np.uint64]:
-    """(histories,) a 64-bit number each, equal for equal sequences of values: a sum over (position, value) hashes."""
-    owners = histories.sequence_index()
-    positions = np.arange(len(histories.ids)) - histories.offsets[owners]
-    mixed = scrambled((positions << 32 | histories.ids).astype(np.uint64))
-    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
-    prints: npt.NDArray[np.uint64] = ends[histories.offsets[1:]] - ends[histories.offsets[:-1]]
-    return prints

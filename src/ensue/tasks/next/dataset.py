@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges, scrambled
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.check import fingerprints
 from ensue.tasks.next.metadata import Exclusion
+from ensue.tasks.next.training_data import fingerprints
 from ensue.training.plans import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 

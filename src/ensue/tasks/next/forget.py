@@ -16,11 +16,11 @@ import torch
 
 from ensue.data.histories import Histories, Ids, keys_of, offsets_of, ranges
 from ensue.data.shared_runs import MAX_RUN, user_names
-from ensue.tasks.next.check import fingerprints
 from ensue.tasks.next.model import Forgets, Remembers
 from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.reservoir import latest_events
 from ensue.tasks.next.state import NextState
+from ensue.tasks.next.training_data import fingerprints
 from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
 from ensue.vocabulary import FIRST
 

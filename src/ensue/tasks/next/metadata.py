@@ -59,7 +59,7 @@ class Metadata(SharedMetadata):
     steps: Count = 0
     """Optimiser steps taken in a stream."""
     min_users: dict[str, int] | None = None
-    """What was left out because fewer people shared it: see :class:`ensue.tasks.next.check.LeftOut`."""
+    """What was left out because fewer people shared it: see :class:`ensue.tasks.next.training_data.LeftOut`."""
     forgotten: list[int] | None = None
     """Ids whose values were removed with a person: no answers, and without a value in the vocabulary."""
     index: dict[str, Any] | None = None

@@ -16,11 +16,11 @@ from ensue.metrics import Floats
 from ensue.nn.item_head import Output
 from ensue.records import History
 from ensue.tasks.next import explain, forecast, forget, grow, indexing, infer, ranking, save, train, update
-from ensue.tasks.next.check import shared_part
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
+from ensue.tasks.next.training_data import shared_part
 from ensue.tasks.saved import Contents, SavedPredictor
 from ensue.tasks.state import Forgotten, load_state
 from ensue.training.report import Report

@@ -20,7 +20,6 @@ from ensue.metrics import Floats
 from ensue.tasks.held_examples import keep, of_history
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
-from ensue.tasks.next.check import left_out, repeat_shares, require_targets, shared_part
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
 from ensue.tasks.next.indexing import index_items, indexes
 from ensue.tasks.next.metadata import IDLE, Metadata, default_exclusion
@@ -29,6 +28,7 @@ from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.reservoir import joined
 from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
+from ensue.tasks.next.training_data import left_out, repeat_shares, require_targets, shared_part
 from ensue.tasks.state import module_of
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
 from ensue.training.loop import Trained, mean_loss, train

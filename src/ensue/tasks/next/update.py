@@ -13,12 +13,12 @@ import torch
 
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
-from ensue.tasks.next.check import require_targets
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
 from ensue.tasks.next.model import Observes, Remembers
 from ensue.tasks.next.reservoir import Reservoir, joined
 from ensue.tasks.next.state import NextState
+from ensue.tasks.next.training_data import require_targets
 from ensue.tasks.state import module_of
 from ensue.training.loop import one_pass, train
 from ensue.training.report import Report

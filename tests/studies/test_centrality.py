@@ -351,7 +351,7 @@ def test_what_the_curve_says(slow: float, says: str) -> None:
     [
         (0.8, 0.00, 1.0, "here** (80.00 against 80.00). |lambda_2| of its word graphs is 0.100 on average"),
         (0.8, -0.05, 0.01, "little room to differ, and so to gain. That it is significantly worse comes then from"),
-        (0.52, -0.28, 0.01, "not clearly above the most frequent label (51.00): it has hardly learned"),
+        (0.52, -0.28, 0.01, "not clearly above the most frequent label (51.00): it is hardly trained"),
         (0.9, 0.10, 0.01, ""),
     ],
 )

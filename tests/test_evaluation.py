@@ -178,9 +178,9 @@ def test_a_perfect_model_beats_counting() -> None:
     assert result.rows[0].model == "hidan"
     assert set(result.rows[0].figures.values()) == {1.0}
     assert set(result.rows[0].interval.values()) == {(1.0, 1.0)}
-    assert result.beats_counting and result.p_value == 2 / (1 + RESAMPLES)
+    assert result.beats_baselines and result.p_value == 2 / (1 + RESAMPLES)
     assert result.verdict.startswith(
-        f"hidan is significantly better than {result.best_counting} (best of 8 baselines): MRR +"
+        f"hidan is significantly better than {result.best_baseline} (best of 8 baselines): MRR +"
     )
     assert result.verdict.endswith(", p = .002); the best are chosen on this test data")
 
@@ -188,25 +188,25 @@ def test_a_perfect_model_beats_counting() -> None:
 def test_a_model_as_good_as_counting_does_not_beat_it() -> None:
     result = evaluate(planted(5), walks(60, 5, 0))  # both know the walk
     assert result.rows[0].figures["mrr"] == max(row.figures["mrr"] for row in result.rows[1:]) == 1
-    assert not result.beats_counting and result.p_value == 1
+    assert not result.beats_baselines and result.p_value == 1
     assert result.verdict == (
-        f"hidan and {result.best_counting} (best of 8 baselines) do not differ significantly: MRR +0.00 points (95 % "
+        f"hidan and {result.best_baseline} (best of 8 baselines) do not differ significantly: MRR +0.00 points (95 % "
         "CI 0.00 to 0.00, p = 1.000); the best are chosen on this test data"
     )
 
 
 def test_a_baseline_that_is_significantly_better_wins() -> None:
     result = evaluate(planted(3), walks(60, 5, 0))  # the baselines know the walk, the model walks another way
-    assert result.model == "hidan" and result.winner == result.best_counting and not result.beats_counting
+    assert result.model == "hidan" and result.winner == result.best_baseline and not result.beats_baselines
     assert result.p_value == 2 / (1 + RESAMPLES)
     assert result.verdict.startswith(
-        f"{result.best_counting} (best of 8 baselines) is significantly better than hidan: MRR +"
+        f"{result.best_baseline} (best of 8 baselines) is significantly better than hidan: MRR +"
     )
     found = result.to_dict()
-    assert (found["winner"], found["beats_counting"]) == (result.best_counting, False)
-    assert found["duels"][0]["chosen_on_test_data"] and found["duels"][0]["num_baselines"] == 8
+    assert (found["winner"], found["beats_baselines"]) == (result.best_baseline, False)
+    assert found["paired_tests"][0]["chosen_on_test_data"] and found["paired_tests"][0]["num_baselines"] == 8
     pairs = {(pair.model, pair.other): pair for pair in result.verdicts()}
-    assert pairs[result.best_counting, "hidan"].sure
+    assert pairs[result.best_baseline, "hidan"].sure
 
 
 @pytest.mark.parametrize("model", COUNTING)
@@ -214,7 +214,7 @@ def test_counting_does_not_beat_itself(model: str) -> None:
     world = make_world(num_users=16, num_cascades=200)
     result = evaluate(fitted(world.train, model), world.test)
     assert [row.model for row in result.rows].count(model) == 1
-    assert not result.beats_counting
+    assert not result.beats_baselines
 
 
 def test_counting_rows_are_the_predictors_own() -> None:
@@ -303,7 +303,7 @@ def test_json_form() -> None:
     result = evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "full", AT)
     found: dict[str, Any] = json.loads(json.dumps(result.to_dict()))
     assert found["protocol"]["ties"] == "count against the target"
-    assert found["best_counting"] == result.best_counting
+    assert found["best_baseline"] == result.best_baseline
     row = found["rows"][0]
     assert row["model"] == "popularity" and row["mrr"] == result.rows[0].figures["mrr"]
     assert row["interval"]["mrr"] == list(result.rows[0].interval["mrr"])
@@ -422,9 +422,9 @@ def test_counting_models_alone_have_no_verdict_on_themselves() -> None:
     for entries in ([[first]], [[second]], [[first], [second]]):
         result = compare(entries, data)
         best = max(row.figures["mrr"] for row in result.rows)
-        assert (result.model, result.beats_counting, result.to_dict()["p_value"]) == (None, False, None)
+        assert (result.model, result.beats_baselines, result.to_dict()["p_value"]) == (None, False, None)
         assert result.verdict == (
-            f"only baselines were scored: {result.best_counting} (best of 8 baselines) has the highest MRR "
+            f"only baselines were scored: {result.best_baseline} (best of 8 baselines) has the highest MRR "
             f"({100 * best:.2f} %)"
         )
         assert result.to_dict()["verdict"] == result.verdict

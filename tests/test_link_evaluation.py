@@ -140,7 +140,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     assert "- alone: sum" in card and "- floors: sum 1, untrained 1, words 1" in card
     assert "| model | MRR | Recall@10 |" in card and "no text" in card and "## Stored data" in card
     flat = found.to_dict()
-    assert flat["task"] == "link" and {own["measure"] for own in flat["duels"]} == {"mrr", "pooled_ap"}
+    assert flat["task"] == "link" and {own["measure"] for own in flat["paired_tests"]} == {"mrr", "pooled_ap"}
 
 
 def test_posts_ranked_together_get_a_row_alone() -> None:

@@ -112,8 +112,8 @@ def test_the_test_part_is_scored_and_of_it_what_is_novel() -> None:
 def test_the_card_counts_what_can_be_found() -> None:
     card = evaluate(counted(), queries(TEST)).protocol
     assert card.targets == (
-        "3: every query after the first of its session; of these 2 (66.7 %) can be looked up, 2 (66.7 %) pass the "
-        "threshold"
+        "3: every query after the first of its session; 2 (66.7 %) are queries of the training data, "
+        "2 (66.7 %) reach the k-anonymity threshold"
     )
     assert card.leaked == "2 (66.7 %) of the targets follow the same query in the training data"
 

@@ -85,7 +85,7 @@ def test_the_slices_are_the_newest_tenth_and_a_part_of_what_is_remembered(folder
     assert (second.name, second.targets) == ("remembered", 40)  # a tenth of 100 histories of five events
     assert second.old == pytest.approx(figures(old, old.reservoir.part(10, 1)[0]))
     assert first.change == pytest.approx(first.new["mrr"] / first.old["mrr"] - 1)
-    assert first.best_counting in COUNTING and first.counting["mrr"] > 0
+    assert first.best_baseline in COUNTING and first.counting["mrr"] > 0
 
 
 def test_items_the_old_model_never_saw_are_its_misses(folder: Path) -> None:

@@ -69,7 +69,7 @@ def test_an_unknown_model_is_refused_in_the_predictors_own_words(task: str) -> N
 
 GIVEN = [(task, name, {"sideways": "1"}) for task, name in [*EVERY, *((task, "best") for task in PACKAGES)]]
 GIVEN.remove(("link", "sbert", {"sideways": "1"}))  # it needs its encoder's name as well
-OF_LINK = [("best", {"learned": "cnn"}), ("best", {"encoder": "stand-in"}), ("sbert", {"encoder": "stand-in"})]
+OF_LINK = [("best", {"network": "cnn"}), ("best", {"encoder": "stand-in"}), ("sbert", {"encoder": "stand-in"})]
 
 
 @pytest.mark.parametrize(

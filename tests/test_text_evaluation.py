@@ -134,7 +134,7 @@ def test_the_verdict_is_paired_and_names_the_winner(
     result = evaluate(planted(monkeypatch, *outcomes(200, ours, theirs)), texts("a" * 200))
     assert result.verdict.startswith(verdict)
     assert result.winner == {30: "centrality", 10: "tfidf"}.get(ours)
-    assert result.beats_counting is (ours == 30)
+    assert result.beats_baselines is (ours == 30)
     # McNemar: z = (30 - 10) / sqrt(40) = 3.16, p = 0.002; (12 - 8) / sqrt(20) = 0.89, p = 0.37. Alike: p = 1.
     expected = {30: 0.002, 10: 0.002, 12: 0.37, 9: 1.0}[ours]
     assert result.p_value == pytest.approx(expected, abs=0.01 if expected < 0.1 else 0.08)
@@ -143,7 +143,7 @@ def test_the_verdict_is_paired_and_names_the_winner(
 def test_counting_alone_has_no_network_to_beat() -> None:
     result = evaluate(fitted(), Texts.of(TRAIN))
     assert [row.model for row in result.rows] == ["tfidf", "majority"]
-    assert (result.model, result.winner, result.beats_counting) == (None, None, False)
+    assert (result.model, result.winner, result.beats_baselines) == (None, None, False)
     assert result.verdict == (
         "only baselines were scored: tfidf (best of 2 baselines) has the highest accuracy (100.00 %); only baselines "
         "were scored: tfidf (best of 2 baselines) has the highest macro F1 (100.00 %)"
@@ -231,7 +231,17 @@ def test_models_that_know_other_labels_are_scored_on_the_same_ones() -> None:
 def test_json_form() -> None:
     found = json.loads(json.dumps(evaluate(fitted(), Texts.of(TRAIN)).to_dict()))
     assert list(found) == [
-        *("task", "protocol", "rows", "duels", "best_counting", "beats_counting", "winner", "p_value", "verdict"),
+        *(
+            "task",
+            "protocol",
+            "rows",
+            "paired_tests",
+            "best_baseline",
+            "beats_baselines",
+            "winner",
+            "p_value",
+            "verdict",
+        ),
     ]
     assert list(found["rows"][0]) == ["model", *MEASURES, "interval", "seconds_per_1000", "labels"]
     assert found["task"] == "classify" and list(found["rows"][0]["labels"]) == ["a", "b"]
@@ -283,8 +293,8 @@ def test_the_verdict_names_rare_labels_and_goes_by_macro_f1_where_that_is_set(mo
     data = texts("a" * 20 + "b" * 2)
     result = evaluate(predictor, data)
     parts = result.verdict.split("; ")
-    assert (result.duels[0].measure, result.duels[1].measure) == ("accuracy", "macro_f1")
+    assert (result.paired_tests[0].measure, result.paired_tests[1].measure) == ("accuracy", "macro_f1")
     assert ": accuracy +" in parts[0] and ": macro F1 +" in parts[1]
     assert parts[-1] == "mean recall of rare labels (b 2): centrality 50.00, tfidf 0.00"
     predictor.shared = replace(predictor.shared, metric="macro-f1")
-    assert [duel.measure for duel in evaluate(predictor, data).duels] == ["macro_f1", "accuracy"]
+    assert [duel.measure for duel in evaluate(predictor, data).paired_tests] == ["macro_f1", "accuracy"]

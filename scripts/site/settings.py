@@ -51,7 +51,7 @@ UNITS: dict[str, str] = {
     **dict.fromkeys(("vectors",), "path"),
     **dict.fromkeys(("encoder",), "name or path"),
     **dict.fromkeys(
-        ("architecture", "cell", "decay", "first", "learned", "loss", "method", "metric", "pooling", "precision",
+        ("architecture", "cell", "decay", "first", "loss", "method", "metric", "network", "pooling", "precision",
          "pretrain", "projection", "reads", "tokens", "monitor"),
         "one of the names in the meaning",
     ),

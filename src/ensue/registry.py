@@ -131,8 +131,8 @@ def require_settings(task: str, model: str, given: Mapping[str, str]) -> None:
         SettingError: an unknown name, a file of vectors or a sentence encoder that is not there.
     """
     rows = catalogue_of(task).MODELS
-    learned = given.get("learned") or ("sbert" if given.get("encoder") else "")
-    names = [model, learned] if model == "best" and learned in rows else [model]
+    network = given.get("network") or ("sbert" if given.get("encoder") else "")
+    names = [model, network] if model == "best" and network in rows else [model]
     require_known(given, {field.name for part in _settings(task, *names) for field in fields(part)})
     require_file("vectors", given.get("vectors"))
     if (encoder := given.get("encoder")) and encoder not in rows:

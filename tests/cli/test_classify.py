@@ -554,7 +554,7 @@ def test_a_metric_to_choose_by_is_kept_and_names_the_verdict(ensue: Ensue, files
     assert fitted.code == 0, fitted.err
     assert json.loads((tmp_path / "m" / "settings.json").read_text())["settings"]["metric"] == "macro-f1"
     found = json.loads(ensue("evaluate", tmp_path / "m", files.test, "--json").out)
-    assert [duel["measure"] for duel in found["duels"]] == ["macro_f1", "accuracy"]
+    assert [duel["measure"] for duel in found["paired_tests"]] == ["macro_f1", "accuracy"]
     check_refused(
         ensue("fit", "classify", files.train, "-o", tmp_path / "n", "--metric=f2"),
         "metric is 'f2'; choose from accuracy, macro-f1",

@@ -28,7 +28,7 @@ CARD = [
     "name", "data", "targets", "unknown", "candidates", "repeats", "averaging", "published", "ties",
     "interval", "leaked", "significance",
 ]  # fmt: skip
-OUTCOME = ["duels", "best_counting", "beats_counting", "winner", "p_value"]
+OUTCOME = ["paired_tests", "best_baseline", "beats_baselines", "winner", "p_value"]
 COUNTING = list(next_event.COUNTING)
 
 
@@ -220,10 +220,10 @@ def check_result(found: Any, models: list[str], *, seeds: int = 1) -> None:
         assert row["mrr@5"] <= row["mrr@10"] <= row["mrr"]
         assert row["hit@5"] <= row["hit@10"]
     assert (
-        found["best_counting"]
+        found["best_baseline"]
         == max((row for row in found["rows"] if row["model"] in COUNTING), key=lambda row: float(row["mrr"]))["model"]
     )
-    assert isinstance(found["beats_counting"], bool)
+    assert isinstance(found["beats_baselines"], bool)
     networks = [row for row in found["rows"] if row["model"] not in COUNTING]
     assert 0 < found["p_value"] <= 1 if networks else found["p_value"] is None
 

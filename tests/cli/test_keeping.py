@@ -38,7 +38,7 @@ def test_the_json_has_its_shape(ensue: Ensue, own: Path, logs: Logs) -> None:
             "old",
             "new",
             "counting",
-            "best_counting",
+            "best_baseline",
             *("figure", "error", "change"),
         ]
         assert list(part["old"]) == list(part["new"]) == ["mrr", "hit@20"]

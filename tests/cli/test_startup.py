@@ -149,7 +149,7 @@ def suggest() -> AnyPredictor:
 
 
 def link() -> AnyPredictor:
-    made = LinkPredictor("best", settings={**NETWORK, "learned": "cnn", "epochs": 1}, device="cpu")
+    made = LinkPredictor("best", settings={**NETWORK, "network": "cnn", "epochs": 1}, device="cpu")
     list(made.fit(corpus(), corpus(num=2, first=20)))
     return made
 

@@ -106,7 +106,7 @@ def _show_refreshed(found: Refreshed) -> None:
     for part in found.slices:
         hits = [f"{100 * figures[f'hit@{AT}']:.2f}" for figures in (part.old, part.new)]
         ranked = [f"{100 * figures['mrr']:.2f}" for figures in (part.old, part.new)]
-        counted = f"{100 * part.counting['mrr']:.2f} ({part.best_counting})"
+        counted = f"{100 * part.counting['mrr']:.2f} ({part.best_baseline})"
         rows.append((part.name, f"{part.targets:,}", *ranked, f"{100 * part.change:+.1f} %", *hits, counted))
     heads = ("slice", "targets", "old MRR", "new MRR", "change", f"old HR@{AT}", f"new HR@{AT}", "best baseline MRR")
     if rows:

@@ -66,8 +66,8 @@ def rank_posts(
 
 def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *, unsupervised: bool) -> LinkPredictor:
     if folder is None:
-        learned = "bag" if unsupervised else ""
-        found = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder, learned=learned)
+        network = "bag" if unsupervised else ""
+        found = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder, network=network)
         if unsupervised:
             with show.epochs() as shown:
                 for report in found.learn(corpus.posts):

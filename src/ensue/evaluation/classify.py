@@ -85,7 +85,7 @@ class TextResult(TaskResult[TextCard]):
         if not rare:
             return super().verdict
         listed = ", ".join(f"{label} {texts[label]:,}" for label in rare[:_LISTED]) + ", …" * (len(rare) > _LISTED)
-        rows = {row.model: row.notes["labels"] for row in self.rows if row.model in (self.model, self.best_counting)}
+        rows = {row.model: row.notes["labels"] for row in self.rows if row.model in (self.model, self.best_baseline)}
         recalls = (
             f"{name} {100 * np.mean([own[label]['recall'] for label in rare]):.2f}" for name, own in rows.items()
         )
@@ -150,11 +150,11 @@ def compare(
     base = found[names.index("majority")]
     rows = tuple(_row(labels, line, own, base) for line, own in zip(lines, found, strict=True))
     chosen_by = ["accuracy", "macro_f1"][:: -1 if first.shared.metric == "macro-f1" else 1]
-    duels = paired_tests(chosen_by, COUNTING, names, found)
+    tests = paired_tests(chosen_by, COUNTING, names, found)
     examples = Examples(partial(_asked, data, owners), partial(found_of, lines, partial(_given, labels)))
     card = with_seeds(_card(first, data, labels, interval, rankings), lines)
     card = replace(card, labels="; ".join((card.labels, *matched)))
-    return TextResult(card, rows, duels, tuple(found), examples=examples)
+    return TextResult(card, rows, tests, tuple(found), examples=examples)
 
 
 def _respelled(rankings: Rankings, labels: Sequence[str]) -> Rankings:

@@ -147,7 +147,7 @@ def compare(
         >>> for (predictor,) in entries:
         ...     for report in predictor.fit(clicks):
         ...         pass
-        >>> compare(entries, later).best_counting
+        >>> compare(entries, later).best_baseline
         'markov'
     """
     _require_scorable(entries, data)

@@ -177,10 +177,10 @@ def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus, rankings: 
     lines = [*(Entry(ranking.name, [_run_of_lists(ranking, judged)], [0]) for ranking in rankings), *lines]
     results = [_resample(line.runs, judged) for line in lines]
     rows = tuple(_row(line, judged, result) for line, result in zip(lines, results, strict=True))
-    duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], results)
+    tests = paired_tests(RIVAL, COUNTING, [line.name for line in lines], results)
     examples = Examples(judged.to_frame, partial(found_of, lines, partial(_first_true, judged)))
     card = with_seeds(_card(first, judged, rankings), lines)
-    return LinkResult(card, rows, duels, tuple(results), examples=examples)
+    return LinkResult(card, rows, tests, tuple(results), examples=examples)
 
 
 def _with_known_articles(data: Corpus, predictor: LinkPredictor) -> Corpus:

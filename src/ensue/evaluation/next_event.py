@@ -218,11 +218,11 @@ def compare(
     found = _resample([line.runs for line in lines], len(data), at, macro=applied == "macro")
     candidates = _candidates(first, applied)
     rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
-    duels = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found)
+    tests = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found)
     examples = Examples(partial(_asked, data, lines[0].runs[0].event), partial(found_of, lines, _ranks))
     served = _served(entries, rank, at, applied) if not rankings else ""
     card = replace(with_seeds(card, lines), ties=f"{card.ties}{tie_rule(rankings)}", served=served)
-    return Result(card, rows, duels, tuple(found), examples=examples)
+    return Result(card, rows, tests, tuple(found), examples=examples)
 
 
 def resolve_protocol(protocol: str, model_name: str) -> str:

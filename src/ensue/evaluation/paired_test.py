@@ -24,8 +24,8 @@ class PairedTest:
     Attributes:
         measure: name of the metric.
         model: the best model that is not a baseline; ``None`` where only baselines were scored.
-        counting: the best baseline.
-        figures: metrics of the two.
+        baseline: the best baseline.
+        metrics: those of the two.
         p_value: of their difference, two-sided.
         interval: 95 % interval of the difference, model less baseline.
         num_models: number of models that the best one was chosen from, on the test data.
@@ -34,8 +34,8 @@ class PairedTest:
 
     measure: str
     model: str | None
-    counting: str
-    figures: tuple[float, float]
+    baseline: str
+    metrics: tuple[float, float]
     p_value: float
     interval: tuple[float, float] = (0.0, 0.0)
     num_models: int = 1
@@ -44,10 +44,10 @@ class PairedTest:
     @property
     def winner(self) -> str | None:
         """The model or the baseline that is significantly better; ``None`` where neither is."""
-        ours, theirs = self.figures
+        ours, theirs = self.metrics
         if self.model is None or ours == theirs or not is_significant(self.p_value):
             return None
-        return self.model if ours > theirs else self.counting
+        return self.model if ours > theirs else self.baseline
 
     @property
     def is_chosen_on_test_data(self) -> bool:
@@ -62,8 +62,8 @@ class PairedTest:
     @property
     def sentence(self) -> str:
         """One part of the verdict."""
-        metric, (ours, theirs) = label(self.measure), self.figures
-        baseline = f"{self.counting} ({_chosen_from('baseline', self.num_baselines)})"
+        metric, (ours, theirs) = label(self.measure), self.metrics
+        baseline = f"{self.baseline} ({_chosen_from('baseline', self.num_baselines)})"
         if self.model is None:
             return f"only baselines were scored: {baseline} has the highest {metric} ({100 * theirs:.2f} %)"
         model = f"{self.model} ({_chosen_from('model', self.num_models)})" if self.num_models > 1 else self.model

@@ -48,7 +48,7 @@ class TaskResult(Generic[CARD]):
 
     protocol: CARD
     rows: tuple[Row, ...]
-    duels: tuple[PairedTest, ...]
+    paired_tests: tuple[PairedTest, ...]
     """One for each measure that the verdict goes by."""
     drawn: tuple[BootstrapResult, ...] = field(default=(), repr=False, compare=False)
     """What resampling found of each row, on the same draws."""
@@ -68,33 +68,33 @@ class TaskResult(Generic[CARD]):
     @property
     def model(self) -> str | None:
         """The best model by the first of them; ``None`` where only baselines were scored."""
-        return self.duels[0].model
+        return self.paired_tests[0].model
 
     @property
-    def best_counting(self) -> str:
+    def best_baseline(self) -> str:
         """The best baseline by the first of them."""
-        return self.duels[0].counting
+        return self.paired_tests[0].baseline
 
     @property
     def p_value(self) -> float:
         """The two-sided p-value of the first difference."""
-        return self.duels[0].p_value
+        return self.paired_tests[0].p_value
 
     @property
     def winner(self) -> str | None:
         """The model or baseline that is significantly better by the first of them; ``None`` where neither is."""
-        return self.duels[0].winner
+        return self.paired_tests[0].winner
 
     @property
-    def beats_counting(self) -> bool:
+    def beats_baselines(self) -> bool:
         """Whether a model that is not a baseline is significantly better by the first of them."""
         return self.winner is not None and self.winner == self.model
 
     @property
     def verdict(self) -> str:
         """The line under the table."""
-        chosen = any(duel.is_chosen_on_test_data for duel in self.duels)
-        return "; ".join([*(duel.sentence for duel in self.duels), *([CHOSEN] if chosen else [])])
+        chosen = any(test.is_chosen_on_test_data for test in self.paired_tests)
+        return "; ".join([*(test.sentence for test in self.paired_tests), *([CHOSEN] if chosen else [])])
 
     @property
     def shown(self) -> list[str]:
@@ -112,7 +112,7 @@ class TaskResult(Generic[CARD]):
         Args:
             measure: by which; that of the verdict unless stated.
         """
-        return verdicts([row.model for row in self.rows], self.drawn, measure or self.duels[0].measure)
+        return verdicts([row.model for row in self.rows], self.drawn, measure or self.paired_tests[0].measure)
 
     def to_frame(self, measures: Sequence[str] = ()) -> pl.DataFrame:
         """A row a model: measures as fractions, and the ends of their 95 %."""
@@ -133,9 +133,9 @@ class TaskResult(Generic[CARD]):
     def outcome(self) -> Json:
         """Return the paired tests as JSON, and the first of them flat."""
         return {
-            "duels": [duel.to_dict() for duel in self.duels],
-            "best_counting": self.best_counting,
-            "beats_counting": self.beats_counting,
+            "paired_tests": [test.to_dict() for test in self.paired_tests],
+            "best_baseline": self.best_baseline,
+            "beats_baselines": self.beats_baselines,
             "winner": self.winner,
             "p_value": None if self.model is None else self.p_value,
         }

@@ -164,10 +164,10 @@ def compare(
     found = resampled(counts, asked.owners, asked.num_sessions, RESAMPLES)
     seen = np.isin(asked.prints, first.train_prints.numpy())
     rows = tuple(_row(line, asked, seen, own) for line, own in zip(lines, found, strict=True))
-    duels = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
+    tests = paired_tests(RIVAL, COUNTING, [line.name for line in lines], found)
     card = with_seeds(_card(first, asked, protocol, seen, part, rankings), lines)
     examples = Examples(asked.to_frame, partial(found_of, lines, _shown))
-    return SuggestResult(card, rows, duels, tuple(found), examples=examples)
+    return SuggestResult(card, rows, tests, tuple(found), examples=examples)
 
 
 def _shown(run: SuggestScored) -> dict[str, pl.Series]:

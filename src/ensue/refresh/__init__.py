@@ -148,7 +148,7 @@ def card(predictor: Any, found: Refreshed) -> str:
     """The text of ``CARD.md`` after an update."""
     if not found.slices:
         return describe(predictor)
-    counted = any(part.best_counting for part in found.slices)
+    counted = any(part.best_baseline for part in found.slices)
     heads = [
         "slice",
         "targets",
@@ -162,7 +162,7 @@ def card(predictor: Any, found: Refreshed) -> str:
     for part in found.slices:
         row = [part.name, f"{part.targets:,}", part.label, f"{part.before:.4f}", f"{part.after:.4f}"]
         row += [f"{100 * part.change:+.1f} %"]
-        row += [part.best_counting, f"{part.counting[part.figure]:.4f}"] if counted else []
+        row += [part.best_baseline, f"{part.counting[part.figure]:.4f}"] if counted else []
         lines.append(f"| {' | '.join(row)} |")
     if found.held:
         lines += ["", f"Full ranking; the newest slice is {found.held} of the new log, trained on after the test."]

@@ -41,7 +41,7 @@ def _ranked(old: LinkPredictor, new: LinkPredictor) -> dict[str, tuple[Floats, F
     kept = old.remembered
     if kept is None:
         return {"titles": _own_titles(old, new)}
-    asked = {"remembered": "", **({"network": old.shared.learned} if kept.tokens and old.shared.learned else {})}
+    asked = {"remembered": "", **({"network": old.shared.network} if kept.tokens and old.shared.network else {})}
     known = old.articles.ids
     return {
         part: (reciprocal_ranks(old, kept, known, name), reciprocal_ranks(new, kept, known, name))

@@ -7,6 +7,8 @@ candidate, which has learned the other nine tenths among the rest of the remembe
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.splits import dated, hold_out
@@ -44,7 +46,7 @@ def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: As
 
     def learn_rest() -> None:
         if newest is not None:
-            ask.follow(passes(candidate, newest))
+            ask.follow(replace(report, stage="update, newest tenth") for report in passes(candidate, newest))
         candidate.index_items()
 
     return Trial(slices, held, learn_rest=learn_rest)

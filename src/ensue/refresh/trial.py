@@ -25,7 +25,7 @@ class Slice:
     old: dict[str, float]
     new: dict[str, float]
     counting: dict[str, float]
-    best_counting: str
+    best_baseline: str
     figure: str = "mrr"
     """The figure that decides."""
     error: float = 0.0

@@ -201,7 +201,7 @@ class Trainer:
         """Return the measurements of one row and seed."""
         row = {**VARIANTS, **ENSEMBLES, **ENCODED}.get(model, {"model": model})
         changes = row.get("settings", {})
-        is_network = model in NETWORKS or model in VARIANTS or "learned" in changes
+        is_network = model in NETWORKS or model in VARIANTS or "network" in changes
         options = {**(self.plan.options if is_network else {}), **changes}
         paths = {}
         if self.vectors and model in WITH_VECTORS:

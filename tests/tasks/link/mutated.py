@@ -70,7 +70,7 @@ def network(model: str, *others: str) -> Family:
 
 FAMILIES: dict[str, Family] = {
     "best": family("best"),
-    "best-bag": family("best", {"learned": "bag", "dim": 16}),
+    "best-bag": family("best", {"network": "bag", "dim": 16}),
     "ast": network("ast", "filters"),
     "cnn": network("cnn", "hidden", "heads"),
     "gru": network("gru", "filters", "heads"),

@@ -32,7 +32,7 @@ class TestBestLearned(LinkContract):
     """A network's cosine among the scores."""
 
     model = "best"
-    options = {**NETWORK, "learned": "cnn", "epochs": 3}  # noqa: RUF012
+    options = {**NETWORK, "network": "cnn", "epochs": 3}  # noqa: RUF012
 
 
 class TestAST(LinkContract):
@@ -58,7 +58,7 @@ class TestBestBag(LinkContract):
     """Its cosine among the scores."""
 
     model = "best"
-    options = {"bag": 32, "learned": "bag"}  # noqa: RUF012
+    options = {"bag": 32, "network": "bag"}  # noqa: RUF012
 
 
 class TestCNN(LinkContract):
@@ -120,12 +120,12 @@ def test_every_model_signs_the_contract() -> None:
         ),
         (
             "best",
-            {"learned": "lstm"},
-            "learned is 'lstm'; choose from ast, cnn, gru, bigru, ast-paper, bag, sbert, or remove it",
+            {"network": "lstm"},
+            "network is 'lstm'; choose from ast, cnn, gru, bigru, ast-paper, bag, sbert, or remove it",
         ),
-        ("ast", {"learned": "cnn"}, "learned is 'cnn'; only model best weights a trained network"),
+        ("ast", {"network": "cnn"}, "network is 'cnn'; only model best weights a trained network"),
         ("ast", {"encoder": "gru"}, "encoder is 'gru'; name the model gru instead"),
-        ("best", {"encoder": "gru", "learned": "cnn"}, "encoder is 'gru'; name the model gru instead"),
+        ("best", {"encoder": "gru", "network": "cnn"}, "encoder is 'gru'; name the model gru instead"),
         (
             "sbert",
             {"encoder": " "},
@@ -176,7 +176,7 @@ def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypa
     card = (tmp_path / "model" / "CARD.md").read_text()
     assert "- encoder: recognised by " in card and "- encoder: stand-in\n" in card
     loaded = LinkPredictor.load(tmp_path / "model", device="cpu")
-    assert loaded.shared.learned == "sbert"
+    assert loaded.shared.network == "sbert"
     with (
         monkeypatch.context() as other,
         pytest.raises(SettingError, match="is not the one"),

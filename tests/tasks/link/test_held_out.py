@@ -65,7 +65,7 @@ def ciphered(num: int = 6) -> Corpus:
 @pytest.mark.parametrize(("data", "helps"), [(planted(), False), (ciphered(), True)])
 def test_a_network_is_weighed_where_held_out_posts_are_ranked_better_by_it(data: Corpus, *, helps: bool) -> None:
     """Else the posts that it was trained on teach weights too."""
-    predictor = LinkPredictor("best", settings={**NETWORK, "learned": "cnn"})
+    predictor = LinkPredictor("best", settings={**NETWORK, "network": "cnn"})
     list(predictor.fit(data))
     metadata, note = predictor.metadata, "the network is left out: it does not improve the ranking of held-out posts"
     assert (scores.LEARNED in predictor.weights) == helps
@@ -107,7 +107,7 @@ def test_a_sample_of_the_posts_tells(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_labels_that_are_too_many_to_teach_leave_a_network_its_posts(monkeypatch: pytest.MonkeyPatch) -> None:
     data = planted()
     monkeypatch.setattr(held_out, "_CELLS", 12 * 40)
-    predictor = LinkPredictor("best", settings={**NETWORK, "learned": "cnn"})
+    predictor = LinkPredictor("best", settings={**NETWORK, "network": "cnn"})
     list(predictor.fit(data))
     held = len(data.split(0)[1])
     assert (predictor.metadata.posts, predictor.metadata.validation_posts) == (len(data) - held, held)

@@ -63,7 +63,7 @@ def corpus(texts: list[str]) -> Corpus:
 
 def ranked(data: Corpus, *, learned: bool) -> LinkPredictor:
     """``best`` without labels; with what a bag learned of the texts too."""
-    predictor = LinkPredictor.untrained(data.articles, data.posts, learned="bag" if learned else "")
+    predictor = LinkPredictor.untrained(data.articles, data.posts, network="bag" if learned else "")
     for _ in predictor.learn(data.posts) if learned else ():
         pass
     return predictor

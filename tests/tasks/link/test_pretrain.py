@@ -77,7 +77,7 @@ def test_a_corpus_without_labels(articles: int) -> None:
     data = planted()
     odd = [Post(text) for text in ("東京都知事選挙の結果", "выборы мэра Москвы", "", "🎈", "שלום עולם", "שלום עולם")]
     posts = Posts.of([*(Post(record.text) for record in data.posts.records()), *odd])
-    made = LinkPredictor.untrained(data.articles.select(slice(0, articles)), posts, learned="bag")
+    made = LinkPredictor.untrained(data.articles.select(slice(0, articles)), posts, network="bag")
     plain = made.scores(posts).whole()
     stages = {report.stage for report in made.learn(posts)}
     found = made.scores(posts).whole()

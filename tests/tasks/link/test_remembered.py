@@ -25,7 +25,7 @@ from tests.tasks.link.contract import NETWORK
 LEXICAL: dict[str, dict[str, object]] = {"best": {}, "tfidf": {}, "bm25": {}}
 LEARNING: dict[str, dict[str, object]] = {
     **{name: {**NETWORK} for name in ("ast", "cnn", "gru", "bigru")},
-    "best with ast": {**NETWORK, "learned": "ast"},
+    "best with ast": {**NETWORK, "network": "ast"},
 }
 MODELS = {**LEXICAL, **LEARNING}
 FITTED: dict[str, LinkPredictor] = {}

@@ -91,7 +91,7 @@ def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpu
         labelled = labelled.select(given)
         words = chosen_terms(words, np.flatnonzero(given))
         data = Labelled(names, scores[given], labelled.related, folds(state, labelled), words, counted)
-    return labelled, choose(data, state.seed, together=state.shared.together)
+    return labelled, choose(data, state.seed, together=state.shared.cross_post_prior)
 
 
 def learn_probabilities(state: LinkState, labelled: Corpus, scores: Floats | None = None) -> None:

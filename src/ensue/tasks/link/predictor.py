@@ -153,7 +153,7 @@ class LinkPredictor(SavedPredictor, LinkState):
 
     @classmethod
     def untrained(
-        cls, articles: Articles, posts: Posts, model: str = "best", encoder: str = "", *, learned: str = ""
+        cls, articles: Articles, posts: Posts, model: str = "best", encoder: str = "", *, network: str = ""
     ) -> Self:
         """A predictor that works at once: lexical scores, the posts counted too for how rare a word is, no probability.
 
@@ -163,9 +163,9 @@ class LinkPredictor(SavedPredictor, LinkState):
             model: a name in ``WITHOUT_TRAINING``.
             encoder: of best and sbert: name or folder of an installed sentence-transformers model, whose cosine best
                 gives half of the weight.
-            learned: of best: ``bag`` where :meth:`learn` is to follow.
+            network: of best: ``bag`` where :meth:`learn` is to follow.
 
         Raises:
             SettingError: a model that must be trained first; an encoder that is missing or cannot be read.
         """
-        return train.untrained(cls, articles, posts, model, encoder, learned=learned)
+        return train.untrained(cls, articles, posts, model, encoder, network=network)

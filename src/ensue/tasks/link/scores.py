@@ -57,7 +57,7 @@ class LinkScores:
         alone: bool = False,
     ) -> None:
         self.state, self.num, self.encode, self.name = state, num, encode, name
-        self.alone = alone or not state.shared.together
+        self.alone = alone or not state.shared.cross_post_prior
         self._told: tuple[Floats, Neighbours | None] | None = None
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:

@@ -20,14 +20,14 @@ from ensue.settings import (
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSettings(Settings):
-    """How scores are made of what was learned, and what of the posts stays in a folder."""
+    """Settings of scores, and of what a folder stores of the posts."""
 
-    learned: str = ""
-    """Of best: whose cosine is weighed beside the lexical scores: ast, cnn, gru, bigru, or sbert; none if empty."""
-    together: bool = True
-    """Of best: whether posts of one corpus tell of each other what they are about; false ranks every post alone."""
+    network: str = ""
+    """Model best: network whose cosine joins the lexical scores: ast, cnn, gru, bigru or sbert; none if empty."""
+    cross_post_prior: bool = True
+    """Model best: whether the posts of a corpus inform each other's ranking; if false, each is ranked on its own."""
     remembered: Count = 200
-    """Held-out posts kept as numbers of their words, at most, to test updates on; 0 keeps none."""
+    """Maximum number of held-out posts stored as word ids, to test updates on; 0 stores none."""
 
 
 Name = Literal["ast", "cnn", "gru", "bigru", "bag"]

@@ -35,7 +35,7 @@ class LinkState:
     """A model with all it has learned, or nothing yet.
 
     Args:
-        model: a name in ``MODELS``; ``best`` weighs lexical scores and, where ``learned`` names a network, its cosine.
+        model: a name in ``MODELS``; ``best`` weighs lexical scores and, where ``network`` names a network, its cosine.
         settings: settings of the model, of its schedule and of ``SHARED`` to change, by name.
         seed: the same seed, data and machine give the same bytes on the CPU.
         device: where a network runs; a GPU is used when there is one.
@@ -64,14 +64,14 @@ class LinkState:
         MODELS.require(model)
         changes, (_, own, schedule) = dict(settings or {}), MODELS[model]
         self.model_name = model
-        if model == "best" and changes.get("encoder") and not changes.get("learned"):
-            changes["learned"] = "sbert"
-        learned = str(changes.get("learned", "")) if model == "best" else ""
-        if learned:
-            own, schedule = _learned(learned)
+        if model == "best" and changes.get("encoder") and not changes.get("network"):
+            changes["network"] = "sbert"
+        network = str(changes.get("network", "")) if model == "best" else ""
+        if network:
+            own, schedule = _network_settings(network)
         self.settings, self.schedule, self.shared = changed(by_hand(changes), own, schedule, SHARED)
-        if model != "best" and self.shared.learned:
-            raise SettingError(f"learned is {self.shared.learned!r}; only model best weights a trained network")
+        if model != "best" and self.shared.network:
+            raise SettingError(f"network is {self.shared.network!r}; only model best weights a trained network")
         if isinstance(own, LinkSettings) and changes.get("encoder", own.encoder) != own.encoder:
             raise SettingError(f"encoder is {changes['encoder']!r}; name the model {changes['encoder']} instead")
         if isinstance(self.settings, SbertSettings) and not self.settings.encoder.strip():
@@ -151,7 +151,7 @@ class LinkState:
     def pulls(self) -> bool:
         """Whether posts of one corpus tell of each other what they are about."""
         told = bool(self.prior_strength or self.neighbour_weight)
-        return self.model_name == "best" and told and self.shared.together
+        return self.model_name == "best" and told and self.shared.cross_post_prior
 
     def new_network(self, num_words: int, dim: int) -> Model:
         """An untrained network on this state's device."""
@@ -166,11 +166,11 @@ class LinkState:
 State = TypeVar("State", bound=LinkState)
 
 
-def _learned(name: str) -> tuple[LinkSettings | SbertSettings, Schedule | None]:
+def _network_settings(name: str) -> tuple[LinkSettings | SbertSettings, Schedule | None]:
     """The settings and the schedule of the network or encoder whose cosine ``best`` shall weigh."""
     networks = [own for own, row in MODELS.items() if row.source]
     if name not in networks:
-        raise SettingError(f"learned is {name!r}; choose from {', '.join(networks)}, or remove it")
+        raise SettingError(f"network is {name!r}; choose from {', '.join(networks)}, or remove it")
     _, own, schedule = MODELS[name]
     assert own is not None
     return replace(own), schedule

@@ -115,7 +115,7 @@ def _both(first: Posts, second: Posts) -> Posts:
 
 
 def untrained(
-    make: Callable[..., State], articles: Articles, posts: Posts, model: str, encoder: str, *, learned: str = ""
+    make: Callable[..., State], articles: Articles, posts: Posts, model: str, encoder: str, *, network: str = ""
 ) -> State:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.untrained`."""
     if model not in WITHOUT_TRAINING:
@@ -125,7 +125,7 @@ def untrained(
         )
     if encoder and model not in ("best", "sbert"):
         raise SettingError(f"model {model} uses no encoder; remove it, or use best or sbert")
-    state = make(model, settings={name: value for name, value in (("encoder", encoder), ("learned", learned)) if value})
+    state = make(model, settings={name: value for name, value in (("encoder", encoder), ("network", network)) if value})
     state.article_index = ArticleIndex.of(articles)
     state.article_index.observe(posts.texts)
     if encoder:

@@ -89,7 +89,7 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     state.metadata.updates = updates = state.metadata.updates + 1
     if state.schedule is None or state.optimizer is None:
         state.model = state.counting[state.model_name]
-        yield Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
+        yield Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True, note="counts updated")
         return
     remembered = (state.reservoir if replay is None else replay).draw(len(data), updates)
     state.reservoir.add(data)

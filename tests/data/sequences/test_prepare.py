@@ -338,7 +338,7 @@ def test_times_of_two_kinds(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small")
 def test_a_full_disk_leaves_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
     path, output = tmp_path / "log.csv", tmp_path / "out"
-    log(events=3000).write_csv(path)
+    log(events=800).write_csv(path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))

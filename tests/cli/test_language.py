@@ -15,7 +15,8 @@ REPLACED = re.compile(
     r"\b(anew|duels?|heeded|leanings?|leaned|rivals?|surely|foretell|foretold|nought|figures? x 100|found out|"
     r"counting (row|beside)|understood|untaught|taught|teach(es)?|told|remark|lately|as asked|unless stated|so many|"
     r"what there is|by more than chance|chance!|would spoil|stands? (value|again|beside)|put aside|verbs?|"
-    r"personal by looks|ids known|the last one the best)\b",
+    r"below random|spaces aside|memorising scores|whole sequences|no known event|"
+    r"can be looked up|personal by looks|ids known|the last one the best)\b",
     re.IGNORECASE,
 )
 COMMANDS = [command.callback.__name__ for command in make_app().registered_commands if command.callback]

@@ -38,7 +38,7 @@ from ensue import (
 from ensue.api import AnyEstimator, load
 from ensue.callbacks import EarlyStop, JSONLines, MLflow, TensorBoard
 from ensue.data.histories import Histories
-from ensue.model_selection import compare
+from ensue.model_selection import compare, evaluate
 
 SESSIONS = [["a", "b", "c"], ["b", "c"], ["a", "b"], ["c", "a"]] * 5
 TEXTS = ["a good film", "a bad film", "so good", "so bad"] * 6
@@ -463,6 +463,27 @@ def test_event_types_are_chosen_in_python_as_at_the_command_line() -> None:
     for call, message in refused:
         with pytest.raises(EnsueError, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: NextEvent("markov").fit([{"a", "b"}]), "data[0] is of type set; give a list of histories"),
+        (lambda: QuerySuggester("most-frequent-next").fit([{"a", "b"}]), "data[0] is of type set; give a list"),
+        (lambda: TextClassifier("tfidf").fit(set(TEXTS), ["yes", "no"] * 2), "X is of type set; give a list"),
+        (lambda: TextClassifier("tfidf").fit(TEXTS, set(LABELS)), "y is of type set; give a list"),
+        (
+            lambda: TextClassifier("tfidf").fit(pd.DataFrame({"text": TEXTS, "kind": LABELS}), LABELS),
+            "X: column 'kind' holds the labels; give the texts alone, such as X['text']",
+        ),
+        (lambda: PostLinker("tfidf").fit([("a", None)], ARTICLES), "posts[0] is of type tuple; give a list of texts"),
+        (lambda: evaluate(5, SESSIONS), "model is of type int; give a fitted estimator"),  # type: ignore[arg-type]
+    ],
+)
+def test_data_without_an_order_or_with_its_own_labels_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(EnsueError) as error:
+        call()
+    assert str(error.value).startswith(message)
 
 
 # Model selection

@@ -217,4 +217,6 @@ def evaluate(model: AnyEstimator, *data: object, **options: object) -> AnyResult
         >>> evaluate(NextEvent("markov").fit(sessions), sessions).rows[0].model
         'markov'
     """
+    if not isinstance(model, Estimator):
+        raise SettingError(f"model is of type {type(model).__name__}; give a fitted estimator")
     return cast(Callable[..., AnyResult], model.evaluate)(*data, **options)

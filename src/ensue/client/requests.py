@@ -11,7 +11,15 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ensue.answers import Answer, Explanation, LinkAnswer, QueryExplanation, TextAnswer, TextExplanation
+from ensue.answers import (
+    Answer,
+    Explanation,
+    LinkAnswer,
+    LinkExplanation,
+    QueryExplanation,
+    TextAnswer,
+    TextExplanation,
+)
 from ensue.arguments import id_list
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.records import Article, History, Post, Text
@@ -152,8 +160,7 @@ class Requests:
             pairs = zip(records, found["explanations"], strict=True)
             return [_read(_explanation(record, explanation), explanation) for record, explanation in pairs]
 
-        body = {"records": _plain(records), "k": k}
-        return Request("POST", f"/v1/models/{model}/explain", read, body)
+        return Request("POST", f"/v1/models/{model}/explain", read, {"records": _plain(records), "k": k})
 
     def update_request(
         self,
@@ -182,15 +189,10 @@ class Requests:
 
     def sent(self, request: Request[Any]) -> dict[str, object]:
         """What the library of connections is told."""
-        more: dict[str, object] = {} if request.body is None else {"json": request.body}
-        headers = dict(self._update_headers) if request.writes else {}
-        if request.key is not None:
-            headers["idempotency-key"] = request.key
-        if headers:
-            more["headers"] = headers
-        if request.seconds is not None:
-            more["timeout"] = request.seconds
-        return more
+        headers = self._update_headers if request.writes else {}
+        headers = headers if request.key is None else {**headers, "idempotency-key": request.key}
+        options = {"json": request.body, "headers": headers or None, "timeout": request.seconds}
+        return {name: value for name, value in options.items() if value is not None}
 
     def pause(self, request: Request[Any], attempt: int, answer: Any = None) -> float | None:
         """Seconds until it is asked again; ``None`` where it is not.
@@ -255,13 +257,8 @@ def _plain(records: Sequence[Record | Article]) -> list[object]:
 
 
 def _explanation(record: Record, decoded: Mapping[str, object]) -> type:
-    if isinstance(record, Post):
-        from ensue.answers import LinkExplanation
-
-        return LinkExplanation
-    if isinstance(record, Text):
-        return TextExplanation
-    return QueryExplanation if "queries" in decoded else Explanation
+    kinds = {Post: LinkExplanation, Text: TextExplanation}
+    return kinds.get(type(record), QueryExplanation if "queries" in decoded else Explanation)
 
 
 def _read(kind: type[Kind], decoded: object) -> Kind:

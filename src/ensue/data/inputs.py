@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -121,6 +121,10 @@ def texts_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Text
     """Return labelled texts of a path, a frame, or a pair (texts, labels); as :func:`histories_from`."""
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], list):
         rows, labels = texts_of(data[0]), data[1]
+        frame = frame_of(data[0])
+        for name, column in ({} if frame is None else frame.to_dict(as_series=False)).items():
+            if column == labels:
+                raise DataError(f"X: column {quoted(name)} holds the labels; give the texts alone, such as X['text']")
         if len(labels) != len(rows):
             raise DataError(f"X has {len(rows):,} texts and y {len(labels):,} labels; give one label per text")
         return Texts.of(Text(row, label) for row, label in zip(rows, labels, strict=True)), schema
@@ -272,7 +276,7 @@ def post_records(data: object) -> list[Post]:
         text, about = row if isinstance(row, tuple) and len(row) == 2 else (row, ())
         if isinstance(row, Post):
             records.append(row)
-        elif isinstance(text, str) and not isinstance(about, str):
+        elif isinstance(text, str) and isinstance(about, Iterable) and not isinstance(about, str):
             records.append(Post(text, about=tuple(about)))
         else:
             raise DataError(f"posts[{position}] is of type {type(row).__name__}; {_POSTS}")
@@ -395,5 +399,6 @@ def _rows(data: object, name: str, advice: str) -> list[object]:
 
 
 def _is_collection(data: object) -> TypeGuard[Iterable[object]]:
-    """Return whether data has members: a list, but no single text, mapping or array without a dimension."""
-    return isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping) and getattr(data, "ndim", 1) > 0
+    """Return whether data has members in an order: no single text, mapping, set or array without a dimension."""
+    unordered = isinstance(data, str | bytes | Mapping | Set)
+    return isinstance(data, Iterable) and not unordered and getattr(data, "ndim", 1) > 0

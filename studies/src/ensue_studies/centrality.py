@@ -691,7 +691,8 @@ def _sentences(rows: Rows, tests: Rows) -> list[str]:
 
 def _difference(row: Values) -> str:
     difference, low, high = (100 * row[key] for key in ("difference", "low", "high"))
-    return f"{row['other']} ({difference:+.2f}, from {low:+.2f} to {high:+.2f}, p = {row['p_value']:.3f})"
+    p_value = "p < 0.001" if row["p_value"] < 0.001 else f"p = {row['p_value']:.3f}"
+    return f"{row['other']} ({difference:+.2f}, from {low:+.2f} to {high:+.2f}, {p_value})"
 
 
 def _explain(page: Page, rows: Rows, tests: Rows, curves: Rows) -> None:

@@ -236,7 +236,7 @@ class Environment:
                     "choices and known ids, over HTTP",
                 )
                 service.terminate()
-                same(service.wait(30), 0, "exit code of the service")
+                same(service.wait(LIMIT), 0, "exit code of the service")
             finally:
                 service.kill()
         for demonstration in shown:

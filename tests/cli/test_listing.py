@@ -52,6 +52,6 @@ def test_the_help_of_a_task_shows_what_concerns_it(ensue: Ensue, words: str) -> 
     assert ran.code == 0
     assert "--articles" in ran.out and "--encoding" in ran.out
     assert not any(foreign in ran.out for foreign in ("--phrases", "--min-users", "--rules"))
-    assert "Danovitch, ITCSE 2020" in ran.out and "held-out posts kept as numbers" in " ".join(ran.out.split()).lower()
+    assert "Danovitch, ITCSE 2020" in ran.out and "posts stored as word ids" in " ".join(ran.out.split()).lower()
     whole = ensue("fit", "--help").out  # which is of all tasks, before and after
     assert "--phrases" in whole and "Danovitch" not in whole

@@ -127,7 +127,7 @@ def test_a_model_of_booleans_scores_numbers(ensue: Ensue, tmp_path: Path) -> Non
     matched = "labels spelled differently from the training data are matched: '0' as 'False', '1' as 'True'"
     assert f"warning: {tmp_path / 'test.csv'}: {matched}" in found.lines
     assert (
-        f"  labels: 2: False 20, True 20; 0 (0.0 %) have a label unseen in training and count as wrong; {matched}"
+        f"  labels: False 20, True 20; 0 (0.0 %) have a label unseen in training and count as wrong; {matched}"
         in found.out
     )
     assert "100.00" in found.out

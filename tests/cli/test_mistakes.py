@@ -52,7 +52,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "no known column": ("fit next texts.csv -o new", ("no column is recognised as the session", "--columns session=…")),
     "clicks as texts": ("fit classify log.csv -o new", ("the columns are 'session'", "--columns text=…,label=…")),
-    "clicks as queries": ("fit suggest log.csv -o new", ("known as the query", "--columns query=…")),
+    "clicks as queries": ("fit suggest log.csv -o new", ("recognised as the query", "--columns query=…")),
     "texts without labels": ("fit classify plain.csv -o new", ("the texts have no labels", "--columns label=…")),
     "one label": ("fit classify one.csv -o new", ("every text has the label 'yes'", "at least two labels")),
     "posts without articles": ("fit link posts.jsonl -o new", ("holds posts", "--articles FILE")),

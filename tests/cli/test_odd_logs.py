@@ -77,7 +77,7 @@ def test_kinds_of_events_in_one_column_are_told(ensue: Ensue, tmp_path: Path) ->
 def test_programs_among_the_people_are_told(ensue: Ensue, tmp_path: Path) -> None:
     program = [row.replace(row.partition(",")[0], "bot") for row in clicks(250, seconds=2)]
     found = warnings(ensue, write(tmp_path / "log.csv", clicks(400) + program))
-    sentence = "sequences has 200 events and more within 10 minutes, 'bot' 250 in all: probably bots"
+    sentence = "sessions has 200 events and more within 10 minutes, 'bot' 250 in all: probably bots"
     assert f"1 of 101 (1.0 %) {sentence}; remove them" in found
     burst = [f"burst,i{at % 60},{1_700_500_000 + at}" for at in range(300)]  # 300 events in 5 minutes
     found = warnings(ensue, write(tmp_path / "burst.csv", clicks(400) + burst))

@@ -116,7 +116,7 @@ def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
         ),
         ([tmp_path / "none.csv"], f"{tmp_path / 'none.csv'}: no such file; check the name"),
         ([tmp_path / "*.parquet"], f"{tmp_path / '*.parquet'}: no file matches; check the pattern"),
-        ([tmp_path / "empty"], f"{tmp_path / 'empty'}: is a folder; name a file in it, or one that holds files that"),
+        ([tmp_path / "empty"], f"{tmp_path / 'empty'}: holds no file; name a folder with files in it"),
         (
             [path, "--session-gap", "-1"],
             "gap: -1.0 is not a pause; give minutes, such as 30, or 0 to keep sessions whole",

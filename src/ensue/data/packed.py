@@ -85,7 +85,9 @@ def files_in(path: Path) -> list[Path]:
         if file.is_file() and not any(part.startswith(hidden) for part in file.relative_to(start).parts)
     ]
     if not files:
-        raise DataError(f"{path}: {'holds no file' if path.is_dir() else 'no file matches; check the pattern'}")
+        is_folder = path.is_dir()
+        reason = "holds no file; name a folder with files in it" if is_folder else "no file matches; check the pattern"
+        raise DataError(f"{path}: {reason}")
     return files
 
 

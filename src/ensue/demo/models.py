@@ -206,12 +206,12 @@ def _row(part: Part, predictor: Any, test: Any, truth: float) -> Row:
     """Return the metrics of the model and of the best baseline."""
     result = evaluate(predictor, test)
     own = result.rows[0]
-    test = next(test for test in result.paired_tests if test.measure == part.metric)
+    paired = next(pair for pair in result.paired_tests if pair.measure == part.metric)
     low, high = own.interval[part.metric]
     half, score = (high - low) / 2, own.figures[part.metric]
     return Row(
         part.name, part.question, part.task, predictor.model_name, part.metric, NUM_QUESTIONS[part.name](test),
-        score, half, test.baseline, test.metrics[1], truth, result.verdict,
+        score, half, paired.baseline, paired.metrics[1], truth, result.verdict,
     )  # fmt: skip
 
 

@@ -102,7 +102,8 @@ class LinkContract(Contract):
         predictor.save(tmp_path / "model")
         for own in (predictor, LinkPredictor.load(tmp_path / "model")):
             (answer,) = own.predict([post("ferry", 1)], 1)
-            assert answer.in_vocabulary == answer.events or own.schedule is not None  # a network leaves rare words out
+            # A network leaves rare words out, and a bag of words is trained on articles alone.
+            assert answer.in_vocabulary == answer.events or own.schedule is not None or self.model == "bag"
 
     def test_sentences_are_of_the_article(self, predictor: LinkPredictor) -> None:
         (answer,) = predictor.predict([Post("harbour ferry crossing")], 1)

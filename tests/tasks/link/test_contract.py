@@ -135,10 +135,10 @@ def test_every_model_signs_the_contract() -> None:
         (
             "sbert",
             {"epochs": 2},
-            "setting 'epochs' is not known; choose from encoder, learned, remembered, together",
+            "setting 'epochs' is not known; choose from cross_post_prior, encoder, network, remembered",
         ),
         ("ast", {"monitor": "loss"}, "monitor is 'loss'; task link allows only 'mrr'"),
-        ("tfidf", {"heads": 3}, "setting 'heads' is not known; choose from learned, remembered, together"),
+        ("tfidf", {"heads": 3}, "setting 'heads' is not known; choose from cross_post_prior, network, remembered"),
     ],
 )
 def test_what_is_refused(model: str, settings: dict[str, object], message: str) -> None:

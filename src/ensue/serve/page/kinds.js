@@ -8,7 +8,7 @@ const last = (item) => item.record.values[item.record.values.length - 1];
 export const KINDS = [
   {
     key: "about", view: "posts", form: "text", example: "a title", closest: true, name: "Posts about it", question: "Which article is this post about?",
-    pick: "Posts of the last two days in words of the articles", own: "Or write a post", hint: "The night boat was full again, sixty people and one dog.",
+    pick: "Posts of the last two days", own: "Or write a post", hint: "The night boat was full again, sixty people and one dog.",
     card: (item) => [item.record.text, `${item.who}, ${item.when}`], text: (item) => item.record.text,
     record: (text) => ({ text }), rank: "Articles, best first", score: "P(relevant)", truth: "true article",
     none: "The post is about no article.",

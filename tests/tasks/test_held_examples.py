@@ -53,7 +53,7 @@ def test_of_next_they_are_given_validation_data_and_stay_through_updates(tmp_pat
     assert len(set(truths)) == 6 and set(truths) <= {f"held{at}" for at in range(40)}
     own.save(tmp_path / "next", describe(own))
     assert "name1" not in (tmp_path / "next" / "settings.json").read_text()
-    assert "held-out records word for word" in (tmp_path / "next" / "CARD.md").read_text()
+    assert "held-out records, verbatim" in (tmp_path / "next" / "CARD.md").read_text()
     again = load(tmp_path / "next")
     again.update(Histories.of(sessions(20)))
     assert again.metadata.examples == kept

@@ -1,6 +1,6 @@
 """A handful of held-out records, and what truly came, which the page offers to ask about.
 
-They stand word for word under ``examples`` among the facts of ``settings.json``, where a predictor is told to keep them
+They are stored verbatim under ``examples`` among the facts of ``settings.json``, where a predictor is told to keep them
 (:attr:`~ensue.tasks.state.State.keeps_examples`); the card says so. No name and no id of a record is among them.
 """
 

@@ -72,9 +72,7 @@ def test_answers_are_the_same_after_a_save_and_an_update_keeps_nothing_either(na
     refresh(tmp_path / "m", Histories.of(walks(100, seed=3)), max_drop=0.99)
     assert (versions.current(tmp_path / "m"), versions.kept(tmp_path / "m")) == (2, [1])
     assert sizes(tmp_path / "m") == before == sizes(tmp_path / "m.versions" / "1")
-    assert (
-        "- nothing of a single history: weights, and sums over all of them" in (tmp_path / "m" / "CARD.md").read_text()
-    )
+    assert "- no single sessions: weights, and sums over all sessions" in (tmp_path / "m" / "CARD.md").read_text()
 
 
 def test_the_table_has_no_row_of_past_sessions_and_tells_no_twins() -> None:
@@ -88,6 +86,6 @@ def test_the_table_has_no_row_of_past_sessions_and_tells_no_twins() -> None:
 )
 def test_what_stays_otherwise_is_on_the_card(name: str, held: str) -> None:
     card = describe(fitted(name, 60, replay=100))
-    assert "60 past histories (ids and times, no names; of each the latest 50 events)" in card
+    assert "60 past sessions (the latest 50 events of each: ids and times, no names)" in card
     assert "as sets of ids, for VS-kNN, and a 64-bit fingerprint" in card and held in card
     assert "`ensue fit --set replay=0` stores only weights and sums" in card

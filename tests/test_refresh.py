@@ -69,7 +69,7 @@ def test_an_update_that_does_no_harm_takes_over_and_the_old_version_is_kept(fold
     updated = NextPredictor.load(folder, device="cpu")
     assert "new" in updated.vocabulary and updated.metadata.sequences == 131, "the newest part was learned too"
     assert "## The latest update" in (folder / "CARD.md").read_text()
-    assert "131 past histories (ids and times, no names" in (folder / "CARD.md").read_text()
+    assert "131 past sessions (the latest 50 events of each" in (folder / "CARD.md").read_text()
     assert sorted(path.name for path in folder.parent.iterdir()) == ["m", "m.versions"]
 
 

@@ -12,7 +12,7 @@ from tests.mutations import run, save_families
 
 MUTATIONS = int(os.environ.get("ENSUE_MUTATIONS", "0"))
 """Mutations per task and kernels; 0: a few of some families."""
-FEW = 40
+FEW = 24
 BRIEF = {
     "tests.tasks.next.mutated": ("blend", "cascade-blend", "fpmc-index", "vsknn"),
     "tests.tasks.classify.mutated": ("tfidf", "blend-pairs", "vectors"),

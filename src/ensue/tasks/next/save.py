@@ -33,7 +33,7 @@ from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, sa
 from ensue.vocabulary import FIRST, Vocabulary
 
 NAMES = {"settings.json", "vocabulary.json", "CARD.md", reservoir.FILE, item_index.FILE} | {
-    f"{part}.safetensors" for part in ("model", "counting", "optimizer")
+    f"{part}.safetensors" for part in ("model", "baselines", "optimizer")
 }
 """All that a predictor may write; whatever else a folder holds goes with it, such as a stream's position."""
 

@@ -32,11 +32,6 @@ from ensue.tasks.state import module_of, summary_of
 from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 
-NAMES = {"settings.json", "vocabulary.json", "CARD.md", reservoir.FILE, item_index.FILE} | {
-    f"{part}.safetensors" for part in ("model", "baselines", "optimizer")
-}
-"""All that a predictor may write; whatever else a folder holds goes with it, such as a stream's position."""
-
 
 def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
     """The contents of a model folder, by file name; the large files are made as they are written."""

@@ -95,8 +95,8 @@ class FPMC(nn.Module):
         super().__init__()
         self.settings = settings
         self.items = ItemHead(num_ids, 2 * settings.dim, negatives=settings.negatives)
-        self.latest = ItemTable(num_ids, settings.dim, sparse=True)
         start_normal(self.items, std=0.1)
+        self.latest = ItemTable(num_ids, settings.dim, sparse=True)
         start_normal(self.latest, std=0.1)
 
     @property

@@ -401,8 +401,7 @@ def introduction(trainer: Trainer, sets: Sequence[DataSet[Corpus]], absent: Sequ
     vectors = "vectors of a file" if trainer.vectors else "trained vectors"
     page.text(PAPER["quick"] if request.quick else "", PAPER["introduction"].format(vectors=vectors))
     page.text(PAPER["encoder"].format(encoder=Path(trainer.encoder).name) if trainer.encoder else "")
-    about = [f"**{data.name}**: {data.about}." for data in sets]
-    page.bullets([*about, *([f"Not available: {listed(absent)}."] if absent else [])])
+    page.data_sets({data.name: f"{data.about}." for data in sets}, absent)
     return str(page)
 
 

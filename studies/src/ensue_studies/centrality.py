@@ -588,8 +588,7 @@ def introduction(
     vectors = "vectors of a file (the paper: GloVe)" if trainer.vectors else "trained vectors"
     times = "once" if request.seeds == 1 else f"with {request.seeds} seeds"
     page.text(PAPER["introduction"].format(vectors=vectors, times=times))
-    about = [f"**{data.name}**: {data.about}" for data in sets]
-    page.bullets([*about, *([f"Not available: {listed(absent)}."] if absent else []), PAPER["missing"]])
+    page.data_sets({data.name: data.about for data in sets}, absent, PAPER["missing"])
     return str(page)
 
 

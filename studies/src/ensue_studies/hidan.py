@@ -495,8 +495,7 @@ def introduction(plan: Plan, sets: Sequence[Cascades], absent: Sequence[str], re
         few = "once" if fewest == 1 else f"with {fewest}"
         times += f" (HiDAN and the models it is tested against; the others, and all in the later papers' sets, {few})"
     page.text(PAPER["introduction"].format(times=times), PAPER["near_copy"])
-    about = [f"**{data.name}**: {data.about}." for data in sets]
-    page.bullets([*about, *([f"Not available: {listed(absent)}."] if absent else [])])
+    page.data_sets({data.name: f"{data.about}." for data in sets}, absent)
     return str(page)
 
 

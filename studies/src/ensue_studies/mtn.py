@@ -462,8 +462,7 @@ def introduction(plan: Plan, sets: Sequence[Sessions], absent: Sequence[str], re
     times = "once" if request.seeds == 1 else f"once, or with {request.seeds} seeds where its row says so"
     sizes = PAPER["sizes"]["quick" if request.quick else "full"]
     page.text(PAPER["introduction"], PAPER["training"].format(times=times, sizes=sizes), PAPER["best"])
-    about = [f"**{data.name}**: {data.about}." for data in sets]
-    page.bullets([*about, *([f"Not available: {listed(absent)}."] if absent else [])])
+    page.data_sets({data.name: f"{data.about}." for data in sets}, absent)
     return str(page)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ensue.significance import LEVEL
@@ -94,6 +94,11 @@ class Page:
     def bullets(self, items: Iterable[str]) -> None:
         """Add a list of items, if there are any."""
         self.text("\n".join(f"- {item}" for item in items))
+
+    def data_sets(self, about: Mapping[str, str], absent: Collection[str], *more: str) -> None:
+        """Add a list of data sets by name, each with a sentence, then the missing ones, then more items."""
+        missing = [f"Not available: {listed(absent)}."] if absent else []
+        self.bullets([*(f"**{name}**: {sentence}" for name, sentence in about.items()), *missing, *more])
 
     def table(self, rows: Rows, missing: str = "") -> None:
         """Add a table, or a sentence where there are no rows."""

@@ -1,4 +1,4 @@
-"""Settings and schedule of the models of task ``classify``: light to import, as the command line needs them first."""
+"""Settings and schedule of the models of task ``classify``; this module imports no torch."""
 
 from __future__ import annotations
 
@@ -20,88 +20,91 @@ from ensue.tasks.own import find_class
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSettings(Settings):
-    """What is set of every model: what stays in a folder, and what is chosen by."""
+    """Settings that every model of the task has."""
 
     remembered: Count = 200
-    """Held-out texts kept as ids of words, at most, to test updates on; 0 keeps none."""
+    """Maximum number of held-out texts stored as word ids, to test updates on; 0 stores none."""
     metric: Annotated[str, one_of("accuracy", "macro-f1")] = "accuracy"
-    """What early stopping goes by on held-out texts; ``macro-f1`` also chooses a blend and ``best``, in place of their
-    log loss."""
+    """Validation metric of early stopping: accuracy or macro-f1. ``macro-f1`` also selects the weights of a blend and
+    the model of ``best``, which otherwise go by log loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountingSettings(Settings):
-    """Settings of the linear models and of the majority."""
+    """Settings of the linear models and of ``majority``."""
 
     strength: Positive = 1.0
-    """How much the data counts beside the penalty: scikit-learn's C."""
+    """Inverse of the L2 penalty, as scikit-learn's C."""
     vectors: str | None = None
-    """A file of word vectors (GloVe, fastText, word2vec text or npz)."""
+    """Path of a file of word vectors (GloVe, fastText, word2vec text or npz)."""
     extra_words: Count = 50_000
-    """Of the file's first words, so many are kept though the training data lacks them: later texts may hold them."""
+    """Number of words stored from the start of the file of vectors although the training data lacks them: later texts
+    may contain them."""
     dim: Size | None = None
-    """Width of a word's vector: that of the file."""
+    """Dimension of a word vector. [default: that of the file]"""
     lower: bool = True
-    """Whether case is dropped."""
+    """Whether texts are lowercased."""
     min_count: Size = 1
-    """How often a word must occur in the training data to be known."""
+    """Minimum number of occurrences of a word in the training data; rarer words are out of vocabulary."""
     max_words: Size | None = None
-    """A cap on the words of a text, of a sentence in documents; everything is read without one."""
+    """Maximum number of words read of a text, or of each sentence of a document. [default: all]"""
     max_sentences: Size | None = None
-    """A cap on the sentences of a document; all are read without one."""
+    """Maximum number of sentences read of a document. [default: all]"""
 
 
 POOLINGS = ("max", "mean", "self-attention", "routing", "reverse-routing", "centrality", "centrality-bilinear")
 """Names of the poolings of single texts (:mod:`ensue.nn.pooling`)."""
 ALIGNMENT = "alignment"
-"""The pooling of that name."""
+"""Pooling that compares the words of the two texts of a pair."""
 Architecture = Literal["auto", "flat", "hierarchical", "pair"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings(Settings):
-    """Settings of a text classifier; sizes and dropout are those of the paper for SST-2."""
+    """Settings of a text classifier; sizes and dropout are the paper's for SST-2."""
 
     pooling: str = "centrality"
-    """How words become a text: max, mean, self-attention, routing, reverse-routing, centrality, centrality-bilinear; or
-    alignment, which compares each word with what the other text of a pair has for it; or FILE.py:CLASS, a pooling of
-    your own."""
+    """Pooling of word vectors into a text vector: max, mean, self-attention, routing, reverse-routing, centrality,
+    centrality-bilinear; alignment, which compares each word of a pair with the aligned words of the other text; or
+    FILE.py:CLASS, your own pooling."""
     architecture: Architecture = "auto"
-    """flat, hierarchical (words, sentences, document) or pair; auto: as the data is."""
+    """flat, hierarchical (words, sentences, document), pair, or auto: detected from the data."""
     vectors: str | None = None
-    """A file of word vectors (GloVe, fastText, word2vec text or npz); without one, vectors are learned."""
+    """Path of a file of word vectors (GloVe, fastText, word2vec text or npz). [default: vectors are learned]"""
     encoder: str | None = None
-    """Name or folder of a sentence-transformers model that encodes the sentences: the network reads these vectors."""
+    """Name or folder of a sentence-transformers model; the network reads its sentence vectors."""
     tuned: bool = True
-    """Whether the vectors of the file are trained too."""
+    """Whether the vectors of the file are fine-tuned."""
     extra_words: Count = 50_000
-    """Of the file's first words, so many are kept though the training data lacks them: later texts may hold them."""
+    """Number of words stored from the start of the file of vectors although the training data lacks them: later texts
+    may contain them."""
     dim: Size | None = None
-    """Width of a word's vector: that of the file, or 300 where there is none."""
+    """Dimension of a word vector. [default: that of the file, or 300 without a file]"""
     hidden: Size = 300
     """LSTM units in each direction."""
     score_dim: Size = 50
-    """Width inside the scores of centrality and self-attention."""
+    """Hidden dimension of the attention scores of centrality and self-attention."""
     head: Size = 300
     """Hidden units of the classifier."""
     dropout: Share = 0.6
-    """Share of the units dropped in training, of the vectors of words and in the classifier."""
+    """Dropout rate of word vectors and of the classifier."""
     residual: bool = True
-    """Whether the network is trained under a schedule that goes by the number of texts and, where there are vectors,
-    added to the mean-vector row by what it is worth; without it, the paper's network and Table 2."""
+    """Whether the schedule adapts to the number of texts and, where there are vectors, the network is added to the
+    mean-vector baseline with a weight learned on validation texts; if false, the paper's network and its Table 2."""
     precision: Annotated[str, one_of("float32", "bfloat16")] = "float32"
     """Numbers that texts are read in, once learned: products of bfloat16 take half of the time where the processor has
     them (avx512_bf16), twice where not; probabilities differ in the third digit, and training is in float32."""
     method: Literal["solve", "power", "series"] = "solve"
-    """How centrality is found: solve (exact), power (the paper) or series (Theorem 2)."""
+    """Computation of the stationary distribution: solve (exact), power (power iteration, the paper) or series (Theorem
+    2)."""
     lower: bool = True
-    """Whether case is dropped."""
+    """Whether texts are lowercased."""
     min_count: Size = 1
-    """How often a word must occur in the training data to be known."""
+    """Minimum number of occurrences of a word in the training data; rarer words are out of vocabulary."""
     max_words: Size | None = None
-    """A cap on the words of a sentence (of a text that is not read as a document); everything is read without one."""
+    """Maximum number of words read of a sentence, or of a text that is not read as a document. [default: all]"""
     max_sentences: Size | None = None
-    """A cap on the sentences of a document."""
+    """Maximum number of sentences read of a document. [default: all]"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

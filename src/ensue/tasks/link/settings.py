@@ -1,4 +1,4 @@
-"""Settings and schedules of the models of task ``link``: light to import, as the command line needs them first."""
+"""Settings and schedules of the models of task ``link``; this module imports no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ensue.settings import (
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSettings(Settings):
-    """Settings of scores, and of what a folder stores of the posts."""
+    """Settings that every model of the task has."""
 
     network: str = ""
     """Model best: network whose cosine joins the lexical scores: ast, cnn, gru, bigru or sbert; none if empty."""
@@ -38,53 +38,55 @@ class LinkSettings(Settings):
     """Settings of a network that links posts to articles; ``ast-paper`` turns off what the paper does not have."""
 
     encoder: Name = "ast"
-    """What makes a vector of a text: ast, cnn, gru, bigru, or bag: the bag beside them alone."""
+    """Text encoder: ast, cnn, gru, bigru, or bag (a weighted bag of words alone)."""
     vectors: str | None = None
-    """A file of word vectors (GloVe, fastText, word2vec text or npz); without one they are learned, and beside a bag
-    they start from the articles' runs of characters."""
+    """Path of a file of word vectors (GloVe, fastText, word2vec text or npz). [default: vectors are learned; with a
+    bag, they are initialised from the articles' character n-grams]"""
     tuned: bool = True
-    """Whether the vectors of the file are trained too."""
+    """Whether the vectors of the file are fine-tuned."""
     extra_words: Count = 50_000
-    """Of the file's first words, so many are kept though the training data lacks them: later texts may hold them."""
+    """Number of words stored from the start of the file of vectors although the training data lacks them: later texts
+    may contain them."""
     dim: Size | None = None
-    """Width of a word's vector: that of the file, or 300 where there is none."""
+    """Dimension of a word vector. [default: that of the file, or 300 without a file]"""
     heads: Size = 6
-    """Attention heads of ast; they divide the width of a word's vector."""
+    """Attention heads of ast; their number must divide the dimension of a word vector."""
     bag: Count = 512
-    """Numbers of a word's vector that are summed by learned weights beside what the encoder makes; 0: the encoder
-    alone, as in the paper."""
+    """Dimension of a weighted bag of words that is concatenated to the encoder's output; 0: the encoder alone, as in
+    the paper."""
     pretrain: Literal["none", "cloze", "inductive"] = "cloze"
-    """cloze: the network first learns, of the articles alone, to find what a few words of theirs were cut from;
-    inductive: only of those that training posts are about, so that all others are new to it."""
+    """Pretraining: cloze (on all articles: match a few words with the article they were taken from), inductive (cloze
+    on the articles of training posts only, so that the other articles are unseen) or none."""
     residual: bool = True
-    """Whether a text starts as the mean of its words' vectors, to which the encoder adds what it learns; the paper's
-    encoders have no such way around them."""
+    """Whether the encoder has a residual connection from the mean of the word vectors; the paper's encoders have
+    none."""
     neighbours: Size = 1
-    """Words on each side that a word of ast attends to."""
+    """Neighbouring words on each side that a word of ast attends to."""
     sparse: bool = True
-    """Whether ast attends by entmax, which learns how sparse each head is; false: by softmax."""
+    """Whether ast attends with entmax, whose sparsity is learned per head; if false, with softmax."""
     relay: bool = True
-    """Whether ast has a relay, which every word sees and which sees every word; false: the mean of the words."""
+    """Whether ast has a relay node, connected with every word; if false, the mean of the words."""
     cycles: Annotated[Size, must_be(f"at most {DEEPEST}", lambda value: value <= DEEPEST)] = 1
-    """How often ast goes through its ring and its star."""
+    """Number of ring and star updates of ast."""
     hidden: Size = 300
-    """Width of a text's vector under cnn, gru (its units) and bigru (half of them a side)."""
+    """Dimension of a text vector of cnn, gru (its units) and bigru (half of the units per direction)."""
     filters: Size = 300
-    """Filters of cnn of each width from 1 to 4."""
+    """Number of filters of cnn for each width from 1 to 4."""
     loss: Literal["triplet", "contrastive"] = "contrastive"
-    """triplet: the paper's; contrastive: related posts against all others of the batch, and related articles."""
+    """Training loss: triplet (the paper's) or contrastive (in-batch negatives, of posts and of articles)."""
     margin: NonNegative = 0.15
-    """Of triplet: by how much an unrelated post should be farther, in squared distance."""
+    """Margin of the triplet loss, in squared distance."""
     epsilon: NonNegative = 0.1
-    """Of triplet: pairs that are on the right side by more than this, in cosine, are left out."""
+    """Triplets that are right by more than this, in cosine, are left out of the triplet loss."""
     temperature: Positive = 0.05
-    """Of contrastive: the cosines are divided by it."""
+    """Temperature of the contrastive loss: cosines are divided by it."""
     lower: bool = True
-    """Whether case is dropped."""
+    """Whether texts are lowercased."""
     min_count: Size | None = None
-    """How often a word must occur in what is learned to be known; 2 where a bag reads pieces of the others, else 1."""
+    """Minimum number of occurrences of a word in the training data. [default: 2 with a bag, which reads rarer words as
+    subwords; otherwise 1]"""
     max_words: Size | None = None
-    """A cap on the words of a text; everything is read without one."""
+    """Maximum number of words read of a text. [default: all]"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,7 +115,7 @@ SCHEDULE = Schedule(
     patience=10, refit=False, replay=0,
 )  # fmt: skip
 FROM_ARTICLES = replace(SCHEDULE, learning_rate=1e-3, patience=2)
-"""Of networks that start from what the articles tell: posts teach them in two to six epochs."""
+"""Schedule of networks that are pretrained on the articles: two to six epochs of posts are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)

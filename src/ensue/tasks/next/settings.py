@@ -1,4 +1,4 @@
-"""Settings and schedules of the models of task ``next``: light to import, as the command line needs them first."""
+"""Settings and schedules of the models of task ``next``; this module imports no torch."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ensue.settings import (
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSettings(Settings):
-    """Settings that every model of the task knows."""
+    """Settings that every model of the task has."""
 
     min_users: Size = 1
-    """How many people must have had the same events in the same order for them to be learned (sequences, of which those
-    cut from one user's clicks count as one); values that fewer had are unknown. 1: all is learned."""
+    """k-anonymity threshold: number of users (sequences, if the log has no users) that must share a run of events
+    before it is trained on; rarer items are out of vocabulary. 1: everything is trained on."""
 
 
 AUTO, SAMPLED = "auto", "sampled"
@@ -35,41 +35,43 @@ AUTO, SAMPLED = "auto", "sampled"
 
 @dataclass(frozen=True, kw_only=True)
 class SoftmaxSettings(Settings):
-    """What models with an output layer over all users have in common."""
+    """Settings of models with an output layer over all users."""
 
     loss: Annotated[str, variant_of(AUTO, "ce", SAMPLED)] = AUTO
-    """ce (all users), sampled (shared negatives), or auto: sampled where there are more than 50,000 users."""
+    """Training loss: ce (softmax over all users), sampled (shared negatives), or auto: sampled above 50,000 users."""
     negatives: Size = 2048
-    """Users drawn a batch for ``sampled``."""
+    """Users drawn per batch by ``sampled``."""
 
     @property
     def drawn(self) -> int | None:
-        """How many users are drawn a batch; ``None`` where the loss goes over all."""
+        """Number of users drawn per batch; ``None`` if the loss is over all users."""
         return self.negatives if self.loss == SAMPLED else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountingSettings(Settings):
-    """Settings of the counting predictors."""
+    """Settings of the count-based baselines."""
 
     window: Size = 30
-    """How many of the latest events count."""
+    """Number of latest events that are scored from."""
     power: float = 0.7
-    """Row totals are divided out to this power: 1 trusts a rare value as much as a frequent one, 0 not at all."""
+    """Exponent of the normalisation by row totals: 1 trusts a rare item as much as a frequent one, 0 does not
+    normalise."""
     popularity: Positive = 0.05
-    """Weight of plain popularity beside the pair counts."""
+    """Weight of popularity, added to the pair counts."""
     keep: Size = 1000
-    """Successors kept a value, the most counted ones; bounds memory on large catalogues."""
+    """Maximum number of successors stored per item, the most frequent ones; bounds memory on large catalogues."""
     replay: Count = 1
-    """0: nothing of a single history stays in a folder, so VS-kNN does not stand beside, and twins are not told."""
+    """0: nothing of a single history is stored in the folder; baseline VS-kNN and duplicate histories are then not
+    available."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnItemsSettings(CountingSettings):
-    """Settings of sequential rules, and how far back own values count."""
+    """Settings of sequential rules and of the models that rank a session's own items."""
 
     window: Size = 100
-    """How many of the latest events count."""
+    """Number of latest events that are scored from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +79,18 @@ class VSKNNSettings(Settings):
     """Settings of VS-kNN."""
 
     sample: Size = 1000
-    """How many of the most recent sessions that share a click are compared (m)."""
+    """Number of most recent sessions with a shared click that are compared (m)."""
     neighbours: Size = 100
-    """How many of those, the most similar ones, have a say (k)."""
+    """Number of most similar sessions that are scored from (k)."""
     window: Size = 10
-    """How many of the latest clicks are compared."""
+    """Number of latest clicks that are compared."""
     decay: Annotated[str, variant_of("linear", "reciprocal", "quadratic")] = "reciprocal"
-    """What a click weighs n steps before the latest: linear (1 - n / 10), reciprocal (1 / (n + 1)) or its square."""
+    """Weight of a click n steps before the latest: linear (1 - n / 10), reciprocal (1 / (n + 1)) or quadratic (its
+    square)."""
     idf: NonNegative = 1.0
-    """How much an item that few sessions hold gains; 0: nothing."""
+    """Weight of the inverse document frequency of items; 0 turns it off."""
     popularity: Positive = 0.01
-    """Weight of plain popularity beside the neighbours' shares."""
+    """Weight of popularity, added to the scores of the neighbours."""
 
 
 CORE_SCHEDULE = Schedule(
@@ -110,19 +113,19 @@ class CORESettings(Settings):
     """Settings of CORE."""
 
     dim: Size = 128
-    """Width of the items."""
+    """Dimension of the item vectors."""
     heads: Size = 2
-    """Heads of the encoder's attention."""
+    """Attention heads of the encoder."""
     max_length: Size = 50
-    """How many events either layer looks back."""
+    """Maximum number of latest events that are read."""
     dropout: Share = 0.2
-    """Share of units dropped in training."""
+    """Dropout rate."""
     temperature: Positive = 0.07
-    """Cosines are divided by it."""
+    """Temperature: cosines are divided by it."""
     loss: Annotated[str, variant_of("sampled", "ce")] = "sampled"
-    """sampled (shared negatives) or ce (all items)."""
+    """Training loss: sampled (shared negatives) or ce (softmax over all items)."""
     negatives: Size = 4096
-    """Items drawn a batch for ``sampled``."""
+    """Items drawn per batch by ``sampled``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,22 +133,23 @@ class CORESettings(Settings):
 
 
 DECAY = "linear"
-"""How the memory weighs clicks by their distance; this and 300 neighbours: the last tenth of Diginetica's training."""
+"""Decay of the nearest-neighbour part; chosen with its 300 neighbours on the last tenth of Diginetica's training
+data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlendSettings(CORESettings):
-    """Settings of CORE, and of the memory."""
+    """Settings of CORE and of the nearest-neighbour part of ``blend``."""
 
     sample: Size = 1000
-    """How many of the most recent sessions that share an event are compared."""
+    """Number of most recent sessions with a shared event that are compared."""
     neighbours: Size = 300
-    """How many of those, the most similar ones, have a say."""
+    """Number of most similar sessions that are scored from."""
     window: Size = 10
-    """How many of the latest events are compared."""
+    """Number of latest events that are compared."""
 
     def memory(self) -> VSKNNSettings:
-        """The memory's part."""
+        """Return the settings of the nearest-neighbour part."""
         return VSKNNSettings(sample=self.sample, neighbours=self.neighbours, window=self.window, decay=DECAY)
 
 
@@ -154,51 +158,51 @@ class HiDANSettings(SoftmaxSettings):
     """Settings of HiDAN; sizes and dropout are the paper's."""
 
     dim: Size = 64
-    """Width of users, contexts and cascades (d)."""
+    """Dimension of users, contexts and cascades (d)."""
     table_dim: Size = 32
-    """Width of the user table under Eq. 1's dense layer."""
+    """Dimension of the user embeddings, the input of Eq. 1's dense layer."""
     window: Count = 30
-    """How many of the latest users are heeded; 0 for all."""
+    """Number of latest users that are attended to; 0 for all."""
     max_hours: Positive = 120.0
-    """Ages beyond this share the last interval (T_max)."""
+    """Maximum age in hours; greater ages share the last interval (T_max)."""
     intervals: Size = 40
     """Number of equal age intervals (T)."""
     dropout: Share = 0.2
-    """Share of units dropped in training (keep probability 0.8)."""
+    """Dropout rate."""
     user_attention: bool = True
-    """False for HiDAN-NUA: the plain mean of the user and those before it, in place of attention and gate."""
+    """False for HiDAN-NUA: the mean of the user and the users before, in place of attention and gate."""
     cascade_attention: bool = True
-    """False for HiDAN-NCA: the cascade is the plain mean of its users."""
+    """False for HiDAN-NCA: a cascade is the mean of its users."""
     time_decay: bool = True
     """False for HiDAN-NT: influence without ages."""
     cosine: bool = False
-    """True: a user's score is a cosine times a factor that is learned, in place of Eq. 10's inner product."""
+    """If true, scores are cosines times a learned factor, in place of Eq. 10's inner product."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CascadeBlendSettings(HiDANSettings):
-    """Settings of HiDAN; what is beside it has none of its own."""
+    """Settings of the HiDAN in ``cascade-blend``; its other parts have none."""
 
     table_dim: int = 64
-    """Width of the user table."""
+    """Dimension of the user embeddings."""
     cosine: bool = True
-    """Scores are cosines."""
+    """If true, scores are cosines times a learned factor."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentSettings(SoftmaxSettings):
-    """Settings of the recurrent rivals; the defaults are those of HiDAN's paper."""
+    """Settings of the recurrent baselines; the defaults are those of HiDAN's paper."""
 
     dim: Size = 64
-    """Width of the states."""
+    """Dimension of the states."""
     table_dim: Size = 32
-    """Width of the user table."""
+    """Dimension of the user embeddings."""
     cell: Annotated[str, variant_of("rnn", "lstm")] = "rnn"
-    """rnn or lstm."""
+    """Recurrent cell: rnn or lstm."""
     attention: bool = False
-    """True for Att-RNN and Att-LSTM: each state looks back at the states before it."""
+    """True for Att-RNN and Att-LSTM: each state attends to the states before it."""
     dropout: DropoutRate = 0.2
-    """Share of units dropped in training (keep probability 0.8)."""
+    """Dropout rate."""
 
 
 SHORTEST = 1 / 3600
@@ -210,17 +214,17 @@ class RMTPPSettings(SoftmaxSettings):
     """Settings of RMTPP; the defaults are those of HiDAN's paper."""
 
     dim: Size = 64
-    """Width of the states."""
+    """Dimension of the states."""
     table_dim: Size = 32
-    """Width of the user table."""
+    """Dimension of the user embeddings."""
     max_hours: Annotated[float, must_be("above a second", lambda value: value > SHORTEST)] = 120.0
-    """Gaps beyond this share the last interval, and are learned as "not until then"."""
+    """Maximum gap in hours; greater gaps share the last interval and are trained on as censored."""
     intervals: Size = 40
     """Number of equal intervals of the gap."""
     dropout: Share = 0.2
-    """Share of units dropped in training (keep probability 0.8)."""
+    """Dropout rate."""
     time_weight: NonNegative = 1.0
-    """Weight of the time's part of the loss beside the marker's; 0 learns no times."""
+    """Weight of the time loss, added to that of the marker; 0 trains no times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,39 +232,39 @@ class CYANRNNSettings(SoftmaxSettings):
     """Settings of CYAN-RNN; the defaults are those of HiDAN's paper."""
 
     dim: Size = 64
-    """Width of the states of encoder and decoder."""
+    """Dimension of the states of encoder and decoder."""
     table_dim: Size = 32
-    """Width of the user table."""
+    """Dimension of the user embeddings."""
     coverage: Size = 10
-    """Numbers kept of each user on how much it was looked at."""
+    """Dimension of the coverage vector of each user."""
     cell: Annotated[str, variant_of("rnn", "gru")] = "rnn"
-    """The encoder: rnn, or gru as in the authors' program."""
+    """Recurrent cell of the encoder: rnn, or gru as in the authors' program."""
     max_hours: Positive = 120.0
-    """Longer gaps count as this."""
+    """Maximum gap in hours; greater gaps are set to it."""
     dropout: Share = 0.2
-    """Share of units dropped in training (keep probability 0.8)."""
+    """Dropout rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SANSRSettings(Settings):
-    """Settings of SANSR; width, heads and blocks are the paper's best, the loss is ours."""
+    """Settings of SANSR; dimension, heads and layers are the paper's best, the loss is ours."""
 
     dim: Size = 128
-    """Width of items and positions (d)."""
+    """Dimension of items and positions (d)."""
     heads: Size = 2
     """Attention heads (h)."""
     num_layers: Annotated[int, must_be(f"from 0 to {DEEPEST}", lambda value: 0 <= value <= DEEPEST)] = 1
-    """Self-attention blocks (k); 0 compares the last click alone."""
+    """Self-attention blocks (k); 0 scores from the last click alone."""
     max_length: Size = 50
-    """How many of the latest clicks are read (l)."""
+    """Maximum number of latest clicks that are read (l)."""
     residual: bool = True
-    """False for SANSR-RC: no residual into and around the feed-forward part."""
+    """False for SANSR-RC: no residual connections into and around the feed-forward layer."""
     dropout: Share = 0.4
-    """Share of units dropped in training."""
+    """Dropout rate."""
     loss: Annotated[str, variant_of("sampled", "ce", "bpr", "bpr_softmax")] = "sampled"
-    """sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""
+    """Training loss: sampled, ce, bpr (on scores) or bpr_softmax (Eq. 8 as printed)."""
     negatives: Size = 2048
-    """Items drawn for each batch by ``sampled``; the pairwise losses draw 32 for each target, outside its session."""
+    """Items drawn per batch by ``sampled``; the pairwise losses draw 32 per target, outside its session."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -280,7 +284,7 @@ class BPRMFSettings(Settings):
     dim: Size = 100
     """Number of factors."""
     max_length: Size = 50
-    """How many of the latest clicks make the session."""
+    """Maximum number of latest clicks that are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,11 +294,11 @@ class FPMCSettings(Settings):
     dim: Size = 32
     """Number of factors of each of the two products."""
     max_length: Size = 50
-    """How many of the latest clicks make the session."""
+    """Maximum number of latest clicks that are read."""
     negatives: Size = 10
-    """Items drawn a target."""
+    """Items drawn per target."""
     regularisation: NonNegative = 1e-3
-    """L2: half of this times the squared factors that a pair touches is added to its loss."""
+    """L2 penalty: half of this times the squared factors of a pair is added to its loss."""
 
 
 GRU4REC_SCHEDULE = Schedule(epochs=10, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
@@ -306,21 +310,21 @@ class GRU4RecSettings(Settings):
     """Settings of GRU4Rec; the defaults are the authors' for Diginetica."""
 
     dim: Size = 512
-    """Width of the table and of the state."""
+    """Dimension of the item vectors and of the state."""
     dropout_items: DropoutRate = 0.5
-    """Share of units of the clicks dropped in training."""
+    """Dropout rate of the item vectors."""
     dropout_state: DropoutRate = 0.3
-    """Share of units of the state dropped in training."""
+    """Dropout rate of the state."""
     loss: Annotated[str, variant_of("bpr-max", "ce")] = "bpr-max"
-    """bpr-max, or ce (cross-entropy over target and negatives)."""
+    """Training loss: bpr-max, or ce (cross-entropy over target and negatives)."""
     negatives: Size = 2048
-    """Items drawn a batch."""
+    """Items drawn per batch."""
     power: NonNegative = 0.3
-    """Negatives are drawn by their count to this power (alpha): 0 uniform, 1 by popularity."""
+    """Exponent of the counts that negatives are drawn by (alpha): 0 uniform, 1 by popularity."""
     logq: NonNegative = 0.0
-    """For ``ce``: how much of log(its expected draws) is taken off a negative; 1 corrects the sampling in full."""
+    """For ``ce``: factor of the logQ correction of negatives; 1 corrects the sampling in full."""
     regularisation: NonNegative = 0.9
-    """For ``bpr-max``: weight of the squared scores of the negatives."""
+    """For ``bpr-max``: weight of the penalty on squared scores of negatives."""
 
 
 NARM_SCHEDULE = Schedule(epochs=30, batch_size=128, weight_decay=0.0, monitor="mrr", patience=3)
@@ -332,19 +336,19 @@ class NARMSettings(Settings):
     """Settings of NARM; the defaults are the authors'."""
 
     dim: Size = 100
-    """Width of the GRU's state."""
+    """Dimension of the GRU's state."""
     table_dim: Size = 50
-    """Width of the item table."""
+    """Dimension of the item vectors."""
     max_length: Size = 19
-    """How many of the latest clicks the attention heeds."""
+    """Maximum number of latest clicks that are attended to."""
     dropout_items: DropoutRate = 0.25
-    """Share of units of the clicks dropped in training."""
+    """Dropout rate of the item vectors."""
     dropout_session: DropoutRate = 0.5
-    """Share of units of the session's vector dropped in training."""
+    """Dropout rate of the session vector."""
     loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
-    """ce (softmax over all items) or sampled (over the target and drawn ones)."""
+    """Training loss: ce (softmax over all items) or sampled (shared negatives)."""
     negatives: Size = 2048
-    """Items drawn a batch for ``sampled``."""
+    """Items drawn per batch by ``sampled``."""
 
 
 STAMP_SCHEDULE = Schedule(epochs=30, batch_size=128, learning_rate=3e-3, weight_decay=0.0, monitor="mrr", patience=3)
@@ -356,10 +360,10 @@ class STAMPSettings(Settings):
     """Settings of STAMP; the defaults are the authors'."""
 
     dim: Size = 100
-    """Width of items and cells."""
+    """Dimension of items and cells."""
     max_length: Size = 50
-    """How many of the latest clicks are read."""
+    """Maximum number of latest clicks that are read."""
     loss: Annotated[str, variant_of("ce", "sampled")] = "ce"
-    """ce (softmax over all items) or sampled (over the target and drawn ones)."""
+    """Training loss: ce (softmax over all items) or sampled (shared negatives)."""
     negatives: Size = 2048
-    """Items drawn a batch for ``sampled``."""
+    """Items drawn per batch by ``sampled``."""

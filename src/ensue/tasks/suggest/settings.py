@@ -1,4 +1,4 @@
-"""Settings and schedules of the models of task ``suggest``: light to import, as the command line needs them first."""
+"""Settings and schedules of the models of task ``suggest``; this module imports no torch."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from ensue.tasks.suggest.sizes import read_depth
 
 @dataclass(frozen=True, kw_only=True)
 class Search(Settings):
-    """How suggestions are looked for."""
+    """Settings of the beam search."""
 
     beam: Size = 5
-    """Open beams a row; 1 is greedy."""
+    """Beam width; 1 is greedy search."""
     keep: Size = 5
-    """Suggestions a row."""
+    """Suggestions per session."""
     longest: Size = 10
-    """Tokens a suggestion has at most."""
+    """Maximum number of tokens of a suggestion."""
     exponent: NonNegative = 0.6
-    """A suggestion's log-probability is divided by its length to this power: 0 favours short ones."""
+    """Length normalisation: log-probabilities are divided by the length to this power; 0 favours short suggestions."""
     repeats: bool = False
-    """Whether a query that was typed in this session already may be suggested."""
+    """Whether queries of the session may be suggested again."""
     exhaustive: bool = False
-    """Whether to look on until no open beam can ever come in; else until none would if it ended with the next token."""
+    """Whether the search goes on until no open beam can enter the result; if false, until none would if it ended with
+    its next token."""
 
 
 CappedSize = Annotated[int, must_be("at least 1 and at most 100,000", lambda value: 1 <= value <= 100_000)]
@@ -43,38 +44,42 @@ Exponent = Annotated[float, must_be("at least 0 and at most 10", lambda value: 0
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestSettings(Settings):
-    """Settings that every model of the task knows."""
+    """Settings that every model of the task has."""
 
     min_users: CappedSize = 5
-    """The privacy floor: how many users (sessions, where the log knows no users) must have typed what is shown."""
+    """k-anonymity threshold: number of users (sessions, if the log has no users) that must have typed a query before it
+    is shown."""
     tokens: Annotated[str, one_of("auto", "words", "bpe")] = "auto"
-    """What queries are cut into: words, or bpe (byte-level pieces, which leave no word unknown). ``auto`` takes words,
-    and pieces where most queries are of a script that puts no space between words."""
+    """Tokens of queries: words, bpe (byte-level subwords, with no unknown words), or auto: words, and bpe where most
+    queries are in a script without spaces between words."""
     min_count: CappedSize = 3
-    """Of words: how often one must occur to have a vector; the others are read as one unknown word."""
+    """Minimum number of occurrences of a word (tokens: words); rarer words share one unknown token."""
     vocabulary_size: int = 8192
-    """Of bpe: how many pieces at most."""
+    """Maximum size of the vocabulary (tokens: bpe)."""
     turns: Annotated[int, must_be("at least 2", lambda value: value >= 2)] = 16
-    """Queries that are read at once: longer sessions are learned in windows, and answered from their latest queries."""
+    """Maximum number of queries per session; longer sessions are trained on in windows and answered from their latest
+    queries."""
     query_tokens: CappedSize = 24
-    """Tokens of a query that are read; the rest is cut."""
+    """Maximum number of tokens read of a query."""
     suggestion_tokens: Annotated[int, must_be("at least 1 and at most 256", lambda value: 1 <= value <= 256)] = 12
-    """Tokens that a suggestion has at most."""
+    """Maximum number of tokens of a suggestion."""
     beam: Annotated[int, must_be("at least 1 and at most 1,000", lambda value: 1 <= value <= 1000)] = 5
-    """Open beams in the search for suggestions; as many as are asked for, if that is more."""
+    """Beam width; at least the number of suggestions requested."""
     exponent: Exponent = 0.6
-    """A suggestion's log-probability is divided by its length to this power."""
+    """Length normalisation: log-probabilities are divided by the length to this power."""
     repeats: bool = False
-    """Whether a query that was typed in the session already may be suggested."""
+    """Whether queries of the session may be suggested again."""
     exhaustive: bool = False
-    """Whether the search goes on until no open beam can come in: see :class:`Search`."""
+    """Whether the search goes on until no open beam can enter the result; if false, until none would if it ended with
+    its next token."""
     retrieved: Annotated[Count, must_be("at most 100,000", lambda value: value <= 100_000)] = 0
-    """Queries of the log that are looked up for each answer and scored by the model beside those it writes."""
+    """Number of queries retrieved from the log per answer and scored together with the generated ones."""
     first: Annotated[str, one_of("likeliest", "consensus")] = "likeliest"
-    """Which suggestion leads: likeliest, or consensus: the one whose words most of what may come shares."""
+    """Suggestion ranked first: likeliest, or consensus (minimum Bayes risk: the one that shares most words with the
+    other candidates)."""
 
     def search(self, k: int) -> Search:
-        """How ``k`` suggestions are looked for."""
+        """Return the settings of the search for ``k`` suggestions."""
         beam = max(self.beam, k)
         return Search(
             beam=beam,
@@ -104,29 +109,30 @@ class MTNSettings(Settings):
     """Settings of MTN; the defaults are the paper's best, those of model ``mtn`` are smaller."""
 
     depth: str = "3+2+3"
-    """Layers: query encoder, session encoder, decoder; with more numbers in between, one level each above sessions."""
+    """Number of layers of query encoder, session encoder and decoder; more numbers in between add levels above
+    sessions."""
     dim: Size = 512
-    """Width of the model."""
+    """Dimension of the model."""
     embedding: Size = 300
-    """Width of the table of words."""
+    """Dimension of the token embeddings."""
     wide: Size = 1024
-    """Width inside the feed-forward parts."""
+    """Hidden dimension of the feed-forward layers."""
     heads: Size = 8
-    """Heads of each attention."""
+    """Attention heads."""
     dropout: Share = 0.1
-    """Share of units dropped in training."""
+    """Dropout rate."""
     smoothing: Share = 0.1
-    """Label smoothing: the share of each target that is spread over all words."""
+    """Label smoothing."""
     projection: Annotated[str, one_of("learned", "mean")] = "learned"
-    """How a query's words become one vector: learned (a weight a position) or mean."""
+    """Pooling of a query's tokens: learned (one weight per position) or mean."""
     longest: Size = 32
-    """Positions with a weight of their own; words after that share the last one."""
+    """Number of positions with their own pooling weight; later tokens share the last one."""
     reads: Annotated[str, one_of("last", "all")] = "last"
-    """What the decoder reads: the words of the last query, or of all so far."""
+    """Tokens that the decoder attends to: those of the last query, or of all queries so far."""
     copy: bool = False
-    """Whether words that the decoder reads can be copied."""
+    """Whether the decoder has a copy mechanism."""
     tied: bool = False
-    """Whether the table of words is the output layer too."""
+    """Whether the output layer shares the token embeddings."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,7 +140,7 @@ class MTNSettings(Settings):
         self.layers()
 
     def layers(self) -> tuple[int, ...]:
-        """Of each encoder, from the tokens up, and of the decoder."""
+        """Return the number of layers of each encoder, from the tokens up, and of the decoder."""
         return read_depth(self.depth, "query encoder + session encoder + decoder, such as 3+2+3", least=3)
 
 
@@ -147,15 +153,15 @@ class Seq2SeqSettings(Settings):
     """Settings of Seq2Seq; the defaults are those of the MTN paper."""
 
     dim: Even = 512
-    """Units of the LSTM that writes; half as many in each direction of the one that reads."""
+    """Units of the decoder LSTM; the encoder has half as many per direction."""
     embedding: Size = 300
-    """Width of the table of words."""
+    """Dimension of the token embeddings."""
     dropout: Share = 0.1
-    """Share of units dropped in training, of words and of states."""
+    """Dropout rate of tokens and of states."""
     smoothing: Share = 0.0
-    """Label smoothing: the share of each target that is spread over all words."""
+    """Label smoothing."""
     tied: bool = False
-    """Whether the table of words is the output layer too."""
+    """Whether the output layer shares the token embeddings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,45 +169,45 @@ class HLSTMSettings(Settings):
     """Settings of the hierarchical LSTM; the defaults are those of the MTN paper for H-LSTM."""
 
     dim: Even = 512
-    """Units of the LSTMs over queries and of the one that writes; half as many in each direction over words."""
+    """Units of the session LSTM and of the decoder LSTM; the query encoder has half as many per direction."""
     embedding: Size = 300
-    """Width of the table of words."""
+    """Dimension of the token embeddings."""
     dropout: Share = 0.1
-    """Share of units dropped in training, of words and of states."""
+    """Dropout rate of tokens and of states."""
     smoothing: Share = 0.0
-    """Label smoothing: the share of each target that is spread over all words."""
+    """Label smoothing."""
     pooling: Annotated[str, one_of("last", "max")] = "last"
-    """What stands for a query: last (the last state of each direction, HRED) or max (over its words, M-NSRF)."""
+    """Pooling of a query's states: last (the last state of each direction, HRED) or max (over its tokens, M-NSRF)."""
     entropy: NonNegative = 0.0
-    """Weight of the sum of p log p over all words, which keeps the output from being too sure (M-NSRF: 0.1)."""
+    """Weight of the confidence penalty, the sum of p log p over all tokens (M-NSRF: 0.1)."""
     tied: bool = False
-    """Whether the table of words is the output layer too."""
+    """Whether the output layer shares the token embeddings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerSettings(Settings):
-    """Settings of a Transformer; the defaults are those of the MTN paper for its rival."""
+    """Settings of a Transformer; the defaults are those of the MTN paper for its baseline."""
 
     depth: str = "4+4"
-    """Layers of the encoder and of the decoder."""
+    """Number of layers of the encoder and of the decoder."""
     window: Size = 1
-    """How many of the latest queries are read."""
+    """Number of latest queries that are read."""
     dim: Size = 512
-    """Width of the model."""
+    """Dimension of the model."""
     embedding: Size = 300
-    """Width of the table of words."""
+    """Dimension of the token embeddings."""
     wide: Size = 1024
-    """Width inside the feed-forward parts."""
+    """Hidden dimension of the feed-forward layers."""
     heads: Size = 8
-    """Heads of each attention."""
+    """Attention heads."""
     dropout: Share = 0.1
-    """Share of units dropped in training."""
+    """Dropout rate."""
     smoothing: Share = 0.0
-    """Label smoothing: the share of each target that is spread over all words."""
+    """Label smoothing."""
     copy: bool = False
-    """Whether words of the queries read can be copied."""
+    """Whether the decoder has a copy mechanism."""
     tied: bool = False
-    """Whether the table of words is the output layer too."""
+    """Whether the output layer shares the token embeddings."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -209,5 +215,5 @@ class TransformerSettings(Settings):
         self.layers()
 
     def layers(self) -> tuple[int, ...]:
-        """Of the encoder and of the decoder."""
+        """Return the number of layers of the encoder and of the decoder."""
         return read_depth(self.depth, "encoder + decoder, such as 4+4", least=2, most=2)

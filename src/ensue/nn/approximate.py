@@ -25,5 +25,5 @@ def import_faiss() -> ModuleType:
 
 
 def has_faiss() -> bool:
-    """Whether the extra is there."""
+    """Return whether faiss is installed."""
     return find_spec("faiss") is not None

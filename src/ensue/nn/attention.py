@@ -103,6 +103,6 @@ class _AdditiveScores(torch.autograd.Function):
 
 
 def absolute_shares(scores: Tensor, mask: Tensor) -> Tensor:
-    """What share of a row's absolute scores each event has, where ``mask`` is True: rows sum to 1, or to 0."""
+    """Return absolute scores, normalised where ``mask`` is True; rows sum to 1, or to 0 if all are 0."""
     sizes = scores.detach().abs() * mask[:, None, :]
     return sizes / sizes.sum(-1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)

@@ -9,16 +9,16 @@ from torch import Tensor
 
 
 class Context(Protocol):
-    """Where ``forward`` leaves tensors for ``backward``; a function that leaves more names it in one of its own."""
+    """Context in which ``forward`` saves tensors for ``backward``; subclasses name further attributes."""
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        """What was saved, in that order."""
+        """Return the saved tensors, in their order."""
         ...
 
     @property
     def needs_input_grad(self) -> tuple[bool, ...]:
-        """Of which inputs a gradient is asked."""
+        """Return for each input whether a gradient is needed."""
         ...
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
@@ -27,5 +27,5 @@ class Context(Protocol):
 
 
 def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
-    """What a function makes of its inputs, as part of the graph of gradients."""
+    """Return the outputs of the function, recorded for autograd."""
     return cast(Tensor, function.apply(*inputs))  # type: ignore[no-untyped-call]

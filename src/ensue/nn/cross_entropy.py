@@ -75,7 +75,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """What :func:`ensue.nn.fused_rows.softmax_errors` does, by torch where that cannot."""
+    """Return the errors of :func:`ensue.nn.fused_rows.softmax_errors`, with torch where that is not available."""
     compiled = softmax_errors(scores, bias, wanted)
     if compiled is not None:
         return compiled

@@ -55,7 +55,7 @@ class DerivedCache(nn.Module, Generic[Made]):
         return super().train(mode)
 
     def __deepcopy__(self, memo: dict[int, object]) -> DerivedCache[Made]:
-        """Of a copied module, whose own ``make`` it then has; nothing made is copied."""
+        """Return the value for a copied module, bound to the copy's ``make``; the cached value is not copied."""
         return DerivedCache(copy.deepcopy(self.make, memo))
 
 

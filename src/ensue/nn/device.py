@@ -1,4 +1,4 @@
-"""Where tensors are computed."""
+"""Choice of the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ensue.errors import SettingError
 from ensue.lines import one_line
 
 ALLOCATION = ("can't allocate memory", "Storage size calculation overflowed", "std::bad_alloc")
-"""What errors of torch say where an allocation failed, or where sizes are beyond any memory."""
+"""Texts of torch's errors about failed allocations and about sizes beyond any memory."""
 
 
 def find_device(name: str | None) -> torch.device:
@@ -39,7 +39,7 @@ class Undrawn(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """As torch has it."""
+        """Run a torch function in this mode."""
         if getattr(func, "__name__", "") in ("normal_", "uniform_", "trunc_normal_"):
             return args[0] if args else kwargs["tensor"]  # a tensor's own method, or a function of torch.nn.init
         return func(*args, **(kwargs or {}))

@@ -80,7 +80,7 @@ class Dropout(nn.Module):
         return apply(_Dropped, units, drawn)
 
     def draw(self, *shapes: torch.Size) -> tuple[Drawn, ...]:
-        """What units of such shapes are dropped by on the CPU, one after the other; in evaluation nothing is."""
+        """Draw the dropout masks of the shapes in turn, on the CPU; in evaluation nothing is dropped."""
         counts, dropped = [shape.numel() for shape in shapes], self.dropped if self.training else 0
         words = [-(-count // 4) for count in counts]
         bits = torch.empty(sum(words), dtype=torch.int64)

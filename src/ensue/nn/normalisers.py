@@ -33,7 +33,7 @@ from ensue.nn.fused_entmax import FusedEntmax, fits
 FEW = 16
 """Up to so many keys are sorted, or laid out with the keys slowest."""
 LEAST, MOST = 1.01, 2.0
-"""Where learned alphas are kept: closer to softmax than the least, nothing is ever 0 in float32."""
+"""Range of learned alphas; below it, closer to softmax, no weight is ever 0 in float32."""
 _FLATTEST = 1e-6  # the least alpha - 1 that is computed with: the weights differ from softmax by less than rounding
 _FLAT = 1e-2  # up to here the gradient in alpha needs a series in float32
 _LOWEST = -100.0  # exponent of 2: its power counts as 0, and is still a normal number
@@ -251,7 +251,7 @@ def _sort_falling(rows: Tensor) -> list[Tensor]:
 
 
 def _through(slopes: Tensor, grad: Tensor) -> Tensor:
-    """What is left of ``grad`` on the simplex: grad - (slopes . grad) / (slopes . 1)."""
+    """Return the projection of ``grad`` onto the simplex: grad - (slopes . grad) / (slopes . 1)."""
     sums = slopes.sum(-1, keepdim=True).clamp_(min=torch.finfo(slopes.dtype).tiny)
     return grad - (grad * slopes).sum(-1, keepdim=True).div_(sums)
 

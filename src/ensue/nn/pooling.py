@@ -191,7 +191,7 @@ class Centrality(nn.Module):
         return Pooled(_normalize(self.after, _mix(weights, words), mask), weights, graph)
 
     def _graph(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Who hands how much to whom, and the centralities."""
+        """Return the word graph (the transition matrix) and the centralities."""
         solved = self.method == "solve" and not torch.is_grad_enabled()
         if solved and (read := fused_texts.word_graph(scores, mask)) is not None:
             return read
@@ -200,7 +200,7 @@ class Centrality(nn.Module):
 
 
 Pooling = Max | Mean | SelfAttention | DynamicRouting | Centrality
-"""What they share: ``width``, and the call."""
+"""Any of the poolings; all have ``width`` and the same call."""
 POOLINGS: dict[str, Callable[..., Pooling]] = {
     "max": Max,
     "mean": Mean,

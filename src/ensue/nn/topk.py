@@ -1,4 +1,4 @@
-"""Of very many scores the few highest, and what normalises them."""
+"""Top-k of large score arrays and their normaliser."""
 
 from __future__ import annotations
 

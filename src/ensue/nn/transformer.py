@@ -40,7 +40,7 @@ def sinusoids(length: int, dim: int, dtype: torch.dtype, device: torch.device) -
 
 
 class Rows(NamedTuple):
-    """Where the items of padded rows stand.
+    """Positions of unpadded items in their padded rows.
 
     Attributes:
         rows: how many.
@@ -102,12 +102,12 @@ class Attention(nn.Module):
         return self._split(rows.pad(functional.linear(items, weight, bias)))
 
     def mix(self, queries: Tensor, keys_values: Tensor, mask: Tensor | None, rows: Rows) -> Tensor:
-        """What each query receives: (items, dim); ``mask`` is broadcast to (sources, heads, queries, keys)."""
+        """Return attention outputs, (items, dim); ``mask`` is broadcast to (sources, heads, queries, keys)."""
         keys, values = keys_values.unbind(1)
         return self._join(functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask), rows)
 
     def weigh(self, queries: Tensor, keys_values: Tensor, mask: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """The same, and the weights of the keys: the mean over the heads, (rows, length, keys)."""
+        """Return the output and the attention weights, averaged over the heads, (rows, length, keys)."""
         keys, values = keys_values.unbind(1)
         weights = masked_softmax(queries @ keys.mT * (self.dim // self.heads) ** -0.5, mask)
         return self._join(weights @ values, rows), weights.mean(1).view(rows.rows, rows.length, -1)
@@ -169,7 +169,7 @@ class EncoderLayer(nn.Module):
         return self._rest(items, mixed)
 
     def weigh(self, items: Tensor, rows: Rows, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The same, and the attention, mean over the heads: (rows, length, length)."""
+        """Return the output and the attention weights, averaged over the heads, (rows, length, length)."""
         mixed, weights = self.attention.weigh(*self.attention.project(items, rows), mask[:, None], rows)
         return self._rest(items, mixed), weights
 

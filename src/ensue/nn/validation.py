@@ -80,7 +80,7 @@ def require_offsets(name: str, offsets: Tensor, length: int, rows: int | None = 
 
 
 MAX_COUNT = 2**48
-"""Whole numbers that count something are below this: sums and products with a few others stay below 2^63."""
+"""Exclusive upper bound of stored counts; sums and small products of counts stay below 2^63."""
 MAX_TOTAL = 2.0**62
 """The sum of whole numbers that count something."""
 LARGEST_COUNT = 2.0**60

@@ -21,7 +21,7 @@ from ensue.nn.linear import Linear
 BLOCK = 2**18
 """Numbers held at once (1 MB in float32): a block stays in the processor's cache from product to sum."""
 GPU_BLOCK = 2**26
-"""The same on a GPU, where blocks should be few."""
+"""Block size on a GPU, where fewer blocks are faster."""
 _LARGEST = 40.0
 """Up to here exp(2 a) and exp(2 b) are normal numbers in float32; beyond, r is taken from the sum a + b."""
 

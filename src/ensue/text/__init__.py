@@ -1,1 +1,1 @@
-"""What several tasks know about words: tokens, terms, TF-IDF, BM25, linear models, word vectors, sentence encoders."""
+"""Text processing shared by the tasks: tokens, terms, TF-IDF, BM25, linear models, word vectors, encoders."""

@@ -35,11 +35,11 @@ OLDEST = 6
 """The version from which ``trust_remote_code=False`` holds for local folders too."""
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 PROBE = "the encoder must be the one that the model was trained with ."
-"""What a folder remembers its encoder by."""
+"""Text whose vector is stored in a folder to recognise the encoder."""
 
 
 class SentenceModel(Protocol):
-    """What is used of a ``SentenceTransformer``."""
+    """The part of ``SentenceTransformer`` that is used."""
 
     def encode(self, texts: list[str], *, show_progress_bar: bool, convert_to_numpy: bool) -> Vectors:
         """(texts, dim) their vectors."""

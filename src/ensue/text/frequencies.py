@@ -12,7 +12,7 @@ from ensue.data.histories import Index
 from ensue.text.terms import Keys
 
 _TEXTS, _CHARACTERS = 1 << 14, 1 << 22
-"""Of a block at most; one text may be longer."""
+"""Maximum number of texts and of characters per block; a single text may be longer."""
 _MERGED = 1 << 20
 """Terms that wait before they are sorted into the others; more wait where there are more of these."""
 

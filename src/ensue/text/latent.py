@@ -31,7 +31,7 @@ _LEAST = 1e-6
 
 
 class Latent:
-    """What each term adds to a text.
+    """Vectors of terms in a latent space; a text is their sum.
 
     Args:
         terms: (terms,) rising.

@@ -39,7 +39,7 @@ Terms = tuple[Index, Keys, Index]
 Kind = Literal["words", "characters", "bm25", "stems", "pairs"]
 KINDS: tuple[Kind, ...] = ("words", "characters", "bm25", "stems", "pairs")
 Counted = Literal["words", "characters", "stems", "pairs"]
-"""What terms are."""
+"""Kind of terms that are counted."""
 COUNTED: tuple[Counted, ...] = ("words", "characters", "stems", "pairs")
 STEM = 5
 """Characters of a word that tell it from others."""
@@ -129,12 +129,12 @@ class Lexical:
 
     @property
     def counted(self) -> Counted:
-        """What its terms are, under which others may count the same."""
+        """Return the kind of terms; scorers of one kind can share counts."""
         return "words" if self.kind == "bm25" else self.kind
 
     @property
     def by_cosine(self) -> bool:
-        """Whether scores are cosines, not sums as of BM25."""
+        """Return whether scores are cosines; those of BM25 are sums."""
         return self.kind in ("words", "characters")
 
     def scores_of(self, terms: Terms, num: int) -> npt.NDArray[np.float32]:
@@ -238,7 +238,7 @@ class Lexical:
 
 
 class _Indexed(NamedTuple):
-    """What is made of the counts: the terms, how rare each is, and who holds it."""
+    """Index made from the counts: terms, their idf and their postings."""
 
     terms: Keys
     idf: Floats

@@ -155,7 +155,7 @@ class _Task:
         return float(nats.mean() + (self.penalty * moved * moved).sum() / 2)
 
     def slope(self, weights: Floats, shares: Floats) -> Floats:
-        """Of the loss, as the weights are shaped."""
+        """Return the gradient of the loss, in the shape of the weights."""
         return self._back(shares - self.wanted) + self.penalty * (weights - self.start)
 
     def curve(self, shares: Floats, step: Floats) -> Floats:

@@ -13,7 +13,7 @@ from ensue.metrics import Floats
 
 
 class SparseRows(Protocol):
-    """What is used of a ``csr_array`` (rows, features) of float64."""
+    """The part of a float64 ``csr_array`` (rows, features) that is used."""
 
     data: Floats
     indices: npt.NDArray[np.integer]
@@ -47,7 +47,7 @@ class SparseRows(Protocol):
         """(rows,) for axis 1, (features,) for axis 0."""
 
     def toarray(self, *, out: npt.NDArray[np.floating] | None = None) -> Floats:
-        """The same with its zeros; written to ``out`` if given."""
+        """Return the dense array; it is written to ``out`` if given."""
 
 
 def sparse_rows(

@@ -33,7 +33,7 @@ _FEW, _FEW_TEXTS = 1 << 16, 1 << 6
 """Bytes of words up to which no table of them is made, and texts up to which none is a column."""
 _SPACE = " \t\n\r\f\v"
 _PLAIN = re.compile("[\t-\r -\x7e‘’“”…–—•\U0001f300-\U0001f64f\U0001f680-\U0001f6ff]*")
-"""Of these no other is a letter, a digit or a space, here as there."""
+"""Characters for which Python and polars agree on letters, digits and spaces."""
 _PLAIN_WORDS, _PLAIN_SPACES = re.compile(r"\w{2,}", re.ASCII), re.compile(f"[{_SPACE}]+")
 _CLOSED_CLASSES = """a about above across after again against all almost alone along already also although always am
 among an and another any anyone anything anywhere are around as at back be became because become been before behind
@@ -140,7 +140,7 @@ def _words(texts: pl.Series) -> pl.Series:
 
 
 def _few_terms(texts: list[list[str]], stop: Collection[str], cut: int | None) -> tuple[Index, Keys, Index]:
-    """The same of few words, for which a table costs more than its rows."""
+    """Return the terms of a few words, for which a polars table would cost more than the work."""
     cells = []
     for owner, words in enumerate(texts):
         counts = Counter(word[:cut] for word in words if word not in stop)

@@ -318,7 +318,7 @@ def _by_rule(column: pl.Series, *, sentences: bool) -> tuple[pl.Series, pl.Serie
 
 
 def _is_few(column: pl.Series) -> bool:
-    """Whether these are few texts of ASCII and common marks, on which Python's patterns and those of polars agree."""
+    """Return whether these are a few texts of characters on which Python's patterns and those of polars agree."""
     if column.dtype != pl.String or column.null_count() or column.estimated_size() > _FEW:
         return False
     return all(map(_PLAIN.fullmatch, column))
@@ -366,7 +366,7 @@ def _running(frame: pl.DataFrame, rule: pl.Expr) -> pl.Series:
 
 
 def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> list[list[str]]:
-    """The same of a few texts of ASCII and common marks, by patterns that are made once and not anew for every post."""
+    """Return the words of a few texts of ASCII and common marks, with patterns that are compiled once."""
     lists = []
     for text, plain in zip(texts, tokenised, strict=True):
         text = text.lower() if lower else text

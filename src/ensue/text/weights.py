@@ -1,4 +1,4 @@
-"""How much a word says: TF-IDF as scikit-learn smooths it, and BM25 (Robertson & Zaragoza 2009) with Lucene's idf."""
+"""Weights of terms: TF-IDF smoothed as in scikit-learn, BM25 (Robertson & Zaragoza 2009) with Lucene's idf."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from ensue.nn.pooling import Pooled
 from ensue.tasks.classify.batch import Batch
 
 _SHARP = 10.0
-"""What cosines are multiplied by at first: a word as near as 1 outweighs ten others at 0.77."""
+"""Initial factor of the cosines: a word with cosine 1 outweighs ten words with cosine 0.77."""
 
 
 class _Words(NamedTuple):

@@ -70,11 +70,11 @@ TABLE_2: dict[str, dict[str, object]] = {
         "dropout": 0.2,
     },
 }
-"""What Table 2 has otherwise for documents (its column IMDB) and pairs (SNLI), unless it is set."""
+"""Defaults of Table 2 that differ for documents (its column IMDB) and pairs (SNLI)."""
 
 
 class Shape(NamedTuple):
-    """What the data decides about a network."""
+    """Properties of the data that determine the network."""
 
     num_words: int
     """Ids, padding and unknown included; 0 where sentences are encoded."""

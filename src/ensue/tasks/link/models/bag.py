@@ -17,7 +17,7 @@ from torch.nn import functional
 from ensue.tasks.link.batch import Words
 
 STEEP = 4.0
-"""What u is multiplied by: steps of one size for all numbers of a row move weights as much more."""
+"""Factor of u: with one step size for all entries of a row, weights move that much faster."""
 _LEAST = 1e-12
 
 
@@ -29,7 +29,7 @@ class _Cells(NamedTuple):
 
 
 class Nothing(nn.Module):
-    """What reads beside a bag that stands alone: vectors of no numbers."""
+    """Encoder with empty vectors, for a bag of words alone."""
 
     width = 0
 

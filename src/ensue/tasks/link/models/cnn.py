@@ -61,7 +61,7 @@ class CNN(nn.Module):
         return (shares + masked_mean(words.mask, shares.dtype)) / 2 if self.residual else shares
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
-        """What each word adds to the product of its text's vector with others: (rows, others, length).
+        """Return the contribution of each word to the product of its text's vector with others, (rows, others, length).
 
         A filter's part lies evenly on its window, the projection's bias on all words. Rows sum to the product.
         """

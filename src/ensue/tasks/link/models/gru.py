@@ -58,7 +58,7 @@ class GRU(nn.Module):
         return shares if self.project is None else (shares + masked_mean(words.mask, shares.dtype)) / 2
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
-        """What each word adds to the product of its text's vector with others: (rows, others, length).
+        """Return the contribution of each word to the product of its text's vector with others, (rows, others, length).
 
         Rows sum to the product.
         """

@@ -54,7 +54,7 @@ def triplet_loss(cosines: Tensor, related: Tensor, *, margin: float = 0.15, epsi
 
 
 def contrastive_loss(cosines: Tensor, related: Tensor, *, temperature: float = 0.05) -> Tensor:
-    """How surely each related post is picked among it and the article's negatives, and each article among its own.
+    """Return the contrastive loss of posts given articles and of articles given posts.
 
     The mean over the related pairs of -log(e^(s / T) / (e^(s / T) + sum of e^(n / T) over the negatives n)), and the
     mean of both directions (van den Oord et al. 2018, where other positives are left out).

@@ -76,7 +76,7 @@ class Linker(nn.Module):
         self.register_buffer("fixed", torch.zeros(num_words, dtype=torch.bool))
         self.encoder: TextEncoder = _encoder(settings, dim)
         self.bag_alone = settings.encoder == "bag"
-        """Whether the encoder stands aside, as while the bag learns by itself."""
+        """Whether only the bag of words is used, as while it is trained alone."""
         if settings.bag:
             self.pieces = nn.Embedding(PIECES, width, sparse=True)
             self.share = nn.Parameter(torch.tensor(_SHARE).logit())
@@ -91,7 +91,7 @@ class Linker(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it runs."""
+        """Return the device of the network."""
         return self.table.weight.device
 
     @torch.no_grad()
@@ -172,7 +172,7 @@ class Linker(nn.Module):
         return torch.lerp(bag_shares(words, size), attended, self.share.sigmoid()) if size else attended
 
     def parts(self, ids: Tensor, mask: Tensor, others: Tensor) -> Tensor:
-        """What each word adds to the product of its text's vector, as ``encode`` gives it, with others.
+        """Return the contribution of each word to the product of its text's vector with others.
 
         Args:
             ids: (rows, length) ids of words.

@@ -94,7 +94,7 @@ class Ring(nn.Module):
         return mixed + (words.spread(words.vectors) * words.mask[..., None] if nodes is None else nodes)
 
     def _attend_compiled(self, words: Words, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
-        """The same as :meth:`_attend`."""
+        """Return the attention of :meth:`_attend`, by a compiled function."""
         firsts, own = torch.tensor_split(each, [2 * self.dim], 1)
         own = own if nodes is None else self.inward(self.norm(nodes)).flatten(0, 1)
         queries, *nears = own.chunk(3, 1)
@@ -127,7 +127,7 @@ class Ring(nn.Module):
         return entmax(scores * (self.dim // self.heads) ** -0.5, _alpha(self.alphas), seen.movedim(0, -1))
 
     def _shifts(self, tokens: Tensor) -> list[Tensor]:
-        """What stands c places before each token, …, at it, …, c places after it; 0 beyond the ends."""
+        """Return the neighbours of each token, from c positions before to c positions after it; 0 beyond the ends."""
         reach, length = self.neighbours, tokens.shape[1]
         padded = functional.pad(tokens, (0, 0) * (tokens.dim() - 2) + (reach, reach))
         return [padded[:, low : low + length] for low in range(2 * reach + 1)]
@@ -274,7 +274,7 @@ class AST(nn.Module):
         return (attended + most * features) / (1 + most) * words.mask
 
     def parts(self, words: Words, others: Tensor) -> Tensor:
-        """What each word adds to the product of its text's vector with others: (rows, others, length).
+        """Return the contribution of each word to the product of its text's vector with others, (rows, others, length).
 
         The maximum is taken apart by features, the relay by its weights; what it had from itself is spread evenly over
         the words. So rows sum to the product. A word stands for its window.

@@ -92,7 +92,7 @@ class CORE(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can change a step's answer: two layers, one upon the other."""
+        """Receptive field in events: two layers, one on top of the other."""
         return 2 * (self.settings.max_length - 1)
 
     def grow(self, num_ids: int) -> CORE:

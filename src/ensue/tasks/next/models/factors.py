@@ -58,7 +58,7 @@ class BPRMF(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can change a step's answer."""
+        """Receptive field: the number of earlier events that can change a step's answer."""
         return self.settings.max_length - 1
 
     def grow(self, num_ids: int) -> BPRMF:
@@ -101,7 +101,7 @@ class FPMC(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can change a step's answer."""
+        """Receptive field: the number of earlier events that can change a step's answer."""
         return self.settings.max_length - 1
 
     def grow(self, num_ids: int) -> FPMC:

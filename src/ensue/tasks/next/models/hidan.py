@@ -51,7 +51,7 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.settings import HiDANSettings
 
 SCALE = 10.0
-"""What cosines are multiplied by at the start."""
+"""Initial factor of the cosines."""
 
 
 class HiDAN(nn.Module):
@@ -103,7 +103,7 @@ class HiDAN(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can change a step's answer: two windows, one a level; ``None`` for all."""
+        """Receptive field in events: two windows, one per level; ``None`` for all events."""
         return 2 * (self.settings.window - 1) if self.settings.window else None
 
     def grow(self, num_ids: int) -> HiDAN:
@@ -190,7 +190,7 @@ class HiDAN(nn.Module):
         return self.scaled((influence @ fused)[batch.target_mask]), dependency, influence
 
     def credit(self, batch: Batch) -> Tensor:
-        """What each earlier user adds to the score that a user had before it came: (batch, user, earlier).
+        """Return the contribution of each earlier user to the score of a user before it came, (batch, user, earlier).
 
         Eqs. 9 and 10 are sums over the earlier users, so these and the user's bias are the score, exactly. Row 0, and
         what lies outside the window, is 0. With ``cosine`` they are the same up to a factor a row.
@@ -220,7 +220,7 @@ class HiDAN(nn.Module):
         return self.output.loss(queries, batch.targets)
 
     def _fits(self) -> bool:
-        """Whether there are compiled functions for both attentions."""
+        """Return whether there are compiled functions for both attentions."""
         own = self.settings
         return own.user_attention and own.cascade_attention and own.time_decay and fits(self.dense.weight)
 

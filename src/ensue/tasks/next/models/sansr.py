@@ -116,7 +116,7 @@ class SANSR(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can change a step's answer."""
+        """Receptive field: the number of earlier events that can change a step's answer."""
         return self.settings.max_length - 1
 
     def grow(self, num_ids: int) -> SANSR:

@@ -133,12 +133,12 @@ class MTN(nn.Module):
         return self.writer.loss(self._remember(batch, batch.followed), *next_queries(batch))
 
     def encode(self, batch: Batch) -> Memory:
-        """What is to be attended to after the last query of each row."""
+        """Return the memory that the decoder attends to after the last query of each row."""
         return self._remember(batch, batch.last)
 
     @torch.no_grad()
     def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """How much each word of a suggestion leaned on each word before: the attention of the decoder's last layer.
+        """Return attributions to earlier words: the attention of the decoder's last layer.
 
         Half of what a token holds is its query's session vector: that half goes to the queries the vector leaned on
         (attention rollout, Abnar & Zuidema 2020: each layer is half what it read, half itself), and there to the words

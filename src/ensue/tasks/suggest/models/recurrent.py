@@ -38,7 +38,7 @@ from ensue.tasks.suggest.settings import HLSTMSettings, Seq2SeqSettings
 
 
 class Memory(NamedTuple):
-    """What was typed so far; one row a session.
+    """Encoded queries so far, one row per session.
 
     Attributes:
         states: (rows, source, dim) what the writer attends to; source is 0 where it does not.
@@ -54,7 +54,7 @@ class Memory(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the writing stands: (rows, dim) state and cell."""
+    """Decoder state: (rows, dim) state and cell."""
 
     state: Tensor
     cell: Tensor
@@ -97,7 +97,7 @@ class RecurrentWriter(nn.Module):
         return cast(Tensor, self.drop(self.words(ids) * self.scale))
 
     def states(self, memory: Memory, read: Tensor, past: State) -> tuple[Tensor, State, Tensor]:
-        """What the output sees at each token, (rows, length, dim), the state after them, and the weights."""
+        """Return inputs of the output layer, (rows, length, dim), the state after them and attention weights."""
         looked = self.look(read)
         hidden, (state, cell) = self.lstm(looked, (past.state[None], past.cell[None]))
         after, shares = State(state[0], cell[0]), hidden.new_zeros(*read.shape, 0)
@@ -151,7 +151,7 @@ class Seq2Seq(nn.Module):
 
     @property
     def writer(self) -> RecurrentWriter:
-        """What writes; a folder knows it by its first name."""
+        """Return the decoder; its parameters keep their first name in a folder."""
         return self.teller
 
     def loss(self, batch: Batch) -> Tensor:
@@ -159,12 +159,12 @@ class Seq2Seq(nn.Module):
         return self.teller.loss(self._remember(batch, batch.followed), *next_queries(batch))
 
     def encode(self, batch: Batch) -> Memory:
-        """What is to be attended to after the last query of each row."""
+        """Return the memory that the decoder attends to after the last query of each row."""
         return self._remember(batch, batch.last)
 
     @torch.no_grad()
     def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """How much each word of a suggestion leaned on each word before: the attention.
+        """Return the attributions of each word of a suggestion to each word before: the attention weights.
 
         Args:
             batch: the sessions.
@@ -204,7 +204,7 @@ class HLSTM(nn.Module):
 
     @property
     def writer(self) -> RecurrentWriter:
-        """What writes; a folder knows it by its first name."""
+        """Return the decoder; its parameters keep their first name in a folder."""
         return self.teller
 
     def loss(self, batch: Batch) -> Tensor:
@@ -216,10 +216,10 @@ class HLSTM(nn.Module):
         return self._remember(batch, batch.last)
 
     def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """How much each word of a suggestion leaned on each word before.
+        """Return attributions to earlier words, by gradients.
 
-        There is no attention to show: these are the shares of |gradient . vector|, what a small change of a word's
-        vector changes in the suggested word's log-probability.
+        The model has no attention: these are |gradient . vector|, normalised; the change of a suggested word's
+        log-probability under a small change of an earlier word's vector.
 
         Args:
             batch: the sessions.

@@ -1,4 +1,4 @@
-"""Whole queries scored in one pass, and what their words leaned on: the same for every network of the task."""
+"""Scores of complete queries in one pass, with attributions, for every network of the task."""
 
 from __future__ import annotations
 

@@ -47,12 +47,12 @@ class Transformer(nn.Module):
         return self.writer.loss(self._remember(batch, batch.followed), *next_queries(batch))
 
     def encode(self, batch: Batch) -> Memory:
-        """What is to be attended to after the last query of each row."""
+        """Return the memory that the decoder attends to after the last query of each row."""
         return self._remember(batch, batch.last)
 
     @torch.no_grad()
     def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """How much each word of a suggestion leaned on each word before: the attention of the decoder's last layer.
+        """Return attributions to earlier words: the attention of the decoder's last layer.
 
         Args:
             batch: the sessions.

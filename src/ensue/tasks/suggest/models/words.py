@@ -52,7 +52,7 @@ class Words(nn.Module):
         return plain + self._smoothed(states, weight, bias, targets)
 
     def smooth(self, states: Tensor, targets: Tensor) -> Tensor:
-        """What label smoothing adds to the mean cross-entropy."""
+        """Return the term that label smoothing adds to the mean cross-entropy."""
         return self._smoothed(*self._parts(states), targets)
 
     def _smoothed(self, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from ensue.tasks.suggest.models.words import Words
 
 
 class Memory(NamedTuple):
-    """What was typed so far, ready to be attended to; one row a session.
+    """Encoded queries so far as keys and values, one row per session.
 
     Attributes:
         keys: (rows, layers, 2, heads, source, dim / heads) keys beside values.
@@ -43,7 +43,9 @@ class Memory(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the writing stands. What the rows of a source read is a tree: its tokens are kept once, as they came.
+    """Decoder state.
+
+    The rows of a source share a tree of tokens, each stored once.
 
     Attributes:
         steps: the decoder as it reads one token at a time.

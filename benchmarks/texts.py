@@ -1,7 +1,5 @@
 """Short texts labelled a second, raw strings in: centrality attention in two sizes beside scikit-learn, accuracy too.
 
-Each size is read in float32 and in bfloat16.
-
 Every classifier learns the same training sentences and labels the same test sentences, all cores, in one run;
 scikit-learn's is ``TfidfVectorizer`` (words and pairs of words) with ``LogisticRegression``. The rates are medians over
 passes that alternate. What ``predict`` returns is timed twice: bare, and with its evidence (the words leaned on, and
@@ -38,9 +36,7 @@ from ensue_studies.results import provenance
 
 SIZES: dict[str, dict[str, object]] = {
     "centrality": {},
-    "centrality, bfloat16": {"precision": "bfloat16"},
     "centrality, hidden=64": {"hidden": 64},
-    "centrality, hidden=64, bfloat16": {"hidden": 64, "precision": "bfloat16"},
 }
 PASSES, ALONE = 5, 200
 

@@ -29,7 +29,6 @@ from ensue.nn.fused_encoder import FusedEncoder
 from ensue.nn.fused_entmax import FusedEntmax, fits
 from ensue.nn.fused_items import ShortItems
 from ensue.nn.fused_window import Windows, window_products, window_sums
-from ensue.nn.linear import Folded, rounded_product
 from ensue.nn.transformer import EncoderLayer, Rows
 from ensue.tasks.next.baselines import fused_knn
 from ensue.tasks.next.batch import Batch
@@ -253,11 +252,6 @@ def pairs_entry() -> Entry:
     )
 
 
-def rounded_entry() -> Entry:
-    arrays = {"given": floats(3, 5), "pairs": np.ones((3, 16), np.int32), "bias": floats(7), "out": floats(3, 7)}
-    return Entry(loading.RoundedCall, {"rows": 3, "num_in": 5, "num_out": 7}, {}, arrays, more=(2,))
-
-
 def mixture_entry() -> Entry:
     arrays = {"totals": floats(5), "cells": ints([0, 9, 3]), "added": floats(3), "out": floats(2, 5)}
     order = ("totals", "factor", "rows", "width", "cells", "added", "count", "out")
@@ -306,7 +300,7 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "ensue_dropped_elu_errors": elu_errors_entry, "ensue_band": band_entry, "ensue_adam_rows": adam_entry,
     "ensue_postings": postings_entry, "ensue_codes": codes_entry, "ensue_encode": encode_entry,
     "ensue_sessions": sessions_entry, "ensue_short_scores": short_entry, "ensue_window": window_entry,
-    "ensue_word_graphs": graph_entry, "ensue_lstm": lstm_entry, "ensue_rounded_product": rounded_entry,
+    "ensue_word_graphs": graph_entry, "ensue_lstm": lstm_entry,
     "ensue_pair_scores": pairs_entry,
 }  # fmt: skip
 
@@ -463,7 +457,7 @@ def wrapped() -> dict[str, Wrapped]:
     posts = {name: torch.from_numpy(array) for name, array in postings_entry().arrays.items() if name != "sums"}
     posts["documents"] = posts.pop("holders")
     wanted, cells, rows, ends = (torch.tensor(row) for row in ([0, 4, 2], [0, 9, 3], [0, 4], [3, 1]))
-    places, pairs, table = torch.arange(3), torch.ones(2, 3, 32).int(), torch.ones(2, 3, 64).short()
+    places, table = torch.arange(3), torch.ones(2, 3, 64).short()
     all_seen, scores, units = torch.ones(2, 2, 2).bool(), shaped(scores=(3, 5)), shaped(grad=(3, 4), units=(3, 4))
     seen = shaped(queries=(4, 6), nears=(4, 6), firsts=(4, 6), relays=(2, 6))
     folds = shaped(scores=(1, 4, 6), base=(1, 1, 6), outputs=(1, 6, 4), room=(2, 2, 5, 2))
@@ -474,9 +468,6 @@ def wrapped() -> dict[str, Wrapped]:
 
     def pair_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> object:
         return fused_texts.pair_scores(receiving, giving, vector, mask, 9.0)
-
-    def product(given: Tensor, pairs: Tensor, bias: Tensor) -> object:
-        return rounded_product(given, Folded(pairs, 5, 7), bias)
 
     def dropout(grad: Tensor, units: Tensor, levels: Tensor) -> object:
         return Drawn(levels, 9).elu_errors(grad, Drawn(levels, 9).kept(units, elu=True))
@@ -492,11 +483,10 @@ def wrapped() -> dict[str, Wrapped]:
         "highest": Wrapped(lambda scores: fused_rows.highest(scores, 3), scores),
         "lstm": Wrapped(
             fused_texts.lstm_states,
-            shaped(projected=(8, 20), recurrent=(2, 5, 20)) | {"index": index, "mask": mask, "pairs": pairs},
+            shaped(projected=(8, 20), recurrent=(2, 5, 20)) | {"index": index, "mask": mask},
         ),
         "pairs": Wrapped(pair_scores, shaped(receiving=(2, 3, 4), giving=(2, 3, 4), vector=(4,)) | {"mask": mask}),
         "graph": Wrapped(fused_texts.word_graph, shaped(scores=(2, 3, 3)) | {"mask": mask}),
-        "rounded": Wrapped(product, shaped(given=(3, 5), bias=(7,)) | {"pairs": torch.ones(3, 16).int()}),
         "dropout": Wrapped(dropout, units | {"levels": levels}),
         "adam": Wrapped(adam, shaped(values=(2, 3), table=(5, 3), means=(5, 3), squares=(5, 3)) | {"rows": rows}),
         "entmax": Wrapped(weighed, shaped(scores=(2, 70), alpha=(2, 1)) | {"mask": torch.ones(2, 70).bool()}),

@@ -101,15 +101,6 @@ class LstmCall(ctypes.Structure):
     )
 
 
-class RoundedCall(ctypes.Structure):
-    """``RoundedCall`` of ``native/kernels.h``."""
-
-    _fields_ = (
-        *((name, c_int64) for name in ("rows", "num_in", "num_out")),
-        *((name, c_void_p) for name in ("given", "pairs", "bias", "out")),
-    )
-
-
 class PairCall(ctypes.Structure):
     """``PairCall`` of ``native/kernels.h``."""
 
@@ -309,7 +300,6 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "ensue_window": (POINTER(WindowCall), c_int, c_int),
     "ensue_word_graphs": (POINTER(GraphCall), c_int),
     "ensue_lstm": (POINTER(LstmCall), c_int),
-    "ensue_rounded_product": (POINTER(RoundedCall), c_int),
     "ensue_pair_scores": (POINTER(PairCall), c_int),
 }
 """What each compiled function takes. All of them return 0 or a number of results, or an error below 0."""

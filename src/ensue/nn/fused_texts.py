@@ -14,7 +14,6 @@ from torch import Tensor
 from ensue.kernels import library
 from ensue.kernels.loading import GraphCall, LstmCall, PairCall
 from ensue.nn.addresses import address
-from ensue.nn.linear import pairs_shape
 from ensue.nn.validation import require_table
 
 
@@ -22,9 +21,7 @@ def _fits(*tensors: Tensor) -> bool:
     return all(part.dtype == torch.float32 and part.device.type == "cpu" for part in tensors)
 
 
-def lstm_states(
-    projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor, pairs: Tensor | None = None
-) -> Tensor | None:
+def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor) -> Tensor | None:
     """States of both directions.
 
     Args:
@@ -33,7 +30,6 @@ def lstm_states(
         index: (rows, length) which item stands where.
         mask: (rows, length) bool, True up to the end of each row.
         recurrent: (2, hidden, 4 x hidden).
-        pairs: of each of its sides those of ``linear.Folded``: states and weights are then rounded to bfloat16.
 
     Returns:
         (rows, length, 2 x hidden); 0 at padding.
@@ -57,8 +53,6 @@ def lstm_states(
         recurrent=address("recurrent", recurrent, torch.float32, (2, hidden, 4 * hidden)),
         out=states.data_ptr(),
     )  # fmt: skip
-    if pairs is not None:
-        call.pairs = address("pairs", pairs, torch.int32, (2, *pairs_shape(hidden, 4 * hidden)))
     functions.ensue_lstm(ctypes.byref(call), torch.get_num_threads())
     return states
 

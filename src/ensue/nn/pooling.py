@@ -30,7 +30,6 @@ from ensue.errors import SettingError
 from ensue.nn import fused_texts
 from ensue.nn.attention import masked_mean, masked_softmax
 from ensue.nn.centrality import Method, centrality, connections
-from ensue.nn.linear import Linear
 from ensue.nn.word_graph import AdditiveScores, BilinearScores
 
 
@@ -99,7 +98,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.width = dim
         self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.hidden, self.query = Linear(dim, score_dim), nn.Parameter(torch.empty(score_dim))
+        self.hidden, self.query = nn.Linear(dim, score_dim), nn.Parameter(torch.empty(score_dim))
         nn.init.xavier_uniform_(self.hidden.weight)
         nn.init.zeros_(self.hidden.bias)
         nn.init.xavier_uniform_(self.query[None])
@@ -129,7 +128,7 @@ class DynamicRouting(nn.Module):
         self.reverse, self.capsules, self.iterations = reverse, capsules, iterations
         self.width = capsules * dim
         self.before, self.after = nn.LayerNorm(dim), nn.LayerNorm(self.width)
-        self.offer = Linear(dim, self.width)
+        self.offer = nn.Linear(dim, self.width)
         nn.init.xavier_uniform_(self.offer.weight)
         nn.init.zeros_(self.offer.bias)
 

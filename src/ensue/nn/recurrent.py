@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from ensue.nn import fused_texts
 from ensue.nn.derived import DerivedCache, parameters_of
-from ensue.nn.linear import Folded, folded, rounded_product, unfolded
 
 _State = Tensor | tuple[Tensor, ...]
 
@@ -58,10 +57,10 @@ class BiLSTM(nn.Module):
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
-        self.hidden, self.rounded = hidden, False
+        self.hidden = hidden
         self.forth = LSTMLayer(dim, hidden, batch_first=True)
         self.back = LSTMLayer(dim, hidden, batch_first=True)
-        self.kept, self.folded = DerivedCache(self._gates), DerivedCache(self._folded)
+        self.kept = DerivedCache(self._gates)
 
     def forward(self, items: Tensor, mask: Tensor) -> Tensor:
         """States of both directions.
@@ -83,8 +82,7 @@ class BiLSTM(nn.Module):
         """The same states, without a gradient and at less than half the time on a CPU.
 
         Each distinct item is projected once. What follows is compiled; where it is not, both directions make each step
-        in one product, and a tanh is taken from a sigmoid, for torch's own costs as much as four of them. Where the
-        layer is ``rounded``, all products are of bfloat16.
+        in one product, and a tanh is taken from a sigmoid, for torch's own costs as much as four of them.
 
         Args:
             vectors: (distinct, dim) the items.
@@ -96,26 +94,17 @@ class BiLSTM(nn.Module):
         """
         (rows, length), hidden = index.shape, self.hidden
         inward, recurrent, bias = self.kept.get(parameters_of(self))
-        pairs = None
-        if self.rounded:
-            read_in, pairs = self.folded.get(parameters_of(self))
-            projected = rounded_product(vectors, read_in, bias)
-        else:
-            projected = torch.addmm(bias, vectors, inward)
-        projected = projected.view(-1, 4 * hidden)  # item 0 forth, item 0 back, item 1 forth
-        read = fused_texts.lstm_states(projected, index, mask, recurrent, pairs)
+        projected = torch.addmm(bias, vectors, inward).view(-1, 4 * hidden)  # item 0 forth, item 0 back, item 1 forth
+        read = fused_texts.lstm_states(projected, index, mask, recurrent)
         if read is not None:
             return read
-        if pairs is not None:
-            recurrent = torch.stack([unfolded(Folded(side, hidden, 4 * hidden)) for side in pairs])
         recurrent, turned = 2 * recurrent, _turned(mask)
         where = torch.stack([2 * index, 2 * index.gather(1, turned) + 1]).permute(2, 0, 1).reshape(length, -1)
         cells = states = vectors.new_zeros(2, rows, hidden)  # twice the cells, half the states: powers of two are exact
         outputs = vectors.new_empty(2, length, rows, hidden)
         for step in range(length):
             gates = projected.index_select(0, where[step]).view(2, rows, 4 * hidden)
-            seen = states if pairs is None else states.to(torch.bfloat16).float()
-            inlet, forget, new, outlet = gates.baddbmm_(seen, recurrent).sigmoid_().chunk(4, dim=2)
+            inlet, forget, new, outlet = gates.baddbmm_(states, recurrent).sigmoid_().chunk(4, dim=2)
             cells = (cells * forget).addcmul_(inlet, new, value=4).sub_(inlet, alpha=2)
             states = torch.sigmoid(cells, out=outputs[:, step]).sub_(0.5).mul_(outlet)
         forth, back = outputs.mul_(2).transpose(1, 2)
@@ -133,11 +122,6 @@ class BiLSTM(nn.Module):
         inward = torch.cat([side["weight_ih_l0"].T * scale for side in sides], dim=1)
         recurrent = torch.stack([side["weight_hh_l0"].T * scale for side in sides])
         return inward, recurrent, torch.cat([(side["bias_ih_l0"] + side["bias_hh_l0"]) * scale for side in sides])
-
-    def _folded(self) -> tuple[Folded, Tensor]:
-        """The weights of the items rounded, and the pairs of the two recurrent matrices."""
-        inward, recurrent, _ = self._gates()
-        return folded(inward), torch.stack([folded(side).pairs for side in recurrent])
 
 
 def _turned(mask: Tensor) -> Tensor:

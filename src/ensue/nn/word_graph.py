@@ -16,7 +16,6 @@ from torch.autograd.function import once_differentiable
 
 from ensue.nn import fused_texts
 from ensue.nn.autograd import Context, apply
-from ensue.nn.linear import Linear
 
 BLOCK = 2**18
 """Numbers held at once (1 MB in float32): a block stays in the processor's cache from product to sum."""
@@ -68,7 +67,7 @@ class BilinearScores(nn.Module):
 
 def _sides(dim: int, score_dim: int) -> nn.Linear:
     """W_r and b_r on top of W_l and b_l: two projections of a word in one product, each with Glorot's start."""
-    layer = Linear(dim, 2 * score_dim)
+    layer = nn.Linear(dim, 2 * score_dim)
     for part in layer.weight.chunk(2):
         nn.init.xavier_uniform_(part)
     nn.init.zeros_(layer.bias)

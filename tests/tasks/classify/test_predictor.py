@@ -75,19 +75,6 @@ def test_pairs_are_told_from_single_texts() -> None:
     assert str(error.value) == "text 0: is a single text, but the model was trained on pairs; give pairs"
 
 
-@pytest.mark.parametrize("kind", [planted, pairs, documents])
-def test_texts_are_read_in_bfloat16_where_that_is_set(kind: Any, tmp_path: Path) -> None:
-    exact, rounded = (fitted(kind(60, 0), precision=precision) for precision in ("float32", "bfloat16"))
-    for name, learned in exact.module.named_parameters():
-        assert torch.equal(learned, dict(rounded.module.named_parameters())[name])  # both learn in float32
-    texts = Texts.of(kind(40, 1))
-    found, expected = rounded.scores(texts), exact.scores(texts)
-    assert 0 < np.abs(found - expected).max() < 0.02
-    rounded.save(tmp_path / "folder")
-    loaded = ClassifyPredictor.load(tmp_path / "folder", device="cpu")
-    assert loaded.summary()["settings"]["precision"] == "bfloat16" and np.array_equal(loaded.scores(texts), found)
-
-
 def test_counting_reads_documents_too() -> None:
     record = Text(("One two three. Four five. Six w1 w2 good.",))
     cases: list[tuple[dict[str, Any], list[str]]] = [({}, ["good", "."]), ({"max_sentences": 2}, ["five", "."])]

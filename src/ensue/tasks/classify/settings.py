@@ -91,9 +91,6 @@ class TextSettings(Settings):
     residual: bool = True
     """Whether the schedule adapts to the number of texts and, where there are vectors, the network is added to the
     mean-vector baseline with a weight learned on validation texts; if false, the paper's network and its Table 2."""
-    precision: Annotated[str, one_of("float32", "bfloat16")] = "float32"
-    """Numbers that texts are read in, once learned: products of bfloat16 take half of the time where the processor has
-    them (avx512_bf16), twice where not; probabilities differ in the third digit, and training is in float32."""
     method: Literal["solve", "power", "series"] = "solve"
     """Computation of the stationary distribution: solve (exact), power (power iteration, the paper) or series (Theorem
     2)."""

@@ -29,7 +29,6 @@ from torch.nn.functional import normalize
 
 from ensue.nn.attention import masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.linear import Linear
 from ensue.nn.pooling import Pooled
 from ensue.tasks.classify.batch import Batch
 
@@ -115,7 +114,7 @@ def _mean(rows: Tensor, mask: Tensor) -> Tensor:
 
 def _net(dim: int, width: int, dropout: float) -> nn.Sequential:
     return nn.Sequential(
-        Dropout(dropout), Linear(dim, width), nn.ReLU(), Dropout(dropout), Linear(width, width), nn.ReLU()
+        Dropout(dropout), nn.Linear(dim, width), nn.ReLU(), Dropout(dropout), nn.Linear(width, width), nn.ReLU()
     )
 
 

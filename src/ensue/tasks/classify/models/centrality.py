@@ -37,7 +37,6 @@ from torch.nn import functional
 
 from ensue.errors import SettingError
 from ensue.nn.dropout import Dropout
-from ensue.nn.linear import Linear
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
 from ensue.nn.recurrent import BiLSTM
 from ensue.tasks.classify.batch import Batch, Block, Output
@@ -161,10 +160,7 @@ class TextClassifier(nn.Module):
             width = self.aligned.width
         else:
             width = cast(Level, self.sentences or self.words).pool.width * (4 if self.paired else 1)
-        self.hidden, self.output = Linear(width, settings.head), Linear(settings.head, shape.num_labels)
-        for module in self.modules():
-            if isinstance(module, Linear | BiLSTM):
-                module.rounded = settings.precision == "bfloat16"
+        self.hidden, self.output = nn.Linear(width, settings.head), nn.Linear(settings.head, shape.num_labels)
 
     @torch.no_grad()
     def scale(self, factor: float) -> None:

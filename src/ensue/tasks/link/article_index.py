@@ -24,7 +24,7 @@ KINDS: Mapping[str, Kind] = {
     f"{_HEAD}words": "words", f"{_HEAD}characters": "characters", f"{_HEAD}bm25": "bm25", "stems": "stems",
     "pairs": "pairs",
 }  # fmt: skip
-"""What is counted of whole articles and of their heads. Posts outside the tests of PolitiFact and Clickbait22 are
+"""Kinds of terms counted in whole articles and in heads. Posts outside the tests of PolitiFact and Clickbait22 are
 ranked no better by stems of heads."""
 
 
@@ -44,7 +44,7 @@ class ArticleIndex:
         self.articles, self.lexical, self.vectors, self.latent = articles, lexical, vectors, latent
         self._topics: Floats | None = None
         self.sentences = Kept()
-        """Of the articles that were shown last."""
+        """Sentences of the articles shown last."""
 
     def __len__(self) -> int:
         """Number of articles."""

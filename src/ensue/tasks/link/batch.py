@@ -1,4 +1,4 @@
-"""What every ``link`` network reads: blocks of texts, and which posts are about which articles."""
+"""Input of every ``link`` network: blocks of texts, and which posts are about which articles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Block(NamedTuple):
     texts: Tensor
 
     def to(self, device: torch.device) -> Block:
-        """The same block on another device."""
+        """Return the block on another device."""
         return Block(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
@@ -48,7 +48,7 @@ class Batch(NamedTuple):
         return int(self.related.sum())
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         articles, posts = (tuple(block.to(device) for block in blocks) for blocks in (self.articles, self.posts))
         return Batch(articles, posts, self.related.to(device))
 

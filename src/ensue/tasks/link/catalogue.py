@@ -27,7 +27,7 @@ MODELS = Models(
     },
 )
 SHARED = SharedSettings()
-"""What is set of every model beside its own settings."""
+"""Settings that every model has."""
 ABOUT: dict[str, tuple[str, str]] = {
     "best": ("weighted ensemble of word, character and topic scores, with a network or an encoder if named", ""),
     "ast": ("a Siamese Star-Transformer with adaptive entmax", "Danovitch, ITCSE 2020"),
@@ -40,10 +40,10 @@ ABOUT: dict[str, tuple[str, str]] = {
     "tfidf": ("shared words, weighted by tf-idf", ""),
     "bm25": ("shared words, weighted by BM25", "Robertson & Zaragoza, 2009"),
 }
-"""What each is, in a line, and where it was published."""
+"""Description of each model in one line, and its publication."""
 BEST = ("best",)
-"""What ``best`` is: itself."""
+"""Models that ``best`` chooses from: itself."""
 COUNTING = ("tfidf", "bm25")
 """Scored beside every model."""
 WITHOUT_TRAINING = ("best", "tfidf", "bm25", "sbert")
-"""What works without a model folder; sbert with the name of an encoder."""
+"""Models that need no model folder; sbert needs the name of an encoder."""

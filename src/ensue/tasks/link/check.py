@@ -23,7 +23,7 @@ class LinkFindings:
     """Counts, a glance at the data, and warnings; goes into JSON by ``dataclasses.asdict``."""
 
     understood: tuple[PostsReport, PostsReport]
-    """Of the articles, and of the posts."""
+    """Reports on the articles and on the posts."""
     articles: int
     posts: int
     links: int
@@ -92,7 +92,7 @@ def check_links(
 
 @dataclass(frozen=True, kw_only=True)
 class AloneFindings:
-    """What a file of posts alone, or of articles alone, holds; goes into JSON by ``dataclasses.asdict``."""
+    """Findings on a file of posts alone or of articles alone; written to JSON by ``dataclasses.asdict``."""
 
     understood: PostsReport
     kind: str
@@ -170,7 +170,7 @@ def _of_split(name: str, leak: LinkLeaks) -> Iterator[str]:
 
 
 def leaks_between(corpus: Corpus, other: Corpus, name: str) -> Iterator[str]:
-    """What lets posts of another part be known by those to train on: their articles, and near copies.
+    """Find leaks between the training posts and another part: shared articles and near copies.
 
     Args:
         corpus: what is trained on; of a file with parts its ``train``.
@@ -183,7 +183,7 @@ def leaks_between(corpus: Corpus, other: Corpus, name: str) -> Iterator[str]:
 
 
 def _named(corpus: Corpus) -> int:
-    """How many posts hold the id of an article that they are about; short ids may stand anywhere."""
+    """Count the posts that contain the id of an article they are about; short ids may occur by chance."""
     pairs = corpus.pairs
     held = pl.DataFrame(
         {

@@ -40,7 +40,7 @@ class Cloze:
         self.usable: Index = np.flatnonzero(articles.lengths > 1)
         """Numbers of the articles that can be cut in two."""
         self.same: Index = np.unique(groups[self.usable], return_inverse=True)[1]
-        """Of each of these, which say the same."""
+        """Number of the group of equal texts of each article."""
 
     def __len__(self) -> int:
         """Number of articles that say something of their own."""

@@ -1,4 +1,4 @@
-"""Where a ranked list stops being about the story, told from its scores alone: for lists without any label.
+"""Cutoff of a ranked list without labels, from its scores alone.
 
 Posts about something else have scores too, and these are much alike from story to story once it is allowed for how high
 they are in a corpus: u = log score - (1 - shift) q, q the upper quartile of the corpus' log scores.
@@ -31,7 +31,7 @@ _TINY = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What is known of one kind of score, over stories.
+    """Distribution of one kind of score over stories.
 
     Attributes:
         shift: how far scores of different corpora can be compared as they stand: 0 not at all, 1 without any change.
@@ -62,7 +62,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedCut:
-    """Where a list stops being about its story.
+    """Suggested cutoff of a list.
 
     Attributes:
         cut: the lowest score that is still about it.

@@ -1,4 +1,4 @@
-"""Where articles and posts meet tensors: epochs of articles with their posts, batches, vectors of whole corpora."""
+"""Tensors of articles and posts: epochs of articles with their posts, batches, vectors of corpora."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ensue.text.tokens import Tokens
 WORDS = 2**14
 """Words of a block at most, but for one text that is longer: with 300 numbers each, 20 MB."""
 READ = 2**13
-"""The same where no gradient is kept: what is made of them stays in the cache."""
+"""Words per block where no gradient is needed, so few that intermediate results stay in the cache."""
 POSTS = 8
 """Posts of one article that an epoch draws together at most; of an article with more, others come elsewhere in it."""
 CHECKED = 256

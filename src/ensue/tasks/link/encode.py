@@ -95,7 +95,7 @@ def terms_of(texts: pl.Series, name: str) -> dict[Counted, Terms]:
 
 
 def kinds_of(name: str) -> tuple[Counted, ...]:
-    """What a model of the name counts: terms of every kind, words, or nothing."""
+    """Return the kinds of terms that a model counts."""
     return COUNTED if name == "best" else COUNTED[:1] if name in LEXICAL else ()
 
 
@@ -124,7 +124,7 @@ def require_remembered(state: LinkState, posts: Remembered) -> None:
 
 
 def has_vectors(state: LinkState, name: str) -> bool:
-    """Whether a model of the name reads posts by vectors too."""
+    """Return whether a model also encodes posts as vectors."""
     return state.model is not None and name not in LEXICAL
 
 

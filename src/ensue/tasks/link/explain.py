@@ -1,7 +1,4 @@
-"""What an answer attended to.
-
-It is measured, not read off weights: each word of the post is taken out, and the post is scored anew.
-"""
+"""Attributions of an answer by deletion: each word of the post is removed and the post is scored again."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def explain(state: LinkState, records: Sequence[Post], k: int) -> list[LinkExpla
 
 
 def explanation(state: LinkState, record: Post, answer: LinkAnswer) -> LinkExplanation:
-    """What the best article of an answer attended to."""
+    """Return the attributions of an answer's best article."""
     words = [part for part in record.text.split() if part]
     tested = words[:TESTED]
     if not answer.choices or not words:

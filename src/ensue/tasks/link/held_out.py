@@ -1,4 +1,4 @@
-"""What labelled posts decide once everything else is learned: weights, probabilities, and what stays of the posts.
+"""Last stage of training, on labelled posts: weights, calibration, and the posts that are stored.
 
 Where a network was trained on some of the posts, only the others take part as long as it is weighed.
 """
@@ -34,7 +34,7 @@ def most(state: LinkState) -> int:
 
 
 def sample(state: LinkState, labelled: Corpus) -> Corpus:
-    """As many of the posts as can teach at once, drawn at random where there are more."""
+    """Return at most as many posts as can be fitted at once, drawn at random."""
     if len(labelled) <= most(state):
         return labelled
     return labelled.select(np.sort(np.random.default_rng(state.seed).permutation(len(labelled))[: most(state)]))

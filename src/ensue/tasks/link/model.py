@@ -1,4 +1,4 @@
-"""What a network of task ``link`` is to the verbs, and what an encoder of texts is to the network."""
+"""Interfaces of task ``link``: of a network, and of its text encoder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TextEncoder(Protocol):
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
 
@@ -50,7 +50,7 @@ class Model(Protocol):
 
     @property
     def encoder(self) -> TextEncoder:
-        """What makes one vector of the vectors of a text's words."""
+        """The encoder of word vectors into a text vector."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class Model(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where it runs."""
+        """Device of the network."""
         ...
 
     def read(self, blocks: Sequence[Block], num_texts: int) -> Tensor:
@@ -80,17 +80,17 @@ class Model(Protocol):
         ...
 
     def eval(self) -> Model:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
     def train(self, mode: bool = True) -> Model:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
     def load_state_dict(self, state_dict: Mapping[str, Tensor]) -> object:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...

@@ -1,4 +1,4 @@
-"""How a network that links is trained: an encoder that starts as a mean moves more slowly than the vectors it reads."""
+"""Optimizer of the networks: an encoder initialised as a mean has a lower learning rate than the word vectors."""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ PIECES = 1 << 12
 RUN = 4
 """Characters of a piece."""
 PIECES_A_WORD = 6.0
-"""Of a word of English, about: its weight is shared by so many."""
+"""Approximate number of subwords of an English word, which share its weight."""
 LONGEST = 64
 """Characters of a word that are read."""
 
 
 def with_pieces(tokens: Tokens) -> Tokens:
-    """The same texts with each unknown word replaced by its pieces, as ids -1 and below.
+    """Return the texts with each unknown word replaced by its subwords, as ids -1 and below.
 
     Args:
         tokens: with their words, and each text one sentence.

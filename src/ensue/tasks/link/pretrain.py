@@ -1,4 +1,4 @@
-"""What a network learns of articles alone, before any post: how rare words are, and what a passage was cut from."""
+"""Pretraining on articles alone: rarity of words, and matching of passages with their articles."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from ensue.training.report import Report
 BATCH = 128
 """Articles that a passage is picked from."""
 STEPS = 2000
-"""Of the bag at most: a corpus of so many batches is read once."""
+"""Maximum number of steps of the bag; a corpus with as many batches is read once."""
 EPOCHS = 20
-"""Of the bag at most."""
+"""Maximum number of epochs of the bag."""
 RATE = 2e-3
 """Adam's step size, a fiftieth of what a word's numbers start at: without labels posts outside the tests of PolitiFact
 and of Clickbait22 go from an MRR of .403 to .414 (20 epochs) and from .734 to .750 (10)."""
 TEMPERATURE = 0.2
-"""Of .03, .05, .1 and .2 the posts outside PolitiFact's test are ranked best by the last (random vectors at first: MRR
-.295, .339, .407 and .416)."""
+"""Temperature of the cloze loss, chosen on posts outside PolitiFact's test part: with random initial vectors, .03, .05,
+.1 and .2 gave an MRR of .295, .339, .407 and .416."""
 
 
 class Pretraining(nn.Module):
@@ -52,7 +52,7 @@ class Pretraining(nn.Module):
         self.network = network
 
     def loss(self, batch: Batch) -> Tensor:
-        """How surely each passage is told from the others of the batch by its article, and the other way round."""
+        """Return the contrastive loss of passages given articles and of articles given passages."""
         return contrastive_loss(self.network(batch).float(), batch.related, temperature=TEMPERATURE)
 
 

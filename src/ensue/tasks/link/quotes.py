@@ -14,7 +14,7 @@ from ensue.text.lexical import Arrays, Kind, Lexical
 from ensue.text.sentences import sentences
 
 KINDS: tuple[Kind, ...] = ("words", "characters")
-"""Whose cosines are added."""
+"""Kinds of terms whose cosines are added."""
 HELD = 512
 """Articles at most whose sentences are kept."""
 _CELLS = 1 << 21
@@ -73,7 +73,7 @@ class Quotes:
 
 
 class Kept:
-    """What was counted of the articles that were asked for last, so that it is counted once."""
+    """Cache of the counts of the last requested articles."""
 
     def __init__(self) -> None:
         self.held: dict[str, Counted] = {}

@@ -28,7 +28,7 @@ from ensue.text.weights import smooth_idf
 READ = 2048
 """Articles at most whose products are kept; of more, so many are drawn."""
 FAINT = 0.3
-"""How large numbers that are left over start, at random, beside the others: what new articles are told apart by."""
+"""Relative scale of the random initial values of the remaining dimensions, which separate new articles."""
 _LEAST = 1e-6
 
 

@@ -24,7 +24,7 @@ AT_ONCE = 1 << 13
 
 
 class Synced(NamedTuple):
-    """What became of an index: posts encoded, taken from it, and deleted from it."""
+    """Result of a synchronisation: posts encoded, reused and deleted."""
 
     new: int
     held: int
@@ -32,7 +32,7 @@ class Synced(NamedTuple):
 
 
 def index_of(folder: Path) -> Path:
-    """Where the vectors of a model folder's posts stand: beside it, as ``NAME.posts``."""
+    """Return the path of the index of a model folder's posts: next to it, ``NAME.posts``."""
     place = folder.resolve()
     return place.with_name(f"{place.name}.posts")
 

@@ -1,4 +1,4 @@
-"""How a linker is trained: articles first, then a network where one is asked for, then weights and probabilities."""
+"""Training of a linker: articles first, then a network if one is set, then weights and calibration."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from ensue.training.report import Report
 SAMPLE = 512
 """Posts by which a trained network is compared with the untrained one."""
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-"""Of the encoder in the cosine, as it may start."""
+"""Grid of the encoder's initial weight in the cosine."""
 READ = 20_000
 """Posts at most that a network learns from without their labels, beside the articles."""
 
@@ -294,13 +294,13 @@ class _Start(NamedTuple):
 
     @classmethod
     def of(cls, state: LinkState, held: Corpus) -> _Start:
-        """How it ranks held-out posts, and a copy of its weights; none where nothing was learned of articles."""
+        """Return the network's MRR on held-out posts and a copy of its weights; 0 and nothing without pretraining."""
         if not state.network_settings.bag:
             return cls(0.0, {})
         return cls(_validate(state, held), {name: own.clone() for name, own in state.network.state_dict().items()})
 
     def kept(self, state: LinkState, held: Corpus) -> bool:
-        """Whether it stays as it was, for what came of it ranks held-out posts no better."""
+        """Restore the pretrained weights if training ranks held-out posts no better, and return whether it does not."""
         if not self.weights or _validate(state, held) > self.mrr:
             return False
         state.network.load_state_dict(self.weights)
@@ -339,7 +339,7 @@ def _validate(state: LinkState, held: Corpus) -> float:
 
 
 def part_of(data: Corpus, name: str) -> tuple[Corpus, str]:
-    """Of a file with several parts the one of this name, and a word on it."""
+    """Return the named part of a file with several parts, and a note on it."""
     if name in data.parts and len(data.parts) > 1:
         return data.part(name), f"; the part {name} of the file"
     return data, ""

@@ -1,4 +1,4 @@
-"""How a trained linker goes on: new articles join the index, new links are learned in one pass."""
+"""Updates of a trained linker: new articles join the index, new links are trained on in one pass."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What ``best`` is made of: several scores in one."""
+"""The weighted sum of scores of model ``best``."""

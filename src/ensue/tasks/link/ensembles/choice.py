@@ -1,6 +1,6 @@
-"""What labelled posts choose of some scores: weights, the number of none, and how far posts tell of each other.
+"""Fit the weighted sum on labelled posts: weights, the null logit and the strength of the cross-post prior.
 
-Each fold of the posts is scored by what the other folds taught, and in the end all of them teach what stays.
+Each fold of the posts is scored by the weights of the other folds; the final weights are fitted on all folds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ensue.text.lexical import Lexical, Terms, chosen_terms
 UNTRAINED = "untrained"
 """The score that needs no label, beside which all others are weighed."""
 PENALTIES = (10_000.0, 1000.0, 100.0, 10.0, 1.0)
-"""What held-out ranks choose from: how strongly weights are drawn to the score that is the centre."""
+"""Grid of the L2 penalty that draws weights to the central score, chosen by held-out ranks."""
 LESS = (0.0, 2.0)
-"""What held-out posts choose from: by how much s_0 falls, so that none is e^2 times less likely; no more than that, for
-no label tells of posts that are about none."""
+"""Grid of the reduction of s_0, chosen on held-out posts; 2 makes "no article" e^2 times less likely. It is bounded
+because no label says which posts are about no article."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def clusters(related: Mask) -> Index:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """What labelled posts chose.
+    """Weights fitted on labelled posts.
 
     Attributes:
         weights: by name of a score; of one name where that score stands alone.
@@ -89,7 +89,7 @@ class Chosen:
 
 
 def alike(data: Labelled, given: Mask, seed: int = 0) -> bool:
-    """Whether held-out posts of a part are as likely by what all others teach as by what others of the part teach.
+    """Return whether held-out posts of a subset are as likely with weights of all posts as with those of the subset.
 
     Args:
         data: labelled posts.
@@ -156,7 +156,7 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
 
 
 def _one(data: Labelled, place: int) -> Labelled:
-    """The same with one of the scores."""
+    """Return the data with a single score."""
     return replace(data, names=[data.names[place]], scores=data.scores[:, :, [place]])
 
 
@@ -209,10 +209,10 @@ def _crossed(data: Labelled, fit: _Fit) -> Floats:
 
 
 class _Told(NamedTuple):
-    """How posts of one corpus tell of each other."""
+    """Strength of the cross-post prior."""
 
     less: float
-    """What s_0 falls by."""
+    """Reduction of s_0."""
     strength: float
     beside: float
     scores: Floats
@@ -220,7 +220,7 @@ class _Told(NamedTuple):
 
 
 def _strength(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> _Told:
-    """How much less likely none is than the loss has it, and how far posts tell of each other.
+    """Choose the reduction of s_0 and the strength of the cross-post prior.
 
     Each fold is ranked as a corpus, by what the others taught. No label tells of posts about none; the loss has as many
     of them as of others, and ranks posts beside each other worse where that is far from what is scored.

@@ -47,7 +47,7 @@ class Candidates(NamedTuple):
     times: Floats
 
     def select(self, posts: Mask) -> Candidates:
-        """Those of some posts."""
+        """Return the candidates of some posts."""
         return Candidates(self.scores[posts], self.true[posts], self.times[posts])
 
 
@@ -108,7 +108,7 @@ def fit_weights(posts: Candidates, penalty: float, start: Floats | None = None, 
 
 
 def _free_weights(posts: Candidates, penalty: float, start: Floats | None, centre: int) -> Floats:
-    """The same, whatever their signs."""
+    """Fit the weights without the constraint on their signs."""
     num = posts.scores.shape[2]
     ridge, weights = np.full(num + 1, penalty), np.zeros(num + 1)
     ridge[[centre, -1]], weights[[centre, -1]] = (_SCALE, _TINY), (1.0, _START)
@@ -169,6 +169,6 @@ def _total(logs: Floats) -> Floats:
 
 
 def _shares(logs: Floats) -> Floats:
-    """The same as shares of the sum, which are 1 in each row."""
+    """Return the softmax of each row of exponents."""
     shares: Floats = np.exp(logs - _total(logs)[:, None])
     return shares

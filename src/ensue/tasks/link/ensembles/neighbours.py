@@ -1,4 +1,4 @@
-"""What the posts beside a post are about: those of the same corpus that share rare words with it.
+"""Smoothing over neighbouring posts: posts of the same corpus that share rare words.
 
 With k the cosine of two posts over their words, each weighted by its squared rarity, a post's share of an article
 becomes
@@ -22,7 +22,7 @@ from ensue.text.sparse import sparse_rows
 from ensue.text.weights import smooth_idf
 
 WEIGHTS = (0.0, 0.3, 1.0)
-"""What held-out posts choose w from."""
+"""Grid of w, chosen on held-out posts."""
 _LEAST = 0.01
 """Shares below are left out: most of all articles have next to none."""
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ensue.metrics import Floats
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, -0.5, -1.0)
-"""What held-out posts choose the prior's strength from."""
+"""Grid of the prior's strength, chosen on held-out posts."""
 PSEUDO_COUNT = 0.5
 _ROUNDS = 20
 _TINY = 1e-9

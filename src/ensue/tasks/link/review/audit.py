@@ -1,4 +1,4 @@
-"""How many relevant posts may be left, by a random sample of those that nobody has read; see ``review``."""
+"""Bound on the relevant posts left, from a random sample of unread posts; see ``review``."""
 
 from __future__ import annotations
 

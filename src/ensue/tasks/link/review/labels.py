@@ -22,14 +22,14 @@ from ensue.errors import DataError
 from ensue.store.access import ensure_file, sibling_access
 
 YES, NO, UNSURE = 1, 0, -1
-"""What is said of a post; in the file ``true``, ``false`` and ``null``."""
+"""Labels of a post; in the file ``true``, ``false`` and ``null``."""
 _EXAMPLE = '{"id": "p1", "relevant": true}'
 _SAID = {True: YES, False: NO, None: UNSURE}
 _WRITTEN = {said: written for written, said in _SAID.items()}
 
 
 def labels_file(posts: Path, articles: Articles) -> Path:
-    """Where the labels of a story stand unless a place is named: beside the posts, by the story's texts."""
+    """Return the default path of a story's labels: next to the posts, named by the story's texts."""
     key = blake2b("\0".join(sorted(articles.texts)).encode(), digest_size=4).hexdigest()
     return posts.with_name(f"{posts.name}.review-{key}.jsonl")
 
@@ -89,7 +89,7 @@ class Labels:
                 self._take(line, f"{self.path}, line {self._number}")
 
     def verdict(self, name: str) -> int | None:
-        """What is known of a post: what most who are sure say, ``UNSURE`` where as many say the one as the other.
+        """Return the label of a post: that of the majority of sure readers, ``UNSURE`` in a tie.
 
         ``None`` where nobody labelled it, and where this reader may still settle what others left open.
         """
@@ -134,7 +134,7 @@ class Labels:
         return before
 
     def claim(self, name: str) -> bool:
-        """Whether nobody else is shown the post now; until :meth:`release` nobody else will be."""
+        """Claim a post for this reader until :meth:`release`; return False if another reader holds it."""
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(name))
         except OSError:
@@ -230,5 +230,5 @@ class Labels:
 
 
 def _place(name: str) -> int:
-    """Where in the lock's file a post has its place."""
+    """Return the byte of the lock file that stands for a post."""
     return int.from_bytes(blake2b(name.encode(), digest_size=7).digest()) >> 1

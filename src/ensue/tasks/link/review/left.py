@@ -1,4 +1,4 @@
-"""How many relevant posts are still unread, told from simulated reviews of earlier stories, and when that is enough.
+"""Estimates of the unread relevant posts from simulated reviews of earlier stories, and the stopping rule.
 
 Two estimates of what is left are at hand at any time: what the posterior **expects**, the sum of the probabilities of
 the unread posts, and what the posts read **lately** would leave, were the rest like them: their share of hits times the
@@ -120,7 +120,7 @@ class LeftModel:
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When a review may stop, by earlier stories.
+    """Stopping rule of a review, calibrated on earlier stories.
 
     Attributes:
         left: what the estimates are worth.
@@ -138,7 +138,7 @@ class StoppingRule:
 
 
 def stopping_rule(walks: Sequence[Walk], target: float = 0.9, confidence: float = 0.95) -> StoppingRule | None:
-    """What earlier stories teach; ``None`` where they are too few for the confidence.
+    """Return the rule calibrated on earlier stories; ``None`` if they are too few for the confidence.
 
     Args:
         walks: simulated reviews of stories whose labels are known, each with a relevant post.

@@ -17,7 +17,7 @@ from ensue.metrics import Floats
 from ensue.text.sparse import SparseRows
 
 STRENGTH = 10.0
-"""How much labels count beside the prior: scikit-learn's ``C``."""
+"""Inverse of the L2 penalty, as scikit-learn's ``C``."""
 _ROUNDS, _LEAST = 30, 1e-9
 
 

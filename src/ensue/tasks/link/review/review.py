@@ -63,18 +63,18 @@ Probability = Annotated[float, must_be("between 0 and 1", lambda value: 0 < valu
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewSettings(Settings):
-    """How a review goes, and what it promises."""
+    """Settings of a review and of its statement."""
 
     target: Probability = 0.9
     """The recall to reach."""
     confidence: Probability = 0.95
-    """How sure the statement shall be."""
+    """Confidence of the statement."""
     batch: Size = 10
     """Posts labelled before the rest is ranked anew."""
     patience: Size = 30
     """Posts in a row without a relevant one before an audit, at least."""
     seed: int = 0
-    """Of the audits' random samples."""
+    """Seed of the audits' random samples."""
 
 
 class Shared(Protocol):
@@ -96,7 +96,7 @@ class Shared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a review stands after a batch or an audit."""
+    """State of a review after a batch or an audit."""
 
     posts: int
     """Posts in all."""
@@ -108,7 +108,7 @@ class Progress:
     left_at_most: int | None = None
     """Relevant posts still unread at most, at that confidence; ``None`` before an audit."""
     reached: bool = False
-    """Whether the target is reached: the statement."""
+    """Whether the target recall is reached, as stated."""
     estimate: float | None = None
     """Estimated recall, by the probabilities of the unread; no bound."""
     target: float | None = None
@@ -267,7 +267,7 @@ class _Reader:
         self.labels, self.read = np.zeros(len(start), np.int8), np.zeros(len(start), bool)
         self.stopped, self._looks = False, looks
         self.said: list[bool] = []
-        """Of the posts that were read here, in their order, whether each is relevant."""
+        """Relevance of the posts read in this review, in their order."""
         self.predicted: list[float] = []
         """And the probability that it had before."""
         if shared is not None:
@@ -365,6 +365,6 @@ class _Reader:
 
 
 def _probabilities(odds: Floats) -> Floats:
-    """Of log-odds."""
+    """Return the probabilities of log-odds."""
     sure: Floats = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
     return sure

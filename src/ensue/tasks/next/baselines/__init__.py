@@ -1,1 +1,1 @@
-"""What is counted, not learned: baselines, and how long histories and pauses are."""
+"""Count-based models: baselines, and statistics of lengths and delays."""

@@ -34,7 +34,7 @@ PAIRS = 2**20
 
 
 class Popularity(nn.Module):
-    """How often each value occurs, whatever the history."""
+    """Frequency of each item, independent of the history."""
 
     reach: int | None = 0
     lengths_vary: ClassVar[tuple[str, ...]] = ()
@@ -67,7 +67,7 @@ class Popularity(nn.Module):
         self.totals[torch.from_numpy(ids).long()] = 0
 
     def grow(self, num_ids: int) -> Popularity:
-        """The same counts with room for more ids: ids are stable, new ones start at 0."""
+        """Return these counts resized for more ids; known ids keep theirs, new ones start at 0."""
         grown = type(self)(self.settings, num_ids)
         grown.totals[: len(self.totals)] = self.totals
         return grown
@@ -77,7 +77,7 @@ class Popularity(nn.Module):
         return self.totals / self.totals.sum().clamp(min=1)
 
     def forward(self, batch: Batch) -> Output:
-        """The same scores for every target step; no event has a weight."""
+        """Return the same scores for every target step; events get no weights."""
         scores = self.shares().log().expand(int(batch.target_mask.sum()), -1)
         return Output(scores.clone(), (torch.zeros(batch.mask.shape + batch.mask.shape[-1:]),))
 
@@ -104,12 +104,12 @@ class Cooccurrence(Popularity):
 
     @property
     def latest(self) -> int:
-        """How many of the latest events have a say in an answer."""
+        """Number of latest events that are scored from."""
         return self.gap
 
     @property
     def reach(self) -> int | None:  # type: ignore[override]
-        """How many earlier events can matter to a step."""
+        """Receptive field: the number of earlier events that can change a step's scores."""
         return self.latest - 1
 
     def validate(self, name: str) -> None:
@@ -180,7 +180,7 @@ class Cooccurrence(Popularity):
         return every, both.astype(np.float64)
 
     def _most_counted(self, pairs: Index, counts: Floats) -> tuple[Index, Floats]:
-        """Of each earlier id the ``keep`` highest counts, those of the first ids where counts are equal."""
+        """Return the ``keep`` highest counts per earlier id; ties go to the smaller ids."""
         _, starts, lengths = np.unique(pairs // len(self.totals), return_index=True, return_counts=True)
         kept = np.ones(len(pairs), np.bool_)
         for start, length in zip(
@@ -191,7 +191,7 @@ class Cooccurrence(Popularity):
         return pairs[kept], counts[kept]
 
     def grow(self, num_ids: int) -> Cooccurrence:
-        """The same counts with room for more ids."""
+        """Return these counts resized for more ids."""
         grown = cast(Cooccurrence, super().grow(num_ids))
         grown.rows[: len(self.rows)] = self.rows
         grown.rows[len(self.rows) :] = self.rows[-1]
@@ -268,7 +268,7 @@ class Markov(Cooccurrence):
 
 
 class SequentialRules(Cooccurrence):
-    """What came up to ten events after the last one, by 1 / gap (Ludewig & Jannach 2018); popularity elsewhere."""
+    """Items up to ten events after the last one, weighted by 1 / gap (Ludewig & Jannach 2018); else popularity."""
 
     @property
     def gap(self) -> int:

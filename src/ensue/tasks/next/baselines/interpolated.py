@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # to predict imports it only where these counts are asked
     from scipy.sparse import csr_array
 
 GAP, PAST = 10, 20
-"""How far apart the events of a pair may be, and of how many latest events the pairs have a say."""
+"""Maximum distance of the events of a pair, and number of latest events whose pairs are scored from."""
 TRIED = 5000
 """Held-out targets, the latest, by which the numbers are chosen."""
 STEPS = 60
@@ -65,7 +65,7 @@ class Numbers(NamedTuple):
 
 
 START = (0.5, 0.5, 0.7, 0.3, 2.0, 0.3, 0.1)
-"""Where the search begins, with ``rate`` in median gaps, and what stands where nothing can be held out."""
+"""Start of the search, with ``rate`` in median gaps; used as it is if nothing can be held out."""
 LATELY, PRIOR, BACKWARD = 3, 4, 5
 """Their places."""
 SHARES = 4
@@ -73,15 +73,15 @@ SHARES = 4
 
 
 class Observed(NamedTuple):
-    """What is known of some held-out targets before they came, (targets, events) or (targets,) each."""
+    """Statistics of held-out targets before they came, each (targets, events) or (targets,)."""
 
     followed: Tensor
-    """How often the target came after each event, and before it (``preceded``); all that came after and before it."""
+    """Number of times the target came after each event, and before it (``preceded``); totals of both."""
     preceded: Tensor
     after: Tensor
     before: Tensor
     since: Tensor
-    """How many events, and seconds, lie between each event and the latest."""
+    """Number of events, and of seconds, between each event and the latest."""
     seconds: Tensor
     own: Tensor
     """The share of the target's distance where the history holds it, and the sum over all that it holds."""
@@ -155,7 +155,7 @@ class Interpolated(Cooccurrence):
 
     @property
     def reach(self) -> int | None:  # type: ignore[override]
-        """How many earlier events can matter to a step."""
+        """Receptive field: the number of earlier events that can change a step's scores."""
         return self.settings.window - 1
 
     def count(self, histories: Histories) -> None:
@@ -190,7 +190,7 @@ class Interpolated(Cooccurrence):
         self.recent.forget_ids(ids)
 
     def grow(self, num_ids: int) -> Interpolated:
-        """The same counts with room for more ids."""
+        """Return these counts resized for more ids."""
         grown = cast(Interpolated, super().grow(num_ids))
         grown.recent, grown.repeats, grown.numbers = self.recent.grow(num_ids), self.repeats, self.numbers
         return grown
@@ -230,7 +230,7 @@ class Interpolated(Cooccurrence):
         return found
 
     def _own(self, windows: Windows, late: Index) -> tuple[Tensor, Tensor]:
-        """Of each target of some windows the share of its distance, 0 where its history lacks it, and that of all."""
+        """Return the weight of each target's distance to its last occurrence (0 if there is none), and the total."""
         found = []
         for start in range(0, len(late), 64):
             batch = windows.batch(late[start : start + 64])

@@ -1,4 +1,4 @@
-"""How long histories get, and how long the next event takes: counted, whatever the model.
+"""Length of histories and delay of the next event, counted independently of the model.
 
 - **Stop**: of the histories that reached n events, how many ended there; n in classes (:func:`sizes`). It stands beside
   the choices and is never one of them.
@@ -19,7 +19,7 @@ from ensue.metrics import Floats
 from ensue.nn.validation import require_counts
 
 SHARES = (0.1, 0.5, 0.9)
-"""Of the delay: the middle 80 %, and the median."""
+"""Quantiles of the delay: the middle 80 % and the median."""
 SIZES, GAPS, OCTAVE = 64, 80, 2.0
 """Classes of a history's size, of a gap, and how many of those double it."""
 PRIOR = 5.0
@@ -40,7 +40,7 @@ def gap_classes(seconds: Floats) -> Index:
 
 
 class StopDelayEstimate(NamedTuple):
-    """How some histories may go on: (histories,) the chance to stop, and (histories, 3) seconds at ``SHARES``."""
+    """Estimates per history: (histories,) probability of stopping, (histories, 3) seconds at ``SHARES``."""
 
     stop: Floats
     after: Floats
@@ -94,7 +94,7 @@ class LengthDelayModel(nn.Module):
         return earlier[same], classes[same]
 
     def estimate(self, histories: Histories) -> StopDelayEstimate:
-        """How each history may go on."""
+        """Estimate whether and when each history continues."""
         latest = np.full(len(histories), GAPS)
         if histories.timed:
             two = histories.lengths > 1

@@ -29,7 +29,7 @@ TRIED = 2000
 LEAST = 1e-12
 """A share is taken for at least this."""
 WEIGHTS = np.linspace(0, 0.95, 20)
-"""What the own values may weigh."""
+"""Candidates for the weight of a session's own items."""
 
 
 class OwnItems(SequentialRules):
@@ -48,7 +48,7 @@ class OwnItems(SequentialRules):
 
     @property
     def reach(self) -> int | None:  # type: ignore[override]
-        """How many earlier events can matter to a step."""
+        """Receptive field: the number of earlier events that can change a step's scores."""
         return self.settings.window - 1
 
     def count(self, histories: Histories) -> None:
@@ -90,7 +90,7 @@ class OwnItems(SequentialRules):
         return cell, share / sums.clamp(min=LEAST)[row], distance
 
     def grow(self, num_ids: int) -> OwnItems:
-        """The same counts with room for more ids."""
+        """Return these counts resized for more ids."""
         grown = cast(OwnItems, super().grow(num_ids))
         grown.repeats, grown.weight = self.repeats, self.weight
         return grown

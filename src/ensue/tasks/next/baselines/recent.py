@@ -44,7 +44,7 @@ def decayed_counts(ids: Ids, half_life: float, num_ids: int) -> Floats:
 
 
 class Recent(Popularity):
-    """How often each value occurred lately; see the module."""
+    """Recent frequency of each item; see the module."""
 
     def __init__(self, settings: CountingSettings, num_ids: int) -> None:
         super().__init__(settings, num_ids)
@@ -84,7 +84,7 @@ class Recent(Popularity):
         self.half_life.fill_(float(tried[0]))
 
     def grow(self, num_ids: int) -> Recent:
-        """The same counts with room for more ids."""
+        """Return these counts resized for more ids."""
         grown = Recent(self.settings, num_ids)
         grown.totals[: len(self.totals)] = self.totals
         grown.lately[: len(self.lately)] = self.lately
@@ -98,6 +98,6 @@ class Recent(Popularity):
 
 
 def _mean_reciprocal_rank(counts: Floats, targets: Ids) -> float:
-    """Of targets among values by their counts, ties against them."""
+    """Return the MRR of targets among items ranked by counts; ties count against the target."""
     ranks = len(counts) - np.searchsorted(np.sort(counts), counts[targets])
     return float(metrics.reciprocal_rank(ranks.astype(np.float64)).mean())

@@ -68,9 +68,9 @@ class RepeatShares(nn.Module):
         self.lone_again: Tensor
         self.lone_offered: Tensor
         self.held: Tensor
-        """How many pairs of a history and a value there are, and how many of a value that no other history held."""
+        """Number of pairs of a history and an item, and of those whose item is in no other history."""
         self.skips_latest = False
-        """Whether the latest value never comes again, whatever was counted."""
+        """Whether the latest item is assumed never to repeat."""
 
     def validate(self, name: str) -> None:
         """See :class:`ensue.nn.validation.Validated`: no more steps repeat a value than could have."""
@@ -134,7 +134,7 @@ def _counts(classes: Index, weights: Index | None = None) -> Tensor:
 
 
 def spans(histories: Histories, owner: Index) -> tuple[Index, np.ndarray, Index]:
-    """Of each event how long it is the latest of its value, whether that comes again, and how often it occurs there.
+    """Return each event's steps as the latest of its item, whether the item comes again, and its count there.
 
     The history 5 7 5 9 has spans 2 2 1 0: at the third step both 5 and 7 stand before the target, two and one away.
     """

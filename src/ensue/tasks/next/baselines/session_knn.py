@@ -117,7 +117,7 @@ class VSKNN(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can matter to a step."""
+        """Receptive field: the number of earlier events that can change a step's scores."""
         return self.settings.window - 1
 
     def count(self, histories: Histories) -> None:
@@ -183,7 +183,7 @@ class VSKNN(nn.Module):
         self.postings = None
 
     def grow(self, num_ids: int) -> VSKNN:
-        """The same sessions with room for more ids: ids are stable, new ones start at 0."""
+        """Return these sessions resized for more ids; known ids keep theirs, new ones start at 0."""
         grown = VSKNN(self.settings, num_ids)
         grown.totals[: len(self.totals)] = self.totals
         grown.holders[: len(self.holders)] = self.holders
@@ -219,7 +219,7 @@ class VSKNN(nn.Module):
         return Output(scores, (weights,))
 
     def score(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """What the neighbours hold, item by item.
+        """Score the items of the neighbours.
 
         Returns:
             row x ids + item of every time a neighbour of a target step holds an item, what that adds to the item's
@@ -256,7 +256,7 @@ class VSKNN(nn.Module):
         return fused_knn.score(batch, tables, {**sizes, "num_ids": len(self.totals)}, settings.idf)
 
     def _score_rows(self, clicks: Clicks, mass: Tensor) -> tuple[Tensor, Tensor]:
-        """What the neighbours of some rows hold; what each click brought is added to ``mass``."""
+        """Score the items of some rows' neighbours and add each click's contribution to ``mass``."""
         decay = decayed(self.settings.decay, int(clicks.away.max()) + 1)
         meetings = self._meetings(clicks)
         met = clicks.away[meetings.click]
@@ -274,7 +274,7 @@ class VSKNN(nn.Module):
         return row * len(self.totals) + entry, shares
 
     def _parts(self, clicks: Clicks) -> Iterator[slice]:
-        """Whole rows of clicks whose look-ups find at most about ``LOOKUPS`` sessions."""
+        """Split rows into chunks whose look-ups find at most about ``LOOKUPS`` sessions."""
         ends = np.cumsum(self._lengths(clicks.item.numpy()))
         (firsts,) = np.nonzero(np.diff(clicks.row.numpy(), prepend=-1))
         cuts = firsts[np.flatnonzero(np.diff(ends[firsts] // LOOKUPS, prepend=-1))].tolist()
@@ -290,7 +290,7 @@ class VSKNN(nn.Module):
         return self.postings
 
     def _lengths(self, ids: Index) -> Index:
-        """How many sessions each item looks up."""
+        """Return the number of sessions that each item looks up."""
         _, stops = self._looked_up()
         lengths: Index = np.minimum(stops[ids + 1] - stops[ids], self.settings.sample)
         return lengths

@@ -70,14 +70,14 @@ LIKELIHOOD_RATIO = 1.92
 """Nats by which the network must make the held-out targets likelier: half of the 95 % point of chi-square with one
 degree of freedom (likelihood-ratio test, p < .05)."""
 LEANS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
-"""How far a candidate's vector may lean towards what was held beside it; farther if the last one is the best."""
+"""Grid of the weight of co-occurring items in a candidate's vector; extended if the last value is the best."""
 FARTHEST = 100.0
 """At this a candidate's own vector has no say any more."""
 REPEATS = (1, 2, 3, 4, 6, 11, 21)
 """The distances at which each class of repeats begins; the latest event is at 1."""
 PRIOR = (0.2, 0.4, 0.2, 0.5, *(0.0 for _ in REPEATS))
-"""What network, neighbours, followers, interpolated counts and repeats weigh without a held-out target: near what 2,000
-sessions each of Diginetica, Yoochoose and Globo chose on sessions after them."""
+"""Weights of network, neighbours, followers, interpolated counts and repeats without any held-out target; close to
+those fitted on 2,000 sessions each of Diginetica, Yoochoose and Globo and on the sessions after them."""
 SPREAD = 1.0
 """Standard deviation of the numbers around ``PRIOR``."""
 LEAST = 0.02
@@ -140,11 +140,11 @@ class Blend(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can change a step's answer."""
+        """Receptive field: the number of earlier events that can change a step's scores."""
         return max(2 * (self.settings.max_length - 1), self.settings.window - 1)
 
     def grow(self, num_ids: int) -> Blend:
-        """The same model with room for more items; a new item starts at random, and no past session holds it."""
+        """Return this model resized for more items; a new item starts at random and is in no past session."""
         grown = Blend(self.settings, num_ids)
         grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
         grown.following = cast(Markov, self.following.grow(num_ids))
@@ -194,7 +194,7 @@ class Blend(nn.Module):
         return Output(scores, (weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),))
 
     def product(self, batch: Batch) -> Product:
-        """What :meth:`forward` adds up: what is the same for every session as a bias, the rest as cells."""
+        """Return the terms of :meth:`forward`: those common to all sessions as a bias, the others as cells."""
         sessions, own = self.network.encode(batch)
         weights, bias, cells, sums = own * self.scale, None, [torch.empty(0, dtype=torch.int64)], [torch.empty(0)]
         for popular, cell, added, heard in self._parts(batch):
@@ -207,7 +207,7 @@ class Blend(nn.Module):
         return Product(self.scale * self.network.with_prior(sessions), self.rows, bias, (shown,), (every, total))
 
     def _parts(self, batch: Batch) -> Iterator[tuple[Tensor | None, Tensor, Tensor, Tensor | None]]:
-        """What all parts but the network add: to all ids (times ``mix``), at row x ids + item, to the weights."""
+        """Return the contributions of all parts but the network: to all ids (times ``mix``), to cells, to weights."""
         if float(self.weight):
             cell, remembered, heard = self._recall(batch)
             yield None, cell, self.weight * remembered, self.weight * heard
@@ -281,7 +281,7 @@ class Blend(nn.Module):
         return cell.to(batch.ids.device), share.div_(STEP_FLOOR).log1p_().to(batch.ids.device)
 
     def _interpolate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What interpolated counts give each candidate, less what is the same for all of a target step.
+        """Return the interpolated counts of each candidate, without terms common to a target step.
 
         Returns:
             (ids,) the logarithm of its popularity; row x ids + item of what they know more of, and what that adds to
@@ -312,13 +312,13 @@ class Blend(nn.Module):
         self.repeat.copy_(numbers[4:])
 
     def _set_counted(self, numbers: Tensor) -> None:
-        """The same without the network."""
+        """Set the weights of the count-based parts, without the network."""
         self._set(functional.pad(numbers, (1, 0)))
         self.scale.zero_()
 
     @torch.no_grad()
     def _choose(self, learned: Histories, valid: Histories, *, hide: bool) -> None:
-        """How far to lean, and then all other numbers: twice, since they say which candidates rank highest."""
+        """Choose the weight of co-occurring items, then all others; twice, for they decide who the candidates are."""
         self.eval()
         tried, hidden = drawn(self, valid, self.weight.device), valid if hide else None
         self._recalled = {}  # to find them takes longest, and no number changes them

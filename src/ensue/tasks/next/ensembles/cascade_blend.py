@@ -68,7 +68,7 @@ from ensue.vocabulary import FIRST
 KNOWN = ("network", "near", "far", "alike", "near high", "far high", "alike high", "frequent", "length", *CLOCKS)
 FLOORS: dict[str, type[Cooccurrence]] = {"cooccurrence": Cooccurrence, "markov": Markov, "interpolated": Interpolated}
 PARTS = (*KNOWN, *FLOORS)
-"""What the mixture weighs."""
+"""Features of the mixture."""
 START = (0.2, 0.6, 0.2, 0.4, 0.2, 0.2, 0.0, 0.8, 0.0, 0.3, 0.2, 0.2, 0.2, 0.1) + len(FLOORS) * (0.0,)
 """The weights that it begins with, half of them; the other half is the best floor's."""
 LEAST = -20.0
@@ -92,7 +92,7 @@ BYTES = 2**24
 
 
 class Known(NamedTuple):
-    """What the parts know.
+    """Features of the candidates.
 
     Attributes:
         features: (parts, targets, ids), or (parts, targets, users) of those listed; 0 for padding and unknown.
@@ -140,11 +140,11 @@ class CascadeBlend(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can change a step's answer: HiDAN's."""
+        """Receptive field: that of HiDAN."""
         return self.network.reach
 
     def grow(self, num_ids: int) -> CascadeBlend:
-        """The same model with room for more users; nothing followed a new user yet."""
+        """Return this model resized for more users, whom nobody has followed yet."""
         grown = CascadeBlend(self.settings, num_ids)
         grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
         grown.mixture, grown.mixed = self.mixture, self.mixed
@@ -222,7 +222,7 @@ class CascadeBlend(nn.Module):
             begun += size
 
     def _features(self, batch: Batch, network: Tensor) -> Known:
-        """What each of ``PARTS`` knows of all users, or of those that are listed where there are too many.
+        """Compute the features ``PARTS`` of all users, or of the listed ones on large catalogues.
 
         Past cascades are looked up in NumPy, wherever the network is.
         """
@@ -308,7 +308,7 @@ def _above_all_others(found: Tensor, network: Tensor, users: Tensor, listed: Ten
 
 
 def _on_lists(known: Known, ruled_out: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
-    """What :func:`_candidates` takes: where users are listed, of the targets on their own lists, by place on them.
+    """Return the arguments of :func:`_candidates`, restricted to targets on their own lists if users are listed.
 
     Last comes a mask (targets,) of these targets.
     """

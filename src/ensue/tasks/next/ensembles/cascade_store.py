@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class CascadeStore(nn.Module):
-    """Who took part in what, and when.
+    """Past cascades: users, cascades and times.
 
     Args:
         num_ids: size of the catalogue, padding and unknown included.
@@ -73,7 +73,7 @@ class CascadeStore(nn.Module):
         self.starts = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[lengths > 0])]).astype(np.int64))
 
     def grow(self, num_ids: int) -> CascadeStore:
-        """The same cascades with room for more ids."""
+        """Return these cascades resized for more ids."""
         grown = CascadeStore(num_ids)
         grown.starts, grown.values, grown.times = self.starts, self.values, self.times
         return grown
@@ -100,7 +100,7 @@ class CascadeStore(nn.Module):
         return Histories(self.values.numpy(), self.starts.numpy(), Vocabulary(), times)
 
     def repeats(self) -> bool:
-        """Whether any cascade holds a user twice."""
+        """Return whether any cascade contains a user twice."""
         pairs = len(self.values)
         return self.cached("repeats", lambda: len(np.unique(self.owner() * self.num_ids + self.values.numpy())) < pairs)
 

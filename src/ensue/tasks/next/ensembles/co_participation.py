@@ -34,27 +34,27 @@ from ensue.text.sparse import SparseRows, sparse_between, sparse_rows, stacked
 
 DAY = 86_400.0
 DAYS = 0.3
-"""How close in time what counts most may be."""
+"""Time scale, in days, within which co-participation counts most."""
 FAR = 0.1
-"""What a pair counts, beside one of the same moment, that is far away in time."""
+"""Weight of a pair far apart in time, relative to a simultaneous pair."""
 GONE = 20.0
 """Past so many times ``DAYS`` an exponential adds less to ``FAR`` than float32 can tell."""
 STEEP = 0.7
-"""How fast what stood further apart counts less."""
+"""Exponent of the decay with the distance in events."""
 BACK = 0.1
-"""What counts that came before a user, beside what followed."""
+"""Weight of users before a user, relative to users after it."""
 POWER = 0.7
 """Totals are divided out to this power."""
 KEEP = 2000
-"""How often a user is looked up at most, the latest cascades first."""
+"""Maximum number of past events looked up per user, the latest first."""
 EVENTS = 2**14
-"""What stands beside so many past events is listed at once."""
+"""Number of past events processed per block."""
 PLACES = 2**18
 """So many past events are looked up at once, or those of one user: some 10 MB."""
 
 
 class CoParticipationScores(NamedTuple):
-    """What past cascades say.
+    """Scores from past cascades.
 
     Attributes:
         near: (targets, ids) M, what is close in time first.
@@ -68,7 +68,7 @@ class CoParticipationScores(NamedTuple):
 
 
 class Postings(NamedTuple):
-    """Where ids stand in past cascades, and what stands beside each place.
+    """Inverted index of past cascades: the events of each id and their neighbours.
 
     Attributes:
         places: (kept,) which events are looked up, by id, those of one id by time.
@@ -100,7 +100,7 @@ class CoParticipation:
         self.past, self.window, self.keep = past, window, keep
 
     def score(self, batch: Batch) -> CoParticipationScores:
-        """What past cascades say after each target step.
+        """Score users by past cascades after each target step.
 
         Args:
             batch: on the CPU; times as in the past cascades.
@@ -153,7 +153,7 @@ class CoParticipation:
         return stacked(parts)
 
     def _postings(self) -> Postings:
-        """Where each id stands."""
+        """Build the inverted index."""
         ids, times, num_ids = self.past.values.numpy(), self.past.times.numpy(), self.past.num_ids
         order = np.argsort(ids, kind="stable")
         stops = offsets_of(np.bincount(ids, minlength=num_ids))

@@ -31,7 +31,7 @@ def fit(features: Tensor, prior: Tensor, spread: float) -> Tensor:
     pull = torch.eye(len(prior), dtype=torch.float64) / spread**2
 
     def lost(weights: Tensor) -> tuple[Tensor, Tensor]:
-        """What is made small, and (targets, candidates) the chances."""
+        """Return the loss and the probabilities, (targets, candidates)."""
         logits = (features @ weights).masked_fill(missing, -torch.inf)
         apart = weights - prior
         return (logits.logsumexp(1) - logits[:, 0]).sum() + 0.5 * apart @ pull @ apart, logits.softmax(1)

@@ -15,7 +15,7 @@ from ensue.tasks.next.model import Model
 AT = 20
 """Length of the list whose NDCG chooses how far candidates lean."""
 POWERS = tuple(2.0 ** (step / 4) for step in range(-2, 13))
-"""What the numbers may be multiplied by in the end: what stands beyond the candidates makes chances too even."""
+"""Grid of a final factor on all weights: items beyond the candidates make probabilities too even."""
 POWERED = 2_000
 """Held-out targets, about, on which that is chosen."""
 TRIED = 20_000
@@ -46,7 +46,7 @@ def mean_gain(model: Model, tried: list[tuple[Index, Batch]], hidden: Histories 
 
 
 def likeliest_power(model: Model, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> float:
-    """Of ``POWERS`` the one under which some targets are likeliest among all."""
+    """Return the factor among ``POWERS`` under which the targets are likeliest among all items."""
     sums, num_targets = torch.zeros(len(POWERS)), 0
     for positions, batch in tried:
         scores = model(batch).scores.cpu()

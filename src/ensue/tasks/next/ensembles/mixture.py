@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ensue.nn.validation import LARGEST_COUNT, require_number
 
 PRIOR = 10.0
-"""How much the beginning of w says beside the targets: a part is taken to add about a third of a nat."""
+"""Precision of the prior around the initial w; a feature is expected to add about a third of a nat."""
 LINE = 2000
 """Targets from which w alone is learned, the first ones, at most."""
 SEARCHED = 30

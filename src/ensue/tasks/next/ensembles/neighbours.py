@@ -47,7 +47,7 @@ class Neighbours:
         return alike @ held
 
     def _matrices(self) -> tuple[SparseRows, SparseRows]:
-        """What a user's presence adds to how alike each cascade is, (ids, cascades); who is in it, (cascades, ids)."""
+        """Return similarity weights of users, (ids, cascades), and memberships, (cascades, ids)."""
         cascades, num_ids = len(self.past.starts) - 1, self.past.num_ids
         keys = np.unique(self.past.owner() * num_ids + self.past.values.numpy())
         owner, value = keys // num_ids, keys % num_ids

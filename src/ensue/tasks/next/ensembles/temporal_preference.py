@@ -30,7 +30,7 @@ DAY = 86_400.0
 
 
 class Table(NamedTuple):
-    """What came at each reading of a clock.
+    """Users per reading of a clock.
 
     Attributes:
         readings: (readings,) in order.
@@ -46,7 +46,7 @@ class Table(NamedTuple):
 
 
 class TemporalPreference:
-    """What the clocks say about who comes next.
+    """Score the next user by the five clocks.
 
     Args:
         past: the cascades.
@@ -86,7 +86,7 @@ class TemporalPreference:
 
 
 def _read(latest: Floats, begun: Floats, before: Floats, paused: npt.NDArray[np.bool_]) -> tuple[Index, ...]:
-    """What the clocks read, given the times of the latest event, of the first of the window, and of the one before."""
+    """Return the readings of the clocks at the latest event, from the times of three events."""
     return (
         (latest // 3600 % 24).astype(np.int64),
         (latest // DAY).astype(np.int64),

@@ -1,4 +1,4 @@
-"""What every ``classify`` network reads and returns."""
+"""Input and output of every ``classify`` network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Block(NamedTuple):
     rows: Tensor
 
     def to(self, device: torch.device) -> Block:
-        """The same block on another device."""
+        """Return the block on another device."""
         items, mask, rows = (tensor.to(device, non_blocking=True) for tensor in (self.items, self.mask, self.rows))
         return Block(items, mask, self.lengths, rows)
 
@@ -60,7 +60,7 @@ class Batch(NamedTuple):
         return int(self.targets.shape[0])
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         words, sentences = (tuple(block.to(device) for block in blocks) for blocks in (self.words, self.sentences))
         owners, shares, targets = (tensor.to(device) for tensor in (self.owners, self.shares, self.targets))
         vectors = None if self.vectors is None else self.vectors.to(device, non_blocking=True)

@@ -38,10 +38,10 @@ MODELS = Models(
     },
 )
 PAIRED: dict[str, dict[str, object]] = {"blend": {"pooling": ALIGNMENT, "tuned": False}}
-"""What a model has otherwise for pairs, unless it is set. On pairs of SNLI's dev part and counterfactual pairs whose
+"""Defaults that differ for pairs. On pairs of SNLI's dev part and counterfactual pairs whose
 first texts were not learned, decomposable attention is right on 63.9 %, centrality on 58.3 %."""
 SHARED = SharedSettings()
-"""What is set of every model beside its own settings."""
+"""Settings that every model has."""
 ABOUT: dict[str, tuple[str, str]] = {
     "centrality": (
         "a BiLSTM; words weighted by their centrality in an attention graph",
@@ -63,10 +63,10 @@ ABOUT: dict[str, tuple[str, str]] = {
     "vectors": ("mean word vector with logistic regression; needs a file of vectors", ""),
     "majority": ("label frequencies, ignoring the text", ""),
 }
-"""What each is, in a line, and where it was published."""
+"""Description of each model in one line, and its publication."""
 COUNTING = ("tfidf", "vectors", "majority")
 """Learned beside every model; ``vectors`` only where there is a file of them."""
 BEST = ("blend", "tfidf", "vectors", "majority")
-"""What ``best`` chooses from: centrality attention pooled with counting, which gives way to counting alone where that
-makes the labels of held-out texts likelier. Networks are not tried against each other, for each costs a whole training;
-``compare`` does that."""
+"""Models that ``best`` chooses from: centrality attention combined with the baselines, or a baseline alone where
+held-out labels are likelier with it. Networks are not compared, since each costs a whole training; ``compare`` does
+that."""

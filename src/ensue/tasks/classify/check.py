@@ -32,7 +32,7 @@ class TextFindings:
     """Texts, or pairs."""
     paired: bool
     labels: dict[str, int]
-    """How many texts have each label, most frequent first; empty where the file has none."""
+    """Number of texts per label, the most frequent first; empty if the file has no labels."""
     mean_words: float
     median_words: float
     longest_words: int
@@ -43,7 +43,7 @@ class TextFindings:
     rows: tuple[Text, ...]
     """The first texts, cut short."""
     splits: dict[str, Leaks]
-    """What another file shares with this one, by its name."""
+    """Leaks between this file and another, by the other's name."""
     warnings: tuple[str, ...] = field(default=())
 
 
@@ -143,7 +143,7 @@ def _repeats(found: Leaks) -> Iterator[str]:
 
 
 def leaks_between(texts: Texts, other: Texts, name: str, here: str) -> Iterator[str]:
-    """What lets labels of another part be read off what is trained on: copies, near copies and groups.
+    """Find leaks between the training data and another part: copies, near copies and groups.
 
     Args:
         texts: what is trained on.

@@ -1,4 +1,4 @@
-"""What a trained network is worth beside the counting models, by texts that none of them learned.
+"""Weight of a trained network relative to the baselines, from texts that none of them was trained on.
 
 A network is added to the mean-vector row by what it is worth on held-out texts, and adds nothing unless the two are
 significantly better than the row. (A network that learned what the row leaves, as a boosted one does, ended lower:

@@ -53,14 +53,14 @@ class Data(NamedTuple):
 
 
 class Unlearned(NamedTuple):
-    """What a model says of texts that it did not learn."""
+    """Scores of a model for texts that it was not trained on."""
 
     scores: Tensor
     """(texts, labels) before normalising."""
     targets: Index
     """(texts,)."""
     num_held: int | None = None
-    """How many of the first texts no fold learned; all of them unless given."""
+    """Number of leading texts that no fold was trained on. [default: all]"""
     units: Index | None = None
     """(texts,) the unit of each, as of :func:`units_of`; each text is one unless given."""
 
@@ -104,7 +104,7 @@ class Counted(NamedTuple):
     strength: float
     unlearned: Unlearned
     lesson: Lesson | None
-    """Of :class:`Tfidf`, to learn it at another strength."""
+    """Feature rows of :class:`Tfidf`, to refit it at another strength."""
 
 
 def units_of(texts: Texts) -> Index:

@@ -1,4 +1,4 @@
-"""Where texts meet tensors: passages of bounded length, batches of like length, and no Python object per word."""
+"""Tensors of texts: passages of bounded length, batches of similar length, no Python object per word."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def prints(texts: Texts) -> npt.NDArray[np.int64]:
 
 
 def keep_words(tokens: Tokens, kept: Keep) -> Tokens:
-    """The same texts without the words that are ``False``; sentences and texts may become empty."""
+    """Return the texts without the words that are ``False``; sentences and texts may become empty."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
     words = None if tokens.words is None else tokens.words.filter(kept)
     return Tokens(tokens.ids[kept], ends[tokens.sentences], tokens.texts, words=words)

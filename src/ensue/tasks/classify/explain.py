@@ -27,11 +27,10 @@ from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN
 
 TESTED = 3
-"""How many of the most attended words are taken out, one at a time and together; of a short text, half of its words.
-
-Where sentences are encoded, it is whole sentences that are attributions and taken out."""
+"""Number of most attended words that are deleted, one at a time and together; half of the words of a short text. Where
+sentences are encoded, whole sentences are attributed and deleted."""
 DRAWS = 5
-"""How often as many words are taken out at random: each by itself or, where sentences went, in one run."""
+"""Number of random deletions of as many words: single words or, for sentences, one run of words."""
 Graph = tuple[tuple[float, ...], ...]
 
 
@@ -203,7 +202,7 @@ def _weights(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
 
 
 def _network_shares(state: ClassifyState, sides: Sides, labels: Index) -> Floats:
-    """What the poolings weigh; and where the network stands on the mean-vector row, what moves that, each by its part.
+    """Return the attributions of the network and, if it is added to the mean-vector baseline, of both in proportion.
 
     The parts are how far the network and the row move the score of the label from the mean of all labels.
     """
@@ -222,7 +221,7 @@ def _network_shares(state: ClassifyState, sides: Sides, labels: Index) -> Floats
 
 
 def _baseline_shares(state: ClassifyState, sides: Sides, labels: Index, name: str) -> Floats:
-    """What moves a counting model, as shares."""
+    """Return the normalised attributions of a baseline."""
     moved = np.abs(state.counting[name].attributions(sides, labels))
     lengths = np.concatenate([tokens.lengths for tokens in sides])
     owner = np.repeat(np.arange(len(lengths)), lengths)
@@ -232,7 +231,7 @@ def _baseline_shares(state: ClassifyState, sides: Sides, labels: Index, name: st
 
 
 def _attention(state: ClassifyState, sides: Sides) -> Floats:
-    """What the network's poolings weigh."""
+    """Return the attention weights of the poolings."""
     passages = state.passages(sides)
     weights = np.zeros(len(passages.ids))
     for index in passages.groups():
@@ -274,7 +273,7 @@ def _words(state: ClassifyState, texts: Texts, sides: Sides) -> list[str]:
 
 
 def _places(sides: Sides, record: int) -> Index:
-    """Where the words of a record stand among those of all sides."""
+    """Return the positions of a record's words among those of all sides."""
     places, base = [], 0
     for tokens in sides:
         span = _span(tokens.sentences[tokens.texts], record)

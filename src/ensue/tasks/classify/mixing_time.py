@@ -21,14 +21,14 @@ from ensue.training.loop import Trained
 from ensue.training.report import Report
 
 COLLAPSED = 0.05
-"""Where |lambda_2| is smaller on average, a step of the walk forgets where it started: it is self-attention."""
+"""Mean |lambda_2| below which one step of the walk forgets its start, so that centrality is self-attention."""
 SAMPLE = 64
 """Texts that are looked at."""
 _WORK = 2e7  # words cubed, in all graphs together: the time that eigenvalues take
 
 
 class Log:
-    """What is noted after each epoch, kept beside the checkpoint, so that a run that was killed loses none of it.
+    """Log of each epoch, stored next to the checkpoint, so that a killed run loses nothing.
 
     Args:
         checkpoint: where the run's checkpoint is, or ``None``.

@@ -1,7 +1,4 @@
-"""What a model of task ``classify`` is to the verbs: a network that is trained, or a baseline that is counted.
-
-Neither inherits from these: what has the names has the protocol.
-"""
+"""Interfaces of the models of task ``classify``: networks and baselines, which do not inherit them."""
 
 from __future__ import annotations
 
@@ -37,12 +34,12 @@ class Network(Protocol):
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
 
 class Baseline(Protocol):
-    """What is counted or solved, and scores texts without a network."""
+    """Model that scores texts without a network."""
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn encoded texts, (texts,) codes of their labels; what was learned before stays."""

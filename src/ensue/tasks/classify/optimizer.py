@@ -1,4 +1,4 @@
-"""How networks with a table of word vectors are trained."""
+"""Optimizer of networks with word embeddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ensue.schedule import Schedule
 from ensue.training.optimizer import RowAdam
 
 SLOW = 0.1
-"""What the steps of slow parameters are multiplied by."""
+"""Factor on the learning rate of slow parameters."""
 
 
 def new_optimizer(network: nn.Module, schedule: Schedule, slow: Iterable[nn.Parameter] = ()) -> RowAdam:

@@ -1,4 +1,4 @@
-"""How long a network is trained on so many texts, in steps of which size.
+"""Schedule for a number of texts: epochs and batch size.
 
 The paper's settings are for its sets: 128 texts a step are 54 steps an epoch of SST-2, but 4 of 500 texts, and thirty
 epochs of those move no weight further than 120 steps of 3e-4. What decides is how far Adam can take a weight, about its

@@ -1,4 +1,4 @@
-"""How a text classifier is trained: words and counts first, then the network, then the temperature of each."""
+"""Training of a text classifier: vocabulary and baselines first, then the network, then temperatures."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearn
 
 
 def _strength(state: ClassifyState, name: str) -> float | None:
-    """What was set for a counting model; 1 for the one that has none."""
+    """Return the strength set for a baseline; 1 for one without that setting."""
     own = state.settings
     if name == state.model_name and isinstance(own, CountingSettings) and state.options.get("strength") is not None:
         return own.strength

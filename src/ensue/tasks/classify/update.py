@@ -1,4 +1,4 @@
-"""How a trained text classifier goes on: new words are welcomed, texts counted, and learned in one pass."""
+"""Updates of a trained text classifier: new words join the vocabulary, texts are trained on in one pass."""
 
 from __future__ import annotations
 

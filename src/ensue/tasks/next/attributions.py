@@ -27,12 +27,12 @@ from ensue.tasks.next.permitted import Permitted, best_of_all
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 TESTED = 3
-"""How many of the events that were attended to most are taken out, one at a time."""
+"""Number of most attended events that are deleted, one at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What a model says after each of some histories.
+    """Scores after each history.
 
     Attributes:
         totals: (histories,) the logarithm of the sum of exp(scores): what normalises them.
@@ -63,7 +63,7 @@ class Scored:
         raise NotImplementedError
 
     def with_own(self, own: OwnUnknown) -> Self:
-        """The same with the values that only these histories know in columns beside the catalogue."""
+        """Return the scores with extra columns for the histories' out-of-vocabulary items."""
         raise NotImplementedError
 
     def shares(self, columns: Tensor) -> Tensor:
@@ -93,11 +93,11 @@ class ScoredBatch(Scored):
     scores: Tensor
 
     def score(self, columns: Tensor) -> Tensor:
-        """As they stand."""
+        """Return the scores unchanged."""
         return self.scores.gather(1, columns)
 
     def best(self, k: int, lists: Lists, records: Sequence[History], own: OwnUnknown | None) -> tuple[Tensor, Tensor]:
-        """Of all of them."""
+        """Return the best of all items."""
         return best_of_all(self.scores, k, lists, records, own)
 
     def with_own(self, own: OwnUnknown) -> Self:
@@ -107,7 +107,7 @@ class ScoredBatch(Scored):
 
 
 Lists = Sequence[Permitted | None]
-"""What each of some histories may be answered with, ``None`` for anything."""
+"""Allowed answers of each history; ``None`` for all items."""
 ScoreFunction = Callable[[Histories, Lists | None], Scored]
 """Scores what comes after histories; lists say what answers may be, ``None`` if only scores of ids are asked for."""
 

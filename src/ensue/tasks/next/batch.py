@@ -32,5 +32,5 @@ class Batch(NamedTuple):
         return int(self.targets.shape[0])
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))

@@ -111,7 +111,7 @@ ABOUT: dict[str, tuple[str, str]] = {
     "interpolated": ("transitions, repeats and popularity, weighted by likelihood", ""),
     "vsknn": ("nearest past sessions", "Ludewig & Jannach, UMUAI 2018"),
 }
-"""What each is, in a line, and where it was published."""
+"""Description of each model in one line, and its publication."""
 COUNTING = ("popularity", "recent", "markov", "rules", "own-items", "cooccurrence", "interpolated", "vsknn")
 """Floors: counted in one pass of at most 30 pairs an event (own-items and interpolated choose their numbers in one more
 over nine tenths). An epoch multiplies each event by hundreds of candidates, so none costs what training costs, and none

@@ -164,7 +164,7 @@ def _shared(histories: Histories, other: Histories, name: str, here: str) -> Ite
 
 
 def leaks_between(histories: Histories, other: Histories, name: str, here: str = "here") -> Iterator[str]:
-    """What lets answers of another part be read off what is trained on: copies, and later times.
+    """Find leaks between the training data and another part: copies, and later times.
 
     Args:
         histories: what is trained on.

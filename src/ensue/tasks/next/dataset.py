@@ -1,4 +1,4 @@
-"""Where histories meet tensors: windows of bounded length, batches of like length, the mask of what was seen."""
+"""Tensors of histories: windows of bounded length, batches of similar length, masks of seen items."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def draw_negatives(targets: Tensor, positions: Index, num_ids: int, sampled: int
 
 
 def repeats(histories: Histories) -> bool:
-    """Whether any history holds the same value twice."""
+    """Return whether any history contains an item twice."""
     pairs: npt.NDArray[np.int64] = histories.sequence_index() * len(histories.vocabulary) + histories.ids
     return len(np.unique(pairs)) < len(pairs)
 

@@ -1,4 +1,4 @@
-"""What a model leaned on inside a history."""
+"""Attributions of a model inside a history."""
 
 from __future__ import annotations
 

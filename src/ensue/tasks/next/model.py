@@ -1,7 +1,6 @@
-"""What a model of task ``next`` is to the verbs: what each must have, and the hooks that one may have.
+"""Interfaces of the models of task ``next``: required methods and optional hooks.
 
-Hooks are found by their names alone (``isinstance`` with a protocol), so that a model inherits from torch and nothing
-else.
+Hooks are found by their names (``isinstance`` with a protocol); a model inherits from torch alone.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Model(Protocol):
 
     @property
     def reach(self) -> int | None:
-        """How many earlier events can change a step's scores; ``None`` for all."""
+        """Receptive field: the number of earlier events that can change a step's scores; ``None`` for all."""
         ...
 
     def __call__(self, batch: Batch) -> Output:
@@ -32,23 +31,23 @@ class Model(Protocol):
         ...
 
     def grow(self, num_ids: int) -> Model:
-        """The same model with room for more ids; old ids keep their rows."""
+        """Return this model resized for more ids; known ids keep their rows."""
         ...
 
     def eval(self) -> Model:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
 
@@ -73,7 +72,7 @@ class Baseline(Model, Protocol):
         ...
 
     def grow(self, num_ids: int) -> Baseline:
-        """The same counts with room for more ids, which start at 0."""
+        """Return these counts resized for more ids, which start at 0."""
         ...
 
     def shares(self) -> Tensor:
@@ -106,7 +105,7 @@ class CountsToo(Finishes, Protocol):
     """Such a model that can do without its network."""
 
     idle: bool
-    """Whether ``finish`` left the network out, for it added nothing on what nothing has learned."""
+    """Whether ``finish`` left the network out because it does not improve on held-out data."""
 
 
 @runtime_checkable

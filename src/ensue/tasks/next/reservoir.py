@@ -71,7 +71,7 @@ class Reservoir:
         return self.histories.select(self._drawn(num, seed))
 
     def part(self, num: int, seed: int) -> tuple[Histories, Reservoir]:
-        """What :meth:`draw` gives, and a reservoir of the rest; this one stays as it is."""
+        """Return a sample as :meth:`draw` does, and a reservoir of the others; this one is unchanged."""
         drawn = self._drawn(num, seed)
         left = np.setdiff1d(np.arange(len(self)), drawn)
         rest = Reservoir(self.size, self.seed, self.histories.vocabulary)

@@ -1,4 +1,4 @@
-"""Who spreads it: who comes first, who is followed by most, and whom a model's scores of later people lean on.
+"""Spreaders: users who come first, who are followed by most, and whom a model's scores of later users attend to.
 
 The first two are counted; the third is what a trained model attended to. None of them says who caused what: who is
 early is followed by many whatever they do, and a log knows nothing of what people read elsewhere.
@@ -72,7 +72,7 @@ class Spreader:
 def spreaders(
     histories: Histories, leaned: Floats | None = None, *, by: Measure = "followed", top: int = 20, seed: int = 0
 ) -> list[Spreader]:
-    """Those who lead by a measure, the first one first.
+    """Rank users by a measure.
 
     A person counts once a cascade, where they come first in it.
 
@@ -149,7 +149,7 @@ def _estimate(amounts: Floats, random: np.random.Generator) -> Estimate:
 
 
 def leaned_on(predictor: NextPredictor, histories: Histories) -> Floats:
-    """What later events leaned on each event: of 1 that every event but a cascade's first shares out among them.
+    """Return the attributions that each event receives; each event but a cascade's first gives 1 in all.
 
     Where the model's score is a sum over earlier events (HiDAN, Eqs. 9-10), shares are of what raised the score of the
     event that came; elsewhere they are the weights with which the model looked at them.
@@ -175,7 +175,7 @@ def leaned_on(predictor: NextPredictor, histories: Histories) -> Floats:
 
 
 def _read(predictor: NextPredictor, histories: Histories) -> Histories:
-    """What the model reads, so that each event that leaned on earlier ones is a target step once.
+    """Return the model's input, in which each event with earlier ones is a target step once.
 
     The weights after an event are what the next one leaned on. What raised the score of an event is known at itself:
     cascades get their last event once more, since what comes last is never read.

@@ -1,4 +1,4 @@
-"""How a predictor is trained: a held-out part, early stopping, the choice of a model, and everything once more."""
+"""Training of a predictor: a held-out part, early stopping, model selection, and a final refit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ than these. Where an index gives candidates, all events are ranked among those, 
 
 CASCADES = "cascade-blend"
 IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
-"""What is said of a training that was cut while it still got better."""
+"""Note on a training that ended while its metric still improved."""
 
 
 def fit(
@@ -112,15 +112,15 @@ def _fit(
 
 
 class _Split(NamedTuple):
-    """What is learned when."""
+    """Training and held-out parts."""
 
     learned: Histories
     held_out: Histories
-    """What early stopping, mixtures and the choice of a model look at."""
+    """Held-out histories for early stopping, ensembles and model selection."""
     whole: Histories | None
-    """What is learned in the end; ``None``: nothing more."""
+    """Histories of the final refit; ``None`` for no refit."""
     rule: str
-    """As the card says it."""
+    """How the data was split, as the card states it."""
 
 
 def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
@@ -152,7 +152,7 @@ def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
 
 
 def _starts(data: Histories) -> Floats:
-    """When each history that holds anything began."""
+    """Return the start of each history that is not empty."""
     return data.times[data.offsets[:-1][data.lengths > 0]]
 
 
@@ -190,7 +190,7 @@ def _count(state: NextState, name: str, data: Histories) -> None:
 
 
 def _candidates(state: NextState) -> list[str]:
-    """Those that can win: the cascade blend is for cascades, timed and without repeats, and first; not elsewhere."""
+    """Return the models to select from; the cascade blend, first, only for timed cascades without repeats."""
     cascades = state.metadata.timed and not state.metadata.repeats
     names = [name for name in state.candidates if name != CASCADES or cascades]
     return sorted(names or state.candidates, key=lambda name: name != CASCADES)
@@ -359,7 +359,7 @@ def _evaluation_sample(valid: Histories, num_ids: int = 1, events: int | None = 
 
 
 def _of_about(data: Histories, order: Index, events: int) -> Histories:
-    """As many histories, taken in this order, as hold so many events; they stay as they stand."""
+    """Return as many leading histories of an order as contain a number of events, in their original order."""
     enough = int(np.searchsorted(np.cumsum(data.lengths[order]), events)) + 1
     return data.select(np.sort(order[:enough]))
 

@@ -1,4 +1,4 @@
-"""What of the training data is used: targets, runs of events that enough people share, repeats, fingerprints."""
+"""Preparation of training data: targets, k-anonymity filter, repeats, fingerprints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ensue.lines import plural
 from ensue.tasks.next.settings import SharedSettings
 
 COUNTED = "sessions; all sessions of one user count as one"
-"""Who counts as a person where a value has to be shared."""
+"""Unit of the k-anonymity threshold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What is not learned because fewer people than a threshold share it; goes into JSON by ``dataclasses.asdict``.
+    """Events left out because too few people share them; written to JSON by ``dataclasses.asdict``.
 
     Attributes:
         threshold: how many people must share what is learned.
@@ -37,7 +37,7 @@ class LeftOut:
 
     @property
     def sentence(self) -> str:
-        """The same in words."""
+        """Return the counts as a sentence."""
         return (
             f"min_users {self.threshold}: left out {plural(self.values, 'item')} ({plural(self.events, 'event')}) and "
             f"{plural(self.steps, 'transition')} that fewer than {self.threshold} of {self.people:,} users share "

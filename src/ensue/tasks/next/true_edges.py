@@ -1,4 +1,4 @@
-"""What a model leaned on, held against the true edges where these are known."""
+"""Attributions of a model compared with known true edges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ensue.lines import plural
 
 @dataclass(frozen=True)
 class Compared:
-    """Whether an event leaned most on one that has an edge to it, summed over events.
+    """Number of events whose largest attribution is to an event with an edge to them.
 
     Counted are events with a true edge from some of those before them, and not from others: of them alone it can be
     told whether a weight found the edge. The two floors are of the same events.
@@ -20,14 +20,14 @@ class Compared:
     steps: int = 0
     """Events."""
     strongest: int = 0
-    """Of them, how many leaned most on a true edge."""
+    """Number of these events whose largest attribution is a true edge."""
     chance: float = 0.0
-    """How many a pick at random of those before would find."""
+    """Expected number under a random choice among earlier events."""
     latest: int = 0
-    """How many the one just before would."""
+    """Number under the choice of the previous event."""
 
     def __add__(self, other: Compared) -> Compared:
-        """Of both."""
+        """Return the sums of both."""
         return Compared(
             self.steps + other.steps,
             self.strongest + other.strongest,
@@ -36,7 +36,7 @@ class Compared:
         )
 
     def sentence(self) -> str:
-        """What was found, in words."""
+        """Return the comparison as a sentence."""
         if not self.steps:
             return "true edges: no event has earlier users both with and without an edge to it"
         shares = (100 * count / self.steps for count in (self.strongest, self.chance, self.latest))

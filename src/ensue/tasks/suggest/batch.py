@@ -1,4 +1,4 @@
-"""What every ``suggest`` network reads: sessions of queries of tokens, padded along both axes."""
+"""Input of every ``suggest`` network: sessions of queries of tokens, padded along both axes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
         return int((targets + (targets > 0)).sum())
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         units = None if self.units is None else self.units.to(device, non_blocking=True)
         return Batch(self.words.to(device, non_blocking=True), self.lengths.to(device, non_blocking=True), units)
 
@@ -99,7 +99,7 @@ def look_up(
 
 
 def spell(words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """What a decoder reads, and what it shall say there.
+    """Return the input and the targets of a decoder.
 
     Args:
         words: (rows, width) ids, 0 at padding.

@@ -22,12 +22,12 @@ FEATURES = (
     "unknown",
     "length",
 )
-"""What mixing weighs: log-probability, the same over length to the power of ``exponent``, whether the search wrote it,
-whether it was looked up, 1 / (1 + place there), ln(1 + how often it followed the last query), ln(1 + how often it was
-typed), unknown tokens, tokens."""
+"""Features of a candidate: log-probability, the same over length to the power of ``exponent``, whether the search wrote
+it, whether it was looked up, 1 / (1 + place there), ln(1 + how often it followed the last query), ln(1 + how often it
+was typed), unknown tokens, tokens."""
 MIXTURE = "mixture"
 COUNTED = (*(f"log_{name}" for name in SOURCES), *(f"root_{name}" for name in SOURCES), MIXTURE)
-"""What it weighs besides where counting takes part: logarithm and root of the share that each source expects, and the
+"""Further features with count-based models: logarithm and root of the share that each source expects, and the
 logarithm of the mixture of all sources and the network."""
 EVERY = (*FEATURES, *COUNTED, *SIMILAR)
 """All that is weighed where counting takes part, in order."""
@@ -50,7 +50,7 @@ class Candidate:
     written: bool
     unknown: int = 0
     place: int = -1
-    """Where it stood among what was looked up; -1 if it did not."""
+    """Rank among the retrieved queries; -1 if it was not retrieved."""
     followed: int = 0
     count: int = 0
     expected: tuple[float, ...] = ()

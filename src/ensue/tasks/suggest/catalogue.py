@@ -47,7 +47,7 @@ MODELS = Models(
     },
 )
 SHARED = SuggestSettings()
-"""What is set of every model beside its own settings."""
+"""Settings that every model has."""
 ABOUT: dict[str, tuple[str, str]] = {
     "mtn": (
         "hierarchical Transformers over words and queries, with a decoder",
@@ -69,17 +69,18 @@ ABOUT: dict[str, tuple[str, str]] = {
     "after-words": ("followers of the session's words, rare words weighted more", ""),
     "repeat-last": ("queries of the session, repeated", ""),
 }
-"""What each is, in a line, and where it was published."""
+"""Description of each model in one line, and its publication."""
 COUNTING = ("most-frequent-next", "popular", "co-occurrence", "after-words", "repeat-last")
 """Learned beside every network."""
 RERANKER = "reranker"
 """The model that counts, and whose order is learned."""
 RERANKED: dict[str, object] = {"retrieved": 50, "first": "consensus"}
-"""What it sets."""
+"""Settings of the reranker."""
 BEST: tuple[str, dict[str, object]] = (
     "mtn",
     {"copy": True, "reads": "all", "smoothing": 0.0, "retrieved": 50, "first": "consensus"},
 )
-"""What ``best`` is: MTN that reads and may copy the words of all queries so far, and scores what is looked up in the
-log beside what it writes. Weights that held-out sessions choose order both, and the one that most of them share words
-with leads. Networks are not tried against each other, for each costs a whole training: ``compare`` does that."""
+"""Model and settings of ``best``: MTN that attends to and may copy words of all queries so far, and scores retrieved
+queries together with generated ones. Weights that held-out sessions choose order both, and the one that most of them
+share words with leads. Networks are not tried against each other, for each costs a whole training: ``compare`` does
+that."""

@@ -35,7 +35,7 @@ class QueryFindings:
     parts: dict[str, int]
     """Sessions of each part that the file names."""
     floor: dict[str, Any]
-    """What may be shown, and how many distinct queries may not."""
+    """The k-anonymity rule, and the number of distinct queries below it."""
     shown: float
     """Share of all queries typed that may be shown again."""
     rows: tuple[History, ...]
@@ -54,7 +54,7 @@ def check_queries(
         queries: what a model would be trained on.
         understood: what the reader said of it.
         others: the other splits by name, such as ``{"test": …}``.
-        min_users: the privacy floor.
+        min_users: the k-anonymity threshold.
     """
     histories, floor = queries.histories, Floor.of(queries, min_users)
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
@@ -81,7 +81,7 @@ def check_queries(
 
 
 def leaks_between(queries: Queries, other: Queries, name: str, here: str) -> Iterator[str]:
-    """What lets queries of another part be looked up in what is trained on: pairs that stand there, and later times.
+    """Find leaks between the training data and another part: shared pairs of queries, and later times.
 
     Args:
         queries: what is trained on.

@@ -1,4 +1,4 @@
-"""Where sessions of texts meet tensors: queries are spelled once, sessions are windows of numbers of queries."""
+"""Tensors of query sessions: queries are tokenised once, sessions are windows of query numbers."""
 
 from __future__ import annotations
 

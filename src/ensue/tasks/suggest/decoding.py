@@ -56,7 +56,7 @@ class _Beams(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """What is kept, best first."""
+    """Finished beams, the best first."""
 
     tokens: Ints  # (rows, keep, longest)
     scores: Floats  # (rows, keep)

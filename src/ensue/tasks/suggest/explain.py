@@ -38,7 +38,7 @@ WIDEST = 1000
 SHOWN = 3
 """Earlier queries that stand beside a suggestion, at most."""
 TESTED = 2
-"""How many of those that the best suggestion attributions most are taken out."""
+"""Number of most attended queries of the best suggestion that are deleted."""
 
 
 def answers(
@@ -84,7 +84,7 @@ def _typed(state: SuggestState, records: Sequence[History]) -> tuple[list[tuple[
 
 
 def _known(state: SuggestState, sessions: Histories) -> list[int]:
-    """Of how many queries of each session the model knows a word."""
+    """Count the queries of each session that have a known word."""
     spell = state.search_rules().spelling
     return [sum(any(id != UNKNOWN for id in ids) for ids in spell(record.values)) for record in sessions.records()]
 
@@ -119,7 +119,7 @@ Weighted = list[tuple[int, float, float | None]]
 
 
 def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
-    """What each query brings of a suggestion's share, or that it is shown again; what is only popular leans on none."""
+    """Return each query's contribution to a suggestion's probability; popular suggestions have none."""
     following = state.following
     places = following.places(sessions)[0]
     tables = [(part, state.shares.by_query(name, sessions, places)) for name, part in _leaned_on(state).items()]
@@ -231,7 +231,7 @@ def explanations(state: SuggestState, records: Sequence[History], k: int) -> lis
 
 
 def explanation(state: SuggestState, record: History, answer: Answer) -> QueryExplanation:
-    """What each word of the best suggestion leaned on; counting and empty sessions lean on no word."""
+    """Return the attributions of each word of the best suggestion; empty for baselines and empty sessions."""
     (typed,), _ = _typed(state, [record])
     read = typed[-state.shared.turns :]
     tokenizer, width = state.tokenizer, state.shared.query_tokens

@@ -44,7 +44,7 @@ def clean(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
 
 
 def clean_prefix(prefix: str, normalisation: Normalisation) -> str:
-    """What stands in the search box as it is learned; a space at its end stays, for it closes a word."""
+    """Normalise the text in the search box; a final space stays, since it ends a word."""
     (plain,) = clean([prefix], normalisation)
     return f"{plain} " if plain and prefix[-1:].isspace() else plain
 
@@ -61,7 +61,7 @@ def suggest(state: SuggestState, sessions: Histories, k: int, counting: str | No
 
 
 def count(state: SuggestState, name: str, sessions: Histories, k: int) -> Suggestions:
-    """What one of the counting models suggests; ``repeat-last`` alone shows what stands below the privacy floor."""
+    """Return the suggestions of a count-based model; only ``repeat-last`` shows queries below the threshold."""
     typed = state.shared.repeats
     if name == "repeat-last":
         return RepeatLast().suggest(sessions, k)
@@ -160,7 +160,7 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
 
 
 def batch_of(state: SuggestState, sessions: Histories) -> Batch:
-    """What the network reads of some sessions."""
+    """Return the network's batch of some sessions."""
     own, spell = state.shared, state.search_rules().spelling
     queries = (record.values[-own.turns :] for record in sessions.records())
     return pad([[tokens[: own.query_tokens] for tokens in spell(values)] for values in queries]).to(state.device)
@@ -169,7 +169,7 @@ def batch_of(state: SuggestState, sessions: Histories) -> Batch:
 def _write(
     state: SuggestState, batch: Batch, memory: object, k: int, prefixes: Sequence[str]
 ) -> Iterator[dict[str, Candidate]]:
-    """What the search finds; of a text that can be spelled in several ways, the likeliest."""
+    """Return the beam search's suggestions; equal texts of several tokenisations count once, by the likeliest."""
     rules, tokenizer = state.search_rules(), state.tokenizer
     stem = " " if tokenizer.kind == "bpe" else ""  # every piece of a query's first word has a space before it
     begun = rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
@@ -211,7 +211,7 @@ def _look_up(
 def _frequent(
     following: MostFrequentNext, sessions: Histories, k: int, prefixes: Sequence[str], rows: Sequence[int]
 ) -> Iterator[list[str]]:
-    """What followed the last query, then what is typed most; twice as many as asked for."""
+    """Return the followers of the last query, then popular queries; twice as many as requested."""
     lists = following.suggest(sessions.select(np.array(rows, np.int64)), 2 * k) if len(rows) else None
     for number, row in enumerate(rows):
         assert lists is not None
@@ -263,7 +263,7 @@ def _followed(following: MostFrequentNext, sessions: Histories) -> Iterator[dict
 def _counted(
     state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]
 ) -> Iterator[list[tuple[str, float]]]:
-    """What counting suggests; scores are shares of those shown."""
+    """Return count-based suggestions; scores are normalised over those shown."""
     following, typed = state.following, state.shared.repeats
     if not len(sessions):
         return

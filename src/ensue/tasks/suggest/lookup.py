@@ -22,7 +22,7 @@ from ensue.vocabulary import FIRST
 
 @dataclass(frozen=True, eq=False)
 class LookedUp:
-    """What counting knows of one session.
+    """Counts for one session.
 
     Attributes:
         texts: queries that are considered, in the order of their turn.
@@ -46,7 +46,7 @@ class LookedUp:
 
 
 def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -> list[LookedUp]:
-    """What counting knows of a few sessions, none of which is empty.
+    """Look up the counts for a few sessions, none of which is empty.
 
     Args:
         state: trained.

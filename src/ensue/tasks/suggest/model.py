@@ -1,7 +1,4 @@
-"""What a network of task ``suggest`` is to the verbs: it reads a session into a memory, and a writer writes from that.
-
-No network inherits from these: what has the names has the protocol.
-"""
+"""Interfaces of the networks of task ``suggest``: an encoder of sessions and a decoder, not inherited."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from ensue.tasks.suggest.batch import Batch
 
 
 class Written(Protocol):
-    """Where the writing of some rows stands."""
+    """Decoder state of some rows."""
 
     def select(self, index: Tensor) -> Self:
         """Rows picked, repeated or put in order."""
@@ -27,7 +24,7 @@ State = TypeVar("State", bound=Written)
 
 
 class Likelihood(Protocol[Read]):
-    """What scores whole queries."""
+    """Scorer of complete queries."""
 
     def likelihood(self, memory: Read, read: Tensor, targets: Tensor) -> Tensor:
         """(rows, length) log-probability of each token of ``targets`` after those of ``read``; 0 at padding."""
@@ -35,7 +32,7 @@ class Likelihood(Protocol[Read]):
 
 
 class Stepwise(Protocol[Read, State]):
-    """What a search asks token by token."""
+    """Decoder as the beam search uses it, token by token."""
 
     def start(self, memory: Read) -> State:
         """The state before the first token."""
@@ -55,11 +52,11 @@ class Model(Protocol[Memory, State]):
 
     @property
     def writer(self) -> Decoder[Memory, State]:
-        """What writes."""
+        """The decoder."""
         ...
 
     def encode(self, batch: Batch) -> Memory:
-        """What is to be attended to after the last query of each row."""
+        """Return the memory that the decoder attends to after the last query of each row."""
         ...
 
     def loss(self, batch: Batch) -> Tensor:
@@ -67,7 +64,7 @@ class Model(Protocol[Memory, State]):
         ...
 
     def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """How much each token of a suggestion attended to each token before, in the network's own sense.
+        """Return the attributions of each token of a suggestion to each earlier token, as the network defines them.
 
         Args:
             batch: the sessions.
@@ -79,7 +76,7 @@ class Model(Protocol[Memory, State]):
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """As torch has it."""
+        """See :class:`torch.nn.Module`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What is being typed: which tokens can come next so that a query begins with the text that stands there already."""
+"""Constrained decoding: tokens under which a query begins with the prefix that was typed."""
 
 from __future__ import annotations
 
@@ -72,6 +72,6 @@ class PrefixRule:
         return torch.cat(ids)
 
     def _after(self, rest: bytes) -> int:
-        """Where the tokens that begin with ``rest`` are over."""
+        """Return the end of the range of tokens that begin with ``rest``."""
         stem = rest.rstrip(b"\xff")
         return bisect_left(self.texts, stem[:-1] + bytes([stem[-1] + 1])) if stem else len(self.texts)

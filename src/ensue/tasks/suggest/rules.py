@@ -1,4 +1,4 @@
-"""What the search for suggestions may write: no word that the floor refuses, and what a prefix asks for."""
+"""Constraints on the beam search: no words below the k-anonymity threshold, and the typed prefix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ensue.tasks.suggest.spelling import Spelling
 
 
 class Rules(NamedTuple):
-    """What the search may write.
+    """Constraints on generated tokens.
 
     Attributes:
         banned: (ids,) True for tokens that no text which may be shown can hold.
@@ -35,7 +35,7 @@ class Rules(NamedTuple):
 
 
 def spellings(tokenizer: QueryTokenizer) -> list[bytes]:
-    """What each token adds to a text: a word and a space, or the bytes of a piece."""
+    """Return the text of each token: a word and a space, or the bytes of a subword."""
     if tokenizer.kind == "words":
         return [f"{token} ".encode() for token in tokenizer.tokens]
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]  # Radford et al. 2019: other bytes are 256 and up

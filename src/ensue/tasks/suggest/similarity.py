@@ -1,4 +1,4 @@
-"""How like a session a suggestion is: the words they share, what it adds, and whether both are about the same.
+"""Similarity of a suggestion and a session: shared words, new words, and topics.
 
 A word weighs ln(1 + N / n), of N queries typed, n of which came after it; a new word as if it had been seen once.
 """

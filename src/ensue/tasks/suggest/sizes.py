@@ -1,4 +1,4 @@
-"""How many layers a ``suggest`` network has, read from a text."""
+"""Number of layers of a ``suggest`` network, read from a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a suggester is trained: the floor first, then tokens and counts, then the network, then the mixing weights."""
+"""Training of a suggester: k-anonymity filter, tokens and counts, the network, then the ensemble's weights."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ensue.vocabulary import FIRST, Vocabulary
 LEARNED_ORDER = (
     "found_in_pool", "mixture", "mix", "validation_mrr", "word_cost", "validation_bleu",
 )  # fmt: skip
-"""What held-out sessions said, for the whole log has none of its own."""
+"""Metadata from held-out sessions that a refit on the whole log takes over."""
 WANTED = 1000
 """Held-out targets that say how to order suggestions, if ..."""
 LEAST_SHARE, MOST_SHARE = 0.1, 1 / 3
@@ -141,12 +141,12 @@ def _given(data: Queries, valid: Queries, rule: str, *, refit: bool) -> _Split:
 
 
 def _dated(sessions: Histories) -> bool:
-    """Whether times count from 1970, so that sessions can be put in order of their start."""
+    """Return whether times are Unix times, so that sessions can be sorted by their start."""
     return sessions.timed and float(sessions.times.min()) > DATED
 
 
 def _starts(sessions: Histories) -> Floats:
-    """When each session that holds anything began."""
+    """Return the start of each session that is not empty."""
     return sessions.times[sessions.offsets[:-1][sessions.lengths > 0]]
 
 
@@ -213,15 +213,15 @@ def require_pairs(data: Queries, where: str) -> None:
 
 
 class _Split(NamedTuple):
-    """What is learned when."""
+    """Training and held-out parts."""
 
     learned: Queries
     held_out: Queries | None
-    """What early stopping and the order of suggestions look at."""
+    """Held-out sessions for early stopping and the order of suggestions."""
     whole: Queries | None
-    """What is learned in the end; ``None``: nothing more."""
+    """Sessions of the final refit; ``None`` for no refit."""
     rule: str
-    """As the card says it."""
+    """How the data was split, as the card states it."""
 
 
 def _split(state: SuggestState, data: Queries, valid: Queries | None) -> _Split:

@@ -1,4 +1,4 @@
-"""How a trained suggester goes on: the floor and the counts grow, and new sessions are learned in one pass."""
+"""Updates of a trained suggester: filter and counts are extended, new sessions are trained on in one pass."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _rate(state: SuggestState) -> float:
 
 
 def _joined(old: Floor, new: Floor) -> Floor:
-    """What reached the floor in either log."""
+    """Return the queries that pass the k-anonymity threshold in either log."""
     left_out = {reason: old.left_out.get(reason, 0) + count for reason, count in new.left_out.items()}
     together = {
         word: old.together.get(word, frozenset()) | new.together.get(word, frozenset())

@@ -1,4 +1,4 @@
-"""What linear models count: words, pairs of words, runs of characters, and of pairs of texts what they share.
+"""Features of the linear models: words, word pairs, character n-grams, and what two texts of a pair share.
 
 A gram is one number of 63 bits, made of ids of words, so that a text never becomes a list of texts::
 
@@ -36,11 +36,11 @@ class Grams(NamedTuple):
     keys: Index
     """Which."""
     texts: Index
-    """Whose."""
+    """Number of the text of each gram."""
     first: Index
-    """Where its first word stands, counted through all words of all sides."""
+    """Position of its first word, counted over all words of all sides."""
     last: Index
-    """Where its last word stands; the same for a single one."""
+    """Position of its last word; that of the first for a single word."""
 
 
 def require_grams(name: str, keys: Tensor, num_words: int) -> None:
@@ -91,14 +91,14 @@ class Distinct(NamedTuple):
     """The known words of one side, each once a text."""
 
     texts: Index
-    """Whose, not decreasing; in a text by id."""
+    """Number of the text of each gram, rising; sorted by id within a text."""
     ids: Index
     places: Index
-    """Where each stands first."""
+    """Position of its first occurrence."""
 
     @classmethod
     def of(cls, tokens: Tokens, base: int) -> Distinct:
-        """Of a side whose first word stands at ``base``."""
+        """Return the grams of a side whose first word is at ``base``."""
         owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
         known = np.flatnonzero(tokens.ids != UNKNOWN)
         cells, at = np.unique((owner[known] << 31) + tokens.ids[known], return_index=True)
@@ -115,7 +115,7 @@ class Distinct(NamedTuple):
 
 
 def shared_grams(sides: Sides) -> Grams:
-    """Of pairs of texts: what both have, what one alone has, and what one has where the other has something else."""
+    """Return the grams of pairs: shared, only in one text, and different at the same place."""
     first, second = Distinct.of(sides[0], 0), Distinct.of(sides[1], len(sides[0].ids))
     common, left, right = np.intersect1d(first.cells, second.cells, assume_unique=True, return_indices=True)
     both = Grams((common & (2**31 - 1)) + (SHARED << KIND), common >> 31, first.places[left], second.places[right])

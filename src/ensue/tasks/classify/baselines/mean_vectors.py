@@ -87,7 +87,7 @@ class MeanVectors:
         self.linear = linear.restored("vectors", tensors, len(self.linear.weight), self.num_labels)
 
     def _means(self, sides: Sides) -> list[Tensor]:
-        """Of each side the (texts, dim) means in float64."""
+        """Return the (texts, dim) float64 means of each side."""
         return [self._sums(tokens) / self._counts(tokens)[:, None].clamp(min=1) for tokens in sides]
 
     def _sums(self, tokens: Tokens) -> Tensor:

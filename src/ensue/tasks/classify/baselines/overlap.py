@@ -1,4 +1,4 @@
-"""How much of a text stands in the text beside it, and how long both are: numbers of a pair, as hats over [0, 1].
+"""Overlap and lengths of the two texts of a pair, as hat functions over [0, 1].
 
 A share of 0.5 is not half of what a share of 1 says, so each number becomes the heights of hats at 0, 0.2, … 1, of
 which two at most are above 0 and all sum to 1: 0.25 is 0.75 at 0.2 and 0.25 at 0.4. A linear model of them is any line
@@ -56,7 +56,7 @@ def _count(texts: Index, num: int, weights: Floats | None = None) -> Floats:
 
 
 def _shares(both: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
-    """Of the first, of the second, of either; 0 of nothing."""
+    """Return the fraction of the first, of the second and of the union that is shared; 0 if empty."""
     wholes = first, second, first + second - both
     return tuple(both / np.where(whole > 0, whole, 1.0) for whole in wholes)  # type: ignore[return-value]
 
@@ -76,6 +76,6 @@ def _neighbours(sides: Sides) -> tuple[Floats, Floats, Floats]:
 
 
 def _runs(sides: list[SparseRows]) -> tuple[Floats, Floats, Floats]:
-    """The same of distinct runs of characters."""
+    """Return the fractions of distinct character n-grams that are shared."""
     first, second = (rows.sign() for rows in sides)
     return first.multiply(second).sum(1), first.sum(1), second.sum(1)

@@ -45,7 +45,7 @@ _HATS = np.arange(HATS) + (OVERLAP << KIND)
 
 
 class _Counts(NamedTuple):
-    """How often the grams of some kinds stand in some texts."""
+    """Counts of the grams of texts, by kind."""
 
     keys: Index
     """(distinct,) increasing."""
@@ -70,7 +70,7 @@ class _Rows(NamedTuple):
     columns: Index
     values: Floats
     counts: Floats
-    """What stood in the cell before it was weighed."""
+    """Counts before weighting."""
     matrix: SparseRows
     """(texts, features)."""
 
@@ -81,7 +81,7 @@ class Lesson(NamedTuple):
     rows: SparseRows
     targets: Tensor
     start: Linear
-    """What was known before."""
+    """Weights before this update."""
     seen: int
     """Texts behind it."""
 
@@ -111,7 +111,7 @@ class Tfidf:
         self.learn(sides, targets)
 
     def learn(self, sides: Sides, targets: Index) -> Lesson:
-        """The same as :meth:`count`; returns the rows, which are as large as the texts, for :meth:`anew`."""
+        """Count and fit as :meth:`count` does; return the feature rows, as large as the texts, for :meth:`anew`."""
         parts = [*self._counts(sides, unknown=False)]
         held = [np.bincount(part.codes, minlength=len(part.keys)) for part in parts]
         fresh = [part.keys[own >= _least(own)] for part, own in zip(parts, held, strict=True)]
@@ -129,7 +129,7 @@ class Tfidf:
         return lesson
 
     def anew(self, lesson: Lesson, strength: float) -> Tfidf:
-        """The same that has learned the lesson at another strength: the rows take longer to make than to learn."""
+        """Return the model refitted to the same rows at another strength; making the rows takes longer than fitting."""
         other = copy(self)
         other.strength = strength
         other._solve(lesson)
@@ -194,7 +194,7 @@ class Tfidf:
             yield shared_grams(sides)
 
     def _counts(self, sides: Sides, *, unknown: bool = True) -> Iterator[_Counts]:
-        """The same, counted."""
+        """Return the counts of the grams."""
         yield _Counts.of(join([word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])]))
         spelling = Spelling.of(sides, self.vocabulary, unknown=unknown)
         for side in range(len(sides)):
@@ -236,7 +236,7 @@ class Tfidf:
 
 
 def _places(keys: Index, wanted: Index) -> tuple[Index, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Where keys stand among increasing ones, and whether they do."""
+    """Return the positions of keys in a sorted array, and a mask of those that are in it."""
     places = np.searchsorted(keys, wanted)
     known = places < len(keys)
     known[known] = keys[places[known]] == wanted[known]

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 NETWORK = "network"
-"""How the network is called beside the counting models."""
+"""Name of the network among the baselines."""
 PARTS = ("tfidf", "vectors")
 """The counting models that may have a part."""
 _ROUNDS, _HALVINGS, _STILL = 50, 40, 1e-4
@@ -91,7 +91,7 @@ class _Task(NamedTuple):
     firmness: float
 
     def slope(self, weights: Tensor, place: int, weight: float) -> float:
-        """Of the loss in one of the weights, where that stands at ``weight``."""
+        """Return the derivative of the loss by one of the weights, at ``weight``."""
         weights[place] = weight
         shares = torch.einsum("m,mtl->tl", weights, self.logs).softmax(1)
         pull = self.firmness * (weight - float(self.toward[place]))

@@ -1,1 +1,1 @@
-"""What is counted of a log of queries and looked up in it."""
+"""Count-based models of a query log, and retrieval from it."""

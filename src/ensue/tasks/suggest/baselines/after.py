@@ -28,10 +28,10 @@ NAME = "word_"
 
 @dataclass(frozen=True, eq=False)
 class After:
-    """What came after words and places.
+    """Next-query counts given a word, and given a turn.
 
     Attributes:
-        words: those that are given, all above the privacy floor.
+        words: those that are given, all above the k-anonymity threshold.
         by_word: (words) which query came after each.
         by_turn: (``TURNS``) which query came after so many queries, from one on.
     """
@@ -54,7 +54,7 @@ class After:
         Args:
             sessions: to learn from.
             places: (events,) which query was typed; below 0 for one that is not kept.
-            allowed: words that pass the privacy floor; all unless stated.
+            allowed: words that pass the k-anonymity threshold. [default: all]
             crowd: who typed the sessions; ``None``: what came counts each time.
         """
         min_users = 1 if crowd is None else crowd.min_users
@@ -87,7 +87,7 @@ class After:
         return cls(Vocabulary(words.gather(order)), by_word, by_turn)
 
     def with_(self, new: After, old_queries: Index, new_queries: Index) -> After:
-        """What was counted of two logs together.
+        """Return the merged counts of two logs.
 
         Args:
             new: of the other log.

@@ -1,4 +1,4 @@
-"""What a suggestion must beat: the last query again, and what followed it most often. Nothing is learned.
+"""Baselines of suggestions: the last query again, and the queries that followed it most often.
 
 ``MostFrequentNext`` answers, in this order, with
 
@@ -8,7 +8,8 @@
 Where typed queries may be suggested and nothing ever followed the last one, it stands between the two: so the baseline
 of the papers.
 
-What does not pass the privacy floor is neither counted nor kept, and what followed it did not follow what came before.
+Queries below the k-anonymity threshold are neither counted nor stored, and what followed it did not follow what came
+before.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class RepeatLast:
 
 
 class MostFrequentNext:
-    """What followed the last query most often; see the module. Made by :meth:`fit` or :meth:`restore`.
+    """Most frequent next queries; see the module. Made by :meth:`fit` or :meth:`restore`.
 
     Args:
         queries: (queries,) the distinct queries that may be shown, in order of arrival.
@@ -95,7 +96,7 @@ class MostFrequentNext:
 
         Args:
             sessions: to learn from.
-            allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
+            allowed: (values,) which values of their vocabulary pass the k-anonymity threshold. [default: all]
             crowd: who typed the sessions: people are counted, and a step that fewer than its ``min_users`` made is
                 left out; ``None``: every query and every step counts each time.
         """

@@ -1,4 +1,4 @@
-"""Who typed the sessions that are counted, so that one person counts once and what few people typed is left out."""
+"""Users of the counted sessions, so that each counts once and rare queries are left out."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from ensue.vocabulary import FIRST, Vocabulary
 CLOSE = 50
 """Queries of the log that a typed one stands for."""
 CLOSENESS = 0.3
-"""What sharing words is worth beside standing near in sessions."""
+"""Weight of shared words, relative to co-occurrence in sessions."""
 _CELLS = 1 << 22
 """Scores that are held at once."""
 NONE = -1
@@ -88,7 +88,7 @@ class Retrieval:
 
         Args:
             sessions: to learn from.
-            allowed: (values,) which values of their vocabulary pass the privacy floor; all unless stated.
+            allowed: (values,) which values of their vocabulary pass the k-anonymity threshold. [default: all]
             words: that pass it; all unless stated.
             crowd: who typed the sessions, and how many must have typed what is counted; all counts unless stated.
             topics: whether to learn what words are about.
@@ -111,7 +111,7 @@ class Retrieval:
         return Retrieval(following, beside, after, moved(self.topics, self.after.words, after.words))
 
     def without_topics(self) -> Retrieval:
-        """The same, where nothing asks what words are about."""
+        """Return the retrieval without the word topics."""
         return Retrieval(self.following, self.co_occurrence, self.after)
 
     @property

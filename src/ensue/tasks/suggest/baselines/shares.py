@@ -1,4 +1,4 @@
-"""What counting expects next, as shares of all queries: by what is typed most, and by what was seen of the session.
+"""Next-query probabilities from counts: by popularity, and given parts of the session.
 
 Given one thing ``g`` (the last query, one that stands near, a word, a place) the share of a query is that of Witten &
 Bell (1991), with ``c`` counts of ``n`` in all over ``t`` distinct queries:
@@ -29,7 +29,7 @@ from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.vocabulary import FIRST
 
 GIVEN = ("last-query", "co-occurrence", "after-words", "turn")
-"""What shares are given."""
+"""Conditions of the probabilities."""
 SOURCES = (*GIVEN, "popular")
 """All that expects a share of each query."""
 MOST = 500

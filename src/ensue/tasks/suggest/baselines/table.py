@@ -1,4 +1,4 @@
-"""How often which query came, given something that stood before it or beside it: a sparse table of counts."""
+"""Sparse table of query counts given a condition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ensue.data.histories import Ids, Index
 from ensue.nn.validation import LARGEST_COUNT, require_ids, require_number, require_offsets, require_table
 
 SMALLEST = 1e-6
-"""What a pair counts is no less: it is rounded to so many digits."""
+"""Smallest count of a pair; counts are rounded to that many digits."""
 Arrays = dict[str, npt.NDArray[Any]]
 """Columns by name, as a folder holds them: whole numbers or figures."""
 

@@ -1,4 +1,4 @@
-"""What words are about: vectors by which words that stand in the same sessions are near each other.
+"""Word vectors in which words of the same sessions are near each other.
 
 The positive pointwise mutual information of two words in sessions, ln(N c(v, w) / (c(v) c(w))) over ``c`` of ``N``
 sessions, times c(v, w) / (c(v, w) + 1) for what was seen once says little; the vectors are the left singular ones of
@@ -20,7 +20,7 @@ from ensue.vocabulary import FIRST, Vocabulary
 Vectors = npt.NDArray[np.float32]
 
 DIMENSIONS = 32
-"""Of a vector; chosen with 64 on the newest tenth of what msmarco learns, of 2,000 and of all its sessions."""
+"""Dimension of a vector; chosen against 64 on the newest tenth of 2,000 and of all training sessions of MS MARCO."""
 MOST = 50_000
 """Sessions that are counted, the latest ones."""
 _POWER = 4
@@ -32,7 +32,7 @@ def word_vectors(sessions: Histories, words: Vocabulary, crowd: Crowd | None = N
 
     Args:
         sessions: to learn from.
-        words: that get a vector, all above the privacy floor.
+        words: that get a vector, all above the k-anonymity threshold.
         crowd: who typed the sessions; two words count together if enough people had both in a session.
     """
     part = sessions.select(slice(max(0, len(sessions) - MOST), None))

@@ -1,1 +1,1 @@
-"""What orders suggestions that several sources bring."""
+"""Ranking of suggestions from several sources."""

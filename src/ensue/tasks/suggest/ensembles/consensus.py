@@ -23,11 +23,11 @@ from ensue.data.histories import Index
 from ensue.metrics import NGRAMS, Floats
 
 COSTS = tuple(round(0.05 * step, 2) for step in range(17))
-"""What is tried; 0.8 a word leaves hardly more than one."""
+"""Grid of the cost per word; at 0.8 hardly more than one word is left."""
 
 
 def worth(texts: Sequence[str], shares: Floats) -> tuple[Floats, Floats]:
-    """Of each candidate the sum of P(g), and its words.
+    """Return the expected overlap of each candidate, and its number of words.
 
     Args:
         texts: (candidates,) distinct.

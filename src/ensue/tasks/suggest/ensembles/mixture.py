@@ -1,4 +1,4 @@
-"""How far the network is believed, and how far each counting model: the weights of a mixture of their probabilities.
+"""Mixture weights of the probabilities of the network and the count-based models.
 
 The maximum a posteriori by expectation maximisation (Jelinek & Mercer 1980), under a Dirichlet prior of one target a
 part: with few held-out targets the parts count alike, and none is ever out of the mixture.

@@ -1,4 +1,4 @@
-"""What suggestions are ordered by: weights of a few features, and the cost of a word, chosen on held-out sessions.
+"""Ranking of suggestions: feature weights and the cost per word, fitted on held-out sessions.
 
 First a mixture of the network and the counting models (:mod:`ensue.tasks.suggest.ensembles.mixture`), then a
 conditional logit (McFadden 1974): the chance that a candidate is the true next query is the softmax, over its pool, of
@@ -37,12 +37,12 @@ from ensue.vocabulary import FIRST
 MOST = 1000
 """Held-out targets that are looked at, drawn at random, the same ones every time."""
 MOST_COUNTED = 5000
-"""The same where nothing is written: to count is cheap."""
+"""Maximum number of held-out targets without a network, where scoring is cheap."""
 PRIORS = (1.0, 10.0, 100.0)
 """Strengths of the prior that are tried; above the last the mixture orders alone."""
 FOLDS = 5
 CENTER = np.array([float(name == MIXTURE) for name in EVERY])
-"""Of the prior: the mixture orders."""
+"""Mean of the prior, under which the mixture ranks."""
 STEPS, CLOSE = 50, 1e-6
 """Newton's steps at most, and the expected gain in nats at which they end."""
 SHOWN = 10
@@ -58,14 +58,14 @@ class _Asked(NamedTuple):
 
 
 class _Targets(NamedTuple):
-    """What was considered for some targets."""
+    """Candidates of held-out targets."""
 
     pools: list[Pool]
     true: pl.Series
     folds: Index
     """(targets,) those of a fold are learned together."""
     drawn: int
-    """How many there were with those that nothing can rank."""
+    """Number of targets, those without candidates included."""
 
 
 def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
@@ -213,7 +213,7 @@ def _answers(pools_of: Sequence[Pool], true: pl.Series) -> Index:
 
 
 def _choose_first(state: SuggestState, targets: _Targets) -> None:
-    """What a word costs in the choice of what leads."""
+    """Choose the cost per word for the suggestion ranked first."""
     if state.shared.first == "consensus":
         weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in targets.pools[:MOST]]
         state.metadata.word_cost, state.metadata.validation_bleu = choose_cost(weighed, targets.true[:MOST])

@@ -18,23 +18,18 @@ import sys
 import torch
 from safetensors.torch import save_file
 from torch import distributed, nn
-from ensue.training import gradients
-from ensue.training.distributed import ranks
+from ensue.training.distributed import GradientSums, ranks
 
-gradients.ROOM, gradients.MEMORY = int(sys.argv[2]), sys.argv[3]
-sent = [0]
-for name in ("all_reduce", "P2POp"):
-    own = getattr(distributed, name)
-    def counted(*given, own=own, **named):
-        sent.append(max(part.numel() for part in given if isinstance(part, torch.Tensor)))
-        return own(*given, **named)
+message_sizes = []
+for name in ("all_reduce", "all_gather"):
+    collective = getattr(distributed, name)
+    def counted(*arguments, collective=collective, **options):
+        message_sizes.extend(part.numel() for part in arguments if isinstance(part, torch.Tensor))
+        return collective(*arguments, **options)
     setattr(distributed, name, counted)
 with ranks() as (rank, world):
-    if sys.argv[4] == "apart" and rank == 1:  # as on another machine
-        gradients._opened = lambda *given: None
     table, unused, dense = (nn.Parameter(torch.zeros(*shape)) for shape in ((50_000, 4), (7, 4), (3, 2)))
-    summed = gradients.GradientSums([table, unused, dense], {table, unused})
-    sent.clear()
+    summed = GradientSums([table, unused, dense], {table, unused})
     found = {}
     for step in range(3):  # the last two as the first, after a step that touches 1,000 rows
         table.grad = dense.grad = None
@@ -47,33 +42,22 @@ with ranks() as (rank, world):
             dense.grad = torch.full((3, 2), rank + 0.5)
         totals = summed(torch.tensor([rank + 0.25, 1, 2 * (rank == 1)], dtype=torch.float64), divisor=2)
         if step == 0:
-            found["longest message"] = torch.tensor(max(sent, default=0))
+            found["longest message"] = torch.tensor(max(message_sizes))
         parts = {"rows": table.grad.indices()[0], "values": table.grad.values(), "dense": dense.grad, "totals": totals}
         found |= {f"{name} {step}": part.clone() for name, part in parts.items()}
         assert table.grad.is_coalesced() and unused.grad.is_sparse and not unused.grad._nnz()
-    common = torch.tensor(int(summed._common is not None))
-    summed.close()
-    save_file({**found, "common": common}, f"{sys.argv[1]}/{rank}")
+    save_file(found, f"{sys.argv[1]}/{rank}")
 """
 
 
 @pytest.mark.skipif(
     not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
 )
-@pytest.mark.parametrize(
-    ("room", "memory", "where"),
-    [(8 * 2**20, "", "here"), (512, "", "here"), (512, "none", "here"), (512, "", "apart")],
-)
-def test_rows_that_were_touched_are_summed_to_the_same_bytes(
-    tmp_path: Path, free_port: Callable[[], int], room: int, memory: str, where: str
-) -> None:
-    """By memory that all see, by messages where a step has more than its room, and by messages alone."""
-    shared = not memory and where == "here"
+def test_rows_that_were_touched_are_summed_to_the_same_bytes(tmp_path: Path, free_port: Callable[[], int]) -> None:
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD)}
     processes = [
         Started(
-            tmp_path, room, tmp_path / memory, where, code=CHILD,
-            environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"},
+            tmp_path, code=CHILD, environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"},
         )
         for rank in range(WORLD)
     ]  # fmt: skip
@@ -89,12 +73,8 @@ def test_rows_that_were_touched_are_summed_to_the_same_bytes(
         torch.testing.assert_close(found[f"values {step}"], expected[:, None].expand(4, 4))
         assert found[f"dense {step}"].tolist() == [[1.0, 1.0]] * 3  # (.5 + 1.5) / 2
         assert found[f"totals {step}"].tolist() == [0.25 + 1.25 + 2.25, 3, 2]
-    assert (
-        torch.equal(found["rows 1"], torch.arange(1000)) and (found["values 1"] == 1).all()
-    )  # 512 bytes hold no 1,000
-    assert bool(found["common"]) == shared and not [*tmp_path.glob("ensue-*")]
-    # Nothing is sent, or the three rows that a rank touched: never the table's 200,000 numbers.
-    assert found["longest message"] == (0 if shared else 3 * 4)
+    assert torch.equal(found["rows 1"], torch.arange(1000)) and (found["values 1"] == 1).all()
+    assert found["longest message"] == 3 * 4  # the three rows that a rank touched: never the table's 200,000 numbers
 
 
 LAYERS = """
@@ -107,7 +87,6 @@ from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import HiDANSettings
 from ensue.schedule import Schedule
-from ensue.training import gradients
 from ensue.training.distributed import ranks
 from ensue.training.loop import train
 from ensue.training.optimizer import by_row, make_optimizer
@@ -120,7 +99,6 @@ def counted(tensor, *given, **named):
     sent[0] = max(sent[0], tensor.numel())
     return own(tensor, *given, **named)
 distributed.all_reduce = counted
-gradients.MEMORY = sys.argv[2]
 with ranks() as (rank, world):
     torch.manual_seed(0)
     # as many negatives as ids: all are gone through, by rows, and nothing is drawn; no dropout either
@@ -131,7 +109,7 @@ with ranks() as (rank, world):
     for _ in train(model, Windows(data, model.reach), None, schedule, optimizer=optimizer, seed=0):
         pass
     dense = sum(p.numel() for p in model.parameters() if p not in by_row(model))
-    assert world == 1 or sent[0] == (2 if gradients.MEMORY == sys.argv[1] else dense), (sent, dense)
+    assert world == 1 or sent[0] == dense, (sent, dense)
     save_file(model.state_dict(), f"{sys.argv[1]}/{world}-{rank}")
 """
 
@@ -139,16 +117,14 @@ with ranks() as (rank, world):
 @pytest.mark.skipif(
     not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
 )
-@pytest.mark.parametrize("memory", ["", "none"])
 def test_two_ranks_learn_an_output_layer_by_rows_to_what_one_learns(
-    tmp_path: Path, free_port: Callable[[], int], memory: str
+    tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    alone = Started(tmp_path, tmp_path / memory, code=LAYERS, environment={"PYTHONWARNINGS": "error"})
+    alone = Started(tmp_path, code=LAYERS, environment={"PYTHONWARNINGS": "error"})
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
     both = [
         Started(
             tmp_path,
-            tmp_path / memory,
             code=LAYERS,
             environment={**common, "RANK": str(rank), "PYTHONWARNINGS": "error"},
         )

@@ -32,8 +32,7 @@ from ensue.nn.device import in_order, memory_for
 from ensue.nn.sampling import drawn_together
 from ensue.schedule import Schedule
 from ensue.training.checkpoint import load_state, save_state
-from ensue.training.distributed import max_over_ranks, mean_over_ranks, rank_and_size, share
-from ensue.training.gradients import GradientSums
+from ensue.training.distributed import GradientSums, max_over_ranks, mean_over_ranks, rank_and_size, share
 from ensue.training.optimizer import by_row
 from ensue.training.report import Report, StopRequest
 from ensue.training.source import Index, Learner, Source, TrainingBatch
@@ -237,8 +236,6 @@ class _Run:
 
     def __exit__(self, *_: object) -> None:
         self.temporary.close()
-        if self.sums is not None:
-            self.sums.close()
 
     @property
     def mean(self) -> float:

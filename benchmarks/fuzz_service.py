@@ -133,7 +133,6 @@ def mutated(count: int, draw: random.Random) -> Iterator[bytes]:
         "/v1/models/suggest/predict": b'{"records": [{"values": ["ferry fares"]}], "prefix": "fe"}',
         "/v1/models/link/figure": b'{"record": {"text": "the ferry again"}}',
         "/v1/events": b'{"session": "s", "item": "a", "time": 1}',
-        "/api/session/recommend?n=3": b'[{"ItemId": "v1"}]',
         "/page/style.css": b"",
     }
     for number in range(count):

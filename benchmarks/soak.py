@@ -79,9 +79,6 @@ def question(draw: random.Random) -> Asked:
         return Asked(f"{model}/predict", b"\x1f\x8b\x08\0\0", {**JSON, "content-encoding": "gzip"})
     if way < 0.94:
         return Asked(draw.choice(("/", "/page/style.css")), None, {"accept-encoding": "gzip"})
-    if way < 0.96:
-        items = [{"ItemId": f"v{draw.randrange(15)}"} for _ in range(3)]
-        return Asked("/api/session/recommend?n=3", json.dumps(items).encode())
     paths = ("/v1/models", "/metrics", "/readyz", "/openapi.json", "/v1/models/nobody", "/v1/story")
     return Asked(draw.choice(paths), None)
 

@@ -111,8 +111,6 @@ def test_the_command_line_http_and_python_leave_out_the_same(
             assert sum(choice.score for choice in answer.choices) == pytest.approx(1, abs=1e-5)
             (fewer,) = predictor.predict([record], allow=["a", "b", "c"], exclude=["c"], exclude_seen=exclude_seen)
             assert {choice.value for choice in fewer.choices} == expected & {"a", "b"}
-        gorse = service.post(f"/api/session/recommend?model={name}", [{"ItemId": "a"}, {"ItemId": "b"}])
-        assert {item["Id"] for item in gorse.json()} == ALL[name] - {"a", "b"}
         wrong = service.post(f"/v1/models/{name}/predict", {"records": [{"values": ["a"]}], "exclude_seen": "no"})
         assert (wrong.status_code, wrong.json()["error"]) == (422, 'field "exclude_seen" must be true or false')
     with pytest.raises(SettingError, match="exclude_seen is 'auto'; give True, False or None"):

@@ -115,7 +115,7 @@ def test_known_poison(served: Running, body: bytes) -> None:
     addresses = [
         f"/v1/models/{name}/{verb}" for name in served.service.models for verb in ("predict", "figure", "update")
     ]
-    for address in [*addresses, "/v1/events", "/api/session/recommend"]:
+    for address in [*addresses, "/v1/events"]:
         answer = served.client.post(address, content=body, headers=JSON)
         assert answer.status_code < 500, (address, answer.text)
         assert answer.is_success or isinstance(answer.json()["error"], str)
@@ -134,7 +134,6 @@ BODIES = {
     "/v1/models/counted/predict": b'{"records": [{"values": ["v1", "v2"]}], "k": 3}',
     "/v1/models/counted/figure": b'{"record": {"values": ["v1", "v2"]}}',
     "/v1/events": b'{"session": "s", "item": "a", "time": 1}',
-    "/api/session/recommend?n=3": b'[{"ItemId": "v1"}]',
 }
 
 

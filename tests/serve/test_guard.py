@@ -44,7 +44,7 @@ def test_with_the_token(closed: Running) -> None:
     ],
 )
 def test_without_it(closed: Running, given: dict[str, str], error: str) -> None:
-    for address in ("/v1/models/counted/predict", "/v1/models/nobody/predict", "/v1/events", "/api/session/recommend"):
+    for address in ("/v1/models/counted/predict", "/v1/models/nobody/predict", "/v1/events"):
         found = closed.post(address, ASK, headers=given)
         assert (found.status_code, found.json()["error"]) == (401, error)
         assert found.headers["www-authenticate"] == 'Bearer realm="ensue"'

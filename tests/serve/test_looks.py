@@ -150,7 +150,6 @@ def test_the_document(counted: Running) -> None:
     assert set(bodies) == {
         *(f"/v1/models/{{name}}/{verb}" for verb in ("predict", "explain", "figure", "update")),
         "/v1/events",
-        "/api/session/recommend",
     }
     assert all(body["examples"] and body["schema"] for body in bodies.values())
     assert set(found["components"]["schemas"]["History"]["properties"]) == {"values", "times", "id"}
@@ -172,8 +171,6 @@ def test_the_examples_are_answered(all_tasks: Running) -> None:
         for name, example in content["examples"].items():  # "next", or "next, without some"
             said = all_tasks.post(f"/v1/models/{models[name.split(',')[0]]}/{verb}", example["value"])
             assert said.status_code == 200, (verb, name, said.text)
-    gorse = found["/api/session/recommend"]["post"]["requestBody"]["content"]["application/json"]["examples"]
-    assert all_tasks.post("/api/session/recommend?model=clicks", gorse["a session"]["value"]).status_code == 200
 
 
 def test_a_story(fitted: Path) -> None:

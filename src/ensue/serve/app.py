@@ -16,13 +16,12 @@ from starlette.responses import JSONResponse
 
 from ensue.data.edges import Edges
 from ensue.errors import DataError, EnsueError
-from ensue.serve import bodies, gorse, learning
+from ensue.serve import bodies, learning
 from ensue.serve.bodies import BodyType, Update
 from ensue.serve.decoding import read_apart, read_body, read_json, read_key
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
 from ensue.serve.guard import COUNTED, Guard, require_tested, require_update
-from ensue.serve.lengths import require_short_history
 from ensue.serve.logs import Log
 from ensue.serve.metrics import CONTENT_TYPE, Metrics
 from ensue.serve.models import Model, Models
@@ -144,7 +143,7 @@ def make_app(service: Service) -> FastAPI:
         lifespan=life,
     )
     requests = Requests(service.settings)
-    for add in (_add_answers, _add_figure, _add_update, _add_gorse, _add_events, _add_looks):
+    for add in (_add_answers, _add_figure, _add_update, _add_events, _add_looks):
         add(app, service, requests)
     _add_page(app, service)
     app.add_exception_handler(Problem, lambda request, error: error.response())
@@ -236,40 +235,6 @@ def _add_update(app: FastAPI, service: Service, requests: Requests) -> None:
         require_update(request.scope)
         model = service.models.named(name)
         return await _update(service, model, request, requests.bodies[model.task].update)
-
-
-def _add_gorse(app: FastAPI, service: Service, requests: Requests) -> None:
-    settings = service.settings
-
-    @app.post(
-        "/api/session/recommend",
-        summary="Gorse-compatible route: feedback of a session in, scored items out",
-        tags=["gorse"],
-        response_model=list[gorse.Recommended],
-        openapi_extra={
-            **requests.described("gorse"),
-            "parameters": [
-                {"name": "n", "in": "query", "schema": {"type": "integer", "minimum": 1, "default": 10}},
-                {"name": "offset", "in": "query", "schema": {"type": "integer", "minimum": 0, "default": 0}},
-                {"name": "model", "in": "query", "schema": {"type": "string"}},
-            ],
-        },
-        responses=responses(*OFTEN),
-    )
-    async def session_recommend(request: Request) -> Response:
-        query = request.query_params
-        model = service.models.of_histories(query.get("model"))
-        n = _number(query.get("n"), "n", 10, settings.most)
-        offset = _number(query.get("offset"), "offset", 0, settings.most)
-        read = partial(gorse.read_feedback, limit=settings.history)
-        history = await read_json(request, settings, settings.body_bytes, read)
-        require_short_history(history, "feedback", settings)
-        request.scope[COUNTED] = 1
-        body = model.service.bodies.predict.model_construct(records=[history], exclude_seen=True)
-        k, asked = n + offset, model.service.questions(body)
-        (line,) = await model.ask(Kind("predict", k, evidence=False), asked)
-        service.metrics.records.labels(model.name, "predict").inc()
-        return Response(gorse.recommended(line, n, offset), media_type=JSON)
 
 
 async def _read(service: Service, request: Request, body: type[BodyType]) -> BodyType:
@@ -396,13 +361,3 @@ def _add_page(app: FastAPI, service: Service) -> None:
     @app.get("/page/{name:path}", include_in_schema=False)
     async def page(name: str, request: Request) -> Response:
         return await service.files.response(name, request)
-
-
-def _number(text: str | None, name: str, default: int, most: int) -> int:
-    """A whole number of the address."""
-    least = min(default, 1)
-    if text is None or text == "":
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
-        raise DataError(f"{name} in the address must be a whole number from {least} to {most}")
-    return int(text)

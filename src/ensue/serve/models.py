@@ -30,7 +30,6 @@ from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import Drawn, Kind, load_of, service_of
 from ensue.store import versions
 from ensue.store.folder import linked_copy
-from ensue.tasks import TASKS
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 RETRY = 30.0
@@ -419,27 +418,6 @@ class Models(Mapping[str, Model]):
         if name not in self._models:
             raise Problem(404, f"no model is named {name[:64]!r}", "GET /v1/models lists those that are served")
         return self._models[name]
-
-    def of_histories(self, name: str | None) -> Model:
-        """The model of histories, by its name where there are several.
-
-        Raises:
-            Problem: none is served, or several and none was named.
-        """
-        fitting = [model for model in self._models.values() if model.service.histories]
-        tasks = " or ".join(task for task in TASKS if service_of(task).histories)
-        if name is not None:
-            model = self.named(name)
-            if not model.service.histories:
-                raise Problem(
-                    422, f"model {name!r} is of task {model.task}, not {tasks}", f"name a model of task {tasks}"
-                )
-            return model
-        if len(fitting) != 1:
-            names = ", ".join(model.name for model in fitting)
-            wrong = f"several models of task {tasks} are served" if fitting else f"no model of task {tasks} is served"
-            raise Problem(422 if fitting else 404, wrong, f"choose with ?model=, from {names}" if fitting else "")
-        return fitting[0]
 
     @property
     def silent(self) -> list[str]:

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
 from types import GenericAlias
-from typing import Annotated
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, Field, TypeAdapter, create_model
+from pydantic import BaseModel, TypeAdapter, create_model
 
-from ensue.serve import events, gorse
+from ensue.serve import events
 from ensue.serve.bodies import Bodies, Limits, limited
 from ensue.serve.decoding import KEY_LENGTH
 from ensue.serve.learning import KEYS
@@ -65,10 +64,9 @@ class Requests:
         """By task."""
         self.events = limited("Events", events.EventList, Limits(settings))
         """What waits for ``ensue stream``."""
-        session = Annotated[list[gorse.Feedback], Field(max_length=settings.history)]
         every = {verb: [getattr(own, verb) for own in self.bodies.values()] for verb in Bodies._fields}
         types = {verb: reduce(or_, models) for verb, models in every.items()}
-        types |= {"events": self.events | events.Event | list[events.Event], "gorse": session}
+        types["events"] = self.events | events.Event | list[events.Event]
         adapters = [(verb, "validation", TypeAdapter(kind)) for verb, kind in types.items()]
         schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
         self.definitions = definitions["$defs"]
@@ -77,9 +75,11 @@ class Requests:
 
     def described(self, verb: str) -> dict[str, object]:
         """The ``openapi_extra`` of a route that takes a body."""
-        examples = {"events": events.EXAMPLES, "gorse": gorse.EXAMPLES}.get(verb) or {
-            name: body for task in TASKS for name, body in service_of(task).examples().get(verb, {}).items()
-        }
+        examples: Mapping[str, object] = events.EXAMPLES
+        if verb != "events":
+            examples = {
+                name: body for task in TASKS for name, body in service_of(task).examples().get(verb, {}).items()
+            }
         named = {name: {"value": value} for name, value in examples.items()}
         content = {"application/json": {"schema": self._schemas[verb], "examples": named}}
         return {"requestBody": {"required": True, "content": content}}

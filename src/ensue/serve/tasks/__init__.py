@@ -55,7 +55,7 @@ class TaskService(ABC, Generic[P, Q]):
     """
 
     histories = False
-    """Whether its records are histories of values that are ranked: those have Gorse's address too."""
+    """Whether its records are histories of items that are ranked, which have edges between them."""
     divides = False
     """Whether a process that has loaded a model may divide: no thread of a library stands behind it."""
     view: str

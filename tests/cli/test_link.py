@@ -167,7 +167,7 @@ def test_link_works_at_once(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     assert "no model folder: lexical scores, no probabilities unless posts are labelled" in ran.err
     assert "73 posts, 2 articles; near copies of another post: 1" in ran.out and "(and 1 that repeats it)" in ran.out
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
-    assert list(rows[0]) == ["id", "text", "likes", "score", "article", "sentence", "copy_of", "other_language"]
+    assert list(rows[0]) == ["id", "text", "likes", "score", "article", "sentence", "copy_of"]
     assert len(rows) == 73 and {row["article"] for row in rows[:12]} == {"ferry", "storm"}
     assert {row["id"].split("-")[0] for row in rows[:13]} == {"ferry", "storm", "again"}
     assert rows[0]["sentence"] in " ".join(f"{article(name).title}\n{article(name).body}" for name in NAMES)
@@ -191,9 +191,7 @@ def test_link_asks_a_folder(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "probabilities fitted on held-out posts" in ran.out
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [*rows[0]][-5:] == ["probability", "article", "sentence", "copy_of", "other_language"] and rows[0][
-        "probability"
-    ] > 0.5
+    assert [*rows[0]][-4:] == ["probability", "article", "sentence", "copy_of"] and rows[0]["probability"] > 0.5
 
 
 def test_only_new_posts_are_encoded(ensue: Ensue, files: Files, tmp_path: Path) -> None:
@@ -273,28 +271,23 @@ def test_two_people_at_one_queue_share_the_work(files: Files, tmp_path: Path) ->
     assert {row["by"] for row in rows} == {"ana", "bo"} and "labels by annotator" in said[0] + said[1]
 
 
-def test_a_list_without_labels_says_where_it_stops_and_what_is_in_other_languages(
-    ensue: Ensue, files: Files, tmp_path: Path
-) -> None:
+def test_a_list_without_labels_says_where_it_stops(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     story, bare, out = tmp_path / "story.html", tmp_path / "bare.csv", tmp_path / "out.csv"
     story.write_text(
         f"<html><h1>Ferry</h1><p>{article('ferry').body} It is what they said and this was all of it.</html>"
     )
     frame = pl.read_csv(files.posts).drop("about")
-    foreign = {"id": "d1", "text": "Das Boot ist voll und die Nacht ist nicht so schön wie sonst", "likes": 0}
-    pl.concat([frame, pl.DataFrame([foreign])]).write_csv(bare)
+    frame.write_csv(bare)
     ran = ensue("link", story, bare, "-o", out)
     assert ran.code == 0, ran.err
     assert f"{story}: web page; 1 row" in ran.err
     assert "suggested cutoff: score " in ran.out
-    assert "warning: 1 post in German (d1), no article: scores mean little" in ran.out
     found = json.loads(ensue("link", story, bare, "--json").out)
-    assert found["other_languages"] == {"German": ["d1"]} and found["cut"] is None
+    assert found["cut"] is None
     cut = found["suggested_cut"]
     scores = pl.read_csv(out)
     assert cut["posts"] == (scores["score"] >= cut["cut"]).sum() == 7  # six of the ferry, and the copy of one
     assert set(scores.filter(pl.col("score") >= cut["cut"])["id"]) == {*(f"ferry-{n}" for n in range(6)), "again"}
-    assert scores.filter(pl.col("other_language") != "")["id"].to_list() == ["d1"]
     few = tmp_path / "few.csv"
     frame.head(20).write_csv(few)
     assert "no cutoff suggested: it needs at least 30 posts" in ensue("link", story, few).out

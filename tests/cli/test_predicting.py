@@ -169,7 +169,7 @@ def test_link_writes_who_when_and_how_many(ensue: Ensue, tmp_path: Path) -> None
     ran = ensue("link", tmp_path / "story.jsonl", tmp_path / "posts.ndjson", "-o", tmp_path / "out.csv")
     assert ran.code == 0 and ran.lines[-1] == f"wrote {tmp_path / 'out.csv'}: 2 posts", ran.err
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
-    assert list(rows[0]) == [*FIELDS, "score", "article", "sentence", "copy_of", "other_language"]
+    assert list(rows[0]) == [*FIELDS, "score", "article", "sentence", "copy_of"]
     assert (rows[0]["author"], rows[0]["likes"], rows[0]["sentence"]) == ("ann", "5", "A ferry left the harbour.")
     assert rows[1]["text"] == "'=1+1 rain"
 

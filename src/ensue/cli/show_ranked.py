@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import polars as pl
-
 from ensue.cli import show
 from ensue.cli.show_links import cut, share
 from ensue.lines import plural
@@ -42,11 +40,10 @@ def ranked(found: RankedCorpus, k: int) -> None:
     copies = found.repeats()
     lines = []
     for rank, row in enumerate(rows.tolist(), 1):
-        value, article, sentence, _, language, *_ = frame.row(rank - 1)
+        value, article, sentence, *_ = frame.row(rank - 1)
         text = cut(found.posts.texts[row])
         if more := copies.get(row, 0):
             text += f"\n(and {more:,} that {'repeats' if more == 1 else 'repeat'} it)"
-        text += f"\n({language})" if language else ""
         lines.append((str(rank), f"{value:.3f}", text, show.one_line(article), cut(sentence)))
     texts = ("post", "article", "best matching sentence")
     show.table(("#", "score" if sure is None else "P", *texts), lines, wraps=texts, title="posts")
@@ -54,9 +51,6 @@ def ranked(found: RankedCorpus, k: int) -> None:
         f"{plural(len(found.posts), 'post')}, {plural(len(found.articles), 'article')}; near copies of another post: "
         f"{sum(copies.values()):,}"
     )
-    for language, ids in other_languages(found).items():
-        some = ", ".join(map(show.one_line, ids[:3])) + (", …" if len(ids) > 3 else "")
-        show.warning("warning:", f"{plural(len(ids), 'post')} in {language} ({some}), no article: scores mean little")
     if found.suggested is not None:
         show.line(suggested_in_words(found.suggested))
     elif sure is None:
@@ -68,13 +62,6 @@ def ranked(found: RankedCorpus, k: int) -> None:
         if found.labels.learned:
             how = f"of which {found.labels.learned:,} of {found.labels.story:,} were training data, "
         show.line(f"at P = .5, with the labels of this file: {how}{cut_in_words(found.cut, 'post')}")
-
-
-def other_languages(found: RankedCorpus) -> dict[str, list[str]]:
-    """Ids of the posts by the language that no article is in, the commonest first."""
-    frame = pl.DataFrame({"language": found.languages, "id": found.posts.ids}).filter(pl.col("language") != "")
-    grouped = frame.group_by("language", maintain_order=True).agg("id").sort(pl.col("id").list.len(), descending=True)
-    return dict(grouped.iter_rows())
 
 
 def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
@@ -93,7 +80,6 @@ def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:
         "probabilities": found.source or None,
         "cut": asdict(found.cut) if found.cut is not None else None,
         "suggested_cut": asdict(found.suggested) if found.suggested is not None else None,
-        "other_languages": other_languages(found),
         "labels": asdict(found.labels) if found.labels is not None else None,
         "best": best,
     }

@@ -28,13 +28,12 @@ from ensue.tasks.link.review.review import start_odds
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import training_hashes
-from ensue.text.languages import other_languages
 from ensue.text.lexical import Lexical
 from ensue.text.sparse import SparseRows
 
 SHOWN = 1000
 """Posts from the best down whose sentence is looked for; below that the reader has long stopped."""
-COLUMNS = ("probability", "article", "sentence", "copy_of", "other_language")
+COLUMNS = ("probability", "article", "sentence", "copy_of")
 """What the output has beside the input's columns; ``score`` where there are no probabilities."""
 EVEN = 0.5
 _SAID = {1: "yes", 0: "no", -1: "unsure"}
@@ -70,7 +69,6 @@ class RankedCorpus:
         labels: what the labels of the file are to all this; ``None`` where none tells one post from another.
         suggested: where the list stops being about the story, told from the scores; ``None`` where probabilities say
             it, or where it cannot be told.
-        languages: (posts,) the language of each post that is in none of the articles', empty for all others.
         said: after a review, number of a post -> reader -> 1 for yes, 0 for no, -1 for unsure.
         alone: (posts,) probabilities of each without what the others tell; ``None`` where they tell nothing, or no
             review was asked for.
@@ -87,7 +85,6 @@ class RankedCorpus:
     source: str
     labels: FileLabels | None = None
     suggested: SuggestedCut | None = None
-    languages: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
     said: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     alone: Floats | None = None
 
@@ -113,7 +110,6 @@ class RankedCorpus:
                 COLUMNS[1]: self.articles.ids.gather(self.columns[rows]),
                 COLUMNS[2]: self._sentences(rows[:SHOWN]) + [""] * max(0, len(rows) - SHOWN),
                 COLUMNS[3]: copies,
-                COLUMNS[4]: self.languages.gather(rows) if len(self.languages) else [""] * len(rows),
             }
         )
         if not self.said:
@@ -203,12 +199,12 @@ def rank(
     if labels is not None and labels.taught:
         calibration, source = calibrate(scores, related), "fitted on the labels of this file"
     groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
-    copies, languages = _copies(order, groups), other_languages(posts.texts, articles.texts)
+    copies = _copies(order, groups)
     if calibration is None:
         lexical = state.model is None and not state.learned_scale
         suggested = suggested_cut(scores, state.model_name) if lexical else None
         none = (None, copies, None, "", labels)
-        return RankedCorpus(articles, posts, order, scores, columns, *none, suggested, languages)
+        return RankedCorpus(articles, posts, order, scores, columns, *none, suggested)
     sure, cut = calibration.probabilities(scores), None
     if not calibration.slope:
         source += f"; they are constant, {sure[0]:.2f} for every post, because labels do not rise with scores"
@@ -218,7 +214,7 @@ def rank(
     known, alone = (sure, copies, cut, source, labels), None
     if reviewed and state.pulls:
         alone = calibration.probabilities(scores_of(whole, posts, alone=True).best(places)[0])
-    return RankedCorpus(articles, posts, order, scores, columns, *known, languages=languages, alone=alone)
+    return RankedCorpus(articles, posts, order, scores, columns, *known, alone=alone)
 
 
 def labels_of(state: LinkState, articles: Articles, posts: Posts) -> FileLabels | None:

@@ -1,11 +1,10 @@
 """Predict, then learn: a news site's clicks as a stream, the model beside its rivals, hour by hour.
 
 A model is fitted on the sessions that begin on the first day; then every click of the others is predicted, scored and
-learned in order of time. Beside it: the same model frozen after day 1, the same model fitted anew every night on the
-latest three days, and popularity over the last 15 minutes, hour and six hours. All rank all articles known so far.
+learned in order of time. It is compared with popularity over the last 15 minutes, hour and six hours. All rank all
+articles known so far.
 
-    python benchmarks/globo.py CLICKS [--model core] [--events N] [--baselines frozen,nightly] [--set dim=64]
-                               [--json FILE]
+    python benchmarks/globo.py CLICKS [--model core] [--events N] [--set dim=64] [--json FILE]
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ def main() -> None:
     parser.add_argument("clicks", type=Path)
     parser.add_argument("--model", default="core")
     parser.add_argument("--events", type=int)
-    parser.add_argument("--baselines", default="frozen,nightly")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -78,10 +76,9 @@ def main() -> None:
             if report.stopped:
                 print(report, flush=True)
         predictor.save(model)
-        settings = StreamSettings(beside=tuple(name for name in args.baselines.split(",") if name))
         begun, last = time.perf_counter(), None
         with only_writer(model):
-            running = Stream(model, open_source(str(rest), print), settings)
+            running = Stream(model, open_source(str(rest), print), StreamSettings())
             for status in running.run(follow=False, until=args.events):
                 last = status
                 print(f"{time.perf_counter() - begun:.0f} s: {status.sentence}", flush=True)

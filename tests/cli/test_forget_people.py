@@ -193,11 +193,11 @@ def test_what_a_stream_keeps_of_a_person(ensue: Ensue, tmp_path: Path) -> None:
     bad = [{"session": name, "item": "p1", "time": "yesterday"} for name in ("x", "xy", "y")]
     with clicks.open("a") as file:
         file.write("".join(f"{json.dumps(event)}\n" for event in bad) + "x sent no JSON\n")
-    assert ensue("stream", folder, clicks, "--no-follow", "--baselines", "frozen", "--json").code == 0
-    rejects, (resume,), frozen = tmp_path / "m.rejects.jsonl", tmp_path.glob(".m.resume.*"), tmp_path / ".m.frozen"
+    assert ensue("stream", folder, clicks, "--no-follow", "--json").code == 0
+    rejects, (resume,) = tmp_path / "m.rejects.jsonl", tmp_path.glob(".m.resume.*")
     assert len(rejects.read_text().splitlines()) == 4
-    holders = [place.name for place in (folder, resume, frozen) if "vocabulary.json" in _holders(place, "diary-of-x")]
-    assert holders == ["m", resume.name, ".m.frozen"]
+    holders = [place.name for place in (folder, resume) if "vocabulary.json" in _holders(place, "diary-of-x")]
+    assert holders == ["m", resume.name]
     ran = ensue("forget", folder, "--user", "x", "--records", log, "--json")
     assert ran.code == 0, ran.err
     removed = _removed(ran.out)
@@ -205,14 +205,14 @@ def test_what_a_stream_keeps_of_a_person(ensue: Ensue, tmp_path: Path) -> None:
     left = [json.loads(json.loads(line)["line"])["session"] for line in rejects.read_text().splitlines()]
     assert left == ["xy", "y"]
     assert not resume.exists()
-    assert not _holders(folder, "diary-of-x") and not _holders(frozen, "diary-of-x")
+    assert not _holders(folder, "diary-of-x")
     remains = json.loads(ran.out)["remains"]
     assert any(line.startswith("events of a stream without names") for line in remains)
     assert any(line.startswith("the log, queue or topic that the stream reads") for line in remains)
     with clicks.open("a") as file:
         late = [{"session": "z", "item": f"p{number}", "time": BEGIN + 42_060 + number} for number in range(3)]
         file.write("".join(f"{json.dumps(event)}\n" for event in late))
-    ran = ensue("stream", folder, clicks, "--no-follow", "--baselines", "frozen", "--json")
+    ran = ensue("stream", folder, clicks, "--no-follow", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out.splitlines()[-1])["events"] == 705  # goes on where it stood
     assert "diary-of-x" not in load(folder).vocabulary  # type: ignore[attr-defined]

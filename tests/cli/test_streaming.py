@@ -79,7 +79,6 @@ def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
     ("options", "told"),
     [
         (["none.jsonl"], "none.jsonl: no such file or folder; give a JSON Lines file or a folder of them"),
-        (["clicks.jsonl", "--baselines", "daily"], "--baselines 'daily' is not known; choose from frozen, nightly"),
         (
             ["clicks.jsonl", "--time-unit", "min"],
             "--time-unit 'min' is not known; choose from s, ms, us, ns, h, days, iso",

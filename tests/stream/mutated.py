@@ -38,7 +38,7 @@ LINES = log(160, values=26)
 BATCH = 16
 
 
-def save_stream(base: Path, *, model: str, journal: int, beside: tuple[str, ...] = ()) -> None:
+def save_stream(base: Path, *, model: str, journal: int) -> None:
     """Fit a model, learn half a log in the midst of a chunk, and put the files of the commit apart."""
     sessions = [
         History(tuple(f"v{(3 * at + step) % 20}" for step in range(5)), (0.0, 20.0, 40.0, 60.0, 80.0))
@@ -55,7 +55,7 @@ def save_stream(base: Path, *, model: str, journal: int, beside: tuple[str, ...]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "GROWN", 1e9)
         patch.setattr(engine, "CHUNK", 30)
-        settings = StreamSettings(batch=BATCH, every=0.0, step=8, journal=journal, beside=beside)
+        settings = StreamSettings(batch=BATCH, every=0.0, step=8, journal=journal)
         stream = Stream(base / REST, open_source(str(base / LOGS), print), settings)
         running = stream.run(follow=False)
         for _ in range(5):
@@ -71,7 +71,7 @@ def save_stream(base: Path, *, model: str, journal: int, beside: tuple[str, ...]
         (base / REST / name).rename(base / name)
 
 
-def load_stream(base: Path, *, beside: tuple[str, ...] = ()) -> Stream:
+def load_stream(base: Path) -> Stream:
     """Put the mutated files back with valid checksums, and begin where they stand."""
     folder = base / REST
     for name in (STATE, TENSORS):
@@ -83,7 +83,7 @@ def load_stream(base: Path, *, beside: tuple[str, ...] = ()) -> Stream:
         (base / f".{REST}.journal").write_bytes(head + b"".join(parts))
     with (base / LOGS / "b.jsonl").open("a") as file:
         file.writelines(f"{line}\n" for line in LINES[79:])
-    settings = StreamSettings(batch=BATCH, every=0.0, step=8, journal=0, beside=beside)
+    settings = StreamSettings(batch=BATCH, every=0.0, step=8, journal=0)
     return Stream(folder, open_source(str(base / LOGS), print), settings)
 
 
@@ -103,18 +103,18 @@ def exercise(stream: Stream, scratch: Path) -> None:
     for row in [last.board.total(), *last.board.rows()]:
         assert all(math.isfinite(value) for figures in row.figures().values() for value in figures.values()), row
     assert last.sentence and json.dumps(last.to_dict())
-    settings = StreamSettings(batch=BATCH, every=0.0, step=8, beside=stream.settings.beside)
+    settings = StreamSettings(batch=BATCH, every=0.0, step=8)
     again = Stream(stream.folder, open_source(str(scratch / "model" / LOGS), print), settings)
     assert [*again.run(follow=False)][-1].counts == last.counts
     again.source.close()
 
 
-def _family(model: str, journal: int, beside: tuple[str, ...] = ()) -> Family:
-    save: Callable[[Path], None] = partial(save_stream, model=model, journal=journal, beside=beside)
-    return Family(save, exercise, partial(load_stream, beside=beside))
+def _family(model: str, journal: int) -> Family:
+    save: Callable[[Path], None] = partial(save_stream, model=model, journal=journal)
+    return Family(save, exercise, load_stream)
 
 
 FAMILIES: dict[str, Family] = {
-    "folder": _family("sansr", 2**60, ("frozen", "nightly")),
+    "folder": _family("sansr", 2**60),
     "journal": _family("core", 0),
 }

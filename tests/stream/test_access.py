@@ -34,9 +34,7 @@ def test_files_next_to_a_folder_are_read_by_nobody_else(
     queue = SQLiteQueue(tmp_path / "queue.db")
     queue.put(["{", *log(60)])
     address = f"sqlite:{tmp_path}/queue.db"
-    stream = Stream(
-        folder, open_source(address, print), StreamSettings(batch=16, every=0, journal=0, beside=("frozen",))
-    )
+    stream = Stream(folder, open_source(address, print), StreamSettings(batch=16, every=0, journal=0))
     for _, _ in zip(range(3), stream.run(follow=False), strict=False):
         pass
     stream.source.close()
@@ -46,14 +44,14 @@ def test_files_next_to_a_folder_are_read_by_nobody_else(
         return {path.name: f"{path.stat().st_mode & 0o777:o}" for path in paths}
 
     file = 0o600 if private or umask == 0o077 else 0o644
-    frozen = f"{0o700 if private else 0o755:o}"  # a copy of the folder has its permissions
-    shown = {".m.journal": f"{file:o}", "m.rejects.jsonl": f"{file:o}", ".m.frozen": frozen}
+    copied = f"{0o700 if private else 0o755:o}"  # a copy of the folder has its permissions
+    shown = {".m.journal": f"{file:o}", "m.rejects.jsonl": f"{file:o}"}
     assert siblings() == {**shown, "queue.db": f"{0o666 & ~umask & 0o644:o}"}
     (tmp_path / "m.rejects.jsonl").chmod(0o640)
     queue.put(["{", *log(80)[-40:]])
-    streamed(folder, address, beside=("frozen",), journal=0)
+    streamed(folder, address, journal=0)
     (resumed,) = [name for name in siblings() if ".resume." in name]
-    shown = {"m.rejects.jsonl": "640", ".m.frozen": frozen, resumed: frozen}
+    shown = {"m.rejects.jsonl": "640", resumed: copied}
     assert siblings() == {**shown, "queue.db": f"{0o666 & ~umask & 0o644:o}"}
     found = {path.name: path.stat().st_mode for path in (folder, *folder.iterdir())}
     assert {name: found[name] for name in inside} == inside

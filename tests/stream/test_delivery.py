@@ -51,18 +51,18 @@ def expected(fitted: Path, lines: list[str], tmp_path_factory: pytest.TempPathFa
     shutil.copytree(fitted, place / "m")
     chunk, engine.CHUNK = engine.CHUNK, 32
     try:
-        streamed(place / "m", write(place / "log.jsonl", lines), beside=("frozen",))
+        streamed(place / "m", write(place / "log.jsonl", lines))
     finally:
         engine.CHUNK = chunk
     found = metrics(place / "m")
     assert found[1]["late"] > 5 and found[1]["new_values"] == 6
-    assert set(found[0][0]["sums"]) == {"model", "frozen", "popular 15 min", "popular 1 h", "popular 6 h"}
+    assert set(found[0][0]["sums"]) == {"model", "popular 15 min", "popular 1 h", "popular 6 h"}
     return found
 
 
 def in_blocks(size: int) -> Deliver:
     def deliver(folder: Path, place: Path, lines: list[str]) -> None:
-        streamed(folder, write(place / "log.jsonl", lines), batch=size, beside=("frozen",))
+        streamed(folder, write(place / "log.jsonl", lines), batch=size)
 
     return deliver
 
@@ -70,7 +70,7 @@ def in_blocks(size: int) -> Deliver:
 def one_by_one(folder: Path, place: Path, lines: list[str]) -> None:
     """Each is read, and committed, before the next is written."""
     queue = SQLiteQueue(place / "queue.db")
-    stream = Stream(folder, SQLiteSource(place / "queue.db"), StreamSettings(every=0.1, wait=0.0, beside=("frozen",)))
+    stream = Stream(folder, SQLiteSource(place / "queue.db"), StreamSettings(every=0.1, wait=0.0))
     left = iter(lines)
 
     def put_next() -> bool:
@@ -85,17 +85,17 @@ def one_by_one(folder: Path, place: Path, lines: list[str]) -> None:
 
 
 def each_twice(folder: Path, place: Path, lines: list[str]) -> None:
-    streamed(folder, write(place / "log.jsonl", [line for line in lines for _ in "12"]), batch=7, beside=("frozen",))
+    streamed(folder, write(place / "log.jsonl", [line for line in lines for _ in "12"]), batch=7)
 
 
 def blocks_twice(folder: Path, place: Path, lines: list[str]) -> None:
     """As a source that saw no acknowledgement: the last 40 lines again, after every 20."""
     repeated = [line for stop in range(20, len(lines) + 20, 20) for line in lines[max(0, stop - 40) : stop]]
-    streamed(folder, write(place / "log.jsonl", repeated), beside=("frozen",))
+    streamed(folder, write(place / "log.jsonl", repeated))
 
 
 def the_log_twice(folder: Path, place: Path, lines: list[str]) -> None:
-    streamed(folder, write(place / "log.jsonl", lines + lines), beside=("frozen",))
+    streamed(folder, write(place / "log.jsonl", lines + lines))
 
 
 def in_runs(stops: list[int], repeat: int = 0) -> Deliver:
@@ -107,7 +107,7 @@ def in_runs(stops: list[int], repeat: int = 0) -> Deliver:
         for stop in [*stops, len(lines)]:
             with path.open("a") as file:
                 file.writelines(f"{line}\n" for line in lines[max(0, begin - repeat) : stop])
-            streamed(folder, str(path), beside=("frozen",))
+            streamed(folder, str(path))
             begin = stop
 
     return deliver
@@ -116,20 +116,20 @@ def in_runs(stops: list[int], repeat: int = 0) -> Deliver:
 def until_stopped(folder: Path, place: Path, lines: list[str]) -> None:
     address = write(place / "log.jsonl", lines)
     for until in (1, 2, 33, 100, 101, 190, None):
-        streamed(folder, address, batch=7, until=until, beside=("frozen",))
+        streamed(folder, address, batch=7, until=until)
 
 
 def killed(folder: Path, place: Path, lines: list[str]) -> None:
     """Left after some commits, as after a kill; commits fall in the midst of chunks."""
     address = write(place / "log.jsonl", lines)
     for journal in (2**60, 0, 0):
-        settings = StreamSettings(batch=5, every=0.0, journal=journal, beside=("frozen",))
+        settings = StreamSettings(batch=5, every=0.0, journal=journal)
         stream = Stream(folder, open_source(address, print), settings)
         running: Iterator[Any] = stream.run(follow=False)
         for _ in range(11):
             next(running)
         stream.source.close()
-    streamed(folder, address, beside=("frozen",))
+    streamed(folder, address)
 
 
 @pytest.mark.parametrize(

@@ -140,50 +140,15 @@ def test_the_model_learns_what_it_sees(folder: Path, tmp_path: Path) -> None:
         json.dumps({"session": f"s{at // 12}", "item": f"new {(at // 12 + at % 12) % 30}", "time": 10 * at})
         for at in range(6000)
     ]
-    _, last = streamed(folder, write(tmp_path / "log.jsonl", lines), batch=64, beside=("frozen",))
+    _, last = streamed(folder, write(tmp_path / "log.jsonl", lines), batch=64)
     assert last.counts.new_values == 30
     rows = last.board.rows()
     first, final = rows[0].figures(), rows[-1].figures()
     assert final["model"]["mrr@20"] > 3 * final["popular 1 h"]["mrr@20"]
     assert final["model"]["mrr@20"] > first["model"]["mrr@20"]
-    assert final["frozen"]["hr@20"] == 0  # it never heard of the new values
     assert "## Trained on a stream" in (folder / "CARD.md").read_text()
     assert (folder / "CARD.md").read_text().count("fitted on a made-up log") == 1
     assert NextPredictor.load(folder).vocabulary.id("new 7") > 20
-
-
-def test_a_frozen_rival_survives_a_restart_and_must_be_named_first(folder: Path, tmp_path: Path) -> None:
-    address = write(tmp_path / "log.jsonl", log(200))
-    streamed(folder, address, until=100, beside=("frozen",))
-    frozen = NextPredictor.load(tmp_path / ".m.frozen")
-    stream, _ = streamed(folder, address, beside=("frozen",))
-    assert frozen.metadata.steps == 0 < stream.predictor.metadata.steps
-    targets = {name: sums[0] for name, sums in stream.board.total().sums.items()}
-    assert targets["frozen"] == targets["model"] == stream.counts.targets
-    other = tmp_path / "other" / "m"
-    NextPredictor.load(folder).save(other)
-    streamed(other, address, until=100)
-    with pytest.raises(SettingError, match="has no copy of the model from before the stream began"):
-        streamed(other, address, beside=("frozen",))
-
-
-def test_a_nightly_rival_is_fitted_at_the_end_of_each_day(folder: Path, tmp_path: Path) -> None:
-    lines = []
-    for day in range(3):  # each day has values of its own
-        for at in range(300):
-            time = 86400.0 * (20000 + day) + 200 * at
-            lines.append(json.dumps({"session": f"{day} {at // 5}", "item": f"{day} {at % 5}", "time": time}))
-    address = write(tmp_path / "log.jsonl", lines)
-    streamed(folder, address, batch=30, until=450, beside=("nightly",))
-    assert [path.name for path in tmp_path.glob(".m.nightly.*")] == [".m.nightly.20001"]
-    stream, last = streamed(folder, address, batch=30, beside=("nightly",))
-    assert [path.name for path in tmp_path.glob(".m.nightly.*")] == [".m.nightly.20002"]
-    assert stream.nightly is not None
-    known = stream.nightly.model.predictor.vocabulary
-    assert set(known.values) == {f"{day} {at}" for day in range(2) for at in range(5)}  # no value of the third day
-    assert stream.nightly.model.predictor.settings == stream.predictor.settings
-    figures = last.board.total().figures()
-    assert figures["nightly"]["hr@20"] < figures["model"]["hr@20"]
 
 
 def test_hours_are_told_once_when_they_are_over(folder: Path, tmp_path: Path) -> None:
@@ -291,9 +256,7 @@ def test_a_damaged_position_is_said(folder: Path, tmp_path: Path) -> None:
         streamed(folder, address)
 
 
-@pytest.mark.parametrize(
-    "options", [{"gap": 0.0}, {"every": -1.0}, {"batch": 0}, {"replay": 1.0}, {"beside": ("daily",)}]
-)
+@pytest.mark.parametrize("options", [{"gap": 0.0}, {"every": -1.0}, {"batch": 0}, {"replay": 1.0}])
 def test_settings_without_meaning(options: dict[str, Any]) -> None:
     with pytest.raises(SettingError):
         StreamSettings(**options)

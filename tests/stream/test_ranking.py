@@ -9,7 +9,7 @@ import pytest
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import MISS, Floats
-from ensue.stream.ranking import FixedModel, LiveModel, RecentPopularity
+from ensue.stream.ranking import RecentPopularity, model_ranks
 from ensue.stream.sessions import SessionColumns
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
@@ -60,23 +60,10 @@ def predictor(fitted: Path) -> NextPredictor:
 @pytest.mark.parametrize("new", [0, 15])
 def test_ranks_are_those_of_each_event_alone(predictor: NextPredictor, new: int) -> None:
     histories, known = batch(1, new)
-    found = LiveModel(predictor).ranks(histories, known, OLD)
+    found = model_ranks(predictor, histories, known, OLD)
     expected = one_by_one(predictor, histories, known)
     assert np.array_equal(found, expected)
     assert (new > 0) == bool(np.isinf(found).any())
-
-
-def test_a_still_model_ranks_in_its_own_ids(predictor: NextPredictor, fitted: Path) -> None:
-    """The same model under a stream whose vocabulary is shuffled and longer."""
-    histories, known = batch(2, new=15)
-    order = np.random.default_rng(0).permutation(NUM_VALUES + 15)
-    recoded = Histories((order + FIRST).astype(np.int32)[histories.ids - FIRST], histories.offsets, Vocabulary())
-    values = [""] * len(order)
-    for old, place in enumerate(order.tolist()):
-        values[place] = predictor.vocabulary.value(old + FIRST) if old < NUM_VALUES else f"new {old}"
-    still = FixedModel(NextPredictor.load(fitted, device="cpu"), Vocabulary(values))
-    timed = Histories(recoded.ids, recoded.offsets, recoded.vocabulary, histories.times)
-    assert np.array_equal(still.ranks(timed, known, OLD + 15), one_by_one(predictor, histories, known))
 
 
 def test_what_comes_later_changes_no_rank(predictor: NextPredictor) -> None:
@@ -84,9 +71,7 @@ def test_what_comes_later_changes_no_rank(predictor: NextPredictor) -> None:
     asked.add([2, 3, 4, 5], [0.0, 1.0, 2.0, 3.0], 2)
     changed.add([2, 3, 4, 9], [0.0, 1.0, 2.0, 3.5], 2)
     changed.add([OLD, OLD + 1, 6], [0.0, 1.0, 2.0], 0)  # values nobody knew, in the same batch
-    before, after = (
-        LiveModel(predictor).ranks(*part.histories(predictor.vocabulary), OLD) for part in (asked, changed)
-    )
+    before, after = (model_ranks(predictor, *part.histories(predictor.vocabulary), OLD) for part in (asked, changed))
     assert before[0] == after[0] < MISS
     assert after[2] == MISS
 

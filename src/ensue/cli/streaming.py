@@ -21,7 +21,6 @@ def stream(
     folder: Folder,
     source: Annotated[str, typer.Argument(help="FILE.jsonl, FOLDER/, sqlite:FILE, redis://… or kafka://…")],
     follow: Annotated[bool, typer.Option(help="wait for more at the end of the source")] = True,
-    baselines: Annotated[str, typer.Option(help="compare with frozen,nightly too")] = "",
     session_gap: Annotated[float, typer.Option(help="minutes of pause that end a session")] = 30.0,
     replay: Annotated[float, typer.Option(help="fraction of replayed sessions in training")] = 0.2,
     commit_interval: Annotated[float, typer.Option(help="seconds between commits")] = 30.0,
@@ -45,11 +44,8 @@ def stream(
         raise SettingError(f"{folder}: is of task {task}; only task {streamed} can be trained on a stream")
     from ensue.cli.following import follow_source  # imports torch
 
-    rivals = tuple(name.strip() for name in baselines.split(",") if name.strip())
     stated = parse(columns.split(",")) if columns else None
-    settings = {
-        "gap": session_gap, "replay": replay, "every": commit_interval, "score": eval_fraction, "beside": rivals
-    }  # fmt: skip
+    settings = {"gap": session_gap, "replay": replay, "every": commit_interval, "score": eval_fraction}
     interrupted = follow_source(
         folder, source, settings, stated, time_unit, events, follow=follow, until=max_events, plot=plot, anew=restart,
         standby=standby, as_json=json,

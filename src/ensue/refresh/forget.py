@@ -94,9 +94,9 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Repo
 
 
 def _places(folder: Path) -> list[Path]:
-    """Return the folder, its kept versions, and the models that its stream is compared with."""
+    """Return the folder and its kept versions."""
     kept = [versions.place_of(folder, number) for number in versions.kept(folder)]
-    return [folder, *kept, *_siblings(folder, "frozen"), *_siblings(folder, "nightly.*")]
+    return [folder, *kept]
 
 
 def _siblings(folder: Path, pattern: str) -> list[Path]:

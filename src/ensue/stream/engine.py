@@ -32,7 +32,7 @@ from ensue.stream.blocks import Block, Source
 from ensue.stream.board import HOUR, Hour
 from ensue.stream.events import Reader
 from ensue.stream.journal import Changes, Journal, large_by_rows
-from ensue.stream.ranking import FixedModel, LiveModel
+from ensue.stream.ranking import model_ranks
 from ensue.stream.sessions import Chunk, joined, targets
 from ensue.stream.state import StreamState, no_histories
 from ensue.stream.status import Status, StreamSettings
@@ -96,7 +96,7 @@ class Stream(StreamState):
         entries = [] if begins else self._journal.read()
         latest = saved.journal_commit(folder, entries[-1]) if entries else commit
         rejected = latest["rejects"] if latest else 0
-        super().__init__(folder, source, settings, predictor, reader, begins=begins, rejected=rejected)
+        super().__init__(folder, source, settings, predictor, reader, rejected=rejected)
         self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
         if commit is not None and not begins:
             saved.restore(self, place, commit)
@@ -132,7 +132,7 @@ class Stream(StreamState):
                 raise
             self._live = follow and block.at_end
             if block.lines:
-                self.step(block, stopped)
+                self.step(block)
             elif block.at_end and not follow:
                 break
             heavy = self._changes is not None and self._changes.bytes >= HEAVY
@@ -141,7 +141,7 @@ class Stream(StreamState):
                 committed = time.monotonic()
         yield self.commit(over=True)
 
-    def step(self, block: Block, stopped: Callable[[], bool] = lambda: False) -> None:
+    def step(self, block: Block) -> None:
         """Take a block of lines; each chunk that it completes is predicted, scored and learned."""
         begun = time.perf_counter()
         events, rejects = self.reader.read(block.lines, block.places)
@@ -151,7 +151,7 @@ class Stream(StreamState):
         for session, value, seconds, mark, number in events.rows():
             sessions.add(session, value, seconds, mark, block.places[number], self.chunk)
             if len(self.chunk) >= CHUNK or self._is_next_period():
-                self._learn_chunk(stopped)
+                self._learn_chunk()
         self._count_arrivals()
         self.counts.lines += len(block.lines)
         self.counts.rejected += len(rejects)
@@ -182,7 +182,7 @@ class Stream(StreamState):
         chunk.num_late = chunk.num_repeated = chunk.num_opened = 0
         chunk.rejections.clear()
 
-    def _learn_chunk(self, stopped: Callable[[], bool] = lambda: True) -> None:
+    def _learn_chunk(self) -> None:
         """Predict, score and learn the events that were gathered; the next chunk begins."""
         chunk = self.chunk
         self._count_arrivals()
@@ -198,11 +198,9 @@ class Stream(StreamState):
         if self._changes is not None:
             self._seen.append(events)
         self.chunk = Chunk(self.predictor.vocabulary)
-        if self.nightly is not None and not stopped():
-            self.nightly.pass_time(self.sessions.settled, stopped)
 
     def _score(self, chunk: Chunk, scored: Histories, context: Index, events: saved.Seen) -> None:
-        """Rank each fresh event that follows something by every model, and count all events as recently popular."""
+        """Rank each fresh event that follows something, and count all events as recently popular."""
         arrivals = np.full(len(scored.ids), -1)
         arrivals[ranges(scored.offsets[:-1] + context, scored.lengths - context)] = chunk.scored.arrivals
         if self.settings.score < 1:
@@ -212,10 +210,7 @@ class Stream(StreamState):
         places, num_ids = targets(scored, context), len(chunk.vocabulary)
         ranks = {}
         if len(places):
-            models: dict[str, LiveModel | FixedModel] = {"model": self.live, **self.fixed}
-            if self.nightly is not None:
-                models["nightly"] = self.nightly.model
-            ranks = {name: model.ranks(scored, context, num_ids) for name, model in models.items()}
+            ranks["model"] = model_ranks(self.predictor, scored, context, num_ids)
         # a target's ranking leaves out what its session holds, where the data never repeats a value
         starts = places if self.predictor.metadata.repeats else scored.offsets[:-1][scored.sequence_index()[places]]
         excluded = [scored.ids[start:place] for start, place in zip(starts, places, strict=True)]
@@ -242,8 +237,6 @@ class Stream(StreamState):
         closed, _ = chunk.closed.histories(vocabulary)
         if len(closed):
             self.ended = reservoir.joined(self.ended, closed)
-            if self.nightly is not None:
-                self.nightly.see(closed)
         if len(self.ended.ids) >= COUNTED:
             self._count()
 
@@ -260,7 +253,7 @@ class Stream(StreamState):
     def _tracked(self) -> Changes | None:
         """What notes the rows that are moved, where commits go to the journal; ``None`` where each is the folder."""
         module, learns = module_of(self.predictor.network), self.predictor.schedule is not None
-        if not learns or self.nightly is not None or not large_by_rows(module, self.settings.journal):
+        if not learns or not large_by_rows(module, self.settings.journal):
             return None
         return Changes(self.predictor)
 
@@ -285,8 +278,6 @@ class Stream(StreamState):
             self._write(over)
             assert self.position is not None
             self.source.committed(self.position)
-            if self.nightly is not None:
-                self.nightly.committed()
         elif over:
             self._learn_rest()
         self._dirty = False

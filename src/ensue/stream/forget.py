@@ -18,10 +18,9 @@ from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.stream.events import Reject, decode
 from ensue.stream.journal import Journal
 from ensue.stream.partitions import PartitionSessions
-from ensue.stream.references import history_tensors
 from ensue.stream.rejects import rejects_of
 from ensue.stream.saved import STATE, TENSORS, read_state
-from ensue.stream.sessions import Chunk, timed_histories
+from ensue.stream.sessions import Chunk, history_tensors, timed_histories
 from ensue.tasks.next.forget import records_of
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import latest_events
@@ -85,8 +84,6 @@ def forget_users(folder: Path, predictor: NextPredictor, records: object, users:
     commit["rejects"] = _forget_rejects(folder, users, commit["rejects"], found)
     commit["resume"] = ""
     found.remains.extend(REMAINS)
-    if commit["nightly"]:
-        found.remains.append("sessions of the latest days that a nightly model is fitted on, until those days are over")
     return Forgetting({STATE: json.dumps(commit).encode(), TENSORS: tensor_bytes(tensors)}, found)
 
 

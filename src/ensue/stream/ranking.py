@@ -19,7 +19,7 @@ from ensue.metrics import MISS, Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.stream.sessions import require_times, targets
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
+from ensue.vocabulary import FIRST, UNKNOWN
 
 WINDOWS = (900, 3600, 21600)
 """Seconds of recent popularity; it is counted over each, since which is best differs from stream to stream."""
@@ -27,51 +27,23 @@ MOST = 1_000_000
 """Latest events a window holds at most."""
 
 
-def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, table: Ids) -> Floats:
-    """Return (targets,) ranks of the fresh events that follow something, in order.
+def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, num_ids: int) -> Floats:
+    """Return the (targets,) ranks of the fresh events that follow something, in order.
 
     Args:
-        predictor: whose answers.
+        predictor: the model that learns from the stream.
         histories: sessions in the ids of the stream.
-        context: (sessions,) how many leading events are old.
-        table: (ids,) the predictor's id of each of the stream's ids, ``UNKNOWN`` where it has none.
+        context: (sessions,) number of leading events that are old.
+        num_ids: number of ids before the batch; newer ones are ``UNKNOWN`` to the model.
     """
     times = histories.times if histories.timed and predictor.metadata.timed else np.empty(0)
-    coded = Histories(table[histories.ids], histories.offsets, predictor.vocabulary, times)
+    ids = np.where(histories.ids < num_ids, histories.ids, UNKNOWN).astype(np.int32)
+    in_vocabulary = Histories(ids, histories.offsets, predictor.vocabulary, times)
     exclusion = predictor.metadata.ruled_out
-    found, _, events = predictor.ranks(coded, exclusion=exclusion, context=context, approximate=True)
-    ranks = np.full(len(coded.ids), MISS)
-    ranks[events] = found
+    target_ranks, _, events = predictor.ranks(in_vocabulary, exclusion=exclusion, context=context, approximate=True)
+    ranks = np.full(len(ids), MISS)
+    ranks[events] = target_ranks
     return ranks[targets(histories, context)]
-
-
-class LiveModel:
-    """The model that learns; it knows the values from before the batch."""
-
-    def __init__(self, predictor: NextPredictor) -> None:
-        self.predictor = predictor
-
-    def ranks(self, histories: Histories, context: Index, num_ids: int) -> Floats:
-        """See :func:`model_ranks`; ``num_ids`` is how many ids there were before the batch."""
-        return model_ranks(self.predictor, histories, context, _with_unknown(np.arange(num_ids), histories))
-
-
-class FixedModel:
-    """A model that stays as it is, and sees newer values as unknown.
-
-    Args:
-        predictor: the model.
-        vocabulary: the stream's, whose ids it is asked in.
-    """
-
-    def __init__(self, predictor: NextPredictor, vocabulary: Vocabulary) -> None:
-        self.predictor = predictor
-        self._table = np.concatenate([np.arange(FIRST), predictor.vocabulary.ids(vocabulary.values)]).astype(np.int32)
-
-    def ranks(self, histories: Histories, context: Index, num_ids: int) -> Floats:
-        """See :func:`model_ranks`."""
-        self._table = _with_unknown(self._table, histories)
-        return model_ranks(self.predictor, histories, context, self._table)
 
 
 class RecentPopularity:
@@ -173,9 +145,3 @@ class RecentPopularity:
         self._begin, self._counts, self._at_least = 0, {}, [0]
         for value, seconds in zip(tensors["ids"].tolist(), tensors["times"].tolist(), strict=True):
             self._count(value, seconds, -np.inf)
-
-
-def _with_unknown(table: np.ndarray, histories: Histories) -> Ids:
-    """The table, long enough for the ids of some histories: new ids are ``UNKNOWN`` in it."""
-    missing = max(0, int(histories.ids.max(initial=0)) + 1 - len(table))
-    return np.concatenate([table, np.full(missing, UNKNOWN)]).astype(np.int32)

@@ -30,8 +30,7 @@ from ensue.stream.clock import Event
 from ensue.stream.events import ReaderState
 from ensue.stream.journal import Entry, apply_changes
 from ensue.stream.partitions import PartitionSessions
-from ensue.stream.references import NightState, history_tensors
-from ensue.stream.sessions import Chunk, require_times, timed_histories
+from ensue.stream.sessions import Chunk, history_tensors, require_times, timed_histories
 from ensue.stream.state import StreamState
 from ensue.stream.status import Counts
 from ensue.tasks.metadata import Count
@@ -65,7 +64,6 @@ class Commit(TypedDict):
     """The latest hour that was reported."""
     rejects: Count
     """Bytes of the file of rejected lines."""
-    nightly: NightState | None
 
 
 class JournalCommit(Commit):
@@ -115,7 +113,6 @@ def small_parts(stream: StreamState, resume: str = "") -> tuple[Commit, dict[str
         "hours": stream.board.state(),
         "told": stream.reported_hour,
         "rejects": stream.rejects.length,
-        "nightly": stream.nightly.state() if stream.nightly else None,
     }
     parts = {
         "sessions": stream.sessions.tensors(),
@@ -133,10 +130,7 @@ def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile
         resume: the checksum of the folder that it goes on from, where that is another one.
     """
     state, tensors = small_parts(stream, resume)
-    parts = {one.name: one.tensors() for one in stream.popular}
-    if stream.nightly is not None:
-        parts["nightly"] = stream.nightly.tensors()
-    tensors |= _named(parts)
+    tensors |= _named({one.name: one.tensors() for one in stream.popular})
     return {
         **save.contents(stream.predictor, _card(stream)),
         STATE: json.dumps(state).encode(),
@@ -211,8 +205,6 @@ def restore(stream: StreamState, folder: Path, commit: Commit) -> None:
         _restore_small(stream, commit, tensors)
         for one in stream.popular:
             one.restore(_part(tensors, one.name), num_ids)
-        if stream.nightly is not None and commit["nightly"]:
-            stream.nightly.restore(commit["nightly"], _part(tensors, "nightly"))
 
 
 def entry_of(

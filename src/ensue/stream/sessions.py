@@ -370,6 +370,12 @@ def timed_histories(name: str, tensors: Mapping[str, Tensor], vocabulary: Vocabu
     return histories
 
 
+def history_tensors(histories: Histories) -> dict[str, Tensor]:
+    """Return the columns of histories as tensors, for :func:`timed_histories`."""
+    columns = {"ids": histories.ids, "times": histories.times, "offsets": histories.offsets}
+    return {name: torch.from_numpy(np.require(column, requirements="W")) for name, column in columns.items()}
+
+
 def _require_sessions(name: str, tensors: Mapping[str, Tensor], chunk: Chunk) -> None:
     """Check the columns of sessions: of each, the latest ``fresh`` events are those of the chunk at ``arrivals``."""
     names, lengths, fresh, arrivals = (tensors[column] for column in ("names", "lengths", "fresh", "arrivals"))

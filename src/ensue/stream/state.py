@@ -11,8 +11,7 @@ from ensue.stream.blocks import Position, Source
 from ensue.stream.board import Board
 from ensue.stream.events import Reader
 from ensue.stream.partitions import PartitionSessions
-from ensue.stream.ranking import WINDOWS, FixedModel, LiveModel, RecentPopularity
-from ensue.stream.references import Nightly, keep_frozen
+from ensue.stream.ranking import WINDOWS, RecentPopularity
 from ensue.stream.rejects import Rejects
 from ensue.stream.sessions import Chunk
 from ensue.stream.status import Counts, StreamSettings
@@ -28,11 +27,7 @@ class StreamState:
         settings: how.
         predictor: the model of the folder.
         reader: makes events of lines.
-        begins: whether nothing was learned from a stream before.
         rejected: bytes of the file of rejected lines that a commit holds.
-
-    Raises:
-        SettingError: a model to compare with was not kept when the stream began.
     """
 
     def __init__(
@@ -43,7 +38,6 @@ class StreamState:
         predictor: NextPredictor,
         reader: Reader,
         *,
-        begins: bool,
         rejected: int,
     ) -> None:
         self.folder, self.source, self.settings = folder, source, settings
@@ -68,18 +62,6 @@ class StreamState:
         """Events that are not scored and learned yet."""
         self.period: int | None = None
         """The period of the stream's clock that the chunk is of."""
-        self.live = LiveModel(predictor)
-        """The model that learns."""
-        self.fixed: dict[str, FixedModel] = {}
-        """Models that stay as they are, by name."""
-        self.nightly: Nightly | None = None
-        """A model that is fitted anew every night, where that is asked for."""
-        if settings.beside:
-            frozen = keep_frozen(folder, predictor, begins=begins)
-            if "frozen" in settings.beside:
-                self.fixed["frozen"] = FixedModel(frozen, predictor.vocabulary)
-            if "nightly" in settings.beside:
-                self.nightly = Nightly(folder, frozen, predictor.vocabulary)
 
 
 def no_histories(predictor: NextPredictor) -> Histories:

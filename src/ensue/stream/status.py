@@ -8,7 +8,6 @@ from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.stream.blocks import Behind
 from ensue.stream.board import Board, Hour
-from ensue.stream.references import REFERENCES
 from ensue.stream.rejects import Rejects
 
 
@@ -32,17 +31,12 @@ class StreamSettings:
     """Share of the sessions whose events are scored; 0 scores none. All are learned."""
     journal: int = 2**28
     """Bytes of weights and moments from which a commit writes what changed, not the folder."""
-    beside: tuple[str, ...] = ()
-    """Models to compare with, alongside recent popularity: frozen, nightly."""
 
     def __post_init__(self) -> None:
         if not self.gap > 0 or not self.every >= 0 or min(self.batch, self.step) < 1 or not 0 <= self.replay < 1:
             raise SettingError("gap must be above 0, every 0 or more, batch and step at least 1, replay in [0, 1)")
         if not 0 <= self.score <= 1:
             raise SettingError(f"score is {self.score:g}; it must be in [0, 1]: 0 for off, 1 for every session")
-        for name in self.beside:
-            if name not in REFERENCES:
-                raise SettingError(f"--baselines {name!r} is not known; choose from {', '.join(REFERENCES)}")
 
 
 @dataclass
@@ -69,7 +63,7 @@ class Status:
         closed: hours that are over and were not told before.
         board: all hours.
         num_open: open sessions.
-        rate: events a second of this run, waiting for the source (and nightly fits) left out.
+        rate: events a second of this run, waiting for the source left out.
         behind: what is left of the source.
         rejects: rejected lines, with the first of this run.
         lag: seconds between the latest event and now, where the source was read to its end; else ``None``.

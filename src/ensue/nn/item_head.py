@@ -17,6 +17,8 @@ from torch.nn import functional
 
 from ensue.nn.autograd import Context, apply
 from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.derived import DerivedCache
+from ensue.nn.item_features import ItemFeatures
 from ensue.nn.sampling import POWER, Sampler, sampled_cross_entropy
 from ensue.vocabulary import FIRST, PADDING
 
@@ -87,10 +89,40 @@ class ItemTable(nn.Embedding):
 
     def __init__(self, num_ids: int, dim: int, *, sparse: bool) -> None:
         super().__init__(num_ids, dim, padding_idx=PADDING, sparse=sparse)
+        self.features: ItemFeatures | None = None
+        self._vectors = DerivedCache(self._all_vectors)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return the vectors of some ids, (…, dim)."""
+        return self.rows(ids)
 
     def rows(self, ids: Tensor | slice) -> Tensor:
-        """Return the vectors of some ids, (…, dim); a slice is a view of the table."""
-        return self.weight[ids] if isinstance(ids, slice) else self(ids)
+        """Return the vectors of some ids, (…, dim); without gradients a slice is a view of :meth:`table`."""
+        if self.features is None or not torch.is_grad_enabled():
+            return self._look_up(self.table(), ids)
+        return self.features.add_to(self._look_up(self.weight, ids), ids)
+
+    def table(self) -> Tensor:
+        """Return the vectors of all ids for inference, (ids, dim): the weights, or weights and features added."""
+        if self.features is None:
+            return self.weight
+        return self._vectors.get(self.sources())
+
+    def sources(self) -> tuple[Tensor, ...]:
+        """Return the tensors that :meth:`table` is computed from: what is cached of it is valid as long as they are."""
+        if self.features is None:
+            return (self.weight,)
+        return self.weight, self.features.embedding.weight, self.features.tokens
+
+    def _all_vectors(self) -> Tensor:
+        assert self.features is not None
+        features: Tensor = self.features(ALL_IDS)
+        return self.weight + features
+
+    def _look_up(self, table: Tensor, ids: Tensor | slice) -> Tensor:
+        if isinstance(ids, slice):
+            return table[ids]
+        return functional.embedding(ids, table, self.padding_idx, sparse=self.sparse)
 
 
 class ItemHead(ItemTable):
@@ -153,12 +185,28 @@ class ItemLayer(nn.Linear):
         self.cosine = cosine
         if negatives is not None:
             self.sampler = Sampler(num_ids)
+        self.features: ItemFeatures | None = None
+        self._vectors = DerivedCache(self._all_vectors)
 
     def rows(self, ids: Tensor | slice) -> Tensor:
-        """Return the vectors of some ids, (…, dim); without ``cosine`` a slice is a view of the weights."""
-        vectors = (
-            self.weight[ids] if isinstance(ids, slice) else functional.embedding(ids, self.weight, sparse=self.sparse)
-        )
+        """Return the vectors of some ids, (…, dim); a slice without ``cosine`` and features is a view of the weights."""
+        if self.features is None:
+            return self._scaled(self._look_up(self.weight, ids))
+        if not torch.is_grad_enabled():
+            vectors = self._vectors.get((self.weight, self.features.embedding.weight, self.features.tokens))
+            return self._look_up(vectors, ids)
+        return self._scaled(self.features.add_to(self._look_up(self.weight, ids), ids))
+
+    def _all_vectors(self) -> Tensor:
+        assert self.features is not None
+        return self._scaled(self.weight + self.features(ALL_IDS))
+
+    def _look_up(self, table: Tensor, ids: Tensor | slice) -> Tensor:
+        if isinstance(ids, slice):
+            return table[ids]
+        return functional.embedding(ids, table, sparse=self.sparse)
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
         return functional.normalize(vectors, dim=-1) if self.cosine else vectors
 
     def product(self, queries: Tensor, *weights: Tensor) -> Product:

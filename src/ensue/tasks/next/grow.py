@@ -48,6 +48,7 @@ def add_values(state: NextState, values: Iterable[str]) -> None:
             module.num_embeddings = len(module.weight)
         elif isinstance(module, nn.Linear):
             module.out_features = len(module.weight)
+    state.attach_features(network)
     if isinstance(network, Places):
         network.place(first)
     state.count_negatives()
@@ -79,6 +80,8 @@ def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
     if not isinstance(tensor, nn.Parameter):
         setattr(module, attribute, _longer(tensor, rows))
         return
+    if getattr(module, "features", None) is not None:
+        rows = torch.zeros_like(rows)  # a new item is what its features are, until it is learned
     if tensor.dim() == 1:
         rows = tensor.data[FIRST:].min().expand(len(rows))  # as ``grow`` has it, the lowest bias of this moment
     optimizer = state.optimizer  # which may come from the folder now, where the moments have the rows of before

@@ -12,6 +12,7 @@ from torch import Tensor
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index
+from ensue.data.items import Items
 from ensue.metrics import Floats
 from ensue.nn.item_head import Output
 from ensue.records import History
@@ -32,7 +33,13 @@ class NextPredictor(SavedPredictor, NextState):
     data_type = Histories
 
     def fit(
-        self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
+        self,
+        data: Histories,
+        valid: Histories | None = None,
+        *,
+        items: Items | None = None,
+        checkpoint: Path | None = None,
+        resume: bool = False,
     ) -> Iterator[Report]:
         """Count and train, yielding a report a step; the predictor can be used once the loop is over.
 
@@ -43,6 +50,7 @@ class NextPredictor(SavedPredictor, NextState):
         Args:
             data: what to learn.
             valid: what early stopping looks at.
+            items: features of items; those that no history holds can be answers too.
             checkpoint: a file that lets a killed run continue (and one beside it, for the second training).
             resume: continue from there.
 
@@ -51,7 +59,7 @@ class NextPredictor(SavedPredictor, NextState):
             SettingError: the loss is no longer a number, or the checkpoint is another run's.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, checkpoint, resume)
+        return train.fit(self, data, valid, items, checkpoint, resume)
 
     def update(self, data: Histories) -> Report:
         """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.

@@ -17,6 +17,7 @@ from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS, SHARED
+from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Exclusion, Metadata
 from ensue.tasks.next.model import Baseline, Model
@@ -88,6 +89,8 @@ class NextState:
         self.optimizer = None
         self.reservoir = self.new_reservoir()
         """A sample of past histories, which updates learn anew."""
+        self.known_items: KnownItems | None = None
+        """The item table; ``None`` where items have ids alone."""
         self.index: ItemIndex | None = None
         """Candidates for answers; ``None`` where every answer looks at the whole catalogue."""
         self.lists = KeptLists()
@@ -157,8 +160,14 @@ class NextState:
             return self.new_baseline(self.model_name)
         with memory_for(f"{self.model_name} with these settings"):
             network: Model = MODELS[self.model_name].make(self.settings, len(self.vocabulary))
+        self.attach_features(network)
         module_of(network).to(self.device)
         return network
+
+    def attach_features(self, network: Model) -> None:
+        """Give the tables of a network the features of the vocabulary's values, where there are any."""
+        if self.known_items is not None:
+            self.known_items.attach(module_of(network), self.vocabulary.values)
 
     def new_baseline(self, name: str) -> Baseline:
         """A counting model that has counted nothing, on the CPU."""

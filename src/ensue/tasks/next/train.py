@@ -14,14 +14,18 @@ from torch.optim import Adam
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
+from ensue.data.items import Items
 from ensue.data.splits import dated, hold_out
-from ensue.errors import DataError
+from ensue.errors import DataError, SettingError
+from ensue.lines import quoted
 from ensue.metrics import Floats
 from ensue.tasks.held_examples import keep, of_history
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
+from ensue.tasks.next.grow import add_values
 from ensue.tasks.next.indexing import index_items, indexes
+from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
 from ensue.tasks.next.metadata import IDLE, Metadata, default_exclusion
 from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.ranking import target_ranks
@@ -48,10 +52,16 @@ IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 
 
 def fit(
-    state: NextState, data: Histories, valid: Histories | None, checkpoint: Path | None, resume: bool
+    state: NextState,
+    data: Histories,
+    valid: Histories | None,
+    items: Items | None,
+    checkpoint: Path | None,
+    resume: bool,
 ) -> Iterator[Report]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.fit`."""
     require_targets(data, "training data")
+    state.known_items = None if items is None else _known_items(state, data, items)
     learned = shared_part(data, state.shared.min_users, "training data")
     valid = None if valid is None else shared_part(valid, state.shared.min_users, "validation data")
     yield from _fit(state, learned, valid, checkpoint, resume)
@@ -107,8 +117,29 @@ def _fit(
         if state.shared.min_users > 1:  # that many people had these events, but one of them at these times
             held = replace(held, times=held.times[:0])
         keep(state, len(held), lambda at: of_history(held.record(at)), learned=split.whole is not None)
+    if state.known_items is not None:
+        add_values(state, state.known_items.items.ids.to_list())
     if rank_and_size()[0] == 0:
         index_items(state)
+
+
+def _known_items(state: NextState, data: Histories, items: Items) -> KnownItems:
+    """Return the item table, whose tokens are those of items that the training data holds.
+
+    Raises:
+        SettingError: no network is trained, which is what features are for.
+        DataError: the table knows no item of the data.
+    """
+    if all(schedule is None for _, schedule in state.candidates.values()):
+        raise SettingError(f"items: {state.model_name} counts ids and uses no features; leave the item table out")
+    trained = {data.vocabulary.values[id - FIRST] for id in np.unique(data.ids).tolist() if id >= FIRST}
+    known = items.ids.is_in(list(trained))
+    if not known.any():
+        raise DataError(
+            f"items: none of the {len(items):,} items is in the training data; the table has "
+            f"{quoted(items.ids[0])}, the data {quoted(min(trained))}"
+        )
+    return KnownItems(items, FeatureEncoder.fit(items.filter(known)))
 
 
 class _Split(NamedTuple):

@@ -44,7 +44,9 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One item, query or label, its score, and its attributions, largest weight first.
+    """One item, query or label, its score, its attributions, largest weight first, and its title.
+
+    ``title`` is empty where the model has no item table with titles.
 
     Example:
         >>> from ensue import Attribution, Choice
@@ -56,6 +58,7 @@ class Choice:
     value: str
     score: float
     attributions: tuple[Attribution, ...] = ()
+    title: str = ""
 
 
 class Scored(Protocol):
@@ -98,7 +101,8 @@ class Choices(Line):
         for rank, choice in enumerate(self.choices, 1):
             attributions = getattr(choice, "attributions", ())[:_SHOWN]
             weights = ", ".join(f"{attribution.value} {attribution.weight:.0%}" for attribution in attributions)
-            cells = (str(rank), choice.value, f"{choice.score:.4f}", weights)
+            name = getattr(choice, "title", "") or choice.value
+            cells = (str(rank), name, f"{choice.score:.4f}", weights)
             rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
         head = "<tr><th>rank</th><th>value</th><th>score</th><th>attributions</th></tr>"
         name = f"{self.id}: " if self.id else ""

@@ -93,6 +93,7 @@ class Estimator(Generic[P]):
     task: ClassVar[str]
     predictor_: P
     """The fitted predictor; absent before ``fit``."""
+    _fit_options: Mapping[str, object] = {}
 
     def __init__(self, model: str = "best", *, seed: int = 0, device: str | None = None, **settings: object) -> None:
         self.model = model
@@ -159,7 +160,11 @@ class Estimator(Generic[P]):
         train, schema = self._read(data, NO_SCHEMA, reading)
         held_out = None if valid is None else self._read(valid, schema, {})[0]
         reports = predictor.fit(
-            train, held_out, checkpoint=optional_path(checkpoint, "checkpoint"), resume=require_bool(resume, "resume")
+            train,
+            held_out,
+            checkpoint=optional_path(checkpoint, "checkpoint"),
+            resume=require_bool(resume, "resume"),
+            **self._fit_options,
         )
         return self._trained(predictor, schema, reports)
 
@@ -286,6 +291,29 @@ class NextEvent(Estimator["NextPredictor"]):
 
     task = "next"
     _read, _require_people = staticmethod(inputs.histories_from), staticmethod(inputs.require_people)
+
+    def fit(  # type: ignore[override]
+        self,
+        data: object,
+        valid: object = None,
+        *,
+        items: object = None,
+        item_columns: Mapping[str, str] | None = None,
+        **options: Unpack[Training],
+    ) -> Self:
+        """Train the model and return the estimator.
+
+        Args:
+            data: a log of events, see the class.
+            valid: validation data. [default: a tenth of ``data``]
+            items: a table with one row per item, a path or a frame: titles, categories, words, numbers, dates. Networks
+                learn from them, so that items without any event can be recommended too.
+            item_columns: ``item`` and ``title`` to columns, and columns to their type (``category``, ``text``,
+                ``number``, ``time``, ``ignore``). [default: found by name and values]
+            options: see :meth:`Estimator.fit`.
+        """
+        self._fit_options = {} if items is None else {"items": inputs.item_table_from(items, item_columns)}
+        return super().fit(data, valid, **options)
 
     def forget(self, data: object, values: Collection[str] = (), **reading: Unpack[Reading]) -> Forgotten:
         """Remove a person's data from the model, and return a report of what was removed and what remains.

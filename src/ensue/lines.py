@@ -45,7 +45,9 @@ def line_of(record: Slotted, always: str | None = None) -> str:
 
 
 def _fields(record: Slotted) -> dict[str, object]:
-    return {name: getattr(record, name) for name in record.__slots__}
+    """Return the fields of a record; a title only where there is one, for most models know none."""
+    fields = {name: getattr(record, name) for name in record.__slots__}
+    return {name: value for name, value in fields.items() if name != "title" or value}
 
 
 def decode_json(data: bytes) -> object:

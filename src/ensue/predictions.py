@@ -55,12 +55,15 @@ class Predictions(Sequence[A], Generic[A]):
     def to_frame(self) -> pl.DataFrame:
         """Return a polars frame with one row per choice: ``query``, ``rank`` from 1, ``value``, ``score``.
 
+        Where items have titles, there is a column ``title`` too.
+
         ``query`` is the id of the query where it has one, and its position from 0 where no query has.
         """
         named = any(answer.id for answer in self._answers)
         lengths = [len(answer.choices) for answer in self._answers]
         queries = pl.Series("query", [answer.id if named else i for i, answer in enumerate(self._answers)])
-        return pl.DataFrame(
+        titles = [getattr(choice, "title", "") for answer in self._answers for choice in answer.choices]
+        frame = pl.DataFrame(
             {
                 "query": queries.gather([i for i, length in enumerate(lengths) for _ in range(length)])
                 if lengths
@@ -70,6 +73,7 @@ class Predictions(Sequence[A], Generic[A]):
                 "score": pl.Series([score for row in self.scores for score in row], dtype=pl.Float64),
             }
         )
+        return frame.with_columns(pl.Series("title", titles)) if any(titles) else frame
 
     def __repr__(self) -> str:
         """Return the number of queries and the first answers, one per line."""

@@ -173,13 +173,14 @@ def _table(asked: Asked, answers: Sequence[Any], output: Path) -> pl.DataFrame:
 
 
 def _columns(answers: Sequence[Any]) -> list[pl.Series]:
-    """``prediction``, ``score`` or ``probability``, of links ``sentence``; further choices end in ``_2`` and so on.
+    """``prediction``, ``score`` or ``probability``, ``title`` where items have them, of links ``sentence``; further choices end in ``_2`` and so on.
 
     Last, how many words or ids were ``in_vocabulary`` of all ``events``.
     """
     every = [answer.choices for answer in answers]
     sure = any(getattr(choice, "probability", None) is not None for choices in every for choice in choices)
     linked = any(isinstance(choice, Link) for choices in every for choice in choices)
+    titled = any(getattr(choice, "title", "") for choices in every for choice in choices)
     likely = sure or any(isinstance(answer, TextAnswer) for answer in answers)
     found = []
     for rank in range(max([1, *map(len, every)])):
@@ -189,6 +190,9 @@ def _columns(answers: Sequence[Any]) -> list[pl.Series]:
         scores = [None if choice is None else choice.probability if sure else choice.score for choice in chosen]
         found.append(pl.Series(f"prediction{ends}", values, pl.String))
         found.append(pl.Series(f"{'probability' if likely else 'score'}{ends}", scores, pl.Float64))
+        if titled:
+            titles = [None if choice is None else choice.title or None for choice in chosen]
+            found.append(pl.Series(f"title{ends}", titles, pl.String))
         if linked:
             found.append(pl.Series(f"sentence{ends}", [choice and choice.sentence for choice in chosen], pl.String))
     counts = ((name, [getattr(answer, name) for answer in answers]) for name in ("in_vocabulary", "events"))

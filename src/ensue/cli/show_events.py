@@ -34,11 +34,20 @@ def answer(found: Answer) -> None:
     """One ranked answer."""
     if found.id:
         show.line(show.one_line(found.id))
+    has_titles = any(choice.title for choice in found.choices)
     rows = (
-        (str(rank), show.one_line(choice.value), f"{choice.score:.3f}", show.attended(choice))
+        (
+            str(rank),
+            show.one_line(choice.value),
+            *([show.one_line(choice.title)] if has_titles else []),
+            f"{choice.score:.3f}",
+            show.attended(choice),
+        )
         for rank, choice in enumerate(found.choices, 1)
     )
-    show.table(("#", "item", "score", show.ATTRIBUTIONS), rows, wraps=("item", show.ATTRIBUTIONS))
+    title = ["title"] if has_titles else []
+    heads = ("#", "item", *title, "score", show.ATTRIBUTIONS)
+    show.table(heads, rows, wraps=("item", *title, show.ATTRIBUTIONS))
     popular = "" if found.in_vocabulary else "; items are ranked by popularity"
     show.line(f"in vocabulary: {found.in_vocabulary} of {plural(found.events, 'event')}{popular}")
 

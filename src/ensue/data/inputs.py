@@ -19,6 +19,7 @@ import polars as pl
 from ensue.arguments import require_path
 from ensue.data.frames import frame_of, is_path, read_frame
 from ensue.data.histories import Histories
+from ensue.data.items import Items, read_items
 from ensue.data.posts import Articles, Corpus, Posts, read_articles, read_corpus, read_posts
 from ensue.data.posts.corpus import columns_of
 from ensue.data.queries import Queries, read_queries
@@ -82,6 +83,25 @@ def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[
     reading = Reading(**reading)
     opened = from_file(data, schema, reading, partial(read, sort=schema.sort, events=reading.pop("events", ())))
     return (Histories.of(history_records(data)), schema) if opened is None else opened
+
+
+def item_table_from(data: object, columns: Mapping[str, str] | None = None) -> Items:
+    """Return the items of a path, a frame of polars, pandas or pyarrow, or of ``Items``.
+
+    Raises:
+        DataError: something else, or a table that cannot be read.
+    """
+    if isinstance(data, Items):
+        return data
+    if is_path(data):
+        with readable(data):
+            items, warnings = read_items(Path(data), columns=columns)
+    elif (frame := frame_of(data)) is not None:
+        items, warnings = read_frame(frame, lambda path: read_items(path, columns=columns))
+    else:
+        raise DataError(f"items is of type {type(data).__name__}; give the path of a table, or a frame")
+    warn_of(warnings)
+    return items
 
 
 def require_people(data: object, reading: Reading) -> None:

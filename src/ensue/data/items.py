@@ -14,7 +14,6 @@ from typing import Unpack
 import polars as pl
 
 from ensue.data.files import answering
-from ensue.data.frames import frame_of, is_path, read_frame
 from ensue.data.ids import IdColumns
 from ensue.data.markup import strip_markup
 from ensue.data.packed import DROP, Opening
@@ -151,21 +150,6 @@ def read_items(
     features = features.with_columns(pl.col(name).replace("", None) for name in texts)
     kept = [name for name in features.columns if kinds[name] != IGNORE or name == title]
     return Items(item_ids, features.select(kept), {name: kinds[name] for name in kept}, title), tuple(warnings)
-
-
-def items_from(data: object, columns: Mapping[str, str] | None = None) -> tuple[Items, tuple[str, ...]]:
-    """Return the items of a path, a frame of polars, pandas or pyarrow, or of ``Items``, and warnings.
-
-    Raises:
-        DataError: something else, or a table that cannot be read.
-    """
-    if isinstance(data, Items):
-        return data, ()
-    if is_path(data):
-        return read_items(Path(data), columns=columns)
-    if (frame := frame_of(data)) is not None:
-        return read_frame(frame, lambda path: read_items(path, columns=columns))
-    raise DataError(f"items is of type {type(data).__name__}; give the path of a table, or a frame")
 
 
 def _choose(names: Sequence[str], bases: Mapping[str, str], known: Sequence[str], stated: str | None) -> str | None:

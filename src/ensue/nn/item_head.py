@@ -189,7 +189,7 @@ class ItemLayer(nn.Linear):
         self._vectors = DerivedCache(self._all_vectors)
 
     def rows(self, ids: Tensor | slice) -> Tensor:
-        """Return the vectors of some ids, (…, dim); a slice without ``cosine`` and features is a view of the weights."""
+        """Return the vectors of some ids, (…, dim); a plain slice is a view of the weights."""
         if self.features is None:
             return self._scaled(self._look_up(self.weight, ids))
         if not torch.is_grad_enabled():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -80,7 +81,14 @@ def predict_each(
     for low in range(0, len(records), size):
         chunk, chunk_lists = records[low : low + size], lists[low : low + size]
         found += answers(chunk, state.vocabulary, score, k, repeats, chunk_lists, evidence=evidence)
-    return found
+    titles = state.known_items.titles if state.known_items is not None else {}
+    return [_with_titles(answer, titles) for answer in found] if titles else found
+
+
+def _with_titles(answer: Answer, titles: Mapping[str, str]) -> Answer:
+    """Return an answer whose choices have the titles of their items."""
+    choices = tuple(replace(choice, title=titles.get(choice.value, "")) for choice in answer.choices)
+    return replace(answer, choices=choices)
 
 
 def scores(state: NextState, windows: Windows, index: Index, module: Model | None) -> tuple[Output, Tensor]:

@@ -13,8 +13,12 @@ tokens of a column have weights of 1 / sqrt(their number), so that a long text d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,11 +27,16 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-from ensue.data.items import IGNORE, NUMBER, TEXT, TIME, Items
+from ensue.data.files import answering
+from ensue.data.items import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.nn.item_features import ItemFeatures
 from ensue.nn.item_head import ItemLayer, ItemTable
+from ensue.store.folder import read_file, read_json
 from ensue.vocabulary import FIRST
 
+TABLE, ENCODER = "items.parquet", "items.json"
+"""Files of a model folder."""
+_ID = "item id"
 MAX_TOKENS = 24
 """Tokens per column and item at most: the first ones."""
 MAX_VALUES = 50_000
@@ -82,6 +91,35 @@ class FeatureEncoder:
     def num_tokens(self) -> int:
         """Number of tokens, token 0 included."""
         return 1 + sum(column.num_tokens for column in self.columns)
+
+    @classmethod
+    def from_list(cls, columns: object, kinds: Mapping[str, str]) -> FeatureEncoder:
+        """Return the encoder of a model folder.
+
+        Args:
+            columns: one mapping per column, as ``dataclasses.asdict`` gives it.
+            kinds: the type of each column of the item table.
+
+        Raises:
+            ValueError: it is no encoder of such a table.
+        """
+        encoders: list[ColumnEncoder] = []
+        first = 1
+        for fields in columns if isinstance(columns, list) else [None]:
+            if not isinstance(fields, dict) or set(fields) != {"name", "kind", "first", "values", "knots"}:
+                raise ValueError("a column of the encoder is damaged")
+            values, knots = fields["values"], fields["knots"]
+            if kinds.get(fields["name"]) != fields["kind"] or fields["first"] != first:
+                raise ValueError(f"column {fields['name']} of the encoder is not that of the table")
+            if not (isinstance(values, list) and all(isinstance(value, str) for value in values)):
+                raise ValueError(f"column {fields['name']} of the encoder holds a non-text")
+            if not (isinstance(knots, list) and all(isinstance(knot, float) and isfinite(knot) for knot in knots)):
+                raise ValueError(f"column {fields['name']} of the encoder holds a non-number")
+            if knots != sorted(set(knots)) or len(values) != len(set(values)) or (values and knots):
+                raise ValueError(f"column {fields['name']} of the encoder holds a value twice")
+            encoders.append(ColumnEncoder(fields["name"], fields["kind"], first, tuple(values), tuple(knots)))
+            first += encoders[-1].num_tokens
+        return cls(encoders)
 
     @classmethod
     def fit(cls, items: Items) -> FeatureEncoder:
@@ -142,6 +180,38 @@ class KnownItems:
 
     def __init__(self, items: Items, encoder: FeatureEncoder) -> None:
         self.items, self.encoder = items, encoder
+        self.titles = items.titles()
+
+    def contents(self) -> dict[str, bytes]:
+        """Return the files of a model folder that hold the item table and its encoder."""
+        table = io.BytesIO()
+        self.items.columns.insert_column(0, self.items.ids.alias(_ID)).write_parquet(table)
+        encoder = [asdict(column) for column in self.encoder.columns]
+        described = {"kinds": dict(self.items.kinds), "title": self.items.title, "encoder": encoder}
+        return {TABLE: table.getvalue(), ENCODER: json.dumps(described, ensure_ascii=False).encode()}
+
+    @classmethod
+    def read(cls, folder: Path) -> KnownItems:
+        """Read what :meth:`contents` wrote.
+
+        Raises:
+            ValueError: the files do not fit each other.
+        """
+        described = read_json(folder, ENCODER)
+        if not isinstance(described, dict) or set(described) != {"kinds", "title", "encoder"}:
+            raise ValueError(f"{ENCODER} does not hold kinds, title and encoder")
+        kinds, title = described["kinds"], described["title"]
+        if not isinstance(kinds, dict) or not {*kinds.values()} <= {*KINDS} or title not in ("", *kinds):
+            raise ValueError(f"{ENCODER} holds a type or a title that does not exist")
+        with answering(folder / TABLE):
+            table = pl.read_parquet(io.BytesIO(read_file(folder, TABLE)))
+        if dict(table.schema) != {_ID: pl.String, **dict.fromkeys(kinds, pl.String)}:
+            raise ValueError(f"{TABLE} does not have the columns of {ENCODER}")
+        if table[_ID].null_count() or table[_ID].n_unique() < len(table):
+            raise ValueError(f"{TABLE} holds an item twice")
+        return cls(
+            Items(table[_ID], table.drop(_ID), kinds, title), FeatureEncoder.from_list(described["encoder"], kinds)
+        )
 
     def rows(self, values: Sequence[str]) -> FeatureRows:
         """Return the tokens of the values of a vocabulary, from padding on; values without a row have none."""

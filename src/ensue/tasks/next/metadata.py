@@ -62,6 +62,8 @@ class Metadata(SharedMetadata):
     """What was left out because fewer people shared it: see :class:`ensue.tasks.next.training_data.LeftOut`."""
     forgotten: list[int] | None = None
     """Ids whose values were removed with a person: no answers, and without a value in the vocabulary."""
+    item_columns: dict[str, str] | None = None
+    """The type of each feature of items, by column."""
     index: dict[str, Any] | None = None
     """Of a large catalogue: what was measured when its index was made."""
 

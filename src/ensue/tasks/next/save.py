@@ -24,6 +24,7 @@ from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
 from ensue.tasks.next import item_index, reservoir
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.catalogue import BEST, MODELS
+from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.reservoir import LATEST
@@ -49,6 +50,8 @@ def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
         found[FILE] = TensorFile(optimizer_tensors(module_of(state.network), state.optimizer))
     if state.index is not None:
         found[item_index.FILE] = TensorFile(state.index.tensors())
+    if state.known_items is not None:
+        found |= state.known_items.contents()
     if len(state.reservoir):
         found[reservoir.FILE] = tensor_bytes(state.reservoir.tensors())
     return found
@@ -66,9 +69,13 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     state.vocabulary = _vocabulary(read_json(path, "vocabulary.json"))
     _fill_baselines(state, read_tensors(path, "baselines.safetensors"))
     tensors = read_tensors(path, "model.safetensors")
+    if state.metadata.item_columns:
+        state.known_items = KnownItems.read(path)
     if state.model_name in MODELS:  # what a model of one's own needs to be made is not for a folder to say
         with Undrawn(), Bounded(tensors):
-            require_shapes(MODELS[state.model_name].make(state.settings, len(state.vocabulary)), tensors)
+            network = MODELS[state.model_name].make(state.settings, len(state.vocabulary))
+            state.attach_features(network)
+            require_shapes(network, tensors)
     if state.schedule is None:
         state.model = state.counting[state.model_name] = state.new_baseline(state.model_name)
         assign_tensors(module_of(state.model), tensors)
@@ -101,6 +108,9 @@ def _fill_baselines(state: NextState, counts: dict[str, Tensor]) -> None:
 def fingerprint(state: NextState, parts: Iterable[Histories]) -> str:
     """Names a training run by its model, settings and data."""
     seen = hashlib.blake2b(json.dumps([state.model_name, asdict(state.settings)]).encode(), digest_size=16)
+    if state.known_items is not None:
+        for data in state.known_items.contents().values():
+            seen.update(data)
     for part in parts:
         for column in (part.ids, part.offsets, part.times):
             seen.update(np.ascontiguousarray(column).data)

@@ -118,6 +118,7 @@ def _fit(
             held = replace(held, times=held.times[:0])
         keep(state, len(held), lambda at: of_history(held.record(at)), learned=split.whole is not None)
     if state.known_items is not None:
+        state.metadata.item_columns = dict(state.known_items.items.kinds)
         add_values(state, state.known_items.items.ids.to_list())
     if rank_and_size()[0] == 0:
         index_items(state)

@@ -292,7 +292,7 @@ class NextEvent(Estimator["NextPredictor"]):
     task = "next"
     _read, _require_people = staticmethod(inputs.histories_from), staticmethod(inputs.require_people)
 
-    def fit(  # type: ignore[override]
+    def fit(
         self,
         data: object,
         valid: object = None,

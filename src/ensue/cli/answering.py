@@ -173,9 +173,9 @@ def _table(asked: Asked, answers: Sequence[Any], output: Path) -> pl.DataFrame:
 
 
 def _columns(answers: Sequence[Any]) -> list[pl.Series]:
-    """``prediction``, ``score`` or ``probability``, ``title`` where items have them, of links ``sentence``; further choices end in ``_2`` and so on.
+    """``prediction``, ``score`` or ``probability``, ``title`` where items have titles, of links ``sentence``.
 
-    Last, how many words or ids were ``in_vocabulary`` of all ``events``.
+    Further choices end in ``_2`` and so on. Last, how many words or ids were ``in_vocabulary`` of all ``events``.
     """
     every = [answer.choices for answer in answers]
     sure = any(getattr(choice, "probability", None) is not None for choices in every for choice in choices)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ensue.answers import Answer, Explanation, Forecast
+from ensue.answers import Answer, Choice, Explanation, Forecast
 from ensue.cli import show
 from ensue.lines import plural
 from ensue.tasks.next.metadata import default_exclusion, exclusion_sentence
@@ -30,24 +31,24 @@ def findings(found: Findings) -> None:
     show.problems(found.warnings)
 
 
+def ranked(choices: Sequence[Choice]) -> None:
+    """Print items with their scores; titles and attributions only where an item has any."""
+    columns = {
+        "#": [str(rank) for rank in range(1, len(choices) + 1)],
+        "item": [show.one_line(choice.value) for choice in choices],
+        "title": [show.one_line(choice.title) for choice in choices],
+        "score": [f"{choice.score:.3f}" for choice in choices],
+        show.ATTRIBUTIONS: [show.attended(choice) for choice in choices],
+    }
+    shown = {head: cells for head, cells in columns.items() if any(cells) or head == "item"}
+    show.table(tuple(shown), zip(*shown.values(), strict=True), wraps=("item", "title", show.ATTRIBUTIONS))
+
+
 def answer(found: Answer) -> None:
     """One ranked answer."""
     if found.id:
         show.line(show.one_line(found.id))
-    has_titles = any(choice.title for choice in found.choices)
-    rows = (
-        (
-            str(rank),
-            show.one_line(choice.value),
-            *([show.one_line(choice.title)] if has_titles else []),
-            f"{choice.score:.3f}",
-            show.attended(choice),
-        )
-        for rank, choice in enumerate(found.choices, 1)
-    )
-    title = ["title"] if has_titles else []
-    heads = ("#", "item", *title, "score", show.ATTRIBUTIONS)
-    show.table(heads, rows, wraps=("item", *title, show.ATTRIBUTIONS))
+    ranked(found.choices)
     popular = "" if found.in_vocabulary else "; items are ranked by popularity"
     show.line(f"in vocabulary: {found.in_vocabulary} of {plural(found.events, 'event')}{popular}")
 

@@ -81,7 +81,11 @@ class Items:
 
 
 def read_items(
-    path: str | Path, *, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    like: Items | None = None,
+    **opening: Unpack[Opening],
 ) -> tuple[Items, tuple[str, ...]]:
     """Read a table of items: CSV, TSV, JSON Lines, Parquet or Excel.
 
@@ -89,6 +93,7 @@ def read_items(
         path: the file.
         columns: ``item`` and ``title`` to column names, where these do not speak for themselves, and column names to
             ``category``, ``text``, ``number``, ``time`` or ``ignore``, where the type that is found is wrong.
+        like: the items of a model, whose columns are read, with their types.
         opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``.
 
     Returns:
@@ -99,7 +104,11 @@ def read_items(
         SettingError: a type or a column that does not exist.
     """
     path, stated = Path(path), dict(columns or {})
-    roles = {role: stated.pop(role) for role in (ITEM, TITLE) if role in stated}
+    # "title=text" gives a column of that name its type; "title=name" says which column is the title.
+    roles = {role: stated.pop(role) for role in (ITEM, TITLE) if stated.get(role, IGNORE) not in KINDS}
+    if like is not None:
+        stated = {**like.kinds, **stated}
+        roles = {TITLE: like.title, **roles} if like.title else roles
     for name, kind in stated.items():
         if kind not in KINDS:
             raise SettingError(f"item columns: {name}={kind} is no type; choose from {', '.join(KINDS)}")

@@ -226,7 +226,7 @@ def assign_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """
     require_shapes(module, tensors)
     for name, buffer in list(module.named_buffers()):
-        if buffer.shape != tensors[name].shape:  # torch compares the shapes even where it assigns
+        if name in tensors and buffer.shape != tensors[name].shape:  # torch compares the shapes even where it assigns
             owner, _, attribute = name.rpartition(".")
             setattr(module.get_submodule(owner), attribute, torch.empty_like(tensors[name]))
     module.load_state_dict(dict(tensors), assign=True)

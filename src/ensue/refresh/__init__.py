@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ensue.data.items import Items
 from ensue.errors import SettingError
 from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import Data
@@ -90,7 +91,7 @@ def _in_silence(reports: Iterable[Report]) -> None:
 
 def refresh(
     folder: Path,
-    data: Data | Callable[[Any], Data],
+    data: Data | Callable[[Any], Data | Items],
     *,
     max_drop: float | None = MAX_DROP,
     keep: int = 5,

@@ -185,7 +185,7 @@ class KnownItems:
     def contents(self) -> dict[str, bytes]:
         """Return the files of a model folder that hold the item table and its encoder."""
         table = io.BytesIO()
-        self.items.columns.insert_column(0, self.items.ids.alias(_ID)).write_parquet(table)
+        self.items.columns.select(self.items.ids.alias(_ID), pl.all()).write_parquet(table)
         encoder = [asdict(column) for column in self.encoder.columns]
         described = {"kinds": dict(self.items.kinds), "title": self.items.title, "encoder": encoder}
         return {TABLE: table.getvalue(), ENCODER: json.dumps(described, ensure_ascii=False).encode()}

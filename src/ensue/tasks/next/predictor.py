@@ -9,15 +9,18 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from ensue.answers import Answer, Explanation, Forecast
+from ensue.answers import Answer, Choice, Explanation, Forecast
 from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.data.items import Items
+from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.nn.item_head import Output
 from ensue.records import History
-from ensue.tasks.next import explain, forecast, forget, grow, indexing, infer, ranking, save, train, update
+from ensue.settings import require_k
+from ensue.tasks.next import explain, forecast, forget, grow, indexing, infer, ranking, save, similar, train, update
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
@@ -25,6 +28,7 @@ from ensue.tasks.next.training_data import shared_part
 from ensue.tasks.saved import Contents, SavedPredictor
 from ensue.tasks.state import Forgotten, load_state
 from ensue.training.report import Report
+from ensue.vocabulary import FIRST
 
 
 class NextPredictor(SavedPredictor, NextState):
@@ -102,6 +106,34 @@ class NextPredictor(SavedPredictor, NextState):
         """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""
         grow.add_values(self, values)
         self.learned()
+
+    def add_items(self, items: Items) -> int:
+        """Add items, or new features of known ones, and return how many are new; each can be an answer at once.
+
+        Args:
+            items: a table with the columns of the one that the model was fitted with.
+
+        Raises:
+            SettingError: the model was fitted without an item table.
+            DataError: the table lacks a column.
+        """
+        if self.known_items is None:
+            raise SettingError("the model has no item features; fit it with --items")
+        before = len(self.vocabulary)
+        self.known_items = KnownItems(self.known_items.items.merge(items), self.known_items.encoder)
+        self.attach_features(self.network)
+        self.add_values(items.ids.to_list())
+        self.metadata.values = len(self.vocabulary) - FIRST
+        return len(self.vocabulary) - before
+
+    def similar(self, values: Sequence[str], k: int = 10) -> list[list[Choice]]:
+        """Return the ``k`` items most similar to each value: by the cosine of the vectors that the network reads.
+
+        Raises:
+            SettingError: the model has no network, or a value is not in the training data.
+        """
+        require_k(k)
+        return similar.similar(self, list(id_list(values, "values")), k)
 
     def learn(self, histories: Histories, context: Index | None = None) -> float:
         """Take a few optimiser steps: every fresh event is learned once. Nothing is counted, nothing made anew.

@@ -1,0 +1,175 @@
+"""Items with features: tables of any form, tokens, cold items, folders, updates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+from ensue import DataError, NextEvent, SettingError, load
+from ensue.data.items import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items, read_items
+from ensue.nn.item_head import ItemHead
+from ensue.tasks.next.item_features import FeatureEncoder
+from ensue.tasks.state import module_of
+
+KINDS = ("boat", "tea", "moss")
+TABLE = "sku,title,topic,price,added\n" + "".join(
+    f"{kind}{number},The {kind} no {number},{kind},{number + 10 * place}.5,2024-01-{number + 10:02}\n"
+    for place, kind in enumerate(KINDS)
+    for number in range(9)
+)
+"""Nine items of each kind; no session holds the last of each."""
+
+
+def sessions(seed: int, number: int = 240) -> list[list[str]]:
+    """Sessions of four different items of one kind."""
+    draw = np.random.default_rng(seed)
+    return [[f"{KINDS[row % 3]}{item}" for item in draw.choice(8, 4, replace=False)] for row in range(number)]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "items.csv"
+    path.write_text(TABLE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> NextEvent:
+    path = tmp_path_factory.mktemp("items") / "items.csv"
+    path.write_text(TABLE)
+    model = NextEvent("core", dim=16, epochs=6, min_steps=150, refit=False)
+    return model.fit(sessions(1), items=path)
+
+
+def test_columns_get_their_types_from_values_names_and_options(table: Path) -> None:
+    items, warnings = read_items(table)
+    assert warnings == () and len(items) == 27 and items.title == "title"
+    assert items.kinds == {"title": TEXT, "topic": CATEGORY, "price": NUMBER, "added": TIME}
+    stated, _ = read_items(table, columns={"topic": IGNORE, "title": "topic"})
+    assert stated.title == "topic" and stated.kinds["topic"] == IGNORE
+    with pytest.raises(SettingError, match="topic=colour is no type; choose from category, text"):
+        read_items(table, columns={"topic": "colour"})
+    with pytest.raises(DataError, match="column 'brand' is missing"):
+        read_items(table, columns={"brand": CATEGORY})
+
+
+def test_headers_of_recbole_say_the_type(tmp_path: Path) -> None:
+    path = tmp_path / "ml.item"
+    path.write_text("item_id:token\tmovie_title:token_seq\trelease_year:token\tscore:float\n1\tToy Story\t1995\t2.5\n")
+    items, _ = read_items(path)
+    assert items.kinds == {"movie_title": TEXT, "release_year": CATEGORY, "score": NUMBER}
+    assert items.titles() == {"1": "Toy Story"}
+
+
+def test_a_table_without_ids_or_features_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("colour,size\nred,3\n")
+    with pytest.raises(DataError, match=r"no column is known as the item; .*--item-columns item=colour"):
+        read_items(path)
+    path.write_text("item\nred\n")
+    with pytest.raises(DataError, match="no column besides the item"):
+        read_items(path)
+
+
+def test_of_an_item_that_comes_twice_the_last_row_counts(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("item,title\n7.0,old name\n8,other\n7,new name\n")
+    items, warnings = read_items(path)
+    assert items.titles() == {"7": "new name", "8": "other"}
+    assert warnings == ("1 row of an item that comes again; the last one counts",)
+
+
+def test_tokens_are_categories_words_and_knots() -> None:
+    columns = pl.DataFrame(
+        {
+            "genre": ["a|b", "b", "b;c", None],
+            "words": ["blue sea", "Sea sand", "blue", ""],
+            "size": ["0", "5", "10", "x"],
+        }
+    )
+    items = Items(pl.Series(["1", "2", "3", "4"]), columns, {"genre": CATEGORY, "words": TEXT, "size": NUMBER})
+    encoder = FeatureEncoder.fit(items)
+    genre, words, size = encoder.columns
+    assert genre.values == ("b",) and words.values == ("blue", "sea")  # "a", "c" and "sand" are those of one item
+    assert size.knots[0] == 0 and size.knots[-1] == 10 and encoder.num_tokens == 1 + 1 + 2 + len(size.knots)
+    tokens, weights = encoder.encode(items)
+    assert tokens[0, :3].tolist() == [1, 2, 3] and weights[0, :3].tolist() == pytest.approx([1, 0.5**0.5, 0.5**0.5])
+    assert tokens[3].tolist() == [0] * tokens.shape[1] and float(weights[3].sum()) == 0
+    # The knots around a number are weighted by how near they are: their weighted sum is the number.
+    knots = dict(zip(range(size.first, size.first + len(size.knots)), size.knots, strict=True))
+    for row, number in enumerate((0, 5, 10)):
+        parts = zip(tokens[row, 3:].tolist(), weights[row, 3:].tolist(), strict=True)
+        assert sum(knots.get(token, 0.0) * weight for token, weight in parts) == pytest.approx(number)
+
+
+def test_an_item_without_events_is_recommended_where_it_fits(fitted: NextEvent) -> None:
+    cold = {f"{kind}8" for kind in KINDS}
+    for kind in KINDS:
+        answer = fitted.predict([[f"{kind}0", f"{kind}1"]], k=30)[0]
+        ranked = [choice.value for choice in answer.choices]
+        assert f"{kind}8" in ranked[:10] and all(
+            ranked.index(f"{kind}8") < ranked.index(o) for o in cold - {f"{kind}8"}
+        )
+        assert answer.choices[0].title == f"The {kind} no {answer.choices[0].value[-1]}"
+    assert "title" in fitted.predict([["boat0"]]).to_frame().columns
+
+
+def test_frames_give_the_same_bytes(fitted: NextEvent, table: Path, tmp_path: Path) -> None:
+    for frame in (pl.read_csv(table), pd.read_csv(table)):
+        again = NextEvent("core", dim=16, epochs=6, min_steps=150, refit=False).fit(sessions(1), items=frame)
+        assert again.predict([["tea1"]]).scores == fitted.predict([["tea1"]]).scores
+
+
+def test_a_folder_keeps_the_table(fitted: NextEvent, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "m")
+    kept = load(tmp_path / "m")
+    assert isinstance(kept, NextEvent)
+    assert [*kept.predict([["tea1"], ["moss2", "moss3"]])] == [*fitted.predict([["tea1"], ["moss2", "moss3"]])]
+    names = {path.name for path in (tmp_path / "m").iterdir()}
+    assert {"items.parquet", "items.json"} <= names
+
+
+@pytest.mark.parametrize("model", ["sansr", "gru4rec", "narm", "stamp", "hidan", "blend"])
+def test_every_network_reads_features(model: str, table: Path) -> None:
+    made = NextEvent(model, epochs=1, refit=False).fit(sessions(2, 60), items=table)
+    plain = NextEvent(model, epochs=1, refit=False).fit(sessions(2, 60))
+    assert "tea8" in made.predict([["tea1", "tea2"]], k=30).values[0]
+    assert "tea8" not in plain.predict([["tea1", "tea2"]], k=30).values[0]
+
+
+def test_a_model_that_counts_refuses_a_table(table: Path) -> None:
+    with pytest.raises(SettingError, match="items: markov counts ids and uses no features; leave the item table out"):
+        NextEvent("markov").fit(sessions(1, 9), items=table)
+    with pytest.raises(DataError, match=r"none of the 27 items is in the training data; .*'boat0', the data 'x'"):
+        NextEvent("core", epochs=1).fit([["x", "y"], ["y", "x"]], items=table)
+
+
+def test_damaged_tables_of_a_folder_are_refused(fitted: NextEvent, tmp_path: Path) -> None:
+    for number, (name, value) in enumerate([("first", 7), ("values", ["a", "a"]), ("knots", [2.0, 1.0])]):
+        folder = tmp_path / str(number)
+        fitted.save(folder)
+        described = json.loads((folder / "items.json").read_text())
+        described["encoder"][0][name] = value
+        with pytest.raises(ValueError, match="encoder"):
+            FeatureEncoder.from_list(described["encoder"], described["kinds"])
+
+
+def test_dropped_rows_are_carried_by_features(fitted: NextEvent) -> None:
+    head = next(part for part in module_of(fitted.predictor_.network).modules() if isinstance(part, ItemHead))
+    assert head.features is not None
+    head.train()
+    torch.manual_seed(0)
+    ids = torch.arange(2, 20)
+    drawn = torch.stack([head.rows(ids) for _ in range(200)])
+    alone = head.features(ids)
+    dropped = (drawn == alone).all(2).float().mean()
+    assert 0.1 < float(dropped) < 0.3
+    head.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(head.rows(ids), head.weight[ids] + alone)

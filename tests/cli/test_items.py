@@ -23,10 +23,10 @@ def test_the_command_line_fits_updates_and_lists_similar_items(ensue: Ensue, tmp
     assert ensue("update", folder, "--items", new).code == 0
     asked = tmp_path / "asked.csv"
     asked.write_text("session,item,time\nq,boat1,1\nq,boat2,2\n")
-    answer = json.loads(ensue("predict", folder, asked, "--k", "12", "--json").out)
+    answer = json.loads(ensue("predict", folder, asked, "-k", "12", "--json").out)
     shown = {choice["value"]: choice.get("title") for choice in answer["choices"]}
     assert shown["boat99"] == "The fast boat"
-    near = json.loads(ensue("similar", folder, "boat99", "--k", "3", "--json").out)
+    near = json.loads(ensue("similar", folder, "boat99", "-k", "3", "--json").out)
     assert all(choice["value"].startswith("boat") for choice in near["choices"])
     assert "The boat no" in ensue("similar", folder, "boat99").out
     assert ensue("similar", folder, "nobody").code == 2

@@ -63,7 +63,8 @@ def _add_items(folder: Path, path: Path, task: Task, keep: int, json: bool) -> N
     from ensue.tasks.next.predictor import NextPredictor
 
     def read(predictor: NextPredictor) -> Items:
-        items, warnings = read_items(path, like=predictor.known_items and predictor.known_items.items)
+        known = predictor.known_items
+        items, warnings = read_items(path, like=None if known is None else known.items)
         for warning in warnings:
             show.remark(f"warning: {warning}")
         show.remark(f"{path}: {plural(len(items), 'item')}")

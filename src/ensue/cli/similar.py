@@ -15,7 +15,7 @@ def similar(
     context: typer.Context,
     folder: Folder,
     item: Annotated[str, typer.Argument(help="id of an item")],
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="number of items")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="items to show")] = 10,
     model: Own = "",
     json: Json = False,
 ) -> None:

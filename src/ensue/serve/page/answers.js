@@ -13,7 +13,7 @@ export function ranked(answer, kind, name, truth, chosen) {
     const radio = make("input", { type: "radio", name: group, class: "unseen", value: String(at), onchange: () => chosen(at) });
     return make("label", { class: right ? "choice right" : "choice" }, radio,
       make("span", { class: "rank", "aria-hidden": "true" }, String(at + 1)),
-      make("span", { class: "what" }, make("span", { class: "value" }, name(choice.value)), right ? make("span", { class: "tag" }, kind.truth) : null),
+      make("span", { class: "what" }, make("span", { class: "value" }, choice.title || name(choice.value)), right ? make("span", { class: "tag" }, kind.truth) : null),
       make("span", { class: "score" }, bounded ? percent(value) : value.toFixed(2), hidden(` ${kind.score}`)),
       meter(bounded ? value : 0));
   });

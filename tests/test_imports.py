@@ -58,6 +58,7 @@ FLOORS = [
     "serve",
     "cli",
     "callbacks",
+    "estimator",
     "api",
     "model_selection",
     "__init__",

@@ -24,33 +24,36 @@ Every error is an :class:`~ensue.errors.EnsueError` with the same line that the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from ensue.arguments import bool_or_auto, optional_path, require_bool
-from ensue.callbacks import Callback, progress_bar
+from ensue.arguments import bool_or_auto, require_bool
 from ensue.data import inputs
-from ensue.data.inputs import Reading, column_of
-from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.errors import ModelFolderError, SettingError
-from ensue.evaluation.cards import describe
+from ensue.data.inputs import Reading, TrainingReading, column_of
+from ensue.data.schema import DataSchema
+from ensue.estimator import Auto, Estimator, Training
 from ensue.evaluation.comparison import evaluate
 from ensue.metrics import CUTOFFS
 from ensue.predictions import Predictions
-from ensue.predictor import AnyPredictor, make
-from ensue.predictor import load as load_predictor
 from ensue.records import label_text
-from ensue.registry import require_model, require_settings, task_of
+from ensue.registry import task_of
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-    from ensue.answers import Answer, Explanation, LinkAnswer, LinkExplanation, QueryExplanation, TextExplanation
+    from ensue.answers import (
+        Answer,
+        Choice,
+        Explanation,
+        LinkAnswer,
+        LinkExplanation,
+        QueryExplanation,
+        TextExplanation,
+    )
     from ensue.evaluation.classify import TextResult
     from ensue.evaluation.comparison import Data
     from ensue.evaluation.link import LinkResult
@@ -61,219 +64,6 @@ if TYPE_CHECKING:
     from ensue.tasks.next.predictor import NextPredictor  # noqa: F401 - in strings
     from ensue.tasks.state import Forgotten
     from ensue.tasks.suggest.predictor import SuggestPredictor  # noqa: F401 - in strings
-    from ensue.training.report import Report
-
-
-P = TypeVar("P", bound=AnyPredictor)
-Auto = Literal["auto"]
-
-
-class Training(Reading, total=False):
-    """Keywords of :meth:`Estimator.fit`."""
-
-    callbacks: Iterable[Callback]
-    progress: bool | Auto
-    checkpoint: str | Path | None
-    resume: bool
-
-
-class Estimator(Generic[P]):
-    """Base class of the four estimators: parameters, training, evaluation and model folders.
-
-    Args:
-        model: name of a model (``ensue models`` lists them), or ``best``: the default ensemble.
-        seed: seed of all random numbers; the same seed, data and machine give the same bytes on the CPU.
-        device: ``cpu`` or ``cuda``. [default: the GPU if there is one]
-        settings: settings of the model by name (``ensue settings`` lists them), such as ``dim=128, epochs=5``.
-
-    Raises:
-        SettingError: an unknown model or setting.
-    """
-
-    task: ClassVar[str]
-    predictor_: P
-    """The fitted predictor; absent before ``fit``."""
-    _fit_options: Mapping[str, object] = {}
-
-    def __init__(self, model: str = "best", *, seed: int = 0, device: str | None = None, **settings: object) -> None:
-        self.model = model
-        self.seed = seed
-        self.device = device
-        self._settings = settings
-        _require_names(self.task, model, settings)
-
-    # Training
-
-    def fit(
-        self,
-        data: object,
-        valid: object = None,
-        *,
-        callbacks: Iterable[Callback] = (),
-        progress: bool | Auto = "auto",
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-        **reading: Unpack[Reading],
-    ) -> Self:
-        """Train the model and return the estimator.
-
-        Args:
-            data: training data: a path, a frame or lists, see the class.
-            valid: validation data for early stopping and model selection. [default: a tenth of ``data``]
-            callbacks: functions that get each report of the training (:mod:`ensue.callbacks`).
-            progress: whether to show a progress bar on stderr; ``auto`` shows it on a terminal.
-            checkpoint: file in which the state of the training is saved.
-            resume: whether to continue from the checkpoint.
-            reading: how ``data`` and ``valid`` are read, see :class:`Reading`.
-
-        Raises:
-            DataError: the data cannot be read, or is too little to train on.
-            SettingError: an invalid setting, or the checkpoint of another training.
-        """
-        functions = inputs.functions_of(callbacks, "callbacks")
-        reports = self.fit_iter(data, valid, checkpoint=checkpoint, resume=resume, **reading)
-        with progress_bar(bool_or_auto(progress, "progress")) as show_report:
-            for report in reports:
-                for callback in (show_report, *functions):
-                    callback(report)
-        return self
-
-    def fit_iter(
-        self,
-        data: object,
-        valid: object = None,
-        *,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-        **reading: Unpack[Reading],
-    ) -> Iterator[Report]:
-        """Read the data and return an iterator that trains the model, one report per step; see :meth:`fit`.
-
-        The estimator is fitted when the iterator is exhausted.
-        """
-        predictor: P = make(  # type: ignore[assignment]
-            self.task, self.model, settings=self._settings, seed=self.seed, device=self.device
-        )
-        self.__dict__.pop("predictor_", None)
-        if str(self._settings.get("min_users", 1)) != "1":
-            self._require_people(data, reading)
-        train, schema = self._read(data, NO_SCHEMA, reading)
-        held_out = None if valid is None else self._read(valid, schema, {})[0]
-        reports = predictor.fit(
-            train,
-            held_out,
-            checkpoint=optional_path(checkpoint, "checkpoint"),
-            resume=require_bool(resume, "resume"),
-            **self._fit_options,
-        )
-        return self._trained(predictor, schema, reports)
-
-    def _trained(self, predictor: P, schema: DataSchema, reports: Iterator[Report]) -> Iterator[Report]:
-        yield from reports
-        predictor.metadata.reading = schema.to_dict()
-        self.predictor_ = predictor
-
-    def update(self, data: object, **reading: Unpack[Reading]) -> Self:
-        """Continue the training with one pass over new data, and return the estimator.
-
-        The new version is not tested; ``ensue update`` compares it with the old one before it replaces it.
-
-        Args:
-            data: new data, as for :meth:`fit`.
-            reading: as for :meth:`fit`. [default: as the training data was read]
-
-        Raises:
-            DataError: the data cannot be read, or is too little to train on.
-            SettingError: not fitted.
-        """
-        self._fitted.update(self._read(data, self._schema, reading)[0])
-        return self
-
-    # Folders
-
-    def save(self, folder: str | Path) -> None:
-        """Write the model folder; an existing model is replaced atomically.
-
-        Raises:
-            ModelFolderError: the folder is not writable, or exists and holds no model.
-            SettingError: not fitted.
-        """
-        self._fitted.save(folder, describe(self._fitted))
-
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Read a model folder of this task; see :func:`ensue.load`."""
-        if (task := task_of(folder)) != cls.task:
-            raise ModelFolderError(f"{folder}: holds a model of task {task}; load it with {ESTIMATORS[task].__name__}")
-        predictor = load_predictor(folder, device=device)
-        estimator = cls(predictor.model_name, seed=predictor.seed, device=device)
-        vars(estimator)["predictor_"] = predictor
-        return estimator
-
-    @property
-    def _fitted(self) -> P:
-        """The fitted predictor, or an error that says how to get one."""
-        if not self.__sklearn_is_fitted__():
-            raise SettingError(f"this {type(self).__name__} is not fitted; call fit(data) first, or ensue.load(folder)")
-        return self.predictor_
-
-    @property
-    def _schema(self) -> DataSchema:
-        return DataSchema.from_dict(self._fitted.metadata.reading or {})
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether the estimator is fitted."""
-        return "predictor_" in self.__dict__
-
-    @staticmethod
-    def _read(data: object, schema: DataSchema, reading: Reading) -> tuple[Data, DataSchema]:
-        """Return data as the type of the task, and how it was read: a function of :mod:`ensue.data.inputs`."""
-        raise NotImplementedError
-
-    @staticmethod
-    def _require_people(data: object, reading: Reading) -> None:
-        """Refuse data whose sessions ``min_users`` would count as people although it has a column of users."""
-
-    # Parameters, as scikit-learn has them
-
-    def get_params(self, deep: bool = True) -> dict[str, object]:
-        """Return the parameters of the constructor by name, including the settings."""
-        return {"model": self.model, "seed": self.seed, "device": self.device, **self._settings}
-
-    def set_params(self, **params: object) -> Self:
-        """Change parameters of the constructor and return the estimator; the fitted model stays until the next fit.
-
-        Raises:
-            SettingError: an unknown model or setting.
-        """
-        settings = {**self.get_params(), **params}
-        attributes = {name: settings.pop(name) for name in ("model", "seed", "device")}
-        _require_names(self.task, attributes["model"], settings)
-        self._settings = settings
-        vars(self).update(attributes)
-        return self
-
-    def __repr__(self) -> str:
-        """Return the call of the constructor, without defaults."""
-        defaults = {"seed": 0, "device": None}
-        params = {name: value for name, value in self.get_params().items() if name not in defaults}
-        params |= {name: vars(self)[name] for name, default in defaults.items() if vars(self)[name] != default}
-        model = params.pop("model")
-        arguments = [repr(model), *(f"{name}={value!r}" for name, value in params.items())]
-        return f"{type(self).__name__}({', '.join(arguments)})"
-
-    def _repr_html_(self) -> str:
-        """Return the constructor's call and, once fitted, a table of the training data, metrics and size."""
-        table = self.predictor_._repr_html_() if self.__sklearn_is_fitted__() else ""
-        return f"<code>{escape(repr(self))}</code>{table}"
-
-    def __getstate__(self) -> dict[str, object]:
-        """Return the parameters for ``pickle``, which is refused for a fitted estimator."""
-        if self.__sklearn_is_fitted__():
-            raise SettingError(
-                f"a fitted {type(self).__name__} is not pickled; write it with save(folder), read it with ensue.load"
-            )
-        return self.__dict__
 
 
 class NextEvent(Estimator["NextPredictor"]):
@@ -292,28 +82,17 @@ class NextEvent(Estimator["NextPredictor"]):
     task = "next"
     _read, _require_people = staticmethod(inputs.histories_from), staticmethod(inputs.require_people)
 
-    def fit(
-        self,
-        data: object,
-        valid: object = None,
-        *,
-        items: object = None,
-        item_columns: Mapping[str, str] | None = None,
-        **options: Unpack[Training],
-    ) -> Self:
-        """Train the model and return the estimator.
+    def _read_for_training(self, data: object, schema: DataSchema, reading: TrainingReading) -> tuple[Data, DataSchema]:
+        known = self.predictor_.known_items if self.__sklearn_is_fitted__() else None
+        return inputs.histories_with_items(data, schema, reading, None if known is None else known.items)
 
-        Args:
-            data: a log of events, see the class.
-            valid: validation data. [default: a tenth of ``data``]
-            items: a table with one row per item, a path or a frame: titles, categories, words, numbers, dates. Networks
-                learn from them, so that items without any event can be recommended too.
-            item_columns: ``item`` and ``title`` to columns, and columns to their type (``category``, ``text``,
-                ``number``, ``time``, ``ignore``). [default: found by name and values]
-            options: see :meth:`Estimator.fit`.
+    def similar(self, items: Collection[str], k: int = 10) -> list[list[Choice]]:
+        """Return the ``k`` items most similar to each item, by the vectors that the network learned.
+
+        Raises:
+            SettingError: not fitted, no network, or an item that the model does not know.
         """
-        self._fit_options = {} if items is None else {"items": inputs.item_table_from(items, item_columns)}
-        return super().fit(data, valid, **options)
+        return self._fitted.similar(items, k)
 
     def forget(self, data: object, values: Collection[str] = (), **reading: Unpack[Reading]) -> Forgotten:
         """Remove a person's data from the model, and return a report of what was removed and what remains.
@@ -499,7 +278,7 @@ class PostLinker(Estimator["LinkPredictor"]):
         """Return the metrics of the model and its baselines on posts that are linked to articles."""
         return evaluate(self._fitted, self._read((posts, articles), self._schema, reading)[0])
 
-    def update(self, posts: object, articles: object = None, **reading: Unpack[Reading]) -> Self:
+    def update(self, posts: object, articles: object = None, **reading: Unpack[TrainingReading]) -> Self:
         """Add articles and posts about them, without training from scratch."""
         return super().update((posts, articles), **reading)
 
@@ -577,7 +356,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
         data = X if y is None else (X, column_of(y, "y"))
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0])
 
-    def update(self, X: object, y: object = None, **reading: Unpack[Reading]) -> Self:
+    def update(self, X: object, y: object = None, **reading: Unpack[TrainingReading]) -> Self:
         """Continue the training with new labelled texts, which may have new words but no new labels."""
         return super().update(X if y is None else (X, column_of(y, "y")), **reading)
 
@@ -617,10 +396,3 @@ def load(folder: str | Path, *, device: str | None = None) -> AnyEstimator:
         NextEvent('markov')
     """
     return ESTIMATORS[task_of(folder)].load(folder, device=device)
-
-
-def _require_names(task: str, model: object, settings: Mapping[str, object]) -> None:
-    """Refuse an unknown model or setting; values of settings are checked by ``fit``."""
-    name = require_model(task, str(model))
-    if settings:
-        require_settings(task, name, dict.fromkeys(settings, ""))

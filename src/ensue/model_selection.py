@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, Unpack, cast
 
-from ensue.api import ESTIMATORS, AnyEstimator, Estimator
+from ensue.api import ESTIMATORS, AnyEstimator
 from ensue.arguments import require_fraction, require_text
 from ensue.data.frames import frame_of, is_path, read_frame
-from ensue.data.inputs import Reading
+from ensue.data.inputs import TrainingReading
 from ensue.data.kinds import kind_of
 from ensue.data.schema import NO_SCHEMA
 from ensue.data.test_split import split_data
 from ensue.errors import SettingError
+from ensue.estimator import Estimator
 from ensue.evaluation.comparison import AnyResult, Data
 from ensue.evaluation.comparison import compare as compare_predictors
 from ensue.registry import models as models_of
@@ -33,7 +34,7 @@ def compare(
     task: str = "",
     seeds: int = 1,
     progress: bool | Literal["auto"] = "auto",
-    **reading: Unpack[Reading],
+    **reading: Unpack[TrainingReading],
 ) -> AnyResult:
     """Train several models on the same data and score them on the same test data, next to the baselines.
 
@@ -65,7 +66,7 @@ def compare(
     if require_integer("seeds", seeds) < 1:
         raise SettingError(f"seeds is {seeds}; train each model at least once")
     reader = kind()
-    train, schema = reader._read(data, NO_SCHEMA, reading)
+    train, schema = reader._read_for_training(data, NO_SCHEMA, reading)
     if test is None:
         train, held_out = split_data(train, require_fraction(test_size, "test_size"), by=split)
     else:
@@ -77,7 +78,7 @@ def compare(
     return compare_predictors(trained, held_out)
 
 
-def read(data: object, *, task: str = "", **reading: Unpack[Reading]) -> Data:
+def read(data: object, *, task: str = "", **reading: Unpack[TrainingReading]) -> Data:
     """Read data once, for several calls of ``fit``, ``evaluate``, :func:`split` or :func:`compare`.
 
     Args:
@@ -98,11 +99,17 @@ def read(data: object, *, task: str = "", **reading: Unpack[Reading]) -> Data:
     """
     if require_text(task, "task") not in ("", *ESTIMATORS):
         raise SettingError(f"task {task!r} is not known; {near(task, ESTIMATORS)}choose from {', '.join(ESTIMATORS)}")
-    return ESTIMATORS[task or _task_of_data(data)]()._read(data, NO_SCHEMA, reading)[0]
+    return ESTIMATORS[task or _task_of_data(data)]()._read_for_training(data, NO_SCHEMA, reading)[0]
 
 
 def split(
-    data: object, *, test: float = 0.2, by: str = "auto", task: str = "", seed: int = 0, **reading: Unpack[Reading]
+    data: object,
+    *,
+    test: float = 0.2,
+    by: str = "auto",
+    task: str = "",
+    seed: int = 0,
+    **reading: Unpack[TrainingReading],
 ) -> tuple[Data, Data]:
     """Split data into training and test data.
 

@@ -54,7 +54,7 @@ JOBS = {
     "Data": "check prepare split",
     "Models": "fit update forget models settings",
     "Evaluation": "evaluate compare score reproduce",
-    "Answers": "predict explain link spreaders",
+    "Answers": "predict explain similar link spreaders",
     "Services": "serve stream demo",
 }
 

@@ -183,7 +183,13 @@ _COMMANDS = {
     "Data": ("commands:check", "preparing:prepare", "splitting:split"),
     "Models": ("fitting:fit", "keeping:update", "forgetting:forget", "listing:models", "listing:settings"),
     "Evaluation": ("commands:evaluate", "commands:compare", "commands:score", "commands:reproduce"),
-    "Answers": ("predicting:predict", "predicting:explain", "similar:similar", "linking:link", "spreading:spreaders"),
+    "Answers": (
+        "predicting:predict",
+        "predicting:explain",
+        "predicting:similar",
+        "linking:link",
+        "spreading:spreaders",
+    ),
     "Services": ("serving:serve", "streaming:stream", "demonstration:demo"),
 }
 """By section of the help, the module of each command and its function, whose name is that of the command."""

@@ -10,6 +10,7 @@ import typer
 
 from ensue.cli import tasks
 from ensue.cli.options import (
+    ITEMS,
     LINKED,
     TABLES,
     Data,
@@ -20,17 +21,14 @@ from ensue.cli.options import (
     Set,
     Task,
     Validation,
-    present,
     reads,
     settings_of,
 )
-from ensue.errors import SettingError
 from ensue.predictor import make
 from ensue.registry import require_model, require_settings
-from ensue.settings import parse
 
 
-@reads(*TABLES, *LINKED)
+@reads(*TABLES, *LINKED, *ITEMS)
 def fit(
     context: typer.Context,
     task: Task,
@@ -44,12 +42,6 @@ def fit(
     metric: Annotated[str | None, typer.Option(help="classify: monitor accuracy or macro-f1")] = None,
     min_users: MinUsers = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda [default: GPU if any]")] = None,
-    items: Annotated[
-        Path | None, typer.Option(callback=present, help="next: table of items: titles, categories, numbers")
-    ] = None,
-    item_columns: Annotated[
-        str, typer.Option(help="item=sku,title=name; or COLUMN=category, text, number, time, ignore")
-    ] = "",
     no_refit: Annotated[bool, typer.Option("--no-refit", help="next, suggest: never train on validation data")] = False,
     no_examples: Annotated[bool, typer.Option("--no-examples", help="store no example records in the folder")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue from the last checkpoint")] = False,
@@ -60,7 +52,7 @@ def fit(
 ) -> None:
     """Train a model and write its folder.
 
-    `ensue fit TASK --help` lists the models of a task and the settings of `best`.
+    `ensue fit TASK --help` lists its models and the settings of `best`.
     """
     reading = Reading(**options)
     chosen = tasks.chosen(task, context)
@@ -81,12 +73,6 @@ def fit(
     predictor.keeps_examples = not no_examples
     from ensue.cli.training import train  # the evaluator, which imports every task
 
-    if item_columns and items is None:
-        raise SettingError("--item-columns names columns of an item table; give --items too")
-    if items is not None and task != "next":
-        raise SettingError(f"--items belongs to task next, not to {task}")
-    table = None if items is None else (items, parse(item_columns.split(",")) if item_columns else {})
     train(
-        chosen, predictor, reading.data(data), validation, output, reading, items=table,
-        resume=resume, replace=replace, as_json=json,
-    )  # fmt: skip
+        chosen, predictor, reading.data(data), validation, output, reading, resume=resume, replace=replace, as_json=json
+    )

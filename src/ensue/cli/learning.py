@@ -9,9 +9,13 @@ from typing import Any
 import typer
 
 from ensue.cli import show
+from ensue.cli.item_tables import with_items
+from ensue.cli.options import Reading
 from ensue.data.histories import Histories
+from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.refresh import Refreshed, refresh
+from ensue.refresh import roll_back as restore
 from ensue.refresh.next_event import AT
 from ensue.store.versions import current, kept
 
@@ -98,6 +102,27 @@ def learn_histories(
         show.remark(f"{folder}: {found.verdict}")
         raise typer.Exit(1)
     _warn(folder, found, standing)
+
+
+def add_items(folder: Path, reading: Reading, keep: int, json: bool) -> None:
+    """Add a table of items to a model: each can be an answer at once."""
+
+    def read(predictor: Any) -> Histories:
+        known = predictor.known_items
+        return with_items(Histories.of([]), reading, None if known is None else known.items)
+
+    learn_histories(folder, read, None, keep, json)
+
+
+def roll_back(folder: Path, number: str | None, json: bool) -> None:
+    """Restore a former version of a model, the latest unless its number is given."""
+    if number is not None and not number.isdecimal():
+        raise SettingError(f"--rollback {number}: give the number of a version, or none for the latest")
+    stands, replaced = restore(folder, None if number is None else int(number))
+    if json:
+        show.put_json({"folder": str(folder), "version": stands, "kept": kept(folder)})
+    else:
+        show.remark(f"{folder}: restored version {stands}; version {replaced} is still available")
 
 
 def _show_refreshed(found: Refreshed) -> None:

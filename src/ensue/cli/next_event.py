@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ensue.answers import Answer, Explanation, Forecast
 from ensue.cli import show, show_events, stdin
 from ensue.cli.asked import Asked
+from ensue.cli.item_tables import with_items
 from ensue.cli.options import Reading
 from ensue.data.duplicates import duplicates
 from ensue.data.edges import Edges
@@ -45,7 +46,7 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSche
     data, report = _read(path, reading)
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
-    return data, reading.schema_for(report.columns, report.day_first, report.events)
+    return with_items(data, reading), reading.schema_for(report.columns, report.day_first, report.events)
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> Histories:
@@ -210,6 +211,7 @@ def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, ke
 
     def look(predictor: NextPredictor) -> Histories:
         _warn_of_unknown(data, predictor)
-        return data
+        known = predictor.known_items
+        return with_items(data, reading, None if known is None else known.items)
 
     learn_histories(folder, look, max_drop, keep, json)

@@ -157,6 +157,10 @@ class Reading:
     ] = None
     queries: Annotated[Path | None, _reading(callback=present, help="link: posts; DATA is then the qrels")] = None
     qrels: Annotated[Path | None, _reading(callback=present, help="link: query, 0, document, relevance")] = None
+    items: Annotated[
+        Path | None, _reading(callback=present, help="next: table of items: titles, categories, numbers")
+    ] = None
+    item_columns: Annotated[str, _reading(help="item=sku,title=name,price=ignore [default: auto]")] = ""
     min_users: MinUsers = None
     """Least number of users that ``check`` assumes."""
     schema: DataSchema = NO_SCHEMA
@@ -289,6 +293,10 @@ TABLES = (
 
 LINKED = ("articles", "queries", "qrels")
 """Those of one that reads posts too."""
+
+
+ITEMS = ("items", "item_columns")
+"""Those of one that trains on a log."""
 
 
 SCORING = ("protocol", "unknown", "cutoffs", "pairwise", "output", "per_example", "json")

@@ -84,3 +84,16 @@ def explain(
     from ensue.cli.answering import explain as account  # polars
 
     account(chosen, folder, source, html, edges, k, reading, as_json=json)
+
+
+def similar(
+    folder: Folder,
+    item: Annotated[str, typer.Argument(help="id of an item")],
+    k: Annotated[int, typer.Option("-k", min=1, help="items to show")] = 10,
+    model: Own = "",
+    json: Json = False,
+) -> None:
+    """List the items most similar to an item, by the vectors that a network learned."""
+    from ensue.cli.item_tables import show_similar  # torch
+
+    show_similar(folder, item, k, as_json=json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -15,7 +15,6 @@ import typer
 from ensue.cli import show
 from ensue.cli.command import command_of
 from ensue.cli.options import Reading
-from ensue.data.items import read_items
 from ensue.errors import ModelFolderError
 from ensue.evaluation.cards import describe
 from ensue.interruption import Interruption, signals_heard, whole_steps
@@ -36,7 +35,6 @@ def train(
     output: Path,
     reading: Reading,
     *,
-    items: tuple[Path, Mapping[str, str]] | None = None,
     resume: bool,
     replace: bool,
     as_json: bool,
@@ -55,13 +53,7 @@ def train(
         command.require(known, data, learn=True)
         held = command.read(valid, replaced(reading, schema=schema)) if valid else None
         show.remark(f"training {predictor.model_name} (task {task.name}), seed {predictor.seed}")
-        features = {}
-        if items is not None:
-            table, warnings = read_items(items[0], columns=items[1])
-            for warning in warnings:
-                show.remark(f"warning: {warning}")
-            features = {"items": table}
-        reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume, **features)
+        reports = predictor.fit(known, held, checkpoint=checkpoint, resume=resume)
         with show.epochs() if rank == 0 else nullcontext(lambda report: None) as shown:
             for report in reports:
                 shown(report)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ import polars as pl
 from ensue.arguments import require_records
 from ensue.records import History
 from ensue.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
+
+if TYPE_CHECKING:
+    from ensue.data.item_table import Items
 
 Ids = npt.NDArray[np.int32]
 Times = npt.NDArray[np.float64]
@@ -30,6 +34,7 @@ class Histories:
         vocabulary: the values behind the ids.
         times: (events,) seconds, non-decreasing within a history; or empty where the data has no clock.
         names: one id a history, or empty.
+        items: features of items, if there is a table of them.
 
     Example:
         >>> from ensue import History
@@ -44,6 +49,7 @@ class Histories:
     vocabulary: Vocabulary
     times: Times = field(default_factory=lambda: np.empty(0, np.float64))
     names: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.String))
+    items: Items | None = None
 
     def __len__(self) -> int:
         """Number of histories."""
@@ -108,14 +114,14 @@ class Histories:
         events = ranges(self.offsets[index], lengths)
         names = self.names.gather(index) if len(self.names) else self.names
         times = self.times[events] if self.timed else self.times
-        return Histories(self.ids[events], offsets, self.vocabulary, times, names)
+        return replace(self, ids=self.ids[events], offsets=offsets, times=times, names=names)
 
     def _run(self, first: int, end: int) -> Histories:
         """Histories that stand beside each other, in the pages in which they stand."""
         low, high = self.offsets[[first, end]].tolist()
         times = self.times[low:high] if self.timed else self.times
         offsets = self.offsets[first : end + 1] - low
-        return Histories(self.ids[low:high], offsets, self.vocabulary, times, self.names[first:end])
+        return replace(self, ids=self.ids[low:high], offsets=offsets, times=times, names=self.names[first:end])
 
     def keep(self, events: npt.NDArray[np.bool_]) -> Histories:
         """The same histories without the events that are ``False`` (some may become empty).
@@ -126,7 +132,7 @@ class Histories:
             return self
         ends = np.concatenate([[0], np.cumsum(events)])
         times = self.times[events] if self.timed else self.times
-        return Histories(self.ids[events], ends[self.offsets].astype(np.int64), self.vocabulary, times, self.names)
+        return replace(self, ids=self.ids[events], offsets=ends[self.offsets].astype(np.int64), times=times)
 
     def encode(self, vocabulary: Vocabulary, *, drop_unknown: bool = False, number_unknown: bool = False) -> Histories:
         """The same histories in the ids of another vocabulary.
@@ -144,7 +150,7 @@ class Histories:
                 table[unknown] = len(vocabulary) + np.arange(unknown.sum())
             same = np.array_equal(table, np.arange(len(table)))  # what is mapped stays mapped
             ids = self.ids if same else table[self.ids]
-            recoded = Histories(ids, self.offsets, vocabulary, self.times, self.names)
+            recoded = replace(self, ids=ids, vocabulary=vocabulary)
         return recoded.keep(recoded.ids != UNKNOWN) if drop_unknown else recoded
 
     def sequence_index(self) -> Index:

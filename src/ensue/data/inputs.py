@@ -19,7 +19,8 @@ import polars as pl
 from ensue.arguments import require_path
 from ensue.data.frames import frame_of, is_path, read_frame
 from ensue.data.histories import Histories
-from ensue.data.items import Items, read_items
+from ensue.data.item_table import Items
+from ensue.data.items import read_items
 from ensue.data.posts import Articles, Corpus, Posts, read_articles, read_corpus, read_posts
 from ensue.data.posts.corpus import columns_of
 from ensue.data.queries import Queries, read_queries
@@ -67,6 +68,16 @@ class Reading(TypedDict, total=False):
     """What becomes of rows whose id is missing: ``drop`` or ``keep``."""
 
 
+class TrainingReading(Reading, total=False):
+    """How training data is read: :class:`Reading`, and a table of items beside a log. ``NextEvent`` only."""
+
+    items: object
+    """A table with one row per item, a path or a frame: titles, categories, words, numbers and dates."""
+    item_columns: Mapping[str, str]
+    """``item`` and ``title`` to columns, and columns to ``category``, ``text``, ``number``, ``time`` or ``ignore``,
+    where the names and values do not say so."""
+
+
 def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[Histories, DataSchema]:
     """Return histories of a path, a frame, or lists of ids, and how they were read.
 
@@ -85,19 +96,39 @@ def histories_from(data: object, schema: DataSchema, reading: Reading) -> tuple[
     return (Histories.of(history_records(data)), schema) if opened is None else opened
 
 
-def item_table_from(data: object, columns: Mapping[str, str] | None = None) -> Items:
-    """Return the items of a path, a frame of polars, pandas or pyarrow, or of ``Items``.
+def histories_with_items(
+    data: object, schema: DataSchema, reading: TrainingReading, known: Items | None = None
+) -> tuple[Histories, DataSchema]:
+    """Return what :func:`histories_from` returns, with the table of ``items`` where one is given.
+
+    Args:
+        data: see :func:`histories_from`.
+        schema: see :func:`histories_from`.
+        reading: what is stated.
+        known: items of the model, whose columns and types a table of new items has too.
 
     Raises:
-        DataError: something else, or a table that cannot be read.
+        DataError: see :func:`histories_from` and :func:`ensue.data.items.read_items`.
+        SettingError: columns of a table that is not given.
     """
-    if isinstance(data, Items):
-        return data
+    reading = TrainingReading(**reading)
+    table, columns = reading.pop("items", None), reading.pop("item_columns", None)
+    if columns and table is None:
+        raise SettingError("item_columns names columns of an item table; give items too")
+    histories, schema = histories_from(data, schema, reading)
+    if table is None:
+        return histories, schema
+    return replace(histories, items=_item_table(table, columns, known)), schema
+
+
+def _item_table(data: object, columns: Mapping[str, str] | None, known: Items | None) -> Items:
+    """Return the items of a path or of a frame."""
+    reader = partial(read_items, columns=columns, like=known)
     if is_path(data):
         with readable(data):
-            items, warnings = read_items(Path(data), columns=columns)
+            items, warnings = reader(Path(data))
     elif (frame := frame_of(data)) is not None:
-        items, warnings = read_frame(frame, lambda path: read_items(path, columns=columns))
+        items, warnings = read_frame(frame, reader)
     else:
         raise DataError(f"items is of type {type(data).__name__}; give the path of a table, or a frame")
     warn_of(warnings)

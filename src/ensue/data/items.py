@@ -7,7 +7,6 @@ values, from a header such as RecBole's ``title:token_seq``, or stated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -15,6 +14,7 @@ import polars as pl
 
 from ensue.data.files import answering
 from ensue.data.ids import IdColumns
+from ensue.data.item_table import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.markup import strip_markup
 from ensue.data.packed import DROP, Opening
 from ensue.data.roles import Found, plain_name
@@ -23,8 +23,6 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
 
 ITEM, TITLE = "item", "title"
-CATEGORY, TEXT, NUMBER, TIME, IGNORE = "category", "text", "number", "time", "ignore"
-KINDS = (CATEGORY, TEXT, NUMBER, TIME, IGNORE)
 _ID_NAMES = (
     *("item", "itemid", "id", "articleid", "productid", "movieid", "newsid", "videoid", "trackid", "bookid", "postid"),
     *("sku", "asin", "parentasin", "pageid", "page", "url", "user", "userid", "author", "authorid", "value", "aid"),
@@ -33,51 +31,6 @@ _TITLE_NAMES = ("title", "name", "headline", "movietitle", "producttitle", "prod
 _RECBOLE = {"token": CATEGORY, "token_seq": TEXT, "float": NUMBER, "float_seq": IGNORE}
 _CATEGORY_SHARE, _CATEGORY_WORDS = 0.2, 2.0
 """A column of texts is one of categories where its distinct values are at most this share of all, or short."""
-
-
-@dataclass(frozen=True, eq=False)
-class Items:
-    """Features of items.
-
-    Attributes:
-        ids: one id per item, each once.
-        columns: one column of texts per feature, by its name; empty cells are null.
-        kinds: the type of each feature, one of ``KINDS``.
-        title: name of the column that names an item for people, or nothing.
-    """
-
-    ids: pl.Series
-    columns: pl.DataFrame
-    kinds: Mapping[str, str]
-    title: str = ""
-
-    def __len__(self) -> int:
-        """Number of items."""
-        return len(self.ids)
-
-    def titles(self) -> dict[str, str]:
-        """Return the title of each item that has one, by id."""
-        if not self.title:
-            return {}
-        pairs = zip(self.ids.to_list(), self.columns[self.title].to_list(), strict=True)
-        return {item: title for item, title in pairs if title}
-
-    def filter(self, mask: pl.Series) -> Items:
-        """Return the items that a mask keeps."""
-        return replace(self, ids=self.ids.filter(mask), columns=self.columns.filter(mask))
-
-    def merge(self, newer: Items) -> Items:
-        """Return these items and newer ones; where both know an item, the newer row counts.
-
-        Raises:
-            DataError: the newer table lacks a column.
-        """
-        if missing := [name for name in self.kinds if name not in newer.columns.columns]:
-            raise DataError(f"items: the table lacks {listed(missing)}, which the model was trained with")
-        kept = ~self.ids.is_in(newer.ids.implode())
-        ids = pl.concat([self.ids.filter(kept), newer.ids])
-        columns = pl.concat([self.columns.filter(kept), newer.columns.select(self.columns.columns)])
-        return replace(self, ids=ids, columns=columns)
 
 
 def read_items(
@@ -106,9 +59,11 @@ def read_items(
     path, stated = Path(path), dict(columns or {})
     # "title=text" gives a column of that name its type; "title=name" says which column is the title.
     roles = {role: stated.pop(role) for role in (ITEM, TITLE) if stated.get(role, IGNORE) not in KINDS}
+    id_column = ""
     if like is not None:
         stated = {**like.kinds, **stated}
         roles = {TITLE: like.title, **roles} if like.title else roles
+        id_column = like.id_column
     for name, kind in stated.items():
         if kind not in KINDS:
             raise SettingError(f"item columns: {name}={kind} is no type; choose from {', '.join(KINDS)}")
@@ -119,7 +74,10 @@ def read_items(
             suffix = name.partition(":")[2]
             typed[name] = _RECBOLE.get(suffix, "")
         bases = {name: name.partition(":")[0] if typed[name] else name for name in names}
-        item = _choose(names, bases, _ID_NAMES, roles.get(ITEM))
+        nonlocal id_column
+        item = _choose(names, bases, _ID_NAMES, roles.get(ITEM, id_column if id_column in bases.values() else None))
+        if item is None and ITEM in roles:
+            raise DataError(f"{path}: column {quoted(roles[ITEM])} (item) is missing; the columns are {listed(names)}")
         if item is None:
             raise DataError(
                 f"{path}: no column is known as the item; the columns are {listed(names)}; name it with "
@@ -128,6 +86,7 @@ def read_items(
         for name in stated:
             if name not in bases.values():
                 raise DataError(f"{path}: column {quoted(name)} is missing; the columns are {listed(names)}")
+        id_column = bases[item]
         return {ITEM: item, **{f" {base}": name for name, base in bases.items() if name != item}}, ()
 
     with answering(path):
@@ -158,7 +117,8 @@ def read_items(
     features = features.with_columns(strip_markup(features[name].fill_null(""))[0].alias(name) for name in texts)
     features = features.with_columns(pl.col(name).replace("", None) for name in texts)
     kept = [name for name in features.columns if kinds[name] != IGNORE or name == title]
-    return Items(item_ids, features.select(kept), {name: kinds[name] for name in kept}, title), tuple(warnings)
+    kinds = {name: kinds[name] for name in kept}
+    return Items(item_ids, features.select(kept), kinds, title, id_column), tuple(warnings)
 
 
 def _choose(names: Sequence[str], bases: Mapping[str, str], known: Sequence[str], stated: str | None) -> str | None:

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ensue.data.items import Items
 from ensue.errors import SettingError
 from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import Data
@@ -91,7 +90,7 @@ def _in_silence(reports: Iterable[Report]) -> None:
 
 def refresh(
     folder: Path,
-    data: Data | Callable[[Any], Data | Items],
+    data: Data | Callable[[Any], Data],
     *,
     max_drop: float | None = MAX_DROP,
     keep: int = 5,

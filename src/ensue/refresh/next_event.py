@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from ensue import metrics
 from ensue.data.histories import Histories
-from ensue.data.items import Items
 from ensue.data.splits import dated, hold_out
 from ensue.evaluation.next_event import score
 from ensue.refresh.trial import NEWEST, Ask, Slice, Trial, standard_error
@@ -26,13 +25,14 @@ REMEMBERED = 1000
 """Remembered histories to be scored on, at most, and at most a tenth of those that are remembered."""
 
 
-def learn(old: NextPredictor, candidate: NextPredictor, data: Histories | Items, ask: Ask) -> Trial:
-    """Let a candidate learn, the newest tenth after the test; new items it takes in as they are, without a test.
+def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: Ask) -> Trial:
+    """Let a candidate learn, the newest tenth after the test; a table of new items alone is not tested.
 
     The test ranks the whole catalogue, so an index of it is made once, of a candidate that takes over.
     """
-    if isinstance(data, Items):
-        candidate.add_items(data)
+    if data.items is not None:
+        candidate.add_items(data.items)
+    if not len(data):
         return Trial(learn_rest=candidate.index_items)
     data = shared_part(data, candidate.shared.min_users, "new data")
     if not ask.tested:

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from ensue import DataError, NextEvent, SettingError, load
-from ensue.data.items import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items, read_items
+from ensue.data.item_table import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items
+from ensue.data.items import read_items
 from ensue.nn.item_head import ItemHead
 from ensue.tasks.next.item_features import FeatureEncoder
 from ensue.tasks.state import module_of

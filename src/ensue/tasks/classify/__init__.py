@@ -17,7 +17,7 @@ TASK = Task(
     service="ensue.serve.tasks.classify:ClassifyService",
     foreign=(
         "unknown rank_unknown exclude_seen events time_unit day_first sort session_gap protocol cutoffs rules "
-        "min_users prefix steps exclude edges allow articles queries qrels"
+        "min_users prefix steps exclude edges allow articles queries qrels items item_columns"
     ),
     kinds=("texts",),
 )

@@ -17,7 +17,7 @@ TASK = Task(
     service="ensue.serve.tasks.link:LinkService",
     foreign=(
         "metric unknown rank_unknown exclude_seen events time_unit day_first sort session_gap phrases rules "
-        "protocol cutoffs min_users prefix steps exclude edges allow"
+        "protocol cutoffs min_users prefix steps exclude edges allow items item_columns"
     ),
     kinds=("posts",),
 )

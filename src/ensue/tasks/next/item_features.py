@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.files import answering
-from ensue.data.items import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
+from ensue.data.item_table import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.nn.item_features import ItemFeatures
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.store.folder import read_file, read_json
@@ -187,7 +187,12 @@ class KnownItems:
         table = io.BytesIO()
         self.items.columns.select(self.items.ids.alias(_ID), pl.all()).write_parquet(table)
         encoder = [asdict(column) for column in self.encoder.columns]
-        described = {"kinds": dict(self.items.kinds), "title": self.items.title, "encoder": encoder}
+        described = {
+            "kinds": dict(self.items.kinds),
+            "title": self.items.title,
+            "id": self.items.id_column,
+            "encoder": encoder,
+        }
         return {TABLE: table.getvalue(), ENCODER: json.dumps(described, ensure_ascii=False).encode()}
 
     @classmethod
@@ -198,9 +203,11 @@ class KnownItems:
             ValueError: the files do not fit each other.
         """
         described = read_json(folder, ENCODER)
-        if not isinstance(described, dict) or set(described) != {"kinds", "title", "encoder"}:
-            raise ValueError(f"{ENCODER} does not hold kinds, title and encoder")
+        if not isinstance(described, dict) or set(described) != {"kinds", "title", "id", "encoder"}:
+            raise ValueError(f"{ENCODER} does not hold kinds, title, id and encoder")
         kinds, title = described["kinds"], described["title"]
+        if not isinstance(described["id"], str):
+            raise ValueError(f"{ENCODER} holds a column of ids that is no name")
         if not isinstance(kinds, dict) or not {*kinds.values()} <= {*KINDS} or title not in ("", *kinds):
             raise ValueError(f"{ENCODER} holds a type or a title that does not exist")
         with answering(folder / TABLE):
@@ -209,9 +216,8 @@ class KnownItems:
             raise ValueError(f"{TABLE} does not have the columns of {ENCODER}")
         if table[_ID].null_count() or table[_ID].n_unique() < len(table):
             raise ValueError(f"{TABLE} holds an item twice")
-        return cls(
-            Items(table[_ID], table.drop(_ID), kinds, title), FeatureEncoder.from_list(described["encoder"], kinds)
-        )
+        items = Items(table[_ID], table.drop(_ID), kinds, title, described["id"])
+        return cls(items, FeatureEncoder.from_list(described["encoder"], kinds))
 
     def rows(self, values: Sequence[str]) -> FeatureRows:
         """Return the tokens of the values of a vocabulary, from padding on; values without a row have none."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue.answers import Answer, Choice, Explanation, Forecast
 from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index
-from ensue.data.items import Items
+from ensue.data.item_table import Items
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.nn.item_head import Output
@@ -41,7 +41,6 @@ class NextPredictor(SavedPredictor, NextState):
         data: Histories,
         valid: Histories | None = None,
         *,
-        items: Items | None = None,
         checkpoint: Path | None = None,
         resume: bool = False,
     ) -> Iterator[Report]:
@@ -52,9 +51,8 @@ class NextPredictor(SavedPredictor, NextState):
         Counting needs no held-out part. Of several ranks the first one alone counts the baselines, and can be saved.
 
         Args:
-            data: what to learn.
+            data: what to learn; items of its item table that no history holds can be answers too.
             valid: what early stopping looks at.
-            items: features of items; those that no history holds can be answers too.
             checkpoint: a file that lets a killed run continue (and one beside it, for the second training).
             resume: continue from there.
 
@@ -63,17 +61,22 @@ class NextPredictor(SavedPredictor, NextState):
             SettingError: the loss is no longer a number, or the checkpoint is another run's.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, items, checkpoint, resume)
+        return train.fit(self, data, valid, checkpoint, resume)
 
     def update(self, data: Histories) -> Report:
         """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.
 
-        With ``min_users`` only what enough people of ``data`` share is learned; nothing of the rest is remembered.
+        A table of new items may come alone, without histories. With ``min_users`` only what enough people of ``data``
+        share is learned; nothing of the rest is remembered.
 
         Raises:
             DataError: nothing follows anything in the data.
         """
         self.require_data(data)
+        if data.items is not None:
+            self.add_items(data.items)
+            if not len(data):
+                return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True, note="items added")
         shared = shared_part(data, self.shared.min_users, "new data")
         report = [*update.passes(self, shared)][-1]
         self.index_items()
@@ -126,7 +129,7 @@ class NextPredictor(SavedPredictor, NextState):
         self.metadata.values = len(self.vocabulary) - FIRST
         return len(self.vocabulary) - before
 
-    def similar(self, values: Sequence[str], k: int = 10) -> list[list[Choice]]:
+    def similar(self, values: Collection[str], k: int = 10) -> list[list[Choice]]:
         """Return the ``k`` items most similar to each value: by the cosine of the vectors that the network reads.
 
         Raises:

@@ -14,7 +14,6 @@ from torch.optim import Adam
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.data.items import Items
 from ensue.data.splits import dated, hold_out
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
@@ -52,16 +51,11 @@ IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 
 
 def fit(
-    state: NextState,
-    data: Histories,
-    valid: Histories | None,
-    items: Items | None,
-    checkpoint: Path | None,
-    resume: bool,
+    state: NextState, data: Histories, valid: Histories | None, checkpoint: Path | None, resume: bool
 ) -> Iterator[Report]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.fit`."""
     require_targets(data, "training data")
-    state.known_items = None if items is None else _known_items(state, data, items)
+    state.known_items = _known_items(state, data)
     learned = shared_part(data, state.shared.min_users, "training data")
     valid = None if valid is None else shared_part(valid, state.shared.min_users, "validation data")
     yield from _fit(state, learned, valid, checkpoint, resume)
@@ -124,13 +118,16 @@ def _fit(
         index_items(state)
 
 
-def _known_items(state: NextState, data: Histories, items: Items) -> KnownItems:
-    """Return the item table, whose tokens are those of items that the training data holds.
+def _known_items(state: NextState, data: Histories) -> KnownItems | None:
+    """Return the item table of the data, whose tokens are those of items that its histories hold.
 
     Raises:
         SettingError: no network is trained, which is what features are for.
         DataError: the table knows no item of the data.
     """
+    items = data.items
+    if items is None:
+        return None
     if all(schedule is None for _, schedule in state.candidates.values()):
         raise SettingError(f"items: {state.model_name} counts ids and uses no features; leave the item table out")
     trained = {data.vocabulary.values[id - FIRST] for id in np.unique(data.ids).tolist() if id >= FIRST}

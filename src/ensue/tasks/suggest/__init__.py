@@ -17,7 +17,7 @@ TASK = Task(
     service="ensue.serve.tasks.suggest:SuggestService",
     foreign=(
         "metric unknown rank_unknown exclude_seen events sort phrases cutoffs steps exclude allow edges "
-        "articles queries qrels"
+        "articles queries qrels items item_columns"
     ),
     kinds=("queries",),
 )

@@ -25,10 +25,10 @@ import polars as pl
 from ensue.data.sequences import read
 from ensue.settings import parse
 from ensue.store.lock import only_writer
-from ensue.stream.board import Hour
+from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.sources import open_source
-from ensue.stream.status import Status, StreamSettings
+from ensue.stream.metrics import Hour
+from ensue.stream.state import Status, StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue_studies.results import provenance, write_result
 

@@ -43,11 +43,10 @@ from ensue.errors import FolderInUseError
 from ensue.predictor import load, make
 from ensue.records import History
 from ensue.store.lock import only_writer
+from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.partitions import partition_of
-from ensue.stream.queue import SQLiteQueue
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.sources import SQLiteQueue, partition_of
+from ensue.stream.state import StreamSettings
 from ensue_studies.results import provenance
 
 SOURCES = ("jsonl", "folder", "sqlite", "redis", "keys", "kafka")

@@ -24,9 +24,9 @@ import numpy as np
 
 from ensue.data.histories import Histories
 from ensue.records import History
+from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.state import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
 from ensue_studies.results import provenance
 

@@ -12,7 +12,7 @@ import pytest
 from ensue import figures
 from ensue.answers import Answer, Explanation
 from ensue.errors import SettingError
-from ensue.stream.board import Board
+from ensue.stream.metrics import Board
 
 # b at 90 s leaned on a wholly; the second a, at 2 h, a quarter on the first a and the rest on b.
 STORY = Explanation(

@@ -12,8 +12,8 @@ from ensue.cli import cluster
 from ensue.cli.commands import make_app
 from ensue.nn import sampling
 from ensue.stream import engine, partition_of
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.brokers import open_source
+from ensue.stream.state import StreamSettings
 from ensue.tasks.next import train
 from ensue.tasks.next.ensembles import cascade_blend, shortlist
 from ensue.tasks.next.models import softmax

@@ -17,9 +17,9 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.predictor import make
 from ensue.records import History
+from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.sources import open_source
-from ensue.stream.status import Status, StreamSettings
+from ensue.stream.state import Status, StreamSettings
 
 NUM_VALUES = 20
 

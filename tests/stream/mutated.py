@@ -24,11 +24,10 @@ from ensue.records import History
 from ensue.store import checksums
 from ensue.store.tensors import tensor_bytes
 from ensue.stream import engine
+from ensue.stream.brokers import open_source
+from ensue.stream.commit import STATE, TENSORS, Journal
 from ensue.stream.engine import Stream
-from ensue.stream.journal import Journal
-from ensue.stream.saved import STATE, TENSORS
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.state import StreamSettings
 from tests.folders import resum
 from tests.mutations import Family
 from tests.stream.conftest import log

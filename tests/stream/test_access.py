@@ -10,9 +10,9 @@ import pytest
 
 from ensue.errors import ModelFolderError
 from ensue.stream import SQLiteQueue, engine
+from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.state import StreamSettings
 from tests.stream.conftest import log, streamed
 
 

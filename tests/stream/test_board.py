@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from ensue.stream import board
-from ensue.stream.board import Board
+from ensue.stream import metrics as board
+from ensue.stream.metrics import Board
 
 
 def test_sums_by_hour() -> None:

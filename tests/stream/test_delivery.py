@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from ensue.stream import SQLiteQueue, engine
-from ensue.stream.board import Hour
+from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.queue import SQLiteSource
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.metrics import Hour
+from ensue.stream.sources import SQLiteSource
+from ensue.stream.state import StreamSettings
 from tests.stream.conftest import log, streamed, write
 
 NUM = 250

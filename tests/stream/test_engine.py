@@ -16,13 +16,13 @@ from ensue.predictor import make
 from ensue.records import History
 from ensue.refresh import refresh
 from ensue.store.tensors import read_tensors
-from ensue.stream import engine, saved
-from ensue.stream.board import Board
+from ensue.stream import commit as saved
+from ensue.stream import engine
+from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.files import JSONLines
-from ensue.stream.queue import SQLiteQueue
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.metrics import Board
+from ensue.stream.sources import JSONLines, SQLiteQueue
+from ensue.stream.state import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import resum
 from tests.stream.conftest import log, streamed, write

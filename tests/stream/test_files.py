@@ -11,7 +11,7 @@ import pytest
 
 from ensue.errors import DataError, ModelFolderError
 from ensue.stream.events import LONGEST
-from ensue.stream.files import JSONLines
+from ensue.stream.sources import JSONLines
 
 
 def lines_of(path: Path, position: Any = None, limit: int = 512) -> tuple[list[bytes], Any]:

@@ -16,10 +16,10 @@ from ensue.errors import ModelFolderError
 from ensue.predictor import make
 from ensue.records import History
 from ensue.stream import engine
+from ensue.stream.brokers import open_source
+from ensue.stream.commit import Changes, Entry, Journal, large_by_rows
 from ensue.stream.engine import Stream
-from ensue.stream.journal import Changes, Entry, Journal, large_by_rows
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.state import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
 from tests.stream.conftest import log, streamed, write
 
@@ -169,7 +169,7 @@ def test_a_full_disk_keeps_the_commit_before(fitted: Path, tmp_path: Path, monke
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ensue.stream.journal.os.fsync", full)
+    monkeypatch.setattr("ensue.stream.commit.os.fsync", full)
     with pytest.raises(ModelFolderError, match=r"No space left on device.*the last commit is kept"):
         journal.append(Entry({"position": 2}, {"a": torch.zeros(3)}))
     monkeypatch.undo()

@@ -12,12 +12,10 @@ import pytest
 
 from ensue.errors import DataError, SettingError
 from ensue.stream import SQLiteQueue, partition_of
-from ensue.stream.blocks import Source
-from ensue.stream.partitions import Partitions, PartitionSessions
-from ensue.stream.queue import SQLiteSource
-from ensue.stream.sessions import Chunk
-from ensue.stream.sources import open_source
-from ensue.stream.status import StreamSettings
+from ensue.stream.brokers import open_source
+from ensue.stream.sessions import Chunk, PartitionSessions
+from ensue.stream.sources import Partitions, Source, SQLiteSource
+from ensue.stream.state import StreamSettings
 from ensue.vocabulary import Vocabulary
 from tests.stream.conftest import Server, log, streamed
 

@@ -8,7 +8,7 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.lines import without_credentials
-from ensue.stream.sources import open_source
+from ensue.stream.brokers import open_source
 from tests.cli.conftest import run
 from tests.stream.conftest import Server, log
 

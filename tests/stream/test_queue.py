@@ -11,8 +11,7 @@ import pytest
 
 from ensue.errors import DataError
 from ensue.stream import SQLiteQueue
-from ensue.stream.blocks import Position
-from ensue.stream.queue import SQLiteSource
+from ensue.stream.sources import Position, SQLiteSource
 
 
 def started(path: Path, position: Position | None = None) -> SQLiteSource:

@@ -9,7 +9,7 @@ import pytest
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import MISS, Floats
-from ensue.stream.ranking import RecentPopularity, model_ranks
+from ensue.stream.metrics import RecentPopularity, model_ranks
 from ensue.stream.sessions import SessionColumns
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary

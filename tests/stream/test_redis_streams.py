@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ensue.errors import DataError, SettingError
-from ensue.stream.blocks import Source
-from ensue.stream.sources import open_source
+from ensue.stream.brokers import open_source
+from ensue.stream.sources import Source
 from tests.stream.conftest import Server, log, streamed
 
 

@@ -17,10 +17,10 @@ from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError, FolderInUseError
 from ensue.lines import plural, without_credentials
 from ensue.store.lock import only_writer
-from ensue.stream.board import Hour
+from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
-from ensue.stream.sources import open_source
-from ensue.stream.status import Counts, Status, StreamSettings
+from ensue.stream.metrics import Hour
+from ensue.stream.state import Counts, Status, StreamSettings
 
 TURN = 0.5
 """Seconds between two looks of one on standby."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
-from ensue.stream.board import Hour
+from ensue.stream.metrics import Hour
 
 DATED = 1e8
 """Times after this (seconds, 1973) count from 1970."""

@@ -29,7 +29,7 @@ from ensue.training.report import Report
 
 MAX_DROP = 0.05
 STREAM = ("stream.json", "stream.safetensors")
-"""Where a stream stands (:mod:`ensue.stream.saved`): an update leaves it, so that the stream goes on from there."""
+"""Where a stream stands (:mod:`ensue.stream.commit`): an update leaves it, so that the stream goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from ensue.serve.lengths import require_short_history, too_long
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue
-from ensue.stream.blocks import split_address
+from ensue.stream.brokers import REDIS_EXAMPLE, connect
 from ensue.stream.events import Events, Reader
-from ensue.stream.redis_streams import EXAMPLE, connect
+from ensue.stream.sources import split_address
 
 CLICKED = frozenset(
     {"click", "click_through", "item_click", "product_click", "view", "watch", "add_to_cart", "purchase"}
@@ -143,10 +143,10 @@ class RedisQueue:
     """
 
     def __init__(self, address: str) -> None:
-        parts, options = split_address(address, EXAMPLE)
+        parts, options = split_address(address, REDIS_EXAMPLE)
         self.stream = options.get("stream", "")
         if parts.scheme not in ("redis", "rediss", "unix"):
-            raise SettingError(f"--queue: {parts.scheme}:// is not known; write sqlite:queue.db or {EXAMPLE}")
+            raise SettingError(f"--queue: {parts.scheme}:// is not known; write sqlite:queue.db or {REDIS_EXAMPLE}")
         if not self.stream:
             raise SettingError("--queue: no stream is named; write redis://127.0.0.1:6379/0?stream=clicks")
         self._server, redis = connect(urlunsplit(parts._replace(query="")))

@@ -1,6 +1,5 @@
 """Learning from a stream: predict, score, learn; position and weights are committed together."""
 
-from ensue.stream.partitions import partition_of
-from ensue.stream.queue import SQLiteQueue
+from ensue.stream.sources import SQLiteQueue, partition_of
 
 __all__ = ["SQLiteQueue", "partition_of"]

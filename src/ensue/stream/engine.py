@@ -27,15 +27,13 @@ from ensue.errors import DataError, SettingError
 from ensue.store.folder import write_folder
 from ensue.store.schema import schema_of
 from ensue.store.swap import sweep
-from ensue.stream import saved
-from ensue.stream.blocks import Block, Source
-from ensue.stream.board import HOUR, Hour
+from ensue.stream import commit as saved
+from ensue.stream.commit import Changes, Journal, large_by_rows
 from ensue.stream.events import Reader
-from ensue.stream.journal import Changes, Journal, large_by_rows
-from ensue.stream.ranking import model_ranks
+from ensue.stream.metrics import HOUR, Hour, model_ranks
 from ensue.stream.sessions import Chunk, joined, targets
-from ensue.stream.state import StreamState, no_histories
-from ensue.stream.status import Status, StreamSettings
+from ensue.stream.sources import Block, Source
+from ensue.stream.state import Status, StreamSettings, StreamState, no_histories
 from ensue.tasks.next import reservoir, update
 from ensue.tasks.next.model import Remembers
 from ensue.tasks.next.predictor import NextPredictor

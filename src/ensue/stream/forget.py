@@ -15,12 +15,9 @@ from ensue.data.histories import Histories, keys_of
 from ensue.errors import SettingError
 from ensue.store.folder import damage, write_file
 from ensue.store.tensors import read_tensors, tensor_bytes
-from ensue.stream.events import Reject, decode
-from ensue.stream.journal import Journal
-from ensue.stream.partitions import PartitionSessions
-from ensue.stream.rejects import rejects_of
-from ensue.stream.saved import STATE, TENSORS, read_state
-from ensue.stream.sessions import Chunk, history_tensors, timed_histories
+from ensue.stream.commit import STATE, TENSORS, Journal, read_state
+from ensue.stream.events import Reject, decode, rejects_of
+from ensue.stream.sessions import Chunk, PartitionSessions, history_tensors, timed_histories
 from ensue.tasks.next.forget import records_of
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import latest_events

@@ -12,6 +12,9 @@ stream happened to be cut into blocks, stops and restarts changes none of them.
   on by as much, or when too many are open: the one untouched for longest.
 
 Sessions and ids are held by 64-bit digests, so that no names of people stand in a model folder.
+
+Each partition of a source has open sessions and a clock of its own: what becomes of an event does not depend on how far
+another partition was read.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
@@ -428,3 +431,68 @@ def _cut(session: _Session) -> None:
     if len(session.ids) > LATEST:
         del session.ids[:-LATEST], session.times[:-LATEST]
     session.fresh, session.arrivals = len(session.ids), []
+
+
+class PartitionSessions:
+    """The open sessions of every partition.
+
+    Args:
+        gap: seconds of pause that end a session.
+    """
+
+    def __init__(self, gap: float) -> None:
+        self.gap = gap
+        self._parts: dict[str, OpenSessions] = {}
+
+    def __len__(self) -> int:
+        """Number of open sessions."""
+        return sum(map(len, self._parts.values()))
+
+    def of(self, partition: str) -> OpenSessions:
+        """Those of one partition."""
+        return self._parts.setdefault(partition, OpenSessions(self.gap))
+
+    @property
+    def clock(self) -> float:
+        """The time of the latest partition."""
+        return max((part.clock for part in self._parts.values()), default=-np.inf)
+
+    @property
+    def settled(self) -> float:
+        """The time that every partition has reached."""
+        return min((part.clock for part in self._parts.values()), default=-np.inf)
+
+    def settle(self, chunk: Chunk) -> None:
+        """Decide about the events that wait for others, where no more will come."""
+        for _, part in sorted(self._parts.items()):
+            part.settle(chunk)
+
+    def remove(self, sessions: Collection[str]) -> int:
+        """Remove open sessions by their names, and return how many there were."""
+        return sum(part.remove(sessions) for part in self._parts.values())
+
+    def hand_over(self, chunk: Chunk) -> None:
+        """Hand over the fresh events of every partition, where a chunk is complete."""
+        for _, part in sorted(self._parts.items()):
+            part.hand_over(chunk)
+
+    def waiting(self) -> dict[str, list[Event]]:
+        """The events of each partition that wait for others, because their times are far from the clock."""
+        return {partition: part.times.waiting for partition, part in self._parts.items() if part.times.waiting}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All else, between two events; the columns of a stream without partitions have no prefix."""
+        return {
+            f"{partition}@{name}" if partition else name: tensor
+            for partition, part in self._parts.items()
+            for name, tensor in part.tensors().items()
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], chunk: Chunk, waiting: Mapping[str, Sequence[Event]]) -> None:
+        """Put back what :meth:`tensors` and :meth:`waiting` gave; see :meth:`OpenSessions.restore`."""
+        columns: dict[str, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            partition, _, name = key.rpartition("@")
+            columns.setdefault(partition, {})[name] = tensor
+        for partition, own in columns.items():
+            self.of(partition).restore(own, chunk, waiting.get(partition, ()))

@@ -1,45 +1,539 @@
-"""A source by its name on the command line."""
+"""Where a stream's lines come from: blocks of lines with the position after them, from files and queues.
+
+A growing JSON Lines file, or a folder of them, is read in the order of the names. Its position is (file, bytes read)
+and a digest of what stood just before, so that a file that was rotated, truncated or replaced is noticed, and a copy
+of the same file on another machine is not. A last line without its newline waits for it. In a folder a file is over
+once one with a later name exists; what its last line then holds, it holds for good.
+
+A queue is one SQLite file with the table ``events(position INTEGER PRIMARY KEY AUTOINCREMENT, line)`` and a write-ahead
+log: writers append lines and do not wait for the stream, which never writes. Lines up to a committed position may be
+deleted.
+
+A source in partitions is read side by side. All events of a session are in one partition, in order; between partitions
+there is no order. :func:`partition_of` says where a writer puts a session. Redis and Kafka are in
+:mod:`ensue.stream.brokers`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from os.path import commonprefix
 from pathlib import Path
+from string import digits
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from ensue.errors import SettingError
-from ensue.lines import without_credentials
-from ensue.stream.blocks import Source
-from ensue.stream.files import JSONLines
-from ensue.stream.kafka import KafkaTopic
-from ensue.stream.queue import SQLiteSource
-from ensue.stream.redis_streams import open_redis
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
-SCHEMES = ("redis://", "rediss://", "unix://")
-"""How addresses of a Redis server begin."""
+from ensue.errors import DataError, ModelFolderError, SettingError
+from ensue.lines import one_line, without_credentials
+from ensue.stream.events import LONGEST
+from ensue.tasks.metadata import Count
+
+MOST_BYTES = 2**23
+"""A block ends after so many bytes of lines, however few they are."""
+Position = Mapping[str, object]
+"""Where a source stands, as JSON; each source has fields of its own."""
+Kind = TypeVar("Kind")
+POLL = 0.05
+"""Seconds between two looks at a source that has nothing new."""
 
 
-def open_source(text: str, log: Callable[[str], None]) -> Source:
-    """Return the source of a name: ``clicks.jsonl``, ``folder/``, ``sqlite:queue.db``, ``redis://…`` or ``kafka://…``.
+@dataclass(frozen=True)
+class Block:
+    """Some lines in the source's order.
 
-    ``redis://host:port/0?stream=clicks-0,clicks-1`` reads several keys, each a partition.
+    Attributes:
+        lines: as they came, without the newline.
+        places: where each stands, for people.
+        position: where to go on after them, as JSON.
+        at_end: whether the source held no more when it was asked.
+        partition: the part of the source that the lines are of; empty where it has none.
+    """
+
+    lines: list[bytes]
+    places: list[str]
+    position: Position
+    at_end: bool
+    partition: str = ""
+
+
+class Behind(NamedTuple):
+    """How much of a source is still to be read: an amount and its unit, such as 12 lines."""
+
+    amount: float
+    unit: str
+
+
+class Source(Protocol):
+    """A log that grows at its end and can be read again from any position."""
+
+    @property
+    def name(self) -> str:
+        """What tells this source from another, without the machine's paths."""
+        ...
+
+    def begin(self, position: Position | None) -> None:
+        """Go to a position that was committed, or to the beginning.
+
+        Raises:
+            DataError: the source is not there, or no longer what was read up to that position.
+        """
+        ...
+
+    def read(self, limit: int, wait: float) -> Block:
+        """Up to ``limit`` lines, or what arrived within ``wait`` seconds, perhaps none.
+
+        Raises:
+            DataError: the source is no longer what was read so far.
+        """
+        ...
+
+    def committed(self, position: Position) -> None:
+        """Hear that everything up to a position is safe."""
+        ...
+
+    def behind(self) -> Behind:
+        """How much is left."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+def read_json(place: str, kind: type[Kind], data: bytes) -> Kind:
+    """Return what a commit holds as JSON, whoever wrote it.
 
     Args:
-        text: the name.
-        log: receives messages for people, such as that a server is away.
+        place: where it stands, for messages.
+        kind: what it must be.
+        data: JSON.
 
     Raises:
-        SettingError: the address is wrong, or an extra is missing.
+        ModelFolderError: it is something else.
     """
-    if text.startswith("sqlite:"):
-        return SQLiteSource(Path(text.removeprefix("sqlite:")))
-    if "://" not in text:
-        return JSONLines(Path(text))
-    scheme, _, _ = text.partition("://")
-    if any(character.isspace() for character in text):
-        raise SettingError(f"{scheme}://…: an address holds no spaces; write %20 for one")
-    if text.startswith(SCHEMES):
-        return open_redis(text, log)
-    if text.startswith("kafka://"):
-        return KafkaTopic(text, log)
-    raise SettingError(
-        f"{without_credentials(text)}: {scheme}:// is not known; name a file, a folder, sqlite:FILE, redis:// or kafka://"
-    )
+    try:
+        return TypeAdapter(kind).validate_json(data, strict=True)
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = one_line(".".join(map(str, detail["loc"])), 80)
+        raise ModelFolderError(
+            f"{place}: damaged ({f'{field}: ' if field else ''}{one_line(detail['msg'], 200)}); fit the model again "
+            "or copy it again"
+        ) from error
+
+
+def position_of(kind: type[Kind], position: Position) -> Kind:
+    """Return a committed position as a source has it.
+
+    Raises:
+        ModelFolderError: it is none of this source.
+    """
+    return read_json("stream.json, position", kind, json.dumps(position).encode())
+
+
+def split_address(address: str, example: str) -> tuple[SplitResult, dict[str, str]]:
+    """Return the parts of an address and the fields of its query, the last of each name.
+
+    Args:
+        address: ``redis://…`` or ``kafka://…``.
+        example: an address for the message.
+
+    Raises:
+        SettingError: it is no address; a password in it is not shown.
+    """
+    try:
+        parts = urlsplit(address)
+        return parts, {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    except ValueError:  # its text may quote a part of the password
+        raise SettingError(f"{without_credentials(address)}: is not an address; write {example}") from None
+
+
+def partition_of(sequence: str, partitions: int) -> int:
+    """The partition of a sequence, from 0: the first eight bytes of its BLAKE2b digest, modulo their number.
+
+    Example:
+        >>> from ensue.stream import partition_of
+        >>> partition_of("s1", 8) == partition_of("s1", 8), 0 <= partition_of("s2", 8) < 8
+        (True, True)
+    """
+    return int.from_bytes(hashlib.blake2b(sequence.encode(), digest_size=8).digest(), "little") % partitions
+
+
+class PartitionsPosition(TypedDict):
+    """Where each partition stands, by name."""
+
+    partitions: dict[str, Position]
+
+
+class Partitions:
+    """Several sources as one; each block is of one of them, and they take turns.
+
+    Args:
+        kind: of source, for the name; to that comes how the names of the partitions begin, so that one may be added.
+        sources: by name of the partition.
+    """
+
+    def __init__(self, kind: str, sources: Mapping[str, Source]) -> None:
+        self.sources = dict(sources)
+        self.name = f"{kind}:{commonprefix(list(self.sources)).rstrip(digits)}*"  # noqa: RUF071 - of characters
+        self._positions: dict[str, Position] = {}
+        self._turns = list(self.sources)
+
+    def begin(self, position: Position | None) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        self._positions = {} if position is None else position_of(PartitionsPosition, position)["partitions"]
+        if unknown := set(self._positions) - set(self.sources):
+            raise DataError(f"{self.name}: partition {min(unknown)} was read before and is missing; name it too")
+        for name, source in self.sources.items():
+            source.begin(self._positions.get(name))
+
+    def read(self, limit: int, wait: float) -> Block:
+        """See :class:`ensue.stream.sources.Source`."""
+        until = time.monotonic() + wait
+        while True:
+            ends = True
+            for name in list(self._turns):
+                block = self.sources[name].read(limit, 0.0)
+                self._turns.remove(name)
+                self._turns.append(name)
+                if block.lines:
+                    self._positions[name] = block.position
+                    return Block(block.lines, block.places, self._position(), False, name)
+                ends = ends and block.at_end
+            if time.monotonic() >= until:
+                return Block([], [], self._position(), ends)
+            time.sleep(POLL)
+
+    def committed(self, position: Position) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        for name, own in cast(Mapping[str, Position], position["partitions"]).items():
+            self.sources[name].committed(own)
+
+    def behind(self) -> Behind:
+        """See :class:`ensue.stream.sources.Source`: what is left of all, or for how long the latest one waits."""
+        left = [source.behind() for source in self.sources.values()]
+        amounts, unit = [one.amount for one in left], left[0].unit
+        return Behind(max(amounts) if unit == "s" else sum(amounts), unit)
+
+    def close(self) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        for source in self.sources.values():
+            source.close()
+
+    def _position(self) -> Position:
+        return {"partitions": dict(self._positions)}
+
+
+CHUNK = 2**18
+TAIL = 1024
+"""Bytes before the position that are remembered by their digest."""
+SUFFIXES = (".jsonl", ".ndjson")
+
+
+class FilePosition(TypedDict):
+    """The file that is read, bytes of it that were given out, a digest of the latest, and lengths of earlier files."""
+
+    file: str
+    offset: Count
+    digest: str
+    done: dict[str, Count]
+
+
+class JSONLines:
+    """The source; see the module.
+
+    Args:
+        path: a file, or a folder of ``.jsonl`` and ``.ndjson`` files.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, path.resolve().name
+        self.is_folder = path.is_dir()
+        self._file: int | None = None
+        self._inode = -1
+        self._at = ""  # name of the file that is read
+        self._offset = 0  # bytes of it that were given out as lines
+        self._digest = ""  # of the bytes before the offset
+        self._done: dict[str, int] = {}  # earlier files of the folder and how long they were
+        self._buffer, self._start, self._dropped = b"", 0, 0
+
+    def begin(self, position: Position | None) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        if not self.path.exists():
+            raise DataError(f"{self.path}: no such file or folder; give a JSON Lines file or a folder of them")
+        self.close()
+        if position is None:
+            self._at, self._offset, self._digest, self._done = "" if self.is_folder else self.name, 0, "", {}
+        else:
+            place = position_of(FilePosition, position)
+            self._at, self._offset = place["file"], place["offset"]
+            self._digest, self._done = place["digest"], place["done"]
+        if self._at:
+            self._verify()
+
+    def read(self, limit: int, wait: float) -> Block:
+        """See :class:`ensue.stream.sources.Source`."""
+        lines: list[bytes] = []
+        places: list[str] = []
+        until, size, at_end = time.monotonic() + wait, 0, False
+        if self._at:
+            self._verify()
+        while len(lines) < limit and size < MOST_BYTES:
+            begins = self._offset
+            line = self._line() if self._at else None
+            if line is None:
+                line = self._go_on()
+                if line is None and self._at and self._file is None:
+                    self._verify()
+                    continue
+            if line is not None:
+                lines.append(line)
+                places.append(f"{self._at}: byte {begins}")
+                size += len(line)
+                continue
+            if time.monotonic() >= until:
+                at_end = True
+                break
+            time.sleep(POLL)
+        if self._at and self._file is not None:
+            self._digest = self._digest_before()
+        return Block(lines, places, self._position(), at_end)
+
+    def committed(self, position: Position) -> None:
+        """Nothing to do: a file keeps its lines."""
+
+    def behind(self) -> Behind:
+        """See :class:`ensue.stream.sources.Source`."""
+        left = [size for name, size in self._sizes() if name >= self._at]
+        return Behind(max(0, sum(left) - self._offset), "bytes")
+
+    def close(self) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file, self._inode = None, -1
+        self._buffer, self._start, self._dropped = b"", 0, 0
+
+    def _position(self) -> FilePosition:
+        return FilePosition(file=self._at, offset=self._offset, digest=self._digest, done=dict(self._done))
+
+    @property
+    def _here(self) -> Path:
+        return self.path / self._at if self.is_folder else self.path
+
+    def _sizes(self) -> list[tuple[str, int]]:
+        """(name, bytes) of every file, in the order they are read."""
+        if not self.is_folder:
+            return [(self.name, self.path.stat().st_size)] if self.path.exists() else []
+        files = (entry for entry in os.scandir(self.path) if entry.name.endswith(SUFFIXES))
+        return sorted((entry.name, entry.stat().st_size) for entry in files if not entry.name.startswith("."))
+
+    def _verify(self) -> None:
+        """The file under this name is the one that was read, and holds what was read, or it is an error."""
+        changed = (
+            f"{self._here}: is not the file that was read up to byte {self._offset:,} (rotated, truncated or "
+            "replaced); put it back, or let logs rotate into a folder, one name after the other, and stream the folder "
+            "with --restart"
+        )
+        try:
+            if self.is_folder and self._at not in dict(self._sizes()):  # a position names no file elsewhere
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            status = self._here.stat()
+            if status.st_ino != self._inode:
+                self.close()
+                self._file, self._inode = os.open(self._here, os.O_RDONLY), status.st_ino
+                os.lseek(self._file, self._offset, os.SEEK_SET)
+        except OSError as error:
+            raise DataError(changed if self._offset else f"{self._here}: cannot be read ({error.strerror})") from error
+        held = self._offset + self._dropped + len(self._buffer) - self._start
+        if status.st_size < held or (self._offset and self._digest_before() != self._digest):
+            raise DataError(changed)
+
+    def _digest_before(self) -> str:
+        assert self._file is not None
+        begin = max(0, self._offset - TAIL)
+        return hashlib.blake2b(os.pread(self._file, self._offset - begin, begin), digest_size=16).hexdigest()
+
+    def _line(self) -> bytes | None:
+        """The next whole line; of one that is too long, only a beginning that is too long as well."""
+        assert self._file is not None
+        while (end := self._buffer.find(b"\n", self._start)) < 0:
+            chunk = os.read(self._file, CHUNK)
+            if not chunk:
+                return None
+            rest = self._buffer[self._start :]
+            self._dropped += max(0, len(rest) - LONGEST - 1)
+            self._buffer, self._start = rest[: LONGEST + 1] + chunk, 0
+        line = self._buffer[self._start : end]
+        self._offset += end + 1 - self._start + self._dropped
+        self._start, self._dropped = end + 1, 0
+        return line
+
+    def _go_on(self) -> bytes | None:
+        """At the end of a file, once a later one stands: what follows its last newline, else the next file."""
+        if not self.is_folder:
+            return None
+        sizes = self._sizes()
+        self._require_order(sizes)
+        later = [name for name, _ in sizes if name > self._at]
+        if not later:
+            return None
+        if self._at:
+            line = self._line()  # written between the last look and the next file
+            if line is not None:
+                return line
+            rest = self._buffer[self._start :]
+            if rest:
+                self._offset += len(rest) + self._dropped
+                self._start, self._dropped = len(self._buffer), 0
+                return rest
+            self._done[self._at] = self._offset
+        self.close()
+        standing = {name for name, _ in sizes}
+        self._done = {name: size for name, size in self._done.items() if name in standing}
+        self._at, self._offset, self._digest = later[0], 0, ""
+        return None
+
+    def _require_order(self, sizes: list[tuple[str, int]]) -> None:
+        for name, size in sizes:
+            if name < self._at and size > self._done.get(name, -1):
+                raise DataError(
+                    f"{self.path / name}: grew or appeared after {self._at} was started and is not read any more; "
+                    "give new files names that sort after the older ones, and move the new lines there"
+                )
+
+
+PATIENCE = 30.0
+"""Seconds to wait for another process that holds the file."""
+
+
+class SQLiteQueue:
+    """The writer's end.
+
+    Args:
+        path: the database; it is made where there is none.
+
+    Example:
+        >>> from ensue.stream import SQLiteQueue
+        >>> SQLiteQueue("queue.db").put(['{"session": "s1", "item": "a7", "time": 1700000000}'])
+        1
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        with closing(self._open()) as database, database:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY AUTOINCREMENT, line)")
+
+    def put(self, lines: Iterable[str | bytes]) -> int:
+        """Append lines, all or none of them; returns the position of the last."""
+        with closing(self._open()) as database, database:
+            database.executemany("INSERT INTO events (line) VALUES (?)", ((line,) for line in lines))
+            (last,) = database.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()
+        return int(last)
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=PATIENCE)
+
+
+class QueuePosition(TypedDict):
+    """The latest line that was given out, and a digest of it."""
+
+    position: Count
+    digest: str
+
+
+class SQLiteSource:
+    """The reader's end.
+
+    Args:
+        path: a database made by :class:`SQLiteQueue`, or one with the same table.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, f"sqlite:{path.resolve().name}"
+        self._database: sqlite3.Connection | None = None
+        self._at, self._digest = 0, ""
+
+    def begin(self, position: Position | None) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        self.close()
+        if not self.path.is_file():
+            raise DataError(
+                f"{self.path}: no such queue; a writer makes it with "
+                f"ensue.stream.SQLiteQueue({str(self.path)!r}).put(lines)"
+            )
+        place = QueuePosition(position=0, digest="") if position is None else position_of(QueuePosition, position)
+        self._at, self._digest = place["position"], place["digest"]
+        self._database = sqlite3.connect(self.path, timeout=PATIENCE)
+        standing = self._rows("SELECT CAST(line AS BLOB) FROM events WHERE position = ?", self._at)
+        if self._at > self._last() or any(_digest(line) != self._digest for (line,) in standing):
+            raise DataError(
+                f"{self.path}: is not the queue that was read up to position {self._at}; restore it, or start with "
+                "this one, with --restart"
+            )
+
+    def read(self, limit: int, wait: float) -> Block:
+        """See :class:`ensue.stream.sources.Source`."""
+        lines: list[bytes] = []
+        places: list[str] = []
+        until, size, at_end = time.monotonic() + wait, 0, False
+        while len(lines) < limit and size < MOST_BYTES:
+            query = "SELECT position, CAST(line AS BLOB) FROM events WHERE position > ? ORDER BY position LIMIT ?"
+            before = len(lines)
+            for position, line in self._rows(query, self._at, min(64, limit - len(lines))):
+                lines.append(b"null" if line is None else line)
+                places.append(f"{self.path.name}: position {position}")
+                size += len(lines[-1])
+                self._at = int(position)
+                self._digest = _digest(line)
+            if len(lines) == before:
+                if time.monotonic() >= until:
+                    at_end = True
+                    break
+                time.sleep(POLL)
+        return Block(lines, places, QueuePosition(position=self._at, digest=self._digest), at_end)
+
+    def committed(self, position: Position) -> None:
+        """Nothing to do: the queue keeps its lines."""
+
+    def behind(self) -> Behind:
+        """See :class:`ensue.stream.sources.Source`."""
+        return Behind(max(0, self._last() - self._at), "lines")
+
+    def close(self) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        if self._database is not None:
+            self._database.close()
+        self._database = None
+
+    def _last(self) -> int:
+        """The highest position ever given out, lines deleted since included."""
+        tables = self._rows("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'")
+        sequences = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'") if tables[0][0] else []
+        (standing,) = self._rows("SELECT coalesce(max(position), 0) FROM events")[0]
+        return max(int(standing), *(int(seq) for (seq,) in sequences), 0)
+
+    def _rows(self, query: str, *values: int) -> list[tuple[Any, ...]]:
+        assert self._database is not None
+        try:
+            return self._database.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise DataError(
+                f"{self.path}: not a queue ({error}); it needs the table events(position INTEGER PRIMARY KEY, line)"
+            ) from error
+
+
+def _digest(line: bytes | None) -> str:
+    return hashlib.blake2b(line or b"", digest_size=16).hexdigest()

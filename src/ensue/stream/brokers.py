@@ -1,0 +1,599 @@
+"""Redis Streams and Kafka topics, each read from the position that is committed in the model folder; sources by name.
+
+Redis entries are read with XRANGE from that position, not through the consumer group: several models and foreign
+readers may name the same group, and each model still reads every entry. The group only follows the commits, for tools
+that display the lag. A group that has consumers belongs to them, and is left alone. Redis may have removed entries
+before they were read, so the position counts the entries that were ever added, and the number of lost ones is reported.
+An entry is an event's JSON in the field ``line``, or the event's fields themselves.
+
+Every partition of a Kafka topic is assigned at its committed position, and the group's offsets only follow: no member
+that joins or leaves takes a partition away. A message's value is a line, and its key the session.
+
+While a server is away the source reports that once, waits, and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from urllib.parse import urlunsplit
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from ensue.data.file_bytes import read_input
+from ensue.errors import DataError, SettingError
+from ensue.lines import plural, without_credentials
+from ensue.stream.events import LONGEST
+from ensue.stream.sources import (
+    MOST_BYTES,
+    POLL,
+    Behind,
+    Block,
+    JSONLines,
+    Partitions,
+    Position,
+    Source,
+    SQLiteSource,
+    position_of,
+    split_address,
+)
+from ensue.tasks.metadata import Count
+
+Answer = TypeVar("Answer")
+Entry = tuple[bytes, dict[bytes, bytes]]
+REDIS_EXAMPLE = "redis://127.0.0.1:6379/0?stream=clicks&group=ensue"
+SLOWEST = 5.0
+"""Seconds between two attempts to reach a server, at most."""
+PAGE = 32
+"""Entries per request, at most: the server limits their number, not their size."""
+MAX_BLOCK = 1.0
+"""Seconds of one request that waits for entries, at most; well below the time limit of the connection."""
+ZERO = "0-0"
+"""The id before the first entry of every stream."""
+
+
+def open_source(text: str, log: Callable[[str], None]) -> Source:
+    """Return the source of a name: ``clicks.jsonl``, ``folder/``, ``sqlite:queue.db``, ``redis://…`` or ``kafka://…``.
+
+    Args:
+        text: the name.
+        log: receives messages for people, such as that a server is away.
+
+    Raises:
+        SettingError: the address is wrong, or an extra is missing.
+    """
+    if text.startswith("sqlite:"):
+        return SQLiteSource(Path(text.removeprefix("sqlite:")))
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return JSONLines(Path(text))
+    if any(character.isspace() for character in text):
+        raise SettingError(f"{scheme}://…: an address holds no spaces; write %20 for one")
+    if scheme in ("redis", "rediss", "unix"):
+        return _open_redis(text, log)
+    if scheme == "kafka":
+        return KafkaTopic(text, log)
+    raise SettingError(
+        f"{without_credentials(text)}: {scheme}:// is not known; name a file, a folder, sqlite:FILE, redis:// or kafka://"
+    )
+
+
+class Info(NamedTuple):
+    """Reply of XINFO STREAM about a key; the defaults are those of one that does not exist."""
+
+    latest: str = ZERO
+    """Id of the latest entry that was ever added."""
+    first: str | None = None
+    """Id of the first entry that is left."""
+    num_added: int | None = 0
+    """Entries that were ever added, ``None`` where the server does not count them (before Redis 7)."""
+    num_removed: int | None = 0
+    """Entries that were ever trimmed or deleted, ``None`` likewise."""
+    is_gapless: bool = True
+    """Whether entries were deleted by trimming alone, from the beginning."""
+
+
+def _open_redis(address: str, log: Callable[[str], None]) -> Source:
+    """Return the source of ``redis://host:port/database?stream=NAME,NAME&group=NAME``; several keys are partitions."""
+    shown = without_credentials(address)
+    parts, options = split_address(address, REDIS_EXAMPLE)
+    keys, group = [key for key in options.pop("stream", "").split(",") if key], options.pop("group", "ensue")
+    if not keys or options:
+        problem = f"{next(iter(options))!r} is not known" if options else "no stream is named"
+        raise SettingError(f"{shown}: {problem}; write {REDIS_EXAMPLE}")
+    if len(set(keys)) < len(keys):
+        raise SettingError(f"{shown}: a key is named twice")
+    server = RedisServer(urlunsplit(parts._replace(query="")), log)
+    sources: dict[str, Source] = {key: RedisStream(server, key, group) for key in keys}
+    return Partitions("redis", sources) if len(keys) > 1 else sources[keys[0]]
+
+
+def connect(address: str) -> tuple[Any, ModuleType]:
+    """Return a client of ``redis://host:port/database``, and the package ``redis``; nothing is sent yet.
+
+    Raises:
+        SettingError: the address is wrong, or the extra ``redis`` is not installed.
+    """
+    try:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+    except ImportError as error:
+        raise SettingError("a Redis stream needs the extra: pip install 'ensue[redis]'") from error
+    retry = Retry(NoBackoff(), 0)  # no request is repeated silently: the caller reports that the server is away
+    try:
+        client = redis.Redis.from_url(address, protocol=2, retry=retry, socket_timeout=10, socket_connect_timeout=5)
+        return client, redis
+    except ValueError:  # its text may quote a part of the password
+        raise SettingError(
+            f"{without_credentials(address)}: host, port or database cannot be read; write {REDIS_EXAMPLE}, and "
+            "special characters of a password by their codes, such as %40"
+        ) from None
+
+
+class RedisPosition(TypedDict):
+    """The latest entry that was read, and how many were ever added up to it, where that is known."""
+
+    entry: Annotated[str, Field(pattern=r"^[0-9]{1,20}(-[0-9]{1,20})?$")]
+    added: Count | None
+
+
+class RedisServer:
+    """A connection that waits for a server that is away, shared by the keys that are read from it.
+
+    Args:
+        address: ``redis://host:port/database``.
+        log: receives a message when the server is away, and when it is back.
+
+    Raises:
+        SettingError: the address is wrong, or the extra ``redis`` is not installed.
+    """
+
+    def __init__(self, address: str, log: Callable[[str], None]) -> None:
+        self.client, self.errors = connect(address)
+        options = self.client.connection_pool.connection_kwargs
+        self.place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        self.log = log
+        self._away_since, self._wait = 0.0, 0.0
+        self._notes = set[str]()
+
+    def note(self, message: str) -> None:
+        """Report something once for all keys."""
+        if message not in self._notes:
+            self.log(f"redis at {self.place}: {message}")
+        self._notes.add(message)
+
+    def request(self, question: Callable[[], Answer]) -> Answer | None:
+        """Return the answer to a request, or ``None`` while the server is away.
+
+        Raises:
+            SettingError: the server refuses user and password, or has no rights for them.
+        """
+        if time.monotonic() < self._away_since + self._wait:
+            return None
+        errors = self.errors
+        try:
+            answer = question()
+        except (errors.AuthenticationError, errors.exceptions.NoPermissionError) as error:
+            raise SettingError(
+                f"redis at {self.place}: refused ({error}); name user and password in the address"
+            ) from None
+        except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError) as error:
+            if not self._wait:
+                self.log(f"redis at {self.place} is unreachable ({error}); waiting")
+            self._away_since = time.monotonic()
+            self._wait = min(SLOWEST, max(0.1, 2 * self._wait))
+            return None
+        if self._wait:
+            self.log(f"redis at {self.place} is back")
+        self._wait = 0.0
+        return answer
+
+
+class RedisStream:
+    """One key; see the module.
+
+    Args:
+        server: the connection.
+        stream: the key.
+        group: the consumer group that follows the commits.
+    """
+
+    def __init__(self, server: RedisServer, stream: str, group: str) -> None:
+        self.stream, self.group, self.name = stream, group, f"redis:{stream}"
+        self._server = server
+        self._at = ZERO
+        self._num_added: int | None = None
+        """Entries that were ever added up to the position, ``None`` where the server does not count them."""
+        self._latest_warning = ""
+
+    def begin(self, position: Position | None) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        place = position_of(RedisPosition, position or RedisPosition(entry=ZERO, added=None))
+        self._at, self._num_added = place["entry"], place["added"]
+
+    def read(self, limit: int, wait: float) -> Block:
+        """See :class:`ensue.stream.sources.Source`; while the server is away, nothing and not the end."""
+        lines: list[bytes] = []
+        places: list[str] = []
+        until, size = time.monotonic() + wait, 0
+        while len(lines) < limit and size < MOST_BYTES:
+            count = min(PAGE, limit - len(lines))
+            entries = self._server.request(partial(self._next, count))
+            for entry, fields in entries or ():
+                self._at = entry.decode()
+                line = _line(fields)
+                size += len(line)
+                lines.append(line[: LONGEST + 1])  # what is longer is rejected
+                places.append(f"{self.stream}: entry {self._at}")
+            if entries:
+                continue
+            left = until - time.monotonic()
+            if left <= 0:
+                return Block(lines, places, RedisPosition(entry=self._at, added=self._num_added), entries is not None)
+            if entries is None or self._server.request(partial(self._await, left)) is None:
+                time.sleep(min(POLL, left))
+        return Block(lines, places, RedisPosition(entry=self._at, added=self._num_added), False)
+
+    def committed(self, position: Position) -> None:
+        """Let the group follow; if the server is away, the next commit makes up for it."""
+        self._server.request(partial(self._follow, cast(RedisPosition, position)))
+
+    def behind(self) -> Behind:
+        """Return the seconds between the latest entry and the latest that was read."""
+        info = self._server.request(self._info) or Info()
+        if info.latest == self._at:  # every entry was read: the count is exact again
+            self._num_added = info.num_added
+        passed = _order(info.latest)[0] - _order(self._at)[0] if self._at != ZERO else 0
+        return Behind(max(0, passed) / 1000, "s")
+
+    def close(self) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        self._server.client.close()
+
+    def _next(self, count: int) -> list[Entry]:
+        """Return the next entries, after a look at what Redis has removed before them."""
+        client, errors = self._server.client, self._server.errors
+        try:
+            entries: list[Entry] = client.xrange(self.stream, self._at, count=count + 1)
+            if entries and entries[0][0].decode() == self._at:
+                entries = entries[1:]  # trimming removes the oldest: where this one is left, so are those after it
+            else:
+                with client.pipeline(transaction=True) as pipe:  # nothing is trimmed between the two
+                    info, entries = pipe.xinfo_stream(self.stream).xrange(self.stream, self._at, count=count).execute()
+                self._compare(_info_of(info))
+        except errors.ResponseError as error:
+            if "no such key" not in str(error):
+                place = f"redis at {self._server.place}"
+                raise DataError(f"{place}: {self.stream!r} is not a readable stream ({error})") from None
+            self._compare(Info())
+            entries = []
+        if self._num_added is not None:
+            self._num_added += len(entries)
+        return entries
+
+    def _compare(self, info: Info) -> None:
+        """Report entries that were removed before they were read, and correct the count of those that were added."""
+        if self._at == ZERO:
+            self._num_added = info.num_removed
+            if info.latest == ZERO:
+                self._server.note(f"there is no stream {self.stream!r} yet")
+            return
+        known, removed = self._num_added, info.num_removed
+        starts_later = info.first is None or _order(info.first) > _order(self._at)
+        is_shorter = known is not None and info.num_added is not None and info.num_added < known
+        if is_shorter or _order(info.latest) < _order(self._at):
+            self._warn(
+                f"{self.stream!r} ends at entry {info.latest} and holds less than was read up to entry "
+                f"{self._at}: the server has lost entries, or is another one; entries with higher ids are read"
+            )
+            self._num_added = removed if starts_later else None
+        elif info.latest == self._at:
+            self._num_added = info.num_added
+        elif starts_later and (removed is None or known is None or removed > known):
+            self._report_lost(removed, is_exact=info.is_gapless)
+            self._num_added = removed
+
+    def _report_lost(self, removed: int | None, *, is_exact: bool) -> None:
+        """Warn that entries are gone; ``removed`` is their exact number if none was deleted by XDEL."""
+        amount = "entries may have been"
+        if removed is not None and self._num_added is not None:
+            lost = removed - self._num_added
+            amount = (
+                f"{'' if is_exact else 'up to '}{plural(lost, 'entry', 'entries')} {'was' if lost == 1 else 'were'}"
+            )
+        self._warn(
+            f"{self.stream!r}: {amount} removed after entry {self._at} before the model read them (XTRIM, MAXLEN, "
+            "XDEL) and are lost; let the stream keep more entries"
+        )
+
+    def _follow(self, position: RedisPosition) -> bool:
+        """Set the group to a committed position, where no consumer reads from it."""
+        client, entry, added = self._server.client, position["entry"], position["added"]
+        with suppress(self._server.errors.ResponseError):  # no key, or no right to it: the group is only displayed
+            groups = {group["name"].decode(): group for group in client.xinfo_groups(self.stream)}
+            if self.group not in groups:
+                client.xgroup_create(self.stream, self.group, entry, entries_read=added)
+            elif groups[self.group]["consumers"]:
+                self._server.note(f"group {self.group!r} has consumers and does not follow this model")
+            else:
+                client.xgroup_setid(self.stream, self.group, entry, entries_read=added)
+        return True
+
+    def _await(self, seconds: float) -> bool:
+        """Wait for an entry after the position, or for some time."""
+        milliseconds = max(1, int(1000 * min(seconds, MAX_BLOCK)))
+        self._server.client.xread({self.stream: self._at}, count=1, block=milliseconds)
+        return True
+
+    def _info(self) -> Info:
+        """Return what the server says of the key."""
+        try:
+            return _info_of(self._server.client.xinfo_stream(self.stream))
+        except self._server.errors.ResponseError:
+            return Info()
+
+    def _warn(self, message: str) -> None:
+        """Report a loss, once while it stays as it is."""
+        if message != self._latest_warning:
+            self._server.log(f"warning: redis at {self._server.place}: {message}")
+        self._latest_warning = message
+
+
+def _info_of(reply: Mapping[str, object]) -> Info:
+    """Return the answer to XINFO STREAM as read here."""
+    first = cast("tuple[bytes, object] | None", reply["first-entry"])
+    num_added = cast("int | None", reply.get("entries-added"))
+    return Info(
+        cast(bytes, reply["last-generated-id"]).decode(),
+        None if first is None else first[0].decode(),
+        num_added,
+        None if num_added is None else num_added - cast(int, reply["length"]),
+        reply.get("max-deleted-entry-id") == ZERO.encode(),
+    )
+
+
+def _order(entry: str) -> tuple[int, int]:
+    """Return an entry's id as numbers that sort: milliseconds, and the number within one."""
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+def _line(fields: Mapping[bytes, bytes]) -> bytes:
+    """Return an entry as a line of JSON; bytes that are no text stay as they are, and are rejected later."""
+    if b"line" in fields:
+        return fields[b"line"]
+    try:
+        return json.dumps({name.decode(): text.decode() for name, text in fields.items()}).encode()
+    except UnicodeDecodeError:
+        return b" ".join(part for pair in fields.items() for part in pair)
+
+
+KAFKA_EXAMPLE = "kafka://127.0.0.1:9092/clicks?group=ensue"
+PATIENCE = 30.0
+"""Seconds to wait for the brokers at the start."""
+OPTIONS = {"group", "partitions", "config"}
+
+
+class KafkaPosition(TypedDict):
+    """The offset of the next message of each partition, by its number."""
+
+    partitions: dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Count]
+
+
+class KafkaTopic:
+    """The source; see the module.
+
+    Args:
+        address: ``kafka://host:port,host:port/TOPIC?group=NAME&partitions=0,2&config=FILE``. The group is ``ensue``
+            and all partitions are read unless others are named; the file holds ``key=value`` lines of librdkafka's
+            configuration, such as passwords.
+        tell: hears when the brokers are away, and when they are back.
+
+    Raises:
+        SettingError: no topic is named, the file cannot be read, or the extra ``kafka`` is not installed.
+    """
+
+    def __init__(self, address: str, tell: Callable[[str], None]) -> None:
+        try:
+            import confluent_kafka
+        except ImportError as error:
+            raise SettingError("a Kafka topic needs the extra: pip install 'ensue[kafka]'") from error
+        shown = without_credentials(address)
+        parts, options = split_address(address, KAFKA_EXAMPLE)
+        self.topic = parts.path.strip("/")
+        if "@" in parts.netloc:  # librdkafka takes none, and would log the address
+            raise SettingError(f"{shown}: give user and password in a file, by config=FILE; write {KAFKA_EXAMPLE}")
+        if not parts.netloc or not self.topic or set(options) - OPTIONS:
+            unknown = min(set(options) - OPTIONS, default="")
+            wrong = f"{unknown!r} is not known" if unknown else "no topic is named"
+            raise SettingError(f"{shown}: {wrong}; write {KAFKA_EXAMPLE}")
+        self.name, self.shown = f"kafka:{self.topic}", f"kafka at {parts.netloc}"
+        partitions = [name for name in options.get("partitions", "").split(",") if name]
+        if not all(name.isdecimal() for name in partitions):
+            raise SettingError(f"{shown}: partitions are numbers, such as partitions=0,2")
+        self._chosen = sorted({int(name) for name in partitions})
+        self._kafka, self._tell, self._away = confluent_kafka, tell, False
+        properties = {
+            **_properties(options.get("config")),
+            "bootstrap.servers": parts.netloc,
+            "group.id": options.get("group", "ensue"),
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",  # a position that Kafka no longer holds is events lost, and said
+            "error_cb": self._hear,
+        }
+        try:
+            self._consumer: Any = confluent_kafka.Consumer(properties, logger=None)
+        except confluent_kafka.KafkaException as error:
+            raise SettingError(f"{self.shown}: {_without_values(error.args[0].str(), properties)}") from None
+        self._at: dict[int, int] = {}
+        self._waiting: dict[int, deque[tuple[int, bytes]]] = {}
+        self._ended: set[int] = set()
+
+    def begin(self, position: Position | None) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        kafka = self._kafka
+        stored = {} if position is None else position_of(KafkaPosition, position)["partitions"]
+        self._at = {int(number): offset for number, offset in stored.items()}
+        there = self._partitions()
+        chosen = self._chosen or there
+        for number in sorted({*chosen, *self._at} - set(there)):
+            raise DataError(f"{self.shown}: {self.topic!r} has no partition {number}")
+        self._waiting = {number: deque() for number in chosen}
+        self._ended = set()
+        offsets = {number: self._at.get(number, kafka.OFFSET_BEGINNING) for number in chosen}
+        self._consumer.assign([kafka.TopicPartition(self.topic, *position) for position in offsets.items()])
+
+    def read(self, limit: int, wait: float) -> Block:
+        """See :class:`ensue.stream.sources.Source`; each block is of one partition."""
+        until = time.monotonic() + wait
+        while not any(self._waiting.values()):
+            left = until - time.monotonic()
+            self._take(self._consumer.consume(limit, timeout=max(0.01, min(left, 0.5))))
+            if time.monotonic() >= until:
+                break
+        number = next((number for number, waiting in self._waiting.items() if waiting), None)
+        if number is None:
+            return Block([], [], self._position(), self._ended >= set(self._waiting))
+        waiting, lines, places, size = self._waiting.pop(number), list[bytes](), list[str](), 0
+        self._waiting[number] = waiting  # the others have their turn first
+        while waiting and len(lines) < limit and size < MOST_BYTES:
+            offset, line = waiting.popleft()
+            lines.append(line)
+            places.append(f"{self.topic}: partition {number}, offset {offset}")
+            size += len(line)
+            self._at[number] = offset + 1
+        return Block(lines, places, self._position(), False, str(number))
+
+    def committed(self, position: Position) -> None:
+        """Let the group's offsets follow; where that fails, the next commit makes up for it."""
+        kafka = self._kafka
+        stored = cast(dict[str, int], position["partitions"])
+        offsets = [kafka.TopicPartition(self.topic, int(number), offset) for number, offset in stored.items()]
+        if offsets:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def behind(self) -> Behind:
+        """Messages between what was given out and the last that the brokers told of."""
+        left = 0
+        for number in self._waiting:
+            partition = self._kafka.TopicPartition(self.topic, number)
+            low, high = self._consumer.get_watermark_offsets(partition, cached=True)
+            left += max(0, high - max(low, self._at.get(number, low)))
+        return Behind(left, "lines")
+
+    def close(self) -> None:
+        """See :class:`ensue.stream.sources.Source`."""
+        self._consumer.close()
+
+    def _position(self) -> Position:
+        return {"partitions": {str(number): offset for number, offset in sorted(self._at.items())}}
+
+    def _partitions(self) -> list[int]:
+        """Numbers of the topic's partitions."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                topics = self._consumer.list_topics(self.topic, timeout=5.0).topics
+            except self._kafka.KafkaException as error:
+                if time.monotonic() >= until:
+                    raise DataError(f"{self.shown}: cannot be reached ({error.args[0].str()})") from error
+                continue
+            topic = topics.get(self.topic)
+            if topic is not None and topic.error is None and topic.partitions:
+                return sorted(topic.partitions)
+            if time.monotonic() >= until:
+                raise DataError(f"{self.shown}: there is no topic {self.topic!r}; make it before it is read")
+            time.sleep(0.2)
+
+    def _take(self, messages: list[Any]) -> None:
+        """Put messages to those of their partition; what is told of its end or of an error is heard."""
+        codes = self._kafka.KafkaError
+        for message in messages:
+            number, error = message.partition(), message.error()
+            if error is None:
+                self._ended.discard(number)
+                value = message.value()
+                line = b"null" if value is None else value[: LONGEST + 1]  # what is longer is rejected
+                self._waiting[number].append((message.offset(), line))
+                if self._away:
+                    self._away = False
+                    self._tell(f"{self.shown} is back")
+            elif error.code() == codes._PARTITION_EOF:
+                self._ended.add(number)
+            elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+                self._skip_removed(number)
+            elif error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED):
+                raise SettingError(f"{self.shown}: refused ({error.str()}); name user and password in config=FILE")
+            elif not error.retriable() and error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION):
+                raise DataError(f"{self.shown}: {self.topic!r} cannot be read ({error.str()})")
+
+    def _skip_removed(self, number: int) -> None:
+        """Report messages of a partition that Kafka removed before they were read, and go on behind them.
+
+        Raises:
+            DataError: the partition ends before the position.
+        """
+        kafka, waiting = self._kafka, self._waiting[number]
+        at = waiting[-1][0] + 1 if waiting else self._at.get(number)
+        part = kafka.TopicPartition(self.topic, number)
+        try:
+            low, high = self._consumer.get_watermark_offsets(part, timeout=5.0)
+        except kafka.KafkaException:  # the brokers are away: reading from the same place fails once more, and returns
+            low, high = kafka.OFFSET_BEGINNING if at is None else at, sys.maxsize
+        if at is not None and at > high:
+            raise DataError(
+                f"{self.shown}: partition {number} of {self.topic!r} ends at offset {high:,}, before offset {at:,} "
+                "which comes next: the topic was made again, or is another one; read all of it with --restart"
+            )
+        if at is not None and low > at:
+            amount = f"{plural(low - at, 'message')} of partition {number} {'was' if low - at == 1 else 'were'}"
+            self._tell(
+                f"warning: {self.shown}: {self.topic!r}: {amount} removed after offset {at - 1:,} before the model "
+                "read them (retention.ms, retention.bytes), and are lost; keep messages for longer"
+            )
+        self._consumer.incremental_unassign([part])  # no seek is possible after such an error
+        part.offset = low if at is None else max(low, at)
+        self._consumer.incremental_assign([part])
+
+    def _hear(self, error: Any) -> None:
+        """Librdkafka tells what goes wrong and tries again by itself."""
+        if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN and not self._away:
+            self._away = True
+            self._tell(f"{self.shown} is unreachable; waiting")
+
+
+def _properties(path: str | None) -> dict[str, str]:
+    """``key=value`` lines; empty ones and those that begin with # are passed over."""
+    if path is None:
+        return {}
+    try:
+        lines = read_input(Path(path)).decode().splitlines()
+    except (DataError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: cannot be read; it should hold key=value lines") from error
+    properties = {}
+    for number, line in enumerate(lines, 1):
+        name, sign, value = line.strip().partition("=")
+        if name and not name.startswith("#"):
+            if not sign:
+                raise SettingError(f"{path}, line {number}: is not a key=value line")
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+def _without_values(message: str, properties: Mapping[str, object]) -> str:
+    """Return librdkafka's message about its configuration without the values in it, of which one may be a password."""
+    values = sorted({value for value in properties.values() if isinstance(value, str) and value}, key=len)
+    for value in reversed(values):
+        message = message.replace(f'"{value}"', "***")
+    return message

@@ -35,6 +35,7 @@ FLOORS = [
     "interruption",
     "training",
     "metrics",
+    "learning",
     "text",
     "tasks.base",
     "tasks.own",

@@ -65,21 +65,33 @@ def significantly_positive(gains: Floats, clusters: npt.NDArray[np.int64] | None
     """
     if len(gains) < 2 or gains.mean() <= 0:
         return False
-    numbers = np.arange(len(gains)) if clusters is None else clusters
-    num_units = len(np.unique(numbers))
-    return is_significant(normal_p_value(float(gains.mean()), standard_error(gains, numbers), num_units))
+    num_units = len(gains) if clusters is None else len(np.unique(clusters))
+    return is_significant(normal_p_value(float(gains.mean()), standard_error(gains, clusters), num_units))
 
 
-def standard_error(gains: Floats, clusters: npt.NDArray[np.int64]) -> float:
+def exceeds_standard_error(gains: Floats, clusters: npt.NDArray[np.int64] | None = None, errors: float = 1.0) -> bool:
+    """Return whether the mean of the gains is above 0 by more than one standard error.
+
+    This is the one-standard-error rule of model selection (Breiman et al. 1984), not a test of significance.
+
+    Args:
+        gains: (examples,).
+        clusters: as of :func:`significantly_positive`.
+        errors: number of standard errors.
+    """
+    return len(gains) > 1 and bool(gains.mean() > errors * standard_error(gains, clusters))
+
+
+def standard_error(gains: Floats, clusters: npt.NDArray[np.int64] | None = None) -> float:
     """Return the standard error of the mean of the gains, those of one cluster taken together.
 
     It is infinite where there is one cluster.
 
     Args:
         gains: (examples,).
-        clusters: (examples,) number of the cluster of each example.
+        clusters: as of :func:`significantly_positive`.
     """
-    numbers = np.unique(clusters, return_inverse=True)[1]
+    numbers = np.unique(np.arange(len(gains)) if clusters is None else clusters, return_inverse=True)[1]
     sums = np.bincount(numbers, gains - gains.mean())
     if len(sums) < 2:
         return np.inf

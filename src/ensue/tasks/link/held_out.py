@@ -11,8 +11,9 @@ from ensue.data.histories import Index
 from ensue.data.posts import Corpus
 from ensue.lines import plural
 from ensue.metrics import Floats
+from ensue.significance import exceeds_standard_error
 from ensue.tasks.link.encode import encode_posts, encoded, has_vectors, terms_of, vectors_of
-from ensue.tasks.link.ensembles.choice import Chosen, Labelled, alike, choose, clusters, rises
+from ensue.tasks.link.ensembles.choice import Chosen, Labelled, alike, choose, clusters
 from ensue.tasks.link.folds import FOLDS, folds_of
 from ensue.tasks.link.measures import at_cut, by_row, calibrate, cross_fitted
 from ensue.tasks.link.metadata import Validation
@@ -65,7 +66,7 @@ def choose_weights(state: LinkState, labelled: Corpus, every: Corpus | None = No
     if every is not None:
         taught, other = _chosen(state, every, [name for name in names if name != LEARNED])
         gains = chosen.alone - other.alone[-len(labelled) :]
-        if not rises(gains, clusters(labelled.related)):
+        if not exceeds_standard_error(gains, clusters(labelled.related)):
             num, labelled, chosen = len(every), taught, other
             notes.append("the network is left out: it does not improve the ranking of held-out posts")
     if len(labelled) < num:

@@ -51,7 +51,7 @@ def test_weights_stay_if_ranks_or_likelihood_rise(
     """Gains of ranks lie below 1; the loss of some post falls by more here."""
     monkeypatch.setattr(choice, "PENALTIES", (1.0,))
     rises = lambda gains, *_: bool(gains.any()) and (likelier if gains.max() > 1 else ranked)  # noqa: E731
-    monkeypatch.setattr(choice, "rises", rises)
+    monkeypatch.setattr(choice, "exceeds_standard_error", rises)
     monkeypatch.setattr(choice, "significantly_positive", rises)
     data = labelled(200, (2.0, 2.0, 2.0))
     assert len(choose(data, together=False).weights) == stay

@@ -51,7 +51,7 @@ def test_no_score_counts_against_an_article() -> None:
     found = candidates(scores, related)
     weights = fit_weights(found, 1.0)
     assert weights[2] == 0 and weights[1] > 0
-    without = fit_weights(found._replace(scores=found.scores[:, :, :2]), 1.0)
+    without = fit_weights(candidates(scores[:, :, :2], related), 1.0)
     np.testing.assert_allclose(weights[[0, 1, 3]], without, rtol=1e-5)
     assert fit_weights(found, 1.0, centre=2)[2] != 0, "the centre is free"
 
@@ -76,7 +76,9 @@ def test_labels_that_are_told_apart_perfectly_leave_finite_weights() -> None:
 def test_some_candidates_stand_for_all() -> None:
     scores, related = posts(300, 1500, gain=3.0)
     few = candidates(scores, related)
-    assert few.scores.shape == (300, CANDIDATES + SAMPLED, 3) and (few.true.sum(1) == 1).all()
-    assert np.exp(few.times).sum(1) == pytest.approx(np.full(300, 1500))
-    every = type(few)(scores.astype(np.float64), related, np.zeros(related.shape))
-    np.testing.assert_allclose(fit_weights(few, 10.0), fit_weights(every, 10.0), atol=0.1)
+    assert few.features.shape == (300, CANDIDATES + SAMPLED + 1, 4) and (few.true.sum(1) == 1).all()
+    assert np.exp(few.offsets[:, :-1]).sum(1) == pytest.approx(np.full(300, 1500))
+    features = np.zeros((300, 1501, 4))
+    features[:, :-1, :-1], features[:, -1, -1] = scores, 1.0
+    whole = type(few)(features, np.pad(related, ((0, 0), (0, 1))), np.zeros((300, 1501)))
+    np.testing.assert_allclose(fit_weights(few, 10.0), fit_weights(whole, 10.0), atol=0.1)

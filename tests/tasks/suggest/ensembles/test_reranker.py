@@ -1,4 +1,4 @@
-"""The conditional logit beside a literal one, and what the features are."""
+"""The conditional logit equals a literal one; features of the candidates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ensue.tasks.suggest.candidates import EVERY, FEATURES, MIXED, Candidate, fe
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.ensembles import reranker
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
-from ensue.tasks.suggest.ensembles.reranker import _better, learn_order, logit
+from ensue.tasks.suggest.ensembles.reranker import _better, fit_order, learn_order
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.settings import SuggestSettings
 
@@ -63,7 +63,7 @@ def test_counting_adds_features_by_hand() -> None:
 
 
 @pytest.mark.parametrize("strength", [1.0, 30.0])
-def test_the_logit_equals_a_literal_one(strength: float) -> None:
+def test_the_weights_equal_those_of_a_literal_logit(strength: float) -> None:
     random = np.random.default_rng(0)
     pools = [random.normal(size=(random.integers(2, 6), 4)) * [1, 5, 0, 0.1] for _ in range(40)]
     for pool in pools:
@@ -82,10 +82,10 @@ def test_the_logit_equals_a_literal_one(strength: float) -> None:
 
     expected = minimize(loss, center, tol=1e-10).x / scale
     prior = np.array([0.0, 0, 0, 1])
-    found = logit(pools, np.array(answers), strength, prior)
+    found = fit_order(pools, np.array(answers), strength, prior)
     assert found == pytest.approx(expected, abs=1e-3) and found[2] == 0
-    assert logit(pools, np.array(answers), strength, prior, found) == pytest.approx(found, abs=1e-6)
-    assert logit(pools, np.array(answers), None, prior).tolist() == [0, 0, 0, 1]
+    assert fit_order(pools, np.array(answers), strength, prior, found) == pytest.approx(found, abs=1e-6)
+    assert fit_order(pools, np.array(answers), None, prior).tolist() == [0, 0, 0, 1]
 
 
 def test_a_counting_model_that_ranks_better_is_kept() -> None:

@@ -7,18 +7,18 @@ and Zidek, Combining Probability Distributions, Statistical Science 1986). What 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
+
+from ensue.learning.ensemble import Candidates, fit_weights
 
 NETWORK = "network"
 """Name of the network among the baselines."""
 PARTS = ("tfidf", "vectors")
 """The counting models that may have a part."""
-_ROUNDS, _HALVINGS, _STILL = 50, 40, 1e-4
-_FURTHEST = 2.0**30  # of scores that do not differ, which any weight suits
 
 
 def pool(scores: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
@@ -34,10 +34,9 @@ def pool(scores: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
 def choose_weights(
     scores: Mapping[str, Tensor], targets: Tensor, prior: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """The weights under which held-out labels are likeliest.
+    """Return the weights under which held-out labels are likeliest.
 
-    The loss is convex in all of them together, so one after the other is set where its slope is 0 (or at its bound)
-    until none moves. Without a prior, labels are smoothed: the weights are no surer than so many texts allow.
+    Without a prior, labels are smoothed, so that the weights are no surer than the number of texts allows.
 
     Args:
         scores: of each model the (texts, labels) scores, before normalising.
@@ -51,25 +50,17 @@ def choose_weights(
     names = list(scores)
     if not len(targets):
         return dict(prior or dict.fromkeys(names, 1.0))
-    logs = torch.stack([scores[name].double().log_softmax(1) for name in names])
-    wanted = smoothed(targets, logs.shape[2]) if prior is None else one_hot(targets, logs.shape[2]).double()
-    toward = torch.tensor([0.0 if prior is None else prior[name] for name in names]).double()
-    task = _Task(logs, wanted, toward, 0.0 if prior is None else 1.0)
-    weights = torch.full((len(names),), 1 / len(names)).double()
-    for _ in range(_ROUNDS):
-        before = weights.clone()
-        for place in range(len(names)):
-            low, high = 0.0, 1.0
-            while high < _FURTHEST and task.slope(weights, place, high) < -_STILL:
-                low, high = high, 2 * high
-            for _ in range(_HALVINGS):
-                middle = (low + high) / 2
-                low, high = (low, middle) if task.slope(weights, place, middle) > 0 else (middle, high)
-                if high - low < _STILL / 10:
-                    break
-            weights[place] = 0.0 if high < _STILL else (low + high) / 2
-        if float((weights - before).abs().max()) < _STILL:
-            break
+    features = np.stack([scores[name].double().log_softmax(1).numpy() for name in names], axis=2)
+    num_labels = features.shape[1]
+    target_shares = smoothed(targets, num_labels) if prior is None else one_hot(targets, num_labels).double()
+    candidates = Candidates(features, target_shares.numpy(), np.zeros(features.shape[:2]))
+    weights = fit_weights(
+        [candidates],
+        mean=np.array([0.0 if prior is None else prior[name] for name in names]),
+        precision=np.full(len(names), 0.0 if prior is None else 1.0),
+        start=np.full(len(names), 1 / len(names)),
+        non_negative=np.ones(len(names), np.bool_),
+    )
     return dict(zip(names, weights.tolist(), strict=True))
 
 
@@ -82,17 +73,3 @@ def smoothed(targets: Tensor, num_labels: int) -> Tensor:
     rest = 1 / (len(targets) + 2)
     shares = torch.full((len(targets), num_labels), rest / max(num_labels - 1, 1), dtype=torch.float64)
     return shares.scatter_(1, targets[:, None], 1 - rest)
-
-
-class _Task(NamedTuple):
-    logs: Tensor  # (models, texts, labels)
-    wanted: Tensor  # (texts, labels)
-    toward: Tensor  # (models,)
-    firmness: float
-
-    def slope(self, weights: Tensor, place: int, weight: float) -> float:
-        """Return the derivative of the loss by one of the weights, at ``weight``."""
-        weights[place] = weight
-        shares = torch.einsum("m,mtl->tl", weights, self.logs).softmax(1)
-        pull = self.firmness * (weight - float(self.toward[place]))
-        return float(((shares - self.wanted) * self.logs[place]).sum()) + pull

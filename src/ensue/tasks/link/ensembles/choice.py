@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.significance import significantly_positive, standard_error
+from ensue.significance import exceeds_standard_error, significantly_positive
 from ensue.tasks.link.ensembles.likelihood import Candidates, candidates, fit_weights, losses
 from ensue.tasks.link.ensembles.neighbours import WEIGHTS, Neighbours
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
@@ -142,8 +142,8 @@ def choose(data: Labelled, seed: int = 0, *, together: bool = True) -> Chosen:
     best = max(range(len(ranks)), key=lambda place: float(ranks[place].mean()))
     alone = _one(data, centre)
     gains = weighed - ranks[centre], _fits(alone, candidates(alone.scores, data.related, seed))[0].costs - chosen.costs
-    if weighed.mean() <= ranks[best].mean() or not any(rises(own, data.clusters) for own in gains):
-        data = _one(data, best if rises(ranks[best] - ranks[centre], data.clusters) else centre)
+    if weighed.mean() <= ranks[best].mean() or not any(exceeds_standard_error(own, data.clusters) for own in gains):
+        data = _one(data, best if exceeds_standard_error(ranks[best] - ranks[centre], data.clusters) else centre)
         posts = candidates(data.scores, data.related, seed)
         chosen, centre = _fits(data, posts)[0], 0
         told = _strength(data, chosen, strengths)
@@ -196,7 +196,7 @@ def _by_ranks(data: Labelled, fits: Sequence[_Fit]) -> _Fit:
 def _by_likelihood(data: Labelled, fits: Sequence[_Fit]) -> _Fit:
     """The highest whose held-out loss is not above the least by more than a standard error (Breiman et al. 1984)."""
     least = min(fits, key=lambda own: float(own.costs.sum()))
-    return next(own for own in fits if not rises(own.costs - least.costs, data.clusters))
+    return next(own for own in fits if not exceeds_standard_error(own.costs - least.costs, data.clusters))
 
 
 def _crossed(data: Labelled, fit: _Fit) -> Floats:
@@ -244,7 +244,9 @@ def _strength(data: Labelled, fit: _Fit, strengths: Sequence[float]) -> _Told:
                     alone[less] = reciprocal(own, data.related)
                 if (new := _worth(own, data.related)) <= worth:
                     continue
-                if not (strength or beside) or rises(reciprocal(own, data.related) - alone[less], data.clusters):
+                if not (strength or beside) or exceeds_standard_error(
+                    reciprocal(own, data.related) - alone[less], data.clusters
+                ):
                     worth, chosen = new, _Told(less, strength, beside, own)
     return chosen
 
@@ -266,14 +268,6 @@ def reciprocal(scores: npt.NDArray[np.floating], related: Mask) -> Floats:
     best = np.where(related, scores, -np.inf).max(1, keepdims=True)
     ranks: Floats = 1 / (1 + (~related & (scores >= best)).sum(1))
     return ranks
-
-
-def rises(gains: Floats, clusters: Index) -> bool:
-    """Return whether the mean of posts' gains is above 0 by more than one standard error, clusters kept together.
-
-    This is the one-standard-error rule of model selection, not a test of significance.
-    """
-    return bool(gains.mean() > standard_error(gains, clusters))
 
 
 def _worth(scores: Floats, related: Mask) -> float:

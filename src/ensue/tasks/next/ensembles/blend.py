@@ -44,6 +44,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.data.histories import Histories, Index, entries_of
+from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.nn.embedding import rows_of
 from ensue.nn.item_head import ALL_IDS, Output, Product
 from ensue.nn.validation import LARGEST_COUNT, require_number
@@ -53,7 +54,6 @@ from ensue.tasks.next.baselines.repeats import own_values
 from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import hide_seen, repeats
-from ensue.tasks.next.ensembles.conditional_logit import fit, likelihood
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.core import CORE
@@ -331,19 +331,18 @@ class Blend(nn.Module):
             if lean == leans[-1] == max(gains, key=lambda lean: gains[lean]) < FARTHEST:
                 leans.append(2 * lean)
         self.lean.fill_(max(gains, key=lambda lean: gains[lean]))
-        prior = torch.tensor(PRIOR)
-        self._set(prior)
+        self._set(torch.tensor(PRIOR))
         for _ in range(2):
             features = self._features(tried, hidden)
-            numbers = fit(features, prior, SPREAD)
-            self._set(numbers)
-        counted = fit(features[..., 1:], prior[1:], SPREAD)
-        self.idle = likelihood(features, numbers) - likelihood(features[..., 1:], counted) < LIKELIHOOD_RATIO
+            weights, loss = _fitted(features)
+            self._set(weights)
+        baseline_weights, baseline_loss = _fitted(features[..., 1:])
+        self.idle = baseline_loss - loss < LIKELIHOOD_RATIO
         if self.idle:
-            self._set_counted(counted)
+            self._set_counted(baseline_weights)
             if len(features) < ENOUGH:
                 features = torch.cat([features, *self._cross_fitted(learned, hide=hide)])
-                self._set_counted(fit(features[..., 1:], prior[1:], SPREAD))
+                self._set_counted(_fitted(features[..., 1:])[0])
         power = likeliest_power(self, tried, hidden) if len(self.beside) - FIRST > CANDIDATES else 1.0
         for part in (self.scale, self.weight, self.step, self.mix, self.repeat):
             part.mul_(power)
@@ -396,3 +395,20 @@ class Blend(nn.Module):
         parts.append(dense.gather(1, chosen))
         held = functional.one_hot(kinds.gather(1, chosen), 1 + len(REPEATS))[..., 1:]
         return torch.cat([torch.stack(parts, dim=2), held.float()], dim=2)
+
+
+def _fitted(features: Tensor) -> tuple[Tensor, float]:
+    """Return the most likely weights, (parts,), and their loss in nats.
+
+    Args:
+        features: (targets, candidates, parts), of all parts or of the last ones; the first candidate of each target is
+            the true one, and NaN marks padding.
+    """
+    values = features.double().numpy()
+    padding = np.isnan(values[:, :, 0])
+    true = np.zeros(padding.shape, np.bool_)
+    true[:, 0] = True
+    candidates = Candidates(np.nan_to_num(values), true, np.where(padding, -np.inf, 0.0))
+    mean = np.array(PRIOR[-values.shape[2] :])
+    weights = fit_weights([candidates], mean, np.full(len(mean), SPREAD**-2))
+    return torch.from_numpy(weights).float(), float(candidates.losses(weights).sum())

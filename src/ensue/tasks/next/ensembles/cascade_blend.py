@@ -49,7 +49,7 @@ from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index
 from ensue.nn.item_head import Output
-from ensue.significance import standard_error
+from ensue.significance import exceeds_standard_error
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.batch import Batch
@@ -342,8 +342,7 @@ def _learned(features: Tensor, added: Tensor, cascades: Index) -> Mixture:
         gains = torch.cat(found, 1)
         gains = gains[1:] - gains[0]
         best = int(gains.mean(1).argmax())
-        error = standard_error(gains[best].double().numpy(), cascades[: gains.shape[1]])
-        if float(gains[best].mean()) > ERRORS * error:
+        if exceeds_standard_error(gains[best].double().numpy(), cascades[: gains.shape[1]], ERRORS):
             return Mixture(torch.eye(len(PARTS))[len(KNOWN) + best])
     mixture = Mixture(begin)
     mixture.learn(features, added)

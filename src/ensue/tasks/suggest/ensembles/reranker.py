@@ -1,14 +1,13 @@
 """Ranking of suggestions: feature weights and the cost per word, fitted on held-out sessions.
 
-First a mixture of the network and the counting models (:mod:`ensue.tasks.suggest.ensembles.mixture`), then a
-conditional logit (McFadden 1974): the chance that a candidate is the true next query is the softmax, over its pool, of
-the weighted sum of its features. The weights make the true queries of held-out sessions likeliest under a normal prior
-on standardised features around 1 for the logarithm of the mixture and 0 for all else: where nothing can be learned, the
-mixture orders. How strong the prior is, the other sessions say, a fifth at a time. Targets whose truth is in no pool
-say nothing, nor to the mixture: the network gives each some probability, and that is not what it is asked for.
+First a mixture of the network and the count-based models (:mod:`ensue.tasks.suggest.ensembles.mixture`), then a
+conditional logit (:mod:`ensue.learning.ensemble`): the probability that a candidate is the true next query is the
+softmax, over its pool, of the weighted sum of its features. The prior on standardised features has mean 1 for the
+logarithm of the mixture and 0 for all others: where nothing can be learned, the mixture ranks. The strength of the
+prior is chosen by five-fold cross-validation over sessions. Targets whose true query is in no pool are left out, in the
+mixture too: the network gives each some probability, which is not what it is used for.
 
-No counting model is left behind: where one ranks the held-out sessions higher than all that, or nothing ranks anything
-at all, counting is what is kept.
+Where a count-based model ranks the held-out sessions better than all that, or nothing ranks anything, it is used alone.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ import polars as pl
 from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
+from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.metrics import Floats
-from ensue.significance import significantly_positive
+from ensue.significance import exceeds_standard_error, significantly_positive
 from ensue.tasks.suggest.candidates import EVERY, MIXED, MIXTURE, NETWORK, Pool, features, parts, shares
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import latest
@@ -43,8 +43,6 @@ PRIORS = (1.0, 10.0, 100.0)
 FOLDS = 5
 CENTER = np.array([float(name == MIXTURE) for name in EVERY])
 """Mean of the prior, under which the mixture ranks."""
-STEPS, CLOSE = 50, 1e-6
-"""Newton's steps at most, and the expected gain in nats at which they end."""
 SHOWN = 10
 
 
@@ -195,7 +193,7 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
     columns = {key: [table[:, EVERY.index(name)] for table in tables] for key, name in alone.items()}
     reciprocal = {key: _reciprocal(columns[key], answers) for key in alone}
     strength, reciprocal["mixed"] = _choose_strength(tables, answers, targets.folds, reciprocal[MIXTURE])
-    mix = logit(*_known(tables, answers), strength, CENTER)
+    mix = fit_order(*_known(tables, answers), strength, CENTER)
     metadata.mix = {name: float(f"{weight:.6g}") for name, weight in zip(EVERY, mix.tolist(), strict=True)}
     every = {**reciprocal, **ranked}
     metadata.validation_mrr = {name: round(float(own.sum()) / max(targets.drawn, 1), 5) for name, own in every.items()}
@@ -228,9 +226,9 @@ def _better(figures: Mapping[str, float]) -> str | None:
 def _choose_strength(
     tables: Sequence[Floats], answers: Index, folds: Index, mixture: Floats
 ) -> tuple[float | None, Floats]:
-    """The strongest prior that ranks other sessions as well as the best does, and how it ranks them.
+    """Return the strongest prior whose cross-validated MRR is within a standard error of the best, and its ranks.
 
-    As well is within a standard error, paired by targets (Breiman et al. 1984, 3.4.3); ``None`` is the mixture alone.
+    The standard error is of differences paired by targets; ``None`` is the mixture alone.
     """
     tried: list[tuple[float | None, Floats]] = [(None, mixture)]
     weights: dict[int, Floats | None] = dict.fromkeys(range(FOLDS))
@@ -239,16 +237,11 @@ def _choose_strength(
         for fold in range(FOLDS):
             learned, asked = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
             known = _known([tables[row] for row in learned.tolist()], answers[learned])
-            weights[fold] = own = logit(*known, strength, CENTER, weights[fold])
+            weights[fold] = own = fit_order(*known, strength, CENTER, weights[fold])
             ranks[asked] = _reciprocal([tables[row] @ own for row in asked.tolist()], answers[asked])
         tried.append((strength, ranks))
     best = max((ranks for _, ranks in tried), key=lambda ranks: float(ranks.sum()))
-    lost = ((best - ranks, chosen) for chosen in tried for ranks in chosen[1:])
-    return next(chosen for fall, chosen in lost if fall.sum() <= np.sqrt(max(len(fall), 1)) * _spread(fall))
-
-
-def _spread(values: Floats) -> float:
-    return float(values.std()) if len(values) else 0.0
+    return next((strength, ranks) for strength, ranks in tried if not exceeds_standard_error(best - ranks))
 
 
 def _known(tables: Sequence[Floats], answers: Index) -> tuple[list[Floats], Index]:
@@ -257,52 +250,32 @@ def _known(tables: Sequence[Floats], answers: Index) -> tuple[list[Floats], Inde
     return [tables[row] for row in rows.tolist()], answers[rows]
 
 
-def logit(
+def fit_order(
     pools_of: Sequence[Floats], answers: Index, strength: float | None, prior: Floats, start: Floats | None = None
 ) -> Floats:
-    """(features,) the weights that make the answers likeliest, by Newton's steps.
+    """Return the feature weights under which the answers are likeliest, (features,).
 
     Args:
-        pools_of: (candidates, features) a target.
-        answers: which candidate came.
-        strength: of a normal prior on standardised features; ``None``: the prior alone.
-        prior: (features,) its mean.
-        start: where to begin; at the prior unless stated.
+        pools_of: (candidates, features) of each target.
+        answers: (targets,) index of the candidate that came.
+        strength: precision of a normal prior on standardised features; ``None``: the mean of the prior alone.
+        prior: (features,) mean of the prior.
+        start: (features,) initial weights. [default: the mean of the prior]
     """
     if strength is None or not len(pools_of):
         return prior
-    every = np.concatenate(pools_of)
-    mean, scale = every.mean(0), every.std(0)
-    says = scale >= 1e-9  # what says nothing keeps its weight
-    scale[~says] = 1.0
-    every = (every - mean) / scale * says
-    sizes = np.array([len(own) for own in pools_of])
-    starts = np.cumsum(sizes) - sizes
-    came, center = every[starts + answers].sum(0), prior * scale
-
-    def at(weights: Floats) -> tuple[float, Floats]:
-        """Loss and the share of each candidate in its pool."""
-        scores = every @ weights
-        scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
-        shares = np.exp(scores)
-        sums = np.add.reduceat(shares, starts)
-        away = weights - center
-        loss = float(np.log(sums).sum() - scores[starts + answers].sum() + strength / 2 * away @ away)
-        return loss, shares / np.repeat(sums, sizes)
-
-    weights = center if start is None else start * scale
-    loss, chances = at(weights)
-    for _ in range(STEPS):
-        weighed = every * chances[:, None]
-        means = np.add.reduceat(weighed, starts)
-        slope = means.sum(0) - came + strength * (weights - center)
-        curve = every.T @ weighed - means.T @ means + strength * np.eye(len(weights))
-        step, size = np.linalg.solve(curve, slope), 1.0
-        if slope @ step < CLOSE:
-            break
-        while (found := at(weights - size * step))[0] > loss - size / 4 * (slope @ step) and size > 1e-6:
-            size /= 2
-        weights, (loss, chances) = weights - size * step, found
+    rows = np.concatenate(pools_of)
+    mean, scale = rows.mean(0), rows.std(0)
+    varies = scale >= 1e-9  # a constant feature keeps its weight
+    scale[~varies] = 1.0
+    sizes = np.array([len(pool) for pool in pools_of])
+    is_candidate = np.arange(sizes.max()) < sizes[:, None]
+    features = np.zeros((*is_candidate.shape, len(prior)))
+    features[is_candidate] = (rows - mean) / scale * varies
+    true = np.arange(sizes.max()) == answers[:, None]
+    candidates = Candidates(features, true, np.where(is_candidate, 0.0, -np.inf))
+    precision = np.full(len(prior), strength)
+    weights = fit_weights([candidates], prior * scale, precision, start=None if start is None else start * scale)
     unscaled: Floats = weights / scale
     return unscaled
 

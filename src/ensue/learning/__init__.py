@@ -1,0 +1,1 @@
+"""Estimators that the tasks share."""

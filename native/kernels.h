@@ -194,20 +194,4 @@ struct PostingsCall {
     const float* weights;          // (num_entries)
     double* sums;                  // (num_texts, documents) that is added to
 };
-
-// A value by its hashes, and one more than its number; all zeros where there is none.
-struct CodeSlot {
-    uint64_t first;
-    uint32_t rest;
-    int32_t above;
-};
-
-// Values by their hashes, and the table in which each has a number.
-struct CodesCall {
-    int64_t rows, slots, next;      // slots: a power of two, more than there are values; next: the number of a new one
-    const uint64_t *first, *second;  // (rows) two hashes
-    CodeSlot* table;                 // (slots)
-    int32_t* codes;                  // (rows) the numbers
-    int64_t* fresh;                  // (rows) which rows are the first of their value; as many as are returned are set
-};
 }

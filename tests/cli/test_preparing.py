@@ -11,10 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from tests.cli.conftest import SMALL, Ensue, Logs
 from tests.data.sequences.test_sources import same
+
+pytest.importorskip("duckdb", reason="the extra large is not there")
 
 
 def events(histories: Histories) -> str:
@@ -126,6 +130,16 @@ def test_bad_input_is_one_line(ensue: Ensue, tmp_path: Path) -> None:
         assert (ran.code, len(ran.lines)) == (2, 1), ran.err
         assert ran.lines[0].startswith(f"ensue: {expected}")
         assert sorted(left.name for left in tmp_path.iterdir()) == ["empty", "log.csv"]
+
+
+def test_without_duckdb_the_extra_is_named(ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.data.sequences.prepare.find_spec", lambda name: None)
+    (tmp_path / "log.csv").write_text("session,item\n1,a\n1,b\n")
+    ran = ensue("prepare", tmp_path / "log.csv", "-o", tmp_path / "p")
+    assert (ran.code, ran.lines) == (
+        2,
+        ["ensue: `ensue prepare`, and logs that are too large for memory, need: pip install 'ensue[large]'"],
+    )
 
 
 def test_one_at_a_time(ensue: Ensue, tmp_path: Path) -> None:

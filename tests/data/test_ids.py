@@ -33,6 +33,8 @@ CELLS = "session,item,time\n1,a,5\n1,{},6\n2,{},7\n2,b,8\n"
 
 @pytest.fixture(params=["csv", "tsv", "jsonl", "parquet", "folder", "prepared"])
 def form(request: pytest.FixtureRequest) -> str:
+    if request.param == "prepared":
+        pytest.importorskip("duckdb", reason="the extra large is not there")
     return str(request.param)
 
 
@@ -95,7 +97,8 @@ def test_a_folder_of_whole_numbers_and_floats_holds_each_id_once(tmp_path: Path)
 
 def test_a_prepared_log_decides_about_a_column_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece whose ids are all whole numbers is read as one that also holds a fraction is."""
-    monkeypatch.setattr("ensue.data.sequences.pieces.BYTES", 40)
+    pytest.importorskip("duckdb", reason="the extra large is not there")
+    monkeypatch.setattr("ensue.data.sequences.batches.BYTES", 40)
     rows = "".join(f"1,{number}.0,{number}\n" for number in range(20))
     for name, last, value in (("versions", "2.5", "0.0"), ("names", "x", "0"), ("numbers", "21", "0")):
         path = write(tmp_path, f"session,item,time\n{rows}1,{last},21\n", f"{name}.csv")
@@ -206,6 +209,7 @@ def test_an_unknown_policy_is_refused(tmp_path: Path) -> None:
 def test_shares_of_a_log_say_together_what_it_says_alone(tmp_path: Path) -> None:
     for name, cell in (("a", "nan"), ("b", "7.0")):
         write(tmp_path, f"session,item,time\n1,1.0,5\n1,{cell},6\n", f"log-{name}.csv")
+    pytest.importorskip("duckdb", reason="the extra large is not there")
     files = [tmp_path / "log-a.csv", tmp_path / "log-b.csv"]
     for number in (1, 2):
         prepare_share(files, tmp_path / "whole", ReadOptions(), Share(number, 2))

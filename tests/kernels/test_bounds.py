@@ -20,7 +20,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.data.sequences import codes
 from ensue.kernels import library, loading
 from ensue.nn import fused_band, fused_decoder, fused_rows, fused_texts
 from ensue.nn.autograd import apply
@@ -194,14 +193,6 @@ def band_entry() -> Entry:
     return Entry(loading.BandCall, sizes, {"width": 1.0}, arrays, ["lengths"], more=(1, 2))
 
 
-def codes_entry() -> Entry:
-    arrays = {
-        "first": ints([1, 2, 3], np.uint64), "second": ints([1, 2, 3], np.uint64), "table": np.zeros(8, codes._SLOT),
-        "codes": np.zeros(3, np.int32), "fresh": np.zeros(3, np.int64),
-    }  # fmt: skip
-    return Entry(loading.CodesCall, {"rows": 3, "slots": 8, "next": 0}, {}, arrays)
-
-
 def postings_entry() -> Entry:
     sizes = {"cells": 3, "documents": 3, "num_texts": 2, "num_terms": 2, "num_entries": 4}
     arrays = {
@@ -298,7 +289,7 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
     "ensue_log_shares": shares_entry, "ensue_log_mixture": mixture_entry, "ensue_log_totals": totals_entry,
     "ensue_topk": topk_entry, "ensue_softmax_errors": errors_entry, "ensue_dropped": dropped_entry,
     "ensue_dropped_elu_errors": elu_errors_entry, "ensue_band": band_entry, "ensue_adam_rows": adam_entry,
-    "ensue_postings": postings_entry, "ensue_codes": codes_entry, "ensue_encode": encode_entry,
+    "ensue_postings": postings_entry, "ensue_encode": encode_entry,
     "ensue_sessions": sessions_entry, "ensue_short_scores": short_entry, "ensue_window": window_entry,
     "ensue_word_graphs": graph_entry, "ensue_lstm": lstm_entry,
     "ensue_pair_scores": pairs_entry,
@@ -306,7 +297,7 @@ ENTRIES: dict[str, Callable[[], Entry]] = {
 
 
 def test_all_compiled_functions_are_tried() -> None:
-    assert set(ENTRIES) | {"ensue_move_codes"} == set(loading._ARGUMENTS)
+    assert set(ENTRIES) == set(loading._ARGUMENTS)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -338,20 +329,6 @@ def test_offsets_that_fall_are_refused() -> None:
         entry.arrays[array][:] = values
         with pytest.raises(IndexError):
             entry.run(name)
-
-
-def test_a_table_of_values_without_room_is_refused() -> None:
-    for sizes in ({"slots": 3}, {"slots": 7}, {"slots": 2}, {"next": 6}, {"next": 2**31 - 2, "slots": 2**33}):
-        entry = codes_entry()
-        entry.sizes.update(sizes)
-        with pytest.raises(IndexError):
-            entry.run("ensue_codes")
-    functions, table = library(), np.zeros(8, codes._SLOT)
-    assert functions is not None
-    for slots in (2, 8, 12, -16, 2**62):
-        call = loading.CodesCall(slots=slots, table=table.ctypes.data)
-        with pytest.raises(IndexError):
-            functions.ensue_move_codes(table.ctypes.data, 8, ctypes.byref(call))
 
 
 def spoil(array: Array, random: np.random.Generator) -> None:

@@ -258,7 +258,7 @@ def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]
 
     Args:
         path: the file.
-        in_pieces: leave the bytes of a plain file on the disk, for :func:`ensue.data.sequences.pieces.pieces`.
+        in_pieces: leave the bytes of a plain file on the disk, for :func:`ensue.data.sequences.batches.pieces`.
         opening: how its bytes are meant, where they do not say so themselves.
 
     Raises:

@@ -183,15 +183,6 @@ class AdamCall(ctypes.Structure):
     )
 
 
-class CodesCall(ctypes.Structure):
-    """``CodesCall`` of ``native/kernels.h``."""
-
-    _fields_ = (
-        *((name, c_int64) for name in ("rows", "slots", "next")),
-        *((name, c_void_p) for name in ("first", "second", "table", "codes", "fresh")),
-    )
-
-
 class _State:
     """What was found, once a process."""
 
@@ -292,8 +283,6 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "ensue_band": (POINTER(BandCall), c_int, c_int),
     "ensue_adam_rows": (POINTER(AdamCall), c_int),
     "ensue_postings": (POINTER(PostingsCall),),
-    "ensue_codes": (POINTER(CodesCall),),
-    "ensue_move_codes": (c_void_p, c_int64, POINTER(CodesCall)),
     "ensue_encode": (POINTER(EncodeCall),),
     "ensue_sessions": (POINTER(SessionCall),),
     "ensue_short_scores": (POINTER(ShortCall), c_int),

@@ -16,13 +16,14 @@ import polars as pl
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.data.sequences import SequencesReport, batches, parts, pieces, prepare, read, reading
-from ensue.data.sequences.codes import Codes
+from ensue.data.sequences import SequencesReport, batches, prepare, read, reading
 from ensue.data.sequences.prepared import MANIFEST, Counts
 from ensue.data.table import ReadOptions
 from ensue.errors import DataError, EnsueError, SettingError
 from tests.data.sequences.test_real_files import DATA
 from tests.data.sequences.test_sources import same
+
+pytest.importorskip("duckdb", reason="the extra large is not there")
 
 START = 1_400_000_000
 STAGES = ("read", "put in order", "written")
@@ -30,14 +31,12 @@ STAGES = ("read", "put in order", "written")
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of 7 rows or some lines, batches of 20 rows, parts and windows of 16."""
+    """Pieces of 7 rows or some lines, batches of 20 rows, windows of 16."""
     for module, name, value in (
-        (pieces, "ROWS", 7),
-        (pieces, "BYTES", 150),
+        (batches, "PIECE", 7),
+        (batches, "BYTES", 150),
         (batches, "ROWS", 20),
-        (prepare, "PART", 16),
-        (prepare, "_BLOCK", 2),
-        (parts, "_NAMES", 3),
+        (prepare, "WINDOW", 16),
     ):
         monkeypatch.setattr(module, name, value)
 
@@ -174,22 +173,12 @@ def test_a_file_with_a_sequence_a_row(tmp_path: Path) -> None:
     agree(tmp_path / "cascades", tmp_path / "out")
 
 
-@pytest.mark.usefixtures("small")
-def test_sequences_whose_hashes_are_equal_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def few(sequences: pl.Series) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        return sequences.cast(pl.String).str.len_bytes().to_numpy().astype(np.uint64) << np.uint64(61)
-
-    monkeypatch.setattr(parts, "_hash", few)
-    ROWS.write_parquet(tmp_path / "log.parquet")
-    agree(tmp_path / "log.parquet", tmp_path / "out")
-
-
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data at {DATA}; set ENSUE_DATA")
 @pytest.mark.parametrize("name", ["sessions/globo/clicks.csv.gz", "sessions/ml-100k"])
 def test_real_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(pieces, "BYTES", 2**20)
+    monkeypatch.setattr(batches, "BYTES", 2**20)
     monkeypatch.setattr(batches, "ROWS", 2**18)
-    monkeypatch.setattr(prepare, "PART", 2**17)
+    monkeypatch.setattr(prepare, "WINDOW", 2**17)
     path = DATA / name
     if path.is_dir():
         (path,) = path.glob("*.inter*")
@@ -261,7 +250,7 @@ def test_half_a_batch_is_read_again(tmp_path: Path) -> None:
     with pytest.raises(KilledError):
         prepare.prepare([path], output, ReadOptions(), progress=kill)
     work = tmp_path / ".out.preparing"
-    (work / "000001.item").write_bytes((work / "000001.item").read_bytes()[:-4])
+    (work / "000001.parquet").write_bytes((work / "000001.parquet").read_bytes()[:-4])
     prepare.prepare([path], output, ReadOptions())
     same(read(output)[0], read(path)[0])
 
@@ -431,16 +420,3 @@ def test_a_large_log_goes_through_a_folder_by_itself(
         "first; `ensue prepare` does that once for all commands"
     )
     assert [*tmp_path.iterdir()] == [path]
-
-
-def test_codes_of_numbers_near_and_far() -> None:
-    codes = Codes()
-    first = codes.of(pl.Series([5, 7, 5]))
-    lower = codes.of(pl.Series([2, 7, 3]))
-    far = codes.of(pl.Series([2**50, 5, -(2**50)]))
-    texts = codes.of(pl.Series(["7", "x", "07"]))
-    small = codes.of(pl.Series([3, 255], dtype=pl.UInt8))
-    assert [found.tolist() for found in (first, lower, far, texts, small)] == [
-        [0, 1, 0], [2, 1, 3], [4, 0, 5], [1, 6, 7], [3, 8],
-    ]  # fmt: skip
-    assert codes.every().to_list() == ["5", "7", "2", "3", str(2**50), str(-(2**50)), "x", "07", "255"]

@@ -140,10 +140,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert refused(path, output).startswith("out.shares/2-of-4: holds share 3 of 4, which overlaps; remove that folder")
     shutil.rmtree(shares / "2-of-4")
     shutil.move(tmp_path / "second", shares / "2-of-4")
-    held = (shares / "2-of-4" / "000000.item").read_bytes()
-    (shares / "2-of-4" / "000000.item").write_bytes(held[:-4])
+    held = (shares / "2-of-4" / "000000.parquet").read_bytes()
+    (shares / "2-of-4" / "000000.parquet").write_bytes(held[:-4])
     assert refused(path, output).startswith("out.shares/2-of-4: is damaged or incomplete")
-    (shares / "2-of-4" / "000000.item").write_bytes(held)
+    (shares / "2-of-4" / "000000.parquet").write_bytes(held)
     manifest = (shares / "2-of-4" / MANIFEST).read_text()
     for bad in ("", "[]", json.dumps({**json.loads(manifest), "of": "4"}), manifest[:-9]):
         (shares / "2-of-4" / MANIFEST).write_text(bad)

@@ -1,36 +1,54 @@
-"""The first step of a prepared log: its files read piece by piece into batches of hashed events on disk.
+"""The first step of ``ensue prepare``: the files of a log, read piece by piece into batches of events on disk.
 
-A batch counts once its JSON stands beside it, which also says where reading goes on: whoever is killed loses the batch
-that was being read.
+A batch is a Parquet file with the columns session, item and, where the log has times, time; its JSON file is written
+last and says where reading goes on, so that a process that is killed loses only the batch that it was reading.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
-from ensue.data.files import answering
+from ensue.data.clock import TimeFormat, TimeOptions, format_of, parse_times
+from ensue.data.dates import has_year_last, telling_date
+from ensue.data.file_bytes import FileBytes
+from ensue.data.files import Content, answering, require_no_zeros
+from ensue.data.histories import Times
 from ensue.data.ids import IdColumns
-from ensue.data.sequences.codes import Codes
-from ensue.data.sequences.parts import parted
-from ensue.data.sequences.pieces import ROWS, Cursor, pieces
 from ensue.data.sequences.rows import Rows, id_columns, read_rows
-from ensue.data.sequences.running_clock import RunningClock
-from ensue.data.sequences.slices import read_numbers, read_texts, write_slices
 from ensue.data.sequences.sources import Source
 from ensue.data.table import ReadOptions, Table
+from ensue.data.time_summary import TimeSummary, Where
+from ensue.errors import DataError
+
+ROWS = PIECE = 2**21
+"""Events of a batch, and rows of Parquet in a piece, at least and at most."""
+BYTES = 2**26
+"""Bytes of text in a piece, about."""
+Search = Callable[[Callable[[pl.Series], str | None]], str | None]
+"""Applies a function to the times of the whole log, piece by piece, until it returns a text."""
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Position in a log from which reading goes on."""
+
+    source: int = 0
+    """The number of the file."""
+    offset: int = 0
+    """The row of Parquet, or the byte of unpacked text."""
+    lines: int = 0
+    """Lines of text before it."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What the rows of a log have in common."""
+    """Properties that all rows of a log share."""
 
     layout: str
     columns: dict[str, str]
@@ -39,22 +57,89 @@ class Head:
 
 
 @dataclass
+class RunningClock:
+    """Summary of the times read so far, and how they were written; stored as JSON between runs."""
+
+    name: str = ""
+    words: str | None = None
+    """How dates were read, empty for numbers; ``None`` before there was a time."""
+    day_first: bool | None = None
+    """Order of day and month in dates whose year comes last."""
+    first_place: str = ""
+    """The place of the first time."""
+    witness: str | None = None
+    """A date of the log that shows which number is the day, where the first one does not."""
+    summary: TimeSummary = field(default_factory=TimeSummary)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, object]) -> RunningClock:
+        """Rebuild from ``dataclasses.asdict``."""
+        return cls(**{**fields, "summary": TimeSummary.from_dict(**fields["summary"])})  # type: ignore
+
+    def add(self, column: pl.Series, where: Where, options: TimeOptions, search: Search) -> Times:
+        """Return the times of a piece: numbers as they are, dates as seconds.
+
+        Raises:
+            DataError: a time that is empty, no number and no date, or written otherwise than those before.
+        """
+        dated = column.dtype == pl.String and bool(len(column)) and column[0] is not None
+        if self.words is None and dated and options.day_first is None and has_year_last(column[0].strip()):
+            self.witness = search(telling_date)
+        if self.witness is None:
+            parsed = parse_times(column, where, options)
+        else:  # the witness goes above the piece, so that it is read as the whole log is
+            column_below = pl.concat([pl.Series(column.name, [self.witness]), column])
+            parsed = parse_times(column_below, lambda row: where(max(row - 1, 0)), options)
+            parsed = replace(parsed, numbers=parsed.numbers[1:])
+        if self.words is None:
+            self.name, self.words, self.day_first = column.name, parsed.words, parsed.day_first
+            self.first_place = where(0)
+        _require_same_times(parsed.words, self.words, where(0), self.first_place)
+        self.summary.add(TimeSummary.of(parsed, column, where))
+        return parsed.numbers
+
+    def then(self, other: RunningClock) -> RunningClock:
+        """Add the times of the files that follow, which were read elsewhere.
+
+        Raises:
+            DataError: times are written otherwise there.
+        """
+        _require_same_times(other.words, self.words, other.first_place, self.first_place)
+        self.summary.add(other.summary)
+        return self
+
+    def end(self, layout: str, options: TimeOptions) -> TimeFormat:
+        """Return the time format of the whole log.
+
+        Raises:
+            DataError: the times are in two units, or in one that they cannot be in.
+        """
+        return format_of(self.summary, self.words or "", self.name, layout, options, self.day_first)
+
+
+def _require_same_times(words: str | None, first: str | None, place: str, first_place: str) -> None:
+    if words != first:
+        raise DataError(
+            f"{place}: times are {words or 'numbers'} here, but {first or 'numbers'} at {first_place}; write all times "
+            "in the same way"
+        )
+
+
+@dataclass
 class Batches:
-    """What of a log stands in batches.
+    """The batches of a log, and the state of reading it.
 
     Attributes:
-        folder: where they stand.
+        folder: the folder of the batches.
         sources: the files of the log.
         options: how they are read.
-        bits: of a sequence's hash that choose its part.
     """
 
     folder: Path
     sources: Sequence[Source]
     options: ReadOptions
-    bits: int
     cursor: Cursor = field(default_factory=Cursor)
-    until: int | None = None
+    end: int | None = None
     """The file before which reading ends; ``None`` for the last."""
     rows: int = 0
     """Events so far."""
@@ -67,88 +152,62 @@ class Batches:
     notes: dict[str, None] = field(default_factory=dict)
     clock: RunningClock | None = None
     head: Head | None = None
-    """What all events have in common; ``None`` before there was one."""
-    bases: list[int] = field(default_factory=list)
-    offsets: list[list[int]] = field(default_factory=list)
-    places: list[list[int]] = field(default_factory=list)
-    """Of each batch, at which byte the sequences of each part begin."""
-    codes: Codes = field(default_factory=Codes)
+    """Properties of all events; ``None`` before the first."""
+    files: list[tuple[Path, int]] = field(default_factory=list)
+    """(Parquet file, events before it) of each batch."""
     ids: IdColumns = field(init=False)
 
     def __post_init__(self) -> None:
         self.ids = id_columns(self.options)
 
-    @property
-    def numbers(self) -> bool:
-        """Whether sequences are whole numbers in every file."""
-        return all(source.whole_numbers for source in self.sources)
+    def is_numeric(self, role: str) -> bool:
+        """Return whether a role holds whole numbers in every file; otherwise all its ids are texts."""
+        return all(role in source.whole_numbers for source in self.sources)
 
-    def go_on(self) -> None:
-        """Take up the batches that stand there whole; what comes after the first that does not is made anew."""
+    def resume(self) -> None:
+        """Take over the complete batches in the folder; whatever follows the first incomplete one is read again."""
         while (note := self._path(".json")).exists():
-            found = json.loads(note.read_text(encoding="utf-8"))
-            if any(_crc(self._path(end)) != crc for end, crc in found["crc32"].items()):
+            state = json.loads(note.read_text(encoding="utf-8"))
+            if _checksum(self._path(".parquet")) != state["crc32"]:
                 return
-            self.codes.add(read_texts(self._path(".new"), 0, self._path(".new").stat().st_size))
-            self.bases.append(self.rows)
-            self.offsets.append(found["offsets"])
-            self.places.append(found["places"])
-            self.cursor = Cursor(**found["cursor"])
-            self.clock = None if found["clock"] is None else RunningClock.from_dict(found["clock"])
+            self.files.append((self._path(".parquet"), self.rows))
+            self.cursor = Cursor(**state["cursor"])
+            self.clock = None if state["clock"] is None else RunningClock.from_dict(state["clock"])
             self.rows, self.empty, self.filled, self.latest = (
-                found[name] for name in ("rows", "empty", "filled", "latest")
+                state[name] for name in ("rows", "empty", "filled", "latest")
             )
-            self.notes = dict.fromkeys(found["notes"])
-            self.ids = self.ids.resume(found["ids"])
-            self.head = Head(**{**found["head"], "remarks": tuple(found["head"]["remarks"])})
+            self.notes = dict.fromkeys(state["notes"])
+            self.ids = self.ids.resume(state["ids"])
+            self.head = Head(**{**state["head"], "remarks": tuple(state["head"]["remarks"])})
 
     def read(self, progress: Callable[[int], None]) -> None:
-        """Read what is left of the log.
+        """Read the rest of the log.
 
         Args:
-            progress: told the number of events so far.
+            progress: called with the number of events so far.
 
         Raises:
             DataError: the first row that does not fit.
         """
-        held, count = list[pl.DataFrame](), 0
+        frames, count = list[pl.DataFrame](), 0
         for rows, cursor in self._rows(self.cursor):
             rows = replace(rows, table=self.ids.normalise(rows.table, self._tables))
             if len(rows.table.frame):
-                held.append(self._events(rows))
-                count += len(held[-1])
+                frames.append(self._events(rows))
+                count += len(frames[-1])
             self.cursor = cursor
             if count >= ROWS:
-                self._write(pl.concat(held, rechunk=True))
-                held, count = [], 0
+                self._write(pl.concat(frames))
+                frames, count = [], 0
                 progress(self.rows)
         if count:
-            self._write(pl.concat(held, rechunk=True))
+            self._write(pl.concat(frames))
             progress(self.rows)
 
     def take(self, other: Batches) -> None:
-        """Put the batches of another, which has read the files that follow, behind these; what stands there is kept.
-
-        The columns are linked, but for values, whose numbers become those of this one.
-        """
-        numbers = self.codes.of(other.codes.every()) if other.codes.count else np.empty(0, np.int32)
-        for batch, offsets in enumerate(other.offsets):
-            note, sums = self._path(".json"), dict[str, int]()
-            held = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"?": 0}
-            if any(_crc(self._path(end)) != crc for end, crc in held.items()):
-                for name in other._kinds:
-                    place, begun = self._path(f".{name}"), other.folder / f"{batch:06}.{name}"
-                    place.unlink(missing_ok=True)
-                    if name == "item":
-                        numbers[np.fromfile(begun, np.int32)].tofile(place)
-                    else:
-                        link(begun, place)
-                    sums[f".{name}"] = _crc(place)
-                _put(note, sums)
-            self.bases.append(self.rows)
-            self.offsets.append(offsets)
-            self.places.append(other.places[batch])
-            self.rows += offsets[-1]
+        """Append the batches of another, which has read the files that follow."""
+        self.files += [(path, self.rows + before) for path, before in other.files]
+        self.rows += other.rows
         self.empty, self.filled = self.empty + other.empty, self.filled + other.filled
         self.notes |= other.notes
         self.ids.take(other.ids)
@@ -156,41 +215,14 @@ class Batches:
         if other.clock is not None:
             self.clock = other.clock if self.clock is None else self.clock.then(other.clock)
 
-    def part(self, number: int) -> pl.DataFrame:
-        """The events of a part, in the order of the log."""
-        found = {
-            name: [pl.Series(dtype=pl.String) if kind is None else pl.Series(np.empty(0, kind))]
-            for name, kind in {**self._kinds, "row": np.int64}.items()
-        }
-        for batch, base in enumerate(self.bases):
-            low, high = self.offsets[batch][number : number + 2]
-            for name, kind in self._kinds.items() if high > low else ():
-                path = self.folder / f"{batch:06}.{name}"
-                if kind is None:
-                    column = read_texts(path, *self.places[batch][number : number + 2])
-                else:
-                    column = pl.Series(read_numbers(path, kind, low, high))
-                found[name].append(column.cast(pl.Int64) + base if name == "row" else column)
-        return pl.DataFrame({name: pl.concat(columns).rechunk() for name, columns in found.items()})
-
-    @property
-    def _kinds(self) -> dict[str, type | None]:
-        """What the columns of a batch hold, ``None`` for texts."""
-        kinds: dict[str, type | None] = {
-            "session": np.int64 if self.numbers else None,
-            "item": np.int32,
-            "row": np.uint32,
-        }
-        return kinds if self.clock is None else {**kinds, "time": np.float64}
-
     def _rows(self, cursor: Cursor) -> Iterator[tuple[Rows, Cursor]]:
-        """The events of each piece, and where the next begins; notes are taken on the way."""
-        for number, source in [*enumerate(self.sources)][cursor.source : self.until]:
+        """Yield the events of each piece and where the next begins; notes are collected on the way."""
+        for number, source in [*enumerate(self.sources)][cursor.source : self.end]:
             with answering(source.path):
                 content = self.options.open(source.path, in_pieces=True)
                 begin = cursor if number == cursor.source else Cursor(number)
-                for part, then in pieces(content, source.layout, begin):
-                    rows = read_rows(part, self.options, source.layout)
+                for piece, then in pieces(content, source.layout, begin):
+                    rows = read_rows(piece, self.options, source.layout)
                     table, without = rows.table.without_empty()
                     self.empty += without
                     self.notes |= dict.fromkeys((*content.notes, *table.notes))
@@ -201,46 +233,38 @@ class Batches:
     def _events(self, rows: Rows) -> pl.DataFrame:
         rows.require_filled()
         self.head = self.head or Head(rows.layout, rows.columns, rows.remarks, rows.unordered)
-        frame = rows.table.frame
-        columns = {
-            "session": frame["session"].cast(pl.Int64 if self.numbers else pl.String),
-            "item": pl.Series(self.codes.of(frame["item"])),
-        }
+        columns = [
+            rows.table.frame[role].cast(pl.Int64 if self.is_numeric(role) else pl.String)
+            for role in ("session", "item")
+        ]
         if (times := rows.times()) is not None:
             self.clock = self.clock or RunningClock()
-            columns["time"] = pl.Series(self.clock.add(times, rows.table.where, self.options.times, self._look_through))
+            seconds = self.clock.add(times, rows.table.where, self.options.times, self._search_times)
+            columns.append(pl.Series("time", seconds))
         return pl.DataFrame(columns)
 
-    def _look_through(self, look: Callable[[pl.Series], str | None]) -> str | None:
-        """The first thing that is said of the times of some piece of the log."""
-        other = replace(self, cursor=Cursor(), until=None, notes={})
-        for rows, _ in other._rows(Cursor()):
+    def _search_times(self, look: Callable[[pl.Series], str | None]) -> str | None:
+        """Return the first text that a function returns for the times of a piece of the log."""
+        for rows in self._from_the_start():
             times = rows.times()
-            if times is not None and times.dtype == pl.String and (found := look(times.str.strip_chars())) is not None:
-                return found
+            if times is not None and times.dtype == pl.String and (text := look(times.str.strip_chars())) is not None:
+                return text
         return None
 
     def _tables(self) -> Iterator[Table]:
-        """All pieces of the log, from its beginning."""
-        other = replace(self, cursor=Cursor(), until=None, notes={})
-        return (rows.table for rows, _ in other._rows(Cursor()))
+        return (rows.table for rows in self._from_the_start())
+
+    def _from_the_start(self) -> Iterator[Rows]:
+        """Read all pieces of the log again, without a trace in this reader's state."""
+        reader = replace(self, end=None, notes={})
+        return (rows for rows, _ in reader._rows(Cursor()))
 
     def _write(self, events: pl.DataFrame) -> None:
-        events = events.with_columns(pl.Series("row", np.arange(len(events), dtype=np.uint32)))
-        events, offsets = parted(events, self.bits)
-        new = self.codes.taken()
-        written = {name: write_slices(self._path(f".{name}"), events[name], offsets) for name in self._kinds}
-        written["new"] = write_slices(self._path(".new"), new, [0, len(new)])
-        places = written["session"]
-        sums = {f".{name}": _crc(self._path(f".{name}")) for name in written}
-        note = self._path(".json")
-        self.bases.append(self.rows)
-        self.offsets.append(offsets)
-        self.places.append(places)
+        path, note = self._path(".parquet"), self._path(".json")
+        events.write_parquet(path, compression="lz4", statistics=False)
+        self.files.append((path, self.rows))
         self.rows += len(events)
-        found = {
-            "offsets": offsets,
-            "places": places,
+        state = {
             "cursor": asdict(self.cursor),
             "clock": None if self.clock is None else asdict(self.clock),
             "rows": self.rows,
@@ -250,32 +274,89 @@ class Batches:
             "notes": list(self.notes),
             "ids": self.ids.to_json(),
             "head": None if self.head is None else asdict(self.head),
-            "crc32": sums,
+            "crc32": _checksum(path),
         }
-        _put(note, found)
+        complete = note.with_suffix(".tmp")
+        complete.write_text(json.dumps(state), encoding="utf-8")
+        complete.replace(note)
 
-    def _path(self, end: str) -> Path:
-        """A file of the next batch."""
-        return self.folder / f"{len(self.bases):06}{end}"
-
-
-def link(begun: Path, place: Path) -> None:
-    """The same file under another name; a copy where a disk has no links or another begins."""
-    try:
-        place.hardlink_to(begun)
-    except OSError:
-        shutil.copyfile(begun, place)
+    def _path(self, suffix: str) -> Path:
+        """Return a file of the next batch."""
+        return self.folder / f"{len(self.files):06}{suffix}"
 
 
-def _put(note: Path, found: Mapping[str, object]) -> None:
-    """Write a note at once or not at all."""
-    whole = note.with_suffix(".tmp")
-    whole.write_text(json.dumps(found), encoding="utf-8")
-    whole.replace(note)
-
-
-def _crc(path: Path) -> int:
+def _checksum(path: Path) -> int:
     try:
         return zlib.crc32(path.read_bytes())
     except OSError:
         return -1
+
+
+def pieces(content: Content, layout: str | None, cursor: Cursor) -> Iterator[tuple[Content, Cursor]]:
+    """Yield the pieces of a file that fit in memory, each with the cursor of the next.
+
+    A piece is a slice of Parquet, or whole records of text under the file's header.
+
+    Args:
+        content: the file.
+        layout: the layout of its events; a header is repeated above pieces of a table alone.
+        cursor: the beginning of the file, or what came with an earlier piece.
+    """
+    if layout == "parquet":
+        rows = content.num_rows()
+        for low in range(cursor.offset, rows, PIECE):
+            yield replace(content, part=(low, min(PIECE, rows - low))), replace(cursor, offset=low + PIECE)
+        return
+    header = _header(content) if layout is None and not content.header else b""
+    if not cursor.offset and (len(content.data) <= BYTES or header.count(b'"') % 2):  # a header over several lines
+        data = content.data.whole() if isinstance(content.data, FileBytes) else content.data
+        require_no_zeros(content.path, data, content.first_line)
+        yield replace(content, data=data), replace(cursor, offset=len(content.data))
+        return
+    quotes = layout != "jsonl events"
+    low, lines = cursor.offset, cursor.lines
+    while low < len(content.data):
+        chunk = _whole_records(content, low, quotes)
+        if not chunk:  # of a file that grows, half a line is left
+            break
+        line = content.first_line + lines
+        require_no_zeros(content.path, chunk, line)
+        first = low == 0  # the header stands there itself
+        data = chunk if first else header + chunk
+        low, lines = low + len(chunk), lines + chunk.count(b"\n")
+        if chunk.strip():
+            begins = line - (0 if first else header.count(b"\n"))
+            yield replace(content, data=data, first_line=begins), replace(cursor, offset=low, lines=lines)
+
+
+def _whole_records(content: Content, low: int, quotes: bool) -> bytes:
+    """Return about as many bytes as a piece has, from the beginning of a record to the end of one.
+
+    A line ends a record where the quotes before it come in pairs: ``1,"a`` and ``b",5`` are one record.
+    """
+    step = BYTES
+    while True:
+        chunk = content.data[low : low + step]
+        if low + len(chunk) >= len(content.data):
+            growing = isinstance(content.data, FileBytes) and content.data.has_grown()
+            return chunk[: chunk.rfind(b"\n") + 1] if growing else chunk
+        end = chunk.rfind(b"\n") + 1
+        odd = quotes and chunk.count(b'"', 0, end) % 2
+        while odd and end:
+            before = chunk.rfind(b"\n", 0, end - 1) + 1
+            odd = (odd + chunk.count(b'"', before, end)) % 2
+            end = before
+        if end:
+            return chunk[:end]
+        step *= 2
+
+
+def _header(content: Content) -> bytes:
+    """Return the first line that is not blank, with its end."""
+    at = 0
+    while True:
+        end = content.data.find(b"\n", at) + 1
+        line = content.data[at:end]
+        if line.strip():
+            return line
+        at = end

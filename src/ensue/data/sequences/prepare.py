@@ -1,8 +1,8 @@
-"""``ensue prepare``: a log of any size as mapped columns, in bounded memory, exactly as the reader would give it.
+"""``ensue prepare``: a log of any size as memory-mapped columns, in bounded memory, equal to what the reader returns.
 
-Events are hashed by sequence into parts (:mod:`~ensue.data.sequences.batches`), each part is put in order alone
-(:mod:`~ensue.data.sequences.parts`), and all parts are read side by side, a window of sequences in order of first
-arrival at a time, in which values get their ids, times their order and sequences their pauses.
+The files are read piece by piece into batches (:mod:`~ensue.data.sequences.batches`). DuckDB groups the events by
+session, in order of first arrival, and spills to disk what exceeds its memory limit. The sorted events are then read in
+windows of whole sessions, in which items get their ids, times their order and sessions their pauses.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +25,8 @@ import polars as pl
 
 from ensue.data.clock import in_seconds
 from ensue.data.histories import Histories, Index, offsets_of
-from ensue.data.packed import is_several
-from ensue.data.sequences.batches import Batches
+from ensue.data.packed import is_several, memory_at_hand
+from ensue.data.sequences.batches import Batches, Cursor
 from ensue.data.sequences.columns import is_user_log
 from ensue.data.sequences.dataset import (
     SequencesReport,
@@ -36,8 +38,6 @@ from ensue.data.sequences.dataset import (
     require_times,
     sorted_note,
 )
-from ensue.data.sequences.parts import PartReader, merged, ordered, write_part
-from ensue.data.sequences.pieces import Cursor
 from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
 from ensue.data.sequences.sessions import check_gap, cut
 from ensue.data.sequences.shares import Share, find_shares, read_share, write_share
@@ -49,14 +49,20 @@ from ensue.version import __version__
 from ensue.vocabulary import FIRST, Vocabulary
 
 Progress = Callable[[str, int, int], None]
-"""Told what is done, how many rows of it, and of how many; 0 where that is not known."""
-PART = 2**20
-"""Events of a part, and of a window of all parts, about: what is sorted should fit the processor's cache."""
-MOST_BITS = 12
-_BLOCK = 13
+"""Called with the step, its number of rows so far, and of how many; 0 where that is not known."""
+WINDOW = 2**20
+"""Events of a window, about."""
 _ROOM = {True: 100, False: 160}
-"""Bytes on disk that an event takes at most in between and in the end, where sequences are numbers and where texts."""
+"""Bytes on disk that an event takes at most, temporary files included, where sessions are numbers and where texts."""
 _PROBE = 2**16
+_COPIES = {
+    "events": (
+        "SELECT code, {time} FROM events JOIN sessions USING (session) JOIN items USING (item) ORDER BY first, row"
+    ),
+    "sessions": "SELECT session::VARCHAR AS name, length FROM sessions ORDER BY first",
+    "items": "SELECT item::VARCHAR AS value FROM items ORDER BY code",
+}
+"""Name of a Parquet file -> the query that fills it."""
 
 
 def prepare(
@@ -88,9 +94,11 @@ def prepare(
 
     Raises:
         DataError: the first row that does not fit, a disk that is full or cannot be written.
-        SettingError: a place that is taken, or options that mean nothing to this log.
+        SettingError: a place that is taken, options that mean nothing to this log, or DuckDB is not installed.
     """
     check_gap(gap)
+    if find_spec("duckdb") is None:
+        raise SettingError("`ensue prepare`, and logs that are too large for memory, need: pip install 'ensue[large]'")
     _require_free(output)
     files = _files(data)
     shown = data[0] if len(data) == 1 else Path(f"{data[0]} and {len(data) - 1} more")
@@ -103,16 +111,16 @@ def prepare(
         else:
             sources = sources_of(files, options)
             plan = _plan(sources, options, sort, gap)
-            begun = _begun(plan, sources, options)
-            shares = find_shares(place, begun) if merge else []
-            batches = _batches(sources, options, work, {**begun, "shares": [str(folder) for folder in shares]})
+            shares = find_shares(place, plan) if merge else []
+            batches = _batches(sources, options, work, {**plan, "shares": [str(folder) for folder in shares]})
             if merge:
                 for folder in shares:
                     batches.take(read_share(folder, batches))
             else:
-                batches.go_on()
+                batches.resume()
                 _read(batches, progress)
-            found = _put_together(shown, batches, options, work, sort, gap, progress, plan)
+            _sort(shown, batches, work, progress)
+            found = _write(shown, batches, options, work, sort, gap, progress, plan)
         whole.rename(place)
         flush(place.parent)
     return found
@@ -152,13 +160,13 @@ def prepare_share(
     low, high = share.of_files([source.size for source in sources])
     place = share.folder(output.resolve())
     _require_free(place)
-    begun = _begun(_plan(sources, options, sort, gap), sources, options)
+    plan = _plan(sources, options, sort, gap)
     with _writing(place), _work(place) as work:
-        batches = _batches(sources, options, work, begun, share.of)
-        batches.cursor, batches.until = Cursor(low), high
-        batches.go_on()
+        batches = _batches(sources, options, work, plan, share.of)
+        batches.cursor, batches.end = Cursor(low), high
+        batches.resume()
         _read(batches, progress)
-        write_share(work / "whole", batches, share, begun)
+        write_share(work / "whole", batches, share, plan)
         (work / "whole").rename(place)
         flush(place.parent)
     return share.folder(output), batches.rows
@@ -179,61 +187,72 @@ def _files(data: Sequence[Path]) -> list[Path]:
 
 
 def _batches(
-    sources: Sequence[Source], options: ReadOptions, work: Path, begun: dict[str, object], shares: int = 1
+    sources: Sequence[Source], options: ReadOptions, work: Path, plan: dict[str, object], shares: int = 1
 ) -> Batches:
-    """Those of a log, none of them read yet; what was begun otherwise goes."""
-    if not _start(work, begun):
-        rows = _rows(sources, options) // shares
-        _require_room(work, rows * _ROOM[all(source.whole_numbers for source in sources)])
-    return Batches(work, sources, options, _bits(sources, options))
-
-
-def _rows(sources: Sequence[Source], options: ReadOptions) -> int:
-    return sum(source.rows or _guess(source, options) for source in sources)
-
-
-def _bits(sources: Sequence[Source], options: ReadOptions) -> int:
-    """Of the hash of a sequence that choose its part."""
-    rows = _rows(sources, options)
-    return min((-(-rows // PART) - 1).bit_length() if rows > PART else 0, MOST_BITS)
-
-
-def _begun(plan: dict[str, object], sources: Sequence[Source], options: ReadOptions) -> dict[str, object]:
-    """All that what is written in between depends on."""
-    return {**plan, "bits": _bits(sources, options), "polars": pl.__version__}
+    """Return the batches of a log before any is read; those of another plan are removed."""
+    if not _start(work, plan):
+        rows = sum(source.rows or _guess(source, options) for source in sources) // shares
+        _require_room(work, rows * _ROOM[all("session" in source.whole_numbers for source in sources)])
+    return Batches(work, sources, options)
 
 
 def _read(batches: Batches, progress: Progress) -> None:
-    """What is left of their files."""
-    own = batches.sources[batches.cursor.source : batches.until]
-    exact = batches.rows + sum(source.rows for source in own) if all(source.rows for source in own) else 0
-    batches.read(lambda done: None if done == exact else progress("read", done, exact))
+    """Read what is left of the files."""
+    sources = batches.sources[batches.cursor.source : batches.end]
+    total = batches.rows + sum(source.rows for source in sources) if all(source.rows for source in sources) else 0
+    batches.read(lambda done: None if done == total else progress("read", done, total))
     progress("read", batches.rows, batches.rows)
 
 
-def _put_together(
-    shown: Path,
-    batches: Batches,
-    options: ReadOptions,
-    work: Path,
-    sort: bool,
-    gap: float | None,
-    progress: Progress,
-    read: dict[str, object],
-) -> tuple[SequencesReport, Counts]:
-    """From batches to the columns that stay."""
+def _sort(shown: Path, batches: Batches, work: Path, progress: Progress) -> None:
+    """Write the events grouped by session, the sessions and the items of a log as Parquet files.
+
+    Raises:
+        DataError: the log holds no event, or the disk cannot be written.
+    """
     if not batches.rows:
         none = f"{shown}: none of {plural(len(batches.sources), 'file')} holds an event"
         raise DataError("; ".join([none, *batches.ids.warnings]))
-    for number in range(1 << batches.bits):
-        if not (work / f"{number:06}.part").exists():
-            write_part(work / f"{number:06}.part", ordered(batches.part(number)))
-            (work / f"{number:06}.part").touch()
-        progress("put in order", batches.rows * (number + 1) >> batches.bits, batches.rows)
-    return _merge(shown, batches, options, work, sort, gap, progress, read)
+    import duckdb  # an extra
+
+    events = " UNION ALL ".join(
+        f"SELECT *, file_row_number + {before} AS row FROM read_parquet({_literal(path)}, file_row_number = true)"
+        for path, before in batches.files
+    )
+    time = "time" if batches.clock else "NULL AS time"
+    statements = [
+        f"SET memory_limit = '{max(memory_at_hand() // 4, 2**29) // 2**20} MiB'",
+        f"SET temp_directory = {_literal(work / 'sorted' / 'spilled')}",
+        "SET preserve_insertion_order = false",  # of queries without ORDER BY
+        f"CREATE VIEW events AS {events}",
+        "CREATE TABLE sessions AS SELECT session, min(row) AS first, count(*) AS length FROM events GROUP BY session",
+        "CREATE TABLE items AS SELECT item, (row_number() OVER () - 1)::INTEGER AS code "
+        "FROM (SELECT DISTINCT item FROM events)",
+        *(
+            f"COPY ({query.format(time=time)}) TO {_literal(work / 'sorted' / name)} (FORMAT parquet)"
+            for name, query in _COPIES.items()
+        ),
+    ]
+    try:
+        with duckdb.connect() as database, ThreadPoolExecutor(1) as pool:
+            # In the main thread DuckDB would replace the exception that a signal raises by an error of its own.
+            running = pool.submit(lambda: [database.execute(statement) for statement in statements])
+            try:
+                running.result()
+            except KeyboardInterrupt:
+                database.interrupt()
+                raise
+    except duckdb.Error as error:
+        raise OSError(str(error)) from error
+    progress("put in order", batches.rows, batches.rows)
 
 
-def _merge(
+def _literal(path: Path) -> str:
+    """Return a path as a text of SQL."""
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def _write(
     shown: Path,
     batches: Batches,
     options: ReadOptions,
@@ -241,57 +260,58 @@ def _merge(
     sort: bool,
     gap: float | None,
     progress: Progress,
-    read: dict[str, object],
+    plan: dict[str, object],
 ) -> tuple[SequencesReport, Counts]:
-    """All parts side by side, window after window, into the columns that stay."""
-    alike = batches.head
-    assert alike is not None
-    clock = None if batches.clock is None else batches.clock.end(alike.layout, options.times)
+    """Write the sorted events, window after window, into the columns of the prepared log."""
+    head = batches.head
+    assert head is not None
+    clock = None if batches.clock is None else batches.clock.end(head.layout, options.times)
     require_times(shown, gap, timed=clock is not None)
-    users = is_user_log(alike.columns) and "session" not in options.columns and clock is not None and clock.absolute
-    minutes = pause_of(gap, alike.layout, users=users)
-    places = [work / f"{number:06}.part" for number in range(1 << batches.bits)]
-    readers = [PartReader(place, timed=clock is not None, numbers=batches.numbers) for place in places]
-    ids_of, order = np.zeros(batches.codes.count, np.int32), list[Index]()
-    before = num_sorted = 0
+    users = is_user_log(head.columns) and "session" not in options.columns and clock is not None and clock.absolute
+    minutes = pause_of(gap, head.layout, users=users)
+    items = pl.read_parquet(work / "sorted" / "items")["value"]
+    ids_of, order = np.zeros(len(items), np.int32), list[Index]()
+    num_sessions = num_sorted = 0
     writer = Writer(work / "whole")
-    for bound in _windows(places, batches.rows):
-        part = merged([reader.until(bound) for reader in readers])
-        new = pl.Series(part.values[ids_of[part.values] == 0]).unique(maintain_order=True).to_numpy()
+    for events, sessions in _windows(work / "sorted"):
+        codes = events["code"].to_numpy()
+        new = pl.Series(codes[ids_of[codes] == 0]).unique(maintain_order=True).to_numpy()
         ids_of[new] = np.arange(len(new)) + FIRST + sum(map(len, order))
         order.append(new)
-        names = part.names.cast(pl.String)
-        found = Histories(ids_of[part.values], offsets_of(part.lengths), Vocabulary(), names=names)
-        before += len(found)
+        histories = Histories(
+            ids_of[codes], offsets_of(sessions["length"].to_numpy()), Vocabulary(), names=sessions["name"]
+        )
+        num_sessions += len(histories)
         if clock is not None:
-            timed = replace(found, times=in_seconds(part.times, clock.scale))
-            where = partial(_place, shown, timed)
-            found, count = in_order(timed, pl.Series(part.times), where, sort or alike.unordered)
+            histories = replace(histories, times=in_seconds(events["time"].to_numpy(), clock.scale))
+            where = partial(_place, shown, histories)
+            histories, count = in_order(histories, events["time"], where, sort or head.unordered)
             num_sorted += count
-        writer.add(cut(found, minutes) if minutes else found)
+        writer.add(cut(histories, minutes) if minutes else histories)
         progress("written", writer.events, batches.rows)
     notes = (
         *batches.notes,
         *batches.ids.notes,
         *notes_on_files(len(batches.sources), len(batches.sources) - batches.filled),
         *((skipped(batches.empty),) if batches.empty else ()),
-        *alike.remarks,
-        *sorted_note(num_sorted, before),
-        *cut_notes(before, writer.histories, gap, alike.layout, users=users),
+        *head.remarks,
+        *sorted_note(num_sorted, num_sessions),
+        *cut_notes(num_sessions, writer.histories, gap, head.layout, users=users),
     )
-    report = report_of(shown, alike.layout, alike.columns, clock, notes, batches.ids.warnings, events=options.events)
-    return report, writer.finish(batches.codes.every().gather(np.concatenate(order)), report, read)
+    report = report_of(shown, head.layout, head.columns, clock, notes, batches.ids.warnings, events=options.events)
+    return report, writer.finish(items.gather(np.concatenate(order)), report, plan)
 
 
-def _windows(places: Sequence[Path], rows: int) -> list[int]:
-    """Rows of the log between which sequences begin that have about ``PART`` events."""
-    events = np.zeros((rows >> _BLOCK) + 1)
-    for place in places:
-        first = np.fromfile(place.with_suffix(".first"), np.int64)
-        lengths = np.fromfile(place.with_suffix(".lengths"), np.int64)
-        events += np.bincount(first >> _BLOCK, lengths, minlength=len(events))
-    window = np.cumsum(events).astype(np.int64) // PART
-    return [*((np.flatnonzero(np.diff(window)) + 1) << _BLOCK).tolist(), rows]
+def _windows(folder: Path) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Yield the events and the sessions of each window."""
+    ends = pl.read_parquet(folder / "sessions", columns=["length"])["length"].cum_sum().to_numpy()
+    events, sessions = pl.scan_parquet(folder / "events"), pl.scan_parquet(folder / "sessions")
+    low = first = 0
+    while low < len(ends):
+        high = max(low + 1, int(np.searchsorted(ends, first + WINDOW, side="right")))
+        end = int(ends[high - 1])
+        yield events.slice(first, end - first).collect(), sessions.slice(low, high - low).collect()
+        low, first = high, end
 
 
 def _place(shown: Path, histories: Histories, event: int) -> str:
@@ -351,15 +371,17 @@ def _work(place: Path) -> Iterator[Path]:
 
 
 def _start(work: Path, plan: dict[str, object]) -> bool:
-    """Whether a folder holds what was begun by this very plan; otherwise it is emptied and the plan written."""
+    """Return whether a folder holds batches of this plan; otherwise empty it and write the plan."""
     note, text = work / "plan.json", json.dumps(plan, indent=1)
-    shutil.rmtree(work / "whole", ignore_errors=True)
+    for name in ("whole", "sorted"):
+        shutil.rmtree(work / name, ignore_errors=True)
     begun = note.exists() and note.read_text(encoding="utf-8") == text
     if not begun:
         for left in work.iterdir():
             left.unlink()
         note.write_text(text, encoding="utf-8")
-    (work / "whole").mkdir()
+    for name in ("whole", "sorted"):
+        (work / name).mkdir()
     return begun
 
 

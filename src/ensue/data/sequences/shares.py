@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Self, cast
 
-from ensue.data.sequences.batches import Batches, link
+from ensue.data.sequences.batches import Batches
 from ensue.data.sequences.prepared import flush
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural
@@ -85,14 +85,14 @@ class Share:
 
 
 def write_share(folder: Path, batches: Batches, share: Share, plan: Mapping[str, object]) -> None:
-    """Link the batches of a share into an empty folder, its manifest last."""
+    """Move the batches of a share into an empty folder, and write its manifest last."""
     for path in sorted(batches.folder.glob("[0-9]*.*")):
-        link(path, folder / path.name)
+        path.rename(folder / path.name)
     manifest = Manifest(
         __version__,
         share.number,
         share.of,
-        len(batches.bases),
+        len(batches.files),
         batches.rows,
         batches.empty,
         batches.filled,
@@ -138,27 +138,24 @@ def find_shares(place: Path, plan: Mapping[str, object]) -> list[Path]:
 
 
 def read_share(folder: Path, batches: Batches) -> Batches:
-    """The batches of a share.
+    """Return the batches of a share.
 
     Args:
-        folder: where it stands.
-        batches: of the whole log.
+        folder: the folder of the share.
+        batches: those of the whole log.
 
     Raises:
         DataError: they are not what was written.
     """
     manifest = _manifest(folder)
-    found = replace(
-        batches, folder=folder, notes={}, bases=[], offsets=[], places=[], codes=type(batches.codes)(), rows=0,
-        clock=None, head=None,
-    )  # fmt: skip
-    found.go_on()
-    if (len(found.bases), found.rows) != (manifest.batches, manifest.rows):
+    share = Batches(folder, batches.sources, batches.options)
+    share.resume()
+    if (len(share.files), share.rows) != (manifest.batches, manifest.rows):
         raise DataError(f"{folder}: is damaged or incomplete; copy it again, or {_AGAIN}")
-    found.empty, found.filled = manifest.empty, manifest.filled
-    found.notes = dict.fromkeys(manifest.notes)
-    found.ids = found.ids.resume(manifest.ids)
-    return found
+    share.empty, share.filled = manifest.empty, manifest.filled
+    share.notes = dict.fromkeys(manifest.notes)
+    share.ids = share.ids.resume(manifest.ids)
+    return share
 
 
 def _shares(place: Path) -> Path:

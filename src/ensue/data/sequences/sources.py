@@ -44,8 +44,8 @@ class Source:
     """Bytes on disk."""
     rows: int
     """Of Parquet how many rows it holds, of others 0."""
-    whole_numbers: bool
-    """Whether sequences are whole numbers of at most 64 bits."""
+    whole_numbers: frozenset[str]
+    """Roles whose column holds whole numbers of at most 64 bits."""
 
 
 def files_of(path: Path) -> list[Path]:
@@ -102,15 +102,18 @@ def _source(path: Path, options: ReadOptions) -> Source:
             "time; give one file"
         )
     columns, _ = find_roles(content, options, layout)
-    parquet = layout == "parquet"
-    kind = content.schema()[columns["session"]] if parquet else pl.String()
+    schema = content.schema() if layout == "parquet" else {}
+    wide = (pl.UInt64, pl.Int128, pl.UInt128)
+    whole_numbers = frozenset(
+        role for role, name in columns.items() if schema and schema[name].is_integer() and schema[name] not in wide
+    )
     return Source(
         path,
         layout,
         columns,
         path.stat().st_size,
-        content.num_rows() if parquet else 0,
-        kind.is_integer() and kind not in (pl.UInt64, pl.Int128, pl.UInt128),
+        content.num_rows() if schema else 0,
+        whole_numbers,
     )
 
 

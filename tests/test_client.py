@@ -16,8 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ensue.client import AsyncClient, Client
-from ensue.client.requests import Request
+from ensue.client import AsyncClient, Client, Request
 from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
 from ensue.predictor import load
 from ensue.records import Article, History, Post, Text
@@ -296,7 +295,7 @@ def test_the_twin_waits_and_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
         client.http = Awaited((503, {}), (200, {}))
         return len(await client.predict("clicks", list[History]()))
 
-    monkeypatch.setattr("ensue.client.waiting.asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("ensue.client.asyncio", SimpleNamespace(sleep=sleep))
     assert alone(ask()) == 0
     assert slept == [0.25]
 

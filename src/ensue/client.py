@@ -1,0 +1,504 @@
+"""Clients of the service, blocking and asynchronous: sessions are lists of ids, answers are those of the library.
+
+    >>> from ensue.client import Client
+    >>> Client("http://127.0.0.1:8000").predict("clicks", [["a17", "b03"]], k=3)
+
+A request is sent again where the connection failed or the service was busy; an update only under a key, events never.
+Needs the extra ``client``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, Unpack, overload
+
+from pydantic import TypeAdapter, ValidationError
+
+from ensue.answers import (
+    Answer,
+    Explanation,
+    LinkAnswer,
+    LinkExplanation,
+    QueryExplanation,
+    TextAnswer,
+    TextExplanation,
+)
+from ensue.arguments import id_list
+from ensue.errors import DataError, EnsueError, ModelFolderError, SettingError
+from ensue.records import Article, History, Post, Text
+
+__all__ = ["AsyncClient", "Client"]
+
+Record = History | Text | Post
+Session = Sequence[str] | History
+"""A session or a cascade: a list of ids or queries, oldest first, or with times and an id a :class:`~ensue.History`."""
+Kind = TypeVar("Kind")
+_ANSWERS: Mapping[type[Record], type[Answer | TextAnswer | LinkAnswer]]
+_ANSWERS = {History: Answer, Text: TextAnswer, Post: LinkAnswer}
+_ERRORS: Mapping[int, type[EnsueError]] = {
+    **dict.fromkeys((400, 413, 422), DataError), **dict.fromkeys((401, 403, 404), SettingError), 409: ModelFolderError
+}  # fmt: skip
+
+
+BUSY = (429, 503)
+"""Statuses after which a service may answer a little later."""
+LONGEST = 10.0
+"""Seconds that a service may ask a client to wait before it is asked again; after longer ones nobody is."""
+PAUSE = 0.25
+"""Seconds before the first further attempt where the service names none; each pause is twice the one before."""
+
+
+class PredictOptions(TypedDict, total=False):
+    """Keywords of :meth:`ensue.client.Client.predict`."""
+
+    evidence: bool
+    """Whether to fill the attributions of each choice, ``True`` unless stated."""
+    prefix: str
+    """Task suggest: text in the search box."""
+    exclude: Collection[str]
+    """Task next: items that are never returned."""
+    allow: Collection[str] | None
+    """Task next: the only items that are returned; all unless stated."""
+    exclude_seen: bool | None
+    """Task next: whether items of the session are left out; by the repeats in the training data unless stated."""
+    rank_unknown: bool
+    """Task next: whether items of the session that the training data lacks are ranked too."""
+
+
+class UpdateOptions(TypedDict, total=False):
+    """Keywords of :meth:`ensue.client.Client.update`."""
+
+    articles: Sequence[Article]
+    """Task link: new articles."""
+    users: Sequence[str] | None
+    """Task suggest: who typed each session, for the k-anonymity threshold."""
+    max_drop: float | None
+    """Fraction by which the tested metric may fall before the update is refused; 0.05 unless stated."""
+    test: bool
+    """Whether the update is tested before it becomes active, ``True`` unless stated."""
+    key: str | None
+    """A text such as a UUID with which the update can be sent again where no answer came: an update under a key that
+    the model knows is answered once more and not trained on twice."""
+
+
+@dataclass(frozen=True)
+class Request(Generic[Kind]):
+    """What is sent, and how the answer is read."""
+
+    method: str
+    path: str
+    read: Callable[[Any], Kind]
+    body: object = None
+    seconds: float | None = None
+    key: str | None = None
+    writes: bool = False
+    """Whether it needs the token that updates."""
+    again: bool = True
+    """Whether it may be sent twice."""
+
+
+class Requests:
+    """Requests, retries and replies of both clients; the arguments are those of :class:`Client`."""
+
+    library_class: ClassVar[str]
+    """Class of the library of connections, which keeps a pool of them."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        update_token: str | None = None,
+        seconds: float = 30.0,
+        retries: int = 2,
+    ) -> None:
+        try:
+            import httpx2
+        except ImportError as error:
+            raise SettingError("the client needs httpx2; install it with: pip install 'ensue[client]'") from error
+        if not address.startswith(("http://", "https://")):
+            raise SettingError(f"{address!r} is not an address; write http://HOST:PORT")
+        headers = _authorization("ENSUE_TOKEN", token)
+        self._update_headers = _authorization("ENSUE_UPDATE_TOKEN", update_token)
+        self.address, self.retries = address.rstrip("/"), retries
+        self.errors, self.no_connection = (httpx2.HTTPError, httpx2.InvalidURL), httpx2.ConnectError
+        pool = getattr(httpx2, self.library_class)
+        self.http: Any = pool(base_url=self.address, headers=headers, timeout=seconds)
+
+    def models_request(self) -> Request[list[dict[str, object]]]:
+        """See :meth:`ensue.client.Client.models`."""
+        return Request("GET", "/v1/models", lambda answer: answer)
+
+    def predict_request(
+        self,
+        model: str,
+        records: Sequence[Record | Session],
+        k: int = 10,
+        *,
+        evidence: bool = True,
+        prefix: str = "",
+        exclude: Collection[str] = (),
+        allow: Collection[str] | None = None,
+        exclude_seen: bool | None = None,
+        rank_unknown: bool = False,
+    ) -> Request[list[Any]]:
+        """See :meth:`ensue.client.Client.predict`."""
+        records = _records(records)
+        body: dict[str, object] = {"records": _plain(records), "k": k, "evidence": evidence}
+        body |= {"prefix": prefix} if prefix else {}
+        body |= {"exclude": sorted(id_list(exclude, "exclude"))} if exclude else {}
+        body |= {} if allow is None else {"allow": sorted(id_list(allow, "allow"))}
+        body |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
+        body |= {"rank_unknown": True} if rank_unknown else {}
+
+        def read(reply: Any) -> list[Any]:
+            pairs = zip(records, reply["answers"], strict=True)
+            return [_read(_ANSWERS[type(record)], answer) for record, answer in pairs]
+
+        return Request("POST", f"/v1/models/{model}/predict", read, body)
+
+    def explain_request(self, model: str, records: Sequence[Record | Session], k: int = 3) -> Request[list[Any]]:
+        """See :meth:`ensue.client.Client.explain`."""
+        records = _records(records)
+
+        def read(reply: Any) -> list[Any]:
+            pairs = zip(records, reply["explanations"], strict=True)
+            return [_read(_explanation(record, explanation), explanation) for record, explanation in pairs]
+
+        return Request("POST", f"/v1/models/{model}/explain", read, {"records": _plain(records), "k": k})
+
+    def update_request(
+        self,
+        model: str,
+        records: Sequence[Record | Session],
+        *,
+        articles: Sequence[Article] = (),
+        users: Sequence[str] | None = None,
+        max_drop: float | None = None,
+        test: bool = True,
+        key: str | None = None,
+    ) -> Request[dict[str, object]]:
+        """See :meth:`ensue.client.Client.update`."""
+        body: dict[str, object] = {"records": _plain(_records(records))}
+        body |= {"articles": _plain(articles)} if articles else {}
+        body |= {"users": list(users)} if users is not None else {}
+        body |= {"max_drop": max_drop} if max_drop is not None else {}
+        body |= {} if test else {"test": False}
+        path = f"/v1/models/{model}/update"
+        return Request("POST", path, lambda answer: answer, body, 600.0, key, writes=True, again=key is not None)
+
+    def events_request(self, events: Sequence[Mapping[str, object]]) -> Request[int]:
+        """See :meth:`ensue.client.Client.events`."""
+        body = {"events": list(events)}
+        return Request("POST", "/v1/events", lambda answer: int(answer["accepted"]), body, writes=True, again=False)
+
+    def options(self, request: Request[Any]) -> dict[str, object]:
+        """Return what the library of connections takes besides method and path."""
+        headers = self._update_headers if request.writes else {}
+        headers = headers if request.key is None else {**headers, "idempotency-key": request.key}
+        options = {"json": request.body, "headers": headers or None, "timeout": request.seconds}
+        return {name: value for name, value in options.items() if value is not None}
+
+    def pause(self, request: Request[Any], attempt: int, reply: Any) -> float | None:
+        """Return the seconds until a request is sent again; ``None`` where it is not.
+
+        Args:
+            request: what was sent.
+            attempt: number of attempts before this one.
+            reply: the response, or the error of the connection.
+        """
+        failed = isinstance(reply, Exception)
+        passes = isinstance(reply, self.no_connection) if failed else reply.status_code in BUSY
+        if not passes or not request.again or attempt >= self.retries:
+            return None
+        stated = "" if failed else reply.headers.get("retry-after", "")
+        seconds = float(stated) if stated.isdecimal() else PAUSE * 2**attempt
+        return seconds if seconds <= LONGEST else None
+
+    def result(self, request: Request[Kind], reply: Any) -> Kind:
+        """Return what the reply says.
+
+        Raises:
+            EnsueError: the service cannot be reached, refuses, or is another one.
+        """
+        if isinstance(reply, Exception):
+            raise EnsueError(f"{self.address}: cannot be reached ({reply}); is the service running?") from reply
+        try:
+            decoded = reply.json()
+        except ValueError:
+            wrong = f"{self.address}: status {reply.status_code}, and no JSON; is this an ensue service?"
+            raise EnsueError(wrong) from None
+        if reply.is_success:
+            return request.read(decoded)
+        problem = decoded if isinstance(decoded, dict) else {}
+        parts = [str(problem[name]) for name in ("error", "hint") if name in problem]
+        text = "; ".join(parts) or f"status {reply.status_code}"
+        raise _ERRORS.get(reply.status_code, EnsueError)(text)
+
+
+def _authorization(variable: str, token: str | None) -> dict[str, str]:
+    """Return the header that shows a token, or the one of the environment; none where it is empty."""
+    own = os.environ.get(variable, "") if token is None else token
+    return {"authorization": f"Bearer {own}"} if own else {}
+
+
+def _records(records: Sequence[Record | Session]) -> list[Record]:
+    """Return records as they are, and lists of ids as sessions.
+
+    Raises:
+        DataError: something else.
+    """
+    example = 'give a list of sessions, such as [["a", "b"]], or of records'
+    if isinstance(records, str) or not isinstance(records, Sequence):
+        raise DataError(f"records is of type {type(records).__name__}; {example}")
+    for position, record in enumerate(records):
+        if not isinstance(record, Record | list | tuple):
+            raise DataError(f"records[{position}] is of type {type(record).__name__}; {example}")
+    return [record if isinstance(record, Record) else History(tuple(record)) for record in records]
+
+
+def _plain(records: Sequence[Record | Article]) -> list[object]:
+    return [json.loads(record.to_json()) for record in records]
+
+
+def _explanation(record: Record, decoded: Mapping[str, object]) -> type:
+    kinds = {Post: LinkExplanation, Text: TextExplanation}
+    return kinds.get(type(record), QueryExplanation if "queries" in decoded else Explanation)
+
+
+def _read(kind: type[Kind], decoded: object) -> Kind:
+    """A decoded object as one of the library's dataclasses."""
+    if kind not in _READERS:
+        _READERS[kind] = TypeAdapter(kind)
+    try:
+        answer: Kind = _READERS[kind].validate_python(decoded)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise EnsueError(
+            f"the answer is not what this version reads ({place}: {first['msg']}); update ensue"
+        ) from error
+    return answer
+
+
+_READERS: dict[type, TypeAdapter[Any]] = {}
+
+
+class Client(Requests):
+    """Client of a service.
+
+    Args:
+        address: such as ``http://127.0.0.1:8000``.
+        token: token of the service. [default: the variable ENSUE_TOKEN]
+        update_token: token for updates and events. [default: the variable ENSUE_UPDATE_TOKEN, else ``token``]
+        seconds: time limit of a request; updates have ten minutes.
+        retries: number of further attempts where the connection failed or the service was busy.
+
+    Raises:
+        SettingError: the extra ``client`` is missing, or the address is invalid.
+
+    Example:
+        >>> from ensue.client import Client
+        >>> with Client("http://127.0.0.1:8000") as client:
+        ...     (answer,) = client.predict("next", [["crack-explained", "bridge-history"]], k=1)
+        >>> answer.choices[0].value
+        'bridge-closes'
+    """
+
+    library_class = "Client"
+
+    def models(self) -> list[dict[str, object]]:
+        """Return the served models: name, task, model, version and more.
+
+        Raises:
+            EnsueError: the service cannot be reached, or refuses.
+        """
+        return self._run(self.models_request())
+
+    def ready(self) -> bool:
+        """Return whether every served model answers; ``False`` also where the service cannot be reached."""
+        try:
+            return bool(self.http.request("GET", "/readyz").is_success)
+        except self.errors:
+            return False
+
+    @overload
+    def predict(
+        self, model: str, records: Sequence[Session], k: int = 10, **options: Unpack[PredictOptions]
+    ) -> list[Answer]: ...
+    @overload
+    def predict(
+        self, model: str, records: Sequence[Text], k: int = 10, **options: Unpack[PredictOptions]
+    ) -> list[TextAnswer]: ...
+    @overload
+    def predict(
+        self, model: str, records: Sequence[Post], k: int = 10, **options: Unpack[PredictOptions]
+    ) -> list[LinkAnswer]: ...
+    def predict(
+        self, model: str, records: Sequence[Record | Session], k: int = 10, **options: Unpack[PredictOptions]
+    ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
+        """Return the ``k`` likeliest answers to each record, best first, as ``predict`` of the model does.
+
+        Args:
+            model: the name of a served model.
+            records: sessions (lists of ids or queries) for tasks next and suggest, else ``Text`` or ``Post`` records.
+            k: choices per answer.
+            options: see :class:`~ensue.client.PredictOptions`.
+
+        Raises:
+            DataError: a record is not what it should be.
+            EnsueError: the service cannot be reached, or refuses.
+        """
+        return self._run(self.predict_request(model, records, k, **options))
+
+    def explain(self, model: str, records: Sequence[Record | Session], k: int = 3) -> list[Any]:
+        """Return the attributions inside each record, as ``explain`` of the model does.
+
+        Raises:
+            DataError: a record is not what it should be.
+            EnsueError: the service cannot be reached, or refuses.
+        """
+        return self._run(self.explain_request(model, records, k))
+
+    def update(
+        self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
+    ) -> dict[str, object]:
+        """Train a served model on new records; the new version is active when this returns.
+
+        Args:
+            model: the name of a served model.
+            records: new data, as for :meth:`predict`.
+            options: see :class:`~ensue.client.UpdateOptions`.
+
+        Returns:
+            The active version, and the result of the test.
+
+        Raises:
+            DataError: the records cannot be trained on.
+            ModelFolderError: the update was refused, or another process trains in the folder.
+            EnsueError: the service cannot be reached, or refuses.
+        """
+        return self._run(self.update_request(model, records, **options))
+
+    def events(self, events: Sequence[Mapping[str, object]]) -> int:
+        """Put events into the queue of the service, all or none, and return their number.
+
+        Raises:
+            DataError: one of them is no event.
+            EnsueError: the service cannot be reached, refuses, or takes no events.
+        """
+        return self._run(self.events_request(events))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, request: Request[Kind]) -> Kind:
+        for attempt in itertools.count():
+            try:
+                reply = self.http.request(request.method, request.path, **self.options(request))
+            except self.errors as error:
+                reply = error
+            pause = self.pause(request, attempt, reply)
+            if pause is None:
+                break
+            time.sleep(pause)
+        return self.result(request, reply)
+
+
+class AsyncClient(Requests):
+    """Asynchronous client of a service, with the arguments and methods of :class:`Client`.
+
+    Example:
+        >>> import asyncio
+        >>> from ensue.client import AsyncClient
+        >>> async def ask():
+        ...     async with AsyncClient("http://127.0.0.1:8000") as client:
+        ...         return await client.predict("next", [["crack-explained", "bridge-history"]], k=1)
+        >>> asyncio.run(ask())[0].choices[0].value
+        'bridge-closes'
+    """
+
+    library_class = "AsyncClient"
+
+    async def models(self) -> list[dict[str, object]]:
+        """See :meth:`Client.models`."""
+        return await self._run(self.models_request())
+
+    async def ready(self) -> bool:
+        """See :meth:`Client.ready`."""
+        try:
+            return bool((await self.http.request("GET", "/readyz")).is_success)
+        except self.errors:
+            return False
+
+    @overload
+    async def predict(
+        self, model: str, records: Sequence[Session], k: int = 10, **options: Unpack[PredictOptions]
+    ) -> list[Answer]: ...
+    @overload
+    async def predict(
+        self, model: str, records: Sequence[Text], k: int = 10, **options: Unpack[PredictOptions]
+    ) -> list[TextAnswer]: ...
+    @overload
+    async def predict(
+        self, model: str, records: Sequence[Post], k: int = 10, **options: Unpack[PredictOptions]
+    ) -> list[LinkAnswer]: ...
+    async def predict(
+        self, model: str, records: Sequence[Record | Session], k: int = 10, **options: Unpack[PredictOptions]
+    ) -> Sequence[Answer | TextAnswer | LinkAnswer]:
+        """See :meth:`Client.predict`."""
+        return await self._run(self.predict_request(model, records, k, **options))
+
+    async def explain(self, model: str, records: Sequence[Record | Session], k: int = 3) -> list[Any]:
+        """See :meth:`Client.explain`."""
+        return await self._run(self.explain_request(model, records, k))
+
+    async def update(
+        self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
+    ) -> dict[str, object]:
+        """See :meth:`Client.update`."""
+        return await self._run(self.update_request(model, records, **options))
+
+    async def events(self, events: Sequence[Mapping[str, object]]) -> int:
+        """See :meth:`Client.events`."""
+        return await self._run(self.events_request(events))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _run(self, request: Request[Kind]) -> Kind:
+        for attempt in itertools.count():
+            try:
+                reply = await self.http.request(request.method, request.path, **self.options(request))
+            except self.errors as error:
+                reply = error
+            pause = self.pause(request, attempt, reply)
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
+        return self.result(request, reply)

@@ -30,7 +30,7 @@ from ensue.errors import EnsueError
 from ensue.predictor import load
 from ensue.records import History
 from ensue.refresh import refresh
-from ensue.serve.logs import Log
+from ensue.serve.monitoring import Log
 from ensue.serve.server import run as serve_folders
 from ensue.serve.settings import ServeSettings
 from ensue.store import versions

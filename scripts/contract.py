@@ -37,9 +37,8 @@ from ensue.cli.commands import make_app as make_cli  # noqa: E402
 from ensue.predictions import Predictions  # noqa: E402
 from ensue.serve.app import Service, make_app  # noqa: E402
 from ensue.serve.files import Files  # noqa: E402
-from ensue.serve.logs import Log  # noqa: E402
-from ensue.serve.metrics import Metrics  # noqa: E402
 from ensue.serve.models import Models  # noqa: E402
+from ensue.serve.monitoring import Log, Metrics  # noqa: E402
 from ensue.serve.settings import ServeSettings  # noqa: E402
 from scripts.site.blocks import run_page  # noqa: E402
 

@@ -27,9 +27,8 @@ from ensue.serve import learning, models
 from ensue.serve.app import Service, make_app
 from ensue.serve.events import Queue
 from ensue.serve.files import Files
-from ensue.serve.logs import Log
-from ensue.serve.metrics import Metrics
 from ensue.serve.models import Models
+from ensue.serve.monitoring import Log, Metrics
 from ensue.serve.settings import ServeSettings
 from tests.processes import quick_python
 

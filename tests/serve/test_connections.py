@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.serve.connections import HEAD_BYTES, URL_BYTES
+from ensue.serve.limits import HEAD_BYTES, URL_BYTES
 from tests.processes import Started
 from tests.serve.test_server import ASK, heads, rest, send, start
 

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from ensue.answers import Answer, Choice
-from ensue.serve.drift import Drift
+from ensue.serve.monitoring import Drift
 
 
 def line(known: int, given: int, value: str = "a") -> str:

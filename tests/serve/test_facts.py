@@ -11,7 +11,7 @@ from ensue.demo.models import data_of
 from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import evaluate
 from ensue.evaluation.rows import label
-from ensue.serve.facts import facts
+from ensue.serve.models import facts
 from ensue.serve.tasks import service_of
 from ensue.store.card import scores_of
 from tests.demo.small_demo import small_demo, small_story

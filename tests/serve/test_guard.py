@@ -11,7 +11,7 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.predictor import make
 from ensue.serve.events import open_queue
-from ensue.serve.guard import HEADERS, is_local
+from ensue.serve.limits import HEADERS, is_local
 from ensue.serve.server import run
 from tests.serve.conftest import Running, running, sessions
 

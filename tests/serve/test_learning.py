@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ensue.serve.decoding import KEY_LENGTH
+from ensue.serve.bodies import KEY_LENGTH
 from ensue.serve.learning import KEYS
 from ensue.store import versions
 from ensue.store.folder import read_settings

@@ -14,9 +14,9 @@ import pytest
 
 from ensue.errors import SettingError
 from ensue.serve.files import Files
-from ensue.serve.logs import Log
+from ensue.serve.monitoring import Log
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks.next_event import NextService
+from ensue.serve.tasks import TaskService
 from tests.serve.conftest import Running, running
 
 SECRET = "a very private value"
@@ -77,7 +77,7 @@ def test_a_fault_of_ours_is_one_line_that_tells_nothing(counted: Running, monkey
     def fail(*arguments: Any) -> list[str]:
         raise ZeroDivisionError(SECRET)
 
-    monkeypatch.setattr(NextService, "answer", fail)
+    monkeypatch.setattr(TaskService, "answer", fail)
     found = counted.post("/v1/models/counted/predict", {"records": [{"values": [SECRET]}]})
     assert (found.status_code, found.json()) == (
         500,
@@ -93,7 +93,7 @@ def test_a_fault_of_ours_is_one_line_that_tells_nothing(counted: Running, monkey
 def test_too_late_and_too_many(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the thread is held, one request waits in vain (503), and more than fit into the queue are refused (429)."""
     entered, go_on = threading.Event(), threading.Event()
-    answer = NextService.answer
+    answer = TaskService.answer
 
     def slow(*arguments: Any) -> Any:
         entered.set()
@@ -102,7 +102,7 @@ def test_too_late_and_too_many(fitted: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     limits: dict[str, Any] = {"patience": 1.0, "waiting": 3, "records": 3}
     with running({"counted": fitted / "counted"}, **limits) as service:
-        monkeypatch.setattr(NextService, "answer", slow)
+        monkeypatch.setattr(TaskService, "answer", slow)
         body = {"records": [{"values": ["v1"]}] * 2}
         found: list[Any] = []
 

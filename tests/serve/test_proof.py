@@ -208,8 +208,8 @@ def test_the_watcher_survives_what_nobody_foresaw(folder: Path, monkeypatch: pyt
 
 
 def test_a_score_that_is_no_number_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ensue.serve.tasks.next_event import NextService
+    from ensue.serve.tasks import TaskService
 
-    monkeypatch.setattr(NextService, "answer", lambda *own: ['{"choices": [{"value": "v1", "score": NaN}]}'])
-    with pytest.raises(ModelFolderError, match=r"clicks: loads, but does not answer \(ValueError at decoding.py"):
+    monkeypatch.setattr(TaskService, "answer", lambda *own: ['{"choices": [{"value": "v1", "score": NaN}]}'])
+    with pytest.raises(ModelFolderError, match=r"clicks: loads, but does not answer \(ValueError at bodies.py"):
         proof.ask(proof.read(folder), folder)

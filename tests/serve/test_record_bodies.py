@@ -29,5 +29,5 @@ LIMITS = ServeSettings(records=2, words=3, characters=20, most=5)
 def test_what_is_wrong_is_said(fields: object, error: str) -> None:
     service = service_of("link")
     with pytest.raises(DataError) as caught:
-        read(limited("Body", Predict, Limits(LIMITS, service.record, service.read)), fields)
+        read(limited("Body", Predict, Limits(LIMITS, service.task.record, service.read)), fields)
     assert str(caught.value).startswith(error)

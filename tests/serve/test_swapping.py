@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from ensue.data.texts import Texts
-from ensue.serve.tasks import Kind, service_of
-from ensue.serve.tasks.next_event import NextService
+from ensue.serve.tasks import Kind, TaskService, service_of
 from ensue.store import versions
 from ensue.store.folder import clone_folder
 from ensue.store.lock import only_writer
@@ -96,7 +95,7 @@ def test_a_request_in_flight_is_answered_by_the_version_it_began_with(
         return answer(predictor, kind, questions)
 
     with running({"clicks": folder}) as service:
-        monkeypatch.setattr(NextService, "answer", lambda own, *rest: slow(*rest))
+        monkeypatch.setattr(TaskService, "answer", lambda own, *rest: slow(*rest))
         found: list[Any] = []
         body = {"records": [{"values": ["v1", "brand new"]}]}
         thread = threading.Thread(target=lambda: found.append(service.post("/v1/models/clicks/predict", body)))

@@ -17,18 +17,27 @@ from starlette.responses import JSONResponse
 from ensue.data.edges import Edges
 from ensue.errors import DataError, EnsueError
 from ensue.serve import bodies, learning
-from ensue.serve.bodies import BodyType, Update
-from ensue.serve.decoding import read_apart, read_body, read_json, read_key
+from ensue.serve.bodies import BodyType, Update, read_apart, read_body, read_json, read_key
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
-from ensue.serve.guard import COUNTED, Guard, require_tested, require_update
-from ensue.serve.logs import Log
-from ensue.serve.metrics import CONTENT_TYPE, Metrics
+from ensue.serve.limits import COUNTED, Guard, require_tested, require_update
 from ensue.serve.models import Model, Models
+from ensue.serve.monitoring import CONTENT_TYPE, Log, Metrics
 from ensue.serve.problems import Problem, busy, problem_of
 from ensue.serve.proof import described
-from ensue.serve.replies import Drawing, Learned, Queued, Served, Status
-from ensue.serve.schemas import KEY, UPDATES, Requests, document, replies, responses
+from ensue.serve.schemas import (
+    KEY,
+    UPDATES,
+    Drawing,
+    Learned,
+    Queued,
+    Requests,
+    Served,
+    Status,
+    document,
+    replies,
+    responses,
+)
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import Drawn, Kind
 from ensue.serve.workers import Link

@@ -1,24 +1,158 @@
-"""Bodies of requests as pydantic models, within the limits of a service; FastAPI's document is written from them.
+"""Bodies of requests: read up to a limit, decoded, and checked; whatever is wrong has a message.
 
-A body says its shape once, as a class; beside the type of a field stands a :class:`Limit`, from which :func:`limited`
-takes what a service allows. Records keep the library's own readers, so that a service says of a record what the library
-says of it. What pydantic refuses is said in the house's words, by :func:`read` alone.
+A body says its shape once, as a pydantic model; next to the type of a field stands a :class:`Limit`, from which
+:func:`limited` takes what a service allows, and FastAPI's document is written from the result. Records keep the
+library's own readers, so that a service says of a record what the library says of it. What pydantic refuses is said in
+the words of the library, by :func:`read` alone. A record that would hold a model for long is refused before the model
+sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import GenericAlias
-from typing import Annotated, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import Annotated, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from annotated_types import Ge, Le, Lt
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
+from starlette.requests import ClientDisconnect, Request
 
+from ensue.data.encodings import mend_halves
 from ensue.errors import DataError
+from ensue.records import History, Post, Text
 from ensue.refresh import MAX_DROP
+from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
+
+AnyRecord: TypeAlias = History | Text | Post
+Read = TypeVar("Read")
+LARGE = 2**14
+"""Bytes from which a body is read in a thread, so that the others do not wait for it."""
+KEY_LENGTH = 255
+"""Characters of an Idempotency-Key."""
+_READING = ThreadPoolExecutor(1, "ensue-bodies")  # one large body at a time: more would only wait for each other
+NESTED = (dict, list)  # a tuple: looked at a million times for one body, and a union is made anew each time
+JSON_TYPES = ("application/json", "application/x-ndjson", "application/jsonl")
+
+
+async def read_body(request: Request, limit: int, patience: float) -> bytes:
+    """The bytes of a body.
+
+    Raises:
+        Problem: too large, too slow, or of another type than JSON.
+    """
+    kind = request.headers.get("content-type", JSON_TYPES[0]).split(";")[0].strip().lower()
+    if kind not in JSON_TYPES:
+        raise Problem(415, "the body is not JSON by its Content-Type", "send Content-Type: application/json")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > limit:
+        raise _too_large(limit)
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(patience):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+    except TimeoutError:
+        raise Problem(408, f"the body did not arrive within {patience:g} s") from None
+    except ClientDisconnect:
+        raise Problem(400, "the client went away") from None
+    return b"".join(parts)
+
+
+async def read_json(request: Request, settings: ServeSettings, limit: int, then: Callable[[object], Read]) -> Read:
+    """What a body says, decoded and read by ``then``.
+
+    Raises:
+        Problem: it is not JSON in UTF-8, too deep, or has too many parts.
+        DataError: of ``then``.
+    """
+    return await read_apart(await read_body(request, limit, settings.patience), settings, then)
+
+
+async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[object], Read]) -> Read:
+    """What the bytes of a body say, as :func:`read_json`."""
+
+    def read() -> Read:
+        return then(decode(body, settings.depth, settings.parts))
+
+    if len(body) > LARGE:
+        return await asyncio.get_running_loop().run_in_executor(_READING, read)
+    return read()
+
+
+def decode(body: bytes, depth: int, parts: int) -> object:
+    """Bytes as JSON; half a character becomes U+FFFD.
+
+    Raises:
+        Problem: not UTF-8, not JSON, too deep, of more parts, or with a field twice.
+    """
+    if sum(map(body.count, (b",", b"[", b"{"))) > parts:
+        raise Problem(413, f"the body has more than {parts:,} values, lists and objects", "send it in parts")
+    try:
+        text = mend_halves(body)[0][:].decode("utf-8")
+        decoded = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=_once)
+    except UnicodeDecodeError as error:
+        raise Problem(400, f"the body is not UTF-8 ({error.reason} at byte {error.start})", "send UTF-8") from None
+    except RecursionError:
+        raise _too_deep(depth) from None
+    except ValueError as error:
+        raise Problem(400, f"the body is not JSON ({error})") from None
+    level, left = [decoded], depth
+    while level:
+        inner = [value for value in level if isinstance(value, NESTED)]
+        if inner and not left:
+            raise _too_deep(depth)
+        level = [part for value in inner for part in (value.values() if isinstance(value, dict) else value)]
+        left -= 1
+    return decoded
+
+
+def read_key(headers: Sequence[str]) -> str:
+    """``Idempotency-Key``, with or without the quotes of a structured field; empty where there is none.
+
+    Raises:
+        Problem: 400.
+    """
+    if not headers:
+        return ""
+    key = headers[0].strip()
+    if len(key) > 1 and key[0] == key[-1] == '"':
+        key = key[1:-1]
+    if len(headers) > 1 or not 0 < len(key) <= KEY_LENGTH or not (key.isascii() and key.isprintable()):
+        raise Problem(400, f"Idempotency-Key must be one text of 1 to {KEY_LENGTH} ASCII characters", "send a new UUID")
+    return key
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object without a field twice, of which one would be lost without a word."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"field {Counter(names).most_common(1)[0][0][:64]!r} appears twice in an object")
+    return fields
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, f"the body is larger than {limit:,} bytes", "send it in parts")
+
+
+def _too_deep(depth: int) -> Problem:
+    return Problem(400, f"lists or objects are nested more than {depth} deep")
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and infinity, which JSON does not have."""
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 class Limits(NamedTuple):
@@ -96,7 +230,7 @@ def whole(least: int) -> Limit:
 class Predict(Body):
     """Records to be answered."""
 
-    records: Annotated[list[object], many("records", "words")]
+    records: Annotated[list[AnyRecord], many("records", "words")]
     k: Annotated[int, whole(1)] = Field(10, description="number of choices per record")
     evidence: bool = Field(True, description="whether each choice comes with its attributions")
 
@@ -104,14 +238,14 @@ class Predict(Body):
 class Explain(Body):
     """Records whose answers are to be explained."""
 
-    records: Annotated[list[object], many("explained", "explained_words")]
+    records: Annotated[list[AnyRecord], many("explained", "explained_words")]
     k: Annotated[int, whole(1)] = Field(3, description="number of choices per record")
 
 
 class Figure(Body):
     """A record, and which choice of its answer is to be drawn."""
 
-    record: Annotated[object, one("explained_words")]
+    record: Annotated[AnyRecord, one("explained_words")]
     k: Annotated[int, whole(1)] = Field(5, description="number of choices in the answer")
     choice: Annotated[int, whole(0)] = Field(0, description="index of the drawn choice, from 0")
 
@@ -119,7 +253,7 @@ class Figure(Body):
 class Update(Body):
     """Records to be learned."""
 
-    records: Annotated[list[object], many("learned", "words")]
+    records: Annotated[list[AnyRecord], many("learned", "words")]
     max_drop: float = Field(
         MAX_DROP,
         ge=0,
@@ -197,3 +331,68 @@ def _needed(kind: str, field: FieldInfo) -> str:
 
 def _refuse(sentence: str) -> NoReturn:
     raise DataError(sentence)
+
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def texts_of(record: AnyRecord) -> Sequence[str]:
+    """Return what may be long of a record: its items or queries, its texts, or its text."""
+    if isinstance(record, History):
+        return record.values
+    return record.texts if isinstance(record, Text) else (record.text,)
+
+
+def load_of(record: AnyRecord) -> int:
+    """Return roughly what a record costs: its words and items, and something for being one at all."""
+    texts = texts_of(record)
+    return 20 + len(texts) + sum(text.count(" ") for text in texts)
+
+
+def require_short(record: AnyRecord, where: str, settings: ServeSettings, words: str) -> None:
+    """Refuse a record that would hold a model for long.
+
+    Args:
+        record: a session is limited by its items, anything else by its texts.
+        where: where it stands in the body.
+        settings: the limits.
+        words: the setting that limits the words of texts.
+
+    Raises:
+        DataError: naming ``where``, what is too long and the limit.
+    """
+    if isinstance(record, History):
+        require_short_history(record, where, settings)
+    else:
+        _require_short_texts(texts_of(record), where, settings, words)
+
+
+def require_short_history(record: History, where: str, settings: ServeSettings) -> None:
+    """Refuse a history of too many values, or with one that is too long.
+
+    Raises:
+        DataError: naming ``where``, what is too long and the limit.
+    """
+    if len(record.values) > settings.history:
+        raise DataError(
+            f"{where}: {len(record.values)} values are more than the {settings.history} of a history; send the latest"
+        )
+    if (longest := max(map(len, record.values), default=0)) > settings.value_characters:
+        raise too_long(where, longest, "characters", settings.value_characters, "a value", "value_characters")
+
+
+def _require_short_texts(texts: Sequence[str], where: str, settings: ServeSettings, words: str) -> None:
+    """Refuse texts of too many characters, or of more words than the setting ``words`` allows."""
+    if (size := sum(map(len, texts))) > settings.characters:
+        raise too_long(where, size, "characters", settings.characters, "a record", "characters")
+    most: int = getattr(settings, words)
+    if (count := sum(len(_WORD.findall(text)) for text in texts)) > most:
+        raise too_long(where, count, "words", most, "a record", words)
+
+
+def too_long(where: str, size: int, unit: str, most: int, thing: str, setting: str) -> DataError:
+    """What is too long, and the setting that would let it pass."""
+    return DataError(
+        f"{where}: {size:,} {unit} are more than the {most:,} of {thing}; shorten it, or start the service with "
+        f"--set {setting}=N"
+    )

@@ -24,8 +24,7 @@ from ensue.data.schema import DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.lines import without_credentials
 from ensue.records import History
-from ensue.serve.bodies import Body, Limit, Limits, read
-from ensue.serve.lengths import require_short_history, too_long
+from ensue.serve.bodies import Body, Limit, Limits, read, require_short_history, too_long
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue

@@ -35,8 +35,7 @@ from ensue.evaluation.comparison import Data
 from ensue.predictor import AnyPredictor
 from ensue.refresh import Refreshed, refresh
 from ensue.registry import task_of
-from ensue.serve.bodies import Limits, limited, read
-from ensue.serve.decoding import decode
+from ensue.serve.bodies import Limits, decode, limited, read
 from ensue.serve.problems import Problem, late
 from ensue.serve.proof import ask, end_with_parent, environment
 from ensue.serve.settings import UNLIMITED
@@ -137,7 +136,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
     """
     decoded = decode(update.body, sys.maxsize, sys.maxsize)
     service = service_of(task_of(update.folder))
-    limits = Limits(UNLIMITED, service.record, service.read)  # its limits were looked at by who asks
+    limits = Limits(UNLIMITED, service.task.record, service.read)  # its limits were looked at by who asks
     body = read(limited("Update", service.bodies.update, limits), decoded)
     marks = _marks(update.key, decoded)
 
@@ -147,7 +146,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
                 raise DataError("this Idempotency-Key was used for another body; give every update a key of its own")
             if former["key"] == marks["key"]:
                 raise Repeated(former["answer"])
-        return cast(Data, service.data_of(predictor, body))
+        return cast(Data, service.training_data(predictor, body))
 
     def before(candidate: AnyPredictor, refreshed: Refreshed) -> None:
         if body.test and not refreshed.slices:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import plotly.graph_objects as go
 import torch
@@ -21,14 +21,14 @@ from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.predictor import AnyPredictor
 from ensue.registry import task_of
 from ensue.serve.batching import Full, Job, Worker
-from ensue.serve.facts import facts
-from ensue.serve.logs import Log
-from ensue.serve.metrics import Metrics
+from ensue.serve.bodies import load_of
+from ensue.serve.monitoring import Log, Metrics
 from ensue.serve.problems import Problem, busy, late
 from ensue.serve.proof import ask, described, prove_apart, read
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import Drawn, Kind, load_of, service_of
+from ensue.serve.tasks import Drawn, Kind, Question, service_of
 from ensue.store import versions
+from ensue.store.card import read_scores
 from ensue.store.folder import linked_copy
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -180,17 +180,20 @@ class Held(Watched):
     @property
     def unprepared(self) -> bool:
         """Whether something is to be made before the first answer that takes long."""
-        return service_of(self.task).prepares(self.loaded.predictor)
+        return service_of(self.task).is_unprepared(self.loaded.predictor)
 
     def made(self) -> bytes:
         """Make it, for another process to :meth:`take`."""
         service = service_of(self.task)
         service.prepare(self.loaded.predictor)
-        return service.made(self.loaded.predictor)
+        assert service.preparation is not None
+        return service.preparation.pack(self.loaded.predictor)
 
     def take(self, made: bytes) -> None:
         """Answer by what another process made."""
-        service_of(self.task).take(self.loaded.predictor, made)
+        preparation = service_of(self.task).preparation
+        assert preparation is not None
+        preparation.unpack(self.loaded.predictor, made)
 
     def _read(self, source: Path) -> Loaded:
         predictor = read(source)
@@ -301,7 +304,7 @@ class Model:
             room=settings.waiting,
             begin=lambda: torch.set_num_threads(settings.threads),
             heard=self._heard,
-            load=lambda question: load_of(self.service.texts_of(question)),
+            load=lambda question: load_of(cast(Question, question).record),
             interval=settings.interval,
         )
         metrics.watch_waiting(held.name, lambda: self.worker.waiting)
@@ -369,11 +372,11 @@ class Model:
 
     def _answer(self, kind: Hashable, questions: Sequence[object]) -> Sequence[str]:
         """In the worker's thread: one predictor from the first question of a batch to its last."""
-        predictor = self.held.loaded.predictor
+        predictor, asked = self.held.loaded.predictor, cast(Sequence[Question], questions)
         if isinstance(kind, Drawn):
-            return [_drawn(*self.service.draw(predictor, kind, question)) for question in questions]
+            return [_drawn(*self.service.draw(predictor, kind, question)) for question in asked]
         assert isinstance(kind, Kind)
-        return self.service.answer(predictor, kind, questions)
+        return self.service.answer(predictor, kind, asked)
 
 
 class Models(Mapping[str, Model]):
@@ -492,3 +495,12 @@ def identity_of(folder: Path) -> Identity:
 def _drawn(figure: go.Figure, words: str) -> str:
     """A line of JSON."""
     return f'{{"figure": {figure.to_json()}, "words": {json.dumps(words, ensure_ascii=False)}}}'
+
+
+def facts(folder: Path) -> dict[str, object]:
+    """The day that a folder's model was written (ISO, UTC) and the scores of its card; ``None`` where there is none."""
+    try:
+        written = (folder / "settings.json").stat().st_mtime
+    except OSError:  # a folder may be replaced at this moment
+        return {"trained": None, "scores": None}
+    return {"trained": datetime.fromtimestamp(written, UTC).date().isoformat(), "scores": read_scores(folder)}

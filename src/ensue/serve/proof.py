@@ -25,9 +25,9 @@ from pathlib import Path
 
 from ensue.errors import EnsueError, ModelFolderError, UnknownModelError
 from ensue.predictor import AnyPredictor, load
-from ensue.serve.decoding import refuse_constant
+from ensue.serve.bodies import refuse_constant
 from ensue.serve.settings import UNLIMITED
-from ensue.serve.tasks import Kind, service_of
+from ensue.serve.tasks import Kind, Question, service_of
 
 CHOICES = 3
 """Choices that a trial asks for."""
@@ -132,9 +132,8 @@ def ask(predictor: AnyPredictor, folder: Path) -> list[dict[str, object]]:
         service.prepare(predictor)
         shown = service.shown(predictor)
         records = [service.read(record, "example", UNLIMITED, "words") for record in shown]
-        first = service.first_question(predictor)
         body = service.bodies.predict.model_construct(records=records)
-        questions = [first, *service.questions(body)]
+        questions = [Question(service.first_record(predictor)), *service.questions(body)]
         for line in service.answer(predictor, Kind("predict", CHOICES), questions) if questions else ():
             json.loads(line, parse_constant=refuse_constant)
         with suppress(EnsueError):  # not every model explains itself

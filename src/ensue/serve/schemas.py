@@ -2,6 +2,7 @@
 
 Routes read their bodies themselves, so that a body is measured before it is decoded, and decoded in a thread; so the
 models that they read are put into the document here, and beside them examples that can be sent as they are.
+Replies are here as models too, for the document; most are lines that the library has written.
 """
 
 from __future__ import annotations
@@ -13,16 +14,78 @@ from types import GenericAlias
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
 from ensue.serve import events
-from ensue.serve.bodies import Bodies, Limits, limited
-from ensue.serve.decoding import KEY_LENGTH
+from ensue.serve.bodies import KEY_LENGTH, Bodies, Limits, limited
 from ensue.serve.learning import KEYS
-from ensue.serve.replies import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 from ensue.tasks import TASKS
+
+
+class Problem(BaseModel):
+    """What is wrong with a request."""
+
+    model_config = ConfigDict(extra="forbid")
+    error: str = Field(description="one line: where, what is wrong, what to do")
+    hint: str = Field("", description="what to do, where the line does not say so")
+
+
+class Served(BaseModel):
+    """A served model; the models of each task have more to say."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    task: str
+    view: str = Field(description="panel of the page")
+    model: str
+    version: int
+    since: str = Field(description="start of this version, ISO")
+    trained: str | None = Field(description="the day it was written, ISO")
+    scores: dict[str, object] | None = Field(description="of its card: metrics, protocol, verdict")
+    drift: dict[str, object] | None = Field(
+        description="share `unknown` of the ids and words in requests of the last 7 days"
+    )
+    examples: list[dict[str, object]] = Field(description="example records")
+
+
+class Drawing(BaseModel):
+    """A figure of Plotly, and a sentence that says what it shows."""
+
+    figure: dict[str, object]
+    words: str
+
+
+class Learned(BaseModel):
+    """What an update came to."""
+
+    model_config = ConfigDict(extra="allow")
+    accepted: bool
+    version: int = Field(description="the active version now")
+    slices: list[dict[str, object]] = Field(description="test data of the update")
+    held: str
+    max_drop: float | None
+    loss: float
+    verdict: str
+    warning: str = Field(description="what the test could not cover; empty if stored examples were tested")
+
+
+class Queued(BaseModel):
+    """Events that wait to be learned."""
+
+    accepted: int
+    passed_over: int = Field(description="ignored events of other kinds, such as searches")
+
+
+class Status(BaseModel):
+    """How the process is."""
+
+    status: str
+    refused: dict[str, str] | None = Field(
+        None, description="by model, why the new version in its folder does not answer; the previous one does"
+    )
+
 
 REFERENCE = "#/components/schemas/{model}"
 KEY: Mapping[str, object] = {
@@ -77,9 +140,7 @@ class Requests:
         """The ``openapi_extra`` of a route that takes a body."""
         examples: Mapping[str, object] = events.EXAMPLES
         if verb != "events":
-            examples = {
-                name: body for task in TASKS for name, body in service_of(task).examples().get(verb, {}).items()
-            }
+            examples = {name: body for task in TASKS for name, body in service_of(task).examples.get(verb, {}).items()}
         named = {name: {"value": value} for name, value in examples.items()}
         content = {"application/json": {"schema": self._schemas[verb], "examples": named}}
         return {"requestBody": {"required": True, "content": content}}
@@ -87,7 +148,7 @@ class Requests:
 
 def _bodies_of(task: str, settings: ServeSettings) -> Bodies:
     service = service_of(task)
-    limits = Limits(settings, service.record, service.read)
+    limits = Limits(settings, service.task.record, service.read)
     predict, explain, figure, update = service.bodies
     return Bodies(
         limited(f"Predict{task.title()}", predict, limits),

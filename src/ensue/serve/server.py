@@ -26,14 +26,12 @@ from ensue.data.edges import Edges, read_edges
 from ensue.errors import DataError, SettingError
 from ensue.registry import task_of
 from ensue.serve.app import Service, make_app
-from ensue.serve.connections import Connection, Register, Server, raise_file_limit
-from ensue.serve.decoding import decode
+from ensue.serve.bodies import decode
 from ensue.serve.events import open_queue
 from ensue.serve.files import Files
-from ensue.serve.guard import LOCAL, is_local
-from ensue.serve.logs import Log
-from ensue.serve.metrics import Metrics, Places
+from ensue.serve.limits import LOCAL, Connection, Register, Server, is_local, raise_file_limit
 from ensue.serve.models import Held, Models
+from ensue.serve.monitoring import Log, Metrics, Places
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
@@ -250,7 +248,7 @@ def _read_story(path: Path) -> bytes:
 
 def _read_edges(files: Mapping[str, Path], folders: Mapping[str, Path]) -> dict[str, Edges]:
     for name in files:
-        if name not in folders or not service_of(task_of(folders[name])).histories:
+        if name not in folders or not service_of(task_of(folders[name])).has_edges:
             raise SettingError(f"--edges {name}=…: no model of histories is served by this name; name one of task next")
     return {name: read_edges(path) for name, path in files.items()}
 

@@ -40,9 +40,8 @@ import torch
 
 from ensue.errors import EnsueError, SettingError
 from ensue.registry import task_of
-from ensue.serve.logs import Log
-from ensue.serve.metrics import Metrics, Places
 from ensue.serve.models import Held, Pinned, Watched, hold, require_names
+from ensue.serve.monitoring import Log, Metrics, Places
 from ensue.serve.proof import prove_apart
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
@@ -177,7 +176,7 @@ class Supervisor:
         places.take("main")
         self._refusals = places.folder / "refused.json"
         require_names(folders)
-        divided = {name: folder for name, folder in folders.items() if service_of(task_of(folder)).divides}
+        divided = {name: folder for name, folder in folders.items() if service_of(task_of(folder)).forks}
         before = _threads()
         self._held = {one.name: one for one in hold(divided, metrics, log, warm=False)} if divided else {}
         if (threads := _threads() - before) > 0:

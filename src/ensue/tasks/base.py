@@ -47,7 +47,7 @@ class Task:
     command: str
     """What the command line reads and shows: a module that is an :class:`ensue.cli.command.Command`."""
     service: str
-    """What the service takes and gives: a class that is an :class:`ensue.serve.tasks.TaskService`."""
+    """What the service takes and gives: an :class:`ensue.serve.tasks.TaskService`."""
     forget: str
     """A function of a predictor, records, names of users and the folder that removes the users, and returns
     :class:`~ensue.tasks.state.Forgotten`."""

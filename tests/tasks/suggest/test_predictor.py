@@ -17,9 +17,7 @@ from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.figures import leanings
 from ensue.records import History
-from ensue.serve.tasks import Drawn
-from ensue.serve.tasks.suggest import SuggestService, Typed
-from ensue.tasks import TASKS
+from ensue.serve.tasks import Drawn, Question, service_of
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.infer import clean_prefix, completions
@@ -229,8 +227,8 @@ def test_what_was_counted_has_a_picture_and_words() -> None:
     (told,) = made.explain([History(("nobody typed this", f"find {THINGS[0]}"))], 2)
     (map_,) = leanings(told).data
     assert map_.z[0][0] == 0.0 and map_.z[0][1] == 1.0  # the last query's counts bring all of it
-    service = SuggestService(TASKS["suggest"])
-    figure, words = service.draw(made, Drawn(k=2, choice=0), Typed(History(told.queries), ""))
+    service = service_of("suggest")
+    figure, words = service.draw(made, Drawn(k=2, choice=0), Question(History(told.queries), ""))
     assert f"largest attribution find {THINGS[0]}, weight 1.00." in words and words.endswith(
         "only queries have weights."
     )

@@ -1,33 +1,32 @@
-"""What the service asks of a task: how its records are read and answered, and what it shows of a model.
+"""Tasks over HTTP: how their records are read and answered, and what the service shows of a model.
 
-The service knows no task by name. :func:`service_of` returns the service of a task, and the routes, the document, the
-page and the updates ask that.
+The service knows no task by name. Each task has a module that ends in a row, ``SERVICE``; :func:`service_of` returns
+it, and the routes, the document, the page and the updates read its columns.
 """
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import plotly.graph_objects as go
 
+from ensue.answers import Choice
 from ensue.data.edges import Edges
 from ensue.errors import DataError
-from ensue.predictor import AnyPredictor
-from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
-from ensue.serve.lengths import require_short_texts
+from ensue.serve.bodies import AnyRecord, Bodies, Explain, Figure, Predict, require_short
 from ensue.serve.settings import ServeSettings
 from ensue.tasks import TASKS
 from ensue.tasks.base import Task, named
 
 SHOWN = 6
-"""Records that the page offers, at most."""
-
-P = TypeVar("P", bound=AnyPredictor)
-Q = TypeVar("Q")
+"""Number of example records of the page, at most."""
+NOT_CAUSES = "Attention weights are not causes."
+AnyChoice = TypeVar("AnyChoice")
+Fitted: TypeAlias = Any
+"""A predictor of the task, which is known when the program runs."""
 
 
 class Kind(NamedTuple):
@@ -44,129 +43,137 @@ class Drawn(NamedTuple):
     k: int
     choice: int
     truth: Edges | None = None
-    """True edges between values, where the service knows them."""
+    """True edges between items, where the service has them."""
 
 
-class TaskService(ABC, Generic[P, Q]):
-    """A task over HTTP, of predictors ``P`` that are asked questions ``Q``: a record and what came with it.
+class Question(NamedTuple):
+    """A record, and the options of its request that are of its task alone."""
 
-    Args:
-        task: whose record is read.
-    """
+    record: AnyRecord
+    options: object = None
 
-    histories = False
-    """Whether its records are histories of items that are ranked, which have edges between them."""
-    divides = False
-    """Whether a process that has loaded a model may divide: no thread of a library stands behind it."""
+
+class Preparation(NamedTuple):
+    """What is made once for a model, unless it was when the folder was written: the index of a large catalogue."""
+
+    is_needed: Callable[[Fitted], bool]
+    make: Callable[[Fitted], None]
+    pack: Callable[[Fitted], bytes]
+    """Return what was made, for the same model in another process."""
+    unpack: Callable[[Fitted, bytes], None]
+
+
+def records_of(body: Predict | Explain | Figure) -> Sequence[AnyRecord]:
+    """Return the records of a body."""
+    return [body.record] if isinstance(body, Figure) else body.records
+
+
+def _questions(body: Predict | Explain | Figure) -> Sequence[Question]:
+    return [Question(record) for record in records_of(body)]
+
+
+def _predict(predictor: Fitted, kind: Kind, questions: Sequence[Question]) -> Sequence[Any]:
+    return list(predictor.predict([question.record for question in questions], kind.k, evidence=kind.evidence))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskService:
+    """What a task adds to the service: one row."""
+
+    task: Task
     view: str
-    """How the page asks it, a name in ``kinds.js``."""
-    bodies = Bodies()
-    """What requests hold."""
+    """Panel of the page, a name in ``kinds.js``."""
     answer_type: type
-    """Of a prediction, for the document."""
     explanation_type: type
-    """Of an explanation, for the document."""
+    examples: Mapping[str, Mapping[str, object]]
+    """Bodies that can be sent, by verb and name."""
+    draw: Callable[[Fitted, Drawn, Question], tuple[go.Figure, str]]
+    """Return the evidence behind one choice, and a sentence that says what it shows; ``DataError`` where there is no
+    such choice, or nothing to draw."""
+    first_record: Callable[[Fitted], AnyRecord]
+    """Return what a model is asked before any request, so that none waits for what is made once."""
+    shown: Callable[[Fitted], list[dict[str, object]]]
+    """Return example records of the page: nobody's history, nothing from the training data but what is public."""
+    training_data: Callable[[Fitted, Any], object]
+    """Return what an update trains on, from a body; ``DataError`` where nothing can be trained on."""
+    describe: Callable[[Fitted], dict[str, object]] = lambda predictor: {}
+    """Return what ``/v1/models`` says of a model besides its task, name and version."""
+    bodies: Bodies = field(default_factory=Bodies)
+    """What requests hold."""
+    questions: Callable[[Any], Sequence[Question]] = _questions
+    """Return the questions of a body."""
+    predict: Callable[[Fitted, Kind, Sequence[Question]], Sequence[Any]] = _predict
+    """Return the answer to each question."""
+    has_edges: bool = False
+    """Whether items can have true edges between them."""
+    forks: bool = False
+    """Whether a process that has loaded a model may fork: no thread of a library runs in it."""
+    preparation: Preparation | None = None
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self._required = next(iter(task.example))
-
-    @property
-    def record(self) -> type:
-        """What is asked about."""
-        return self.task.record
-
-    @abstractmethod
-    def examples(self) -> Mapping[str, Mapping[str, object]]:
-        """By verb and name, bodies that can be sent; without ``update`` where nothing is learned over HTTP."""
-
-    def read(self, found: object, where: str, settings: ServeSettings, words: str) -> object:
-        """A decoded record, of no more words than the setting ``words`` allows.
+    def read(self, decoded: object, where: str, settings: ServeSettings, words: str) -> AnyRecord:
+        """Return a decoded record, of no more words than the setting ``words`` allows.
 
         Raises:
             DataError: naming ``where``, the field and what to do.
         """
-        if not isinstance(found, dict):
-            raise DataError(f"{where}: must be an object such as {json.dumps(self.task.example)}")
-        if self._required not in found:
-            raise DataError(f'{where}: field "{self._required}" is missing; expected {json.dumps(self.task.example)}')
-        record = self.task.record.from_fields(found, where)
-        self.require_short(cast(Q, record), where, settings, words)
+        example = self.task.example
+        if not isinstance(decoded, dict):
+            raise DataError(f"{where}: must be an object such as {json.dumps(example)}")
+        if (required := next(iter(example))) not in decoded:
+            raise DataError(f'{where}: field "{required}" is missing; expected {json.dumps(example)}')
+        record: AnyRecord = self.task.record.from_fields(decoded, where)  # type: ignore[assignment]
+        require_short(record, where, settings, words)
         return record
 
-    def require_short(self, record: Q, where: str, settings: ServeSettings, words: str) -> None:
-        """Refuse a record that would hold the model for long."""
-        require_short_texts(self.texts_of(record), where, settings, words)
-
-    def questions(self, body: Predict | Explain | Figure) -> Sequence[Q]:
-        """What a body asks."""
-        return cast(Sequence[Q], [body.record] if isinstance(body, Figure) else body.records)
-
-    @abstractmethod
-    def texts_of(self, question: Q) -> Sequence[str]:
-        """What may be long of a question: its values, its texts, or its text."""
-
-    def answer(self, predictor: P, kind: Kind, questions: Sequence[Q]) -> list[str]:
-        """A line of JSON for each question: of an answer, or of an explanation."""
+    def answer(self, predictor: Fitted, kind: Kind, questions: Sequence[Question]) -> list[str]:
+        """Return one line of JSON per question: an answer or an explanation."""
         if kind.verb == "explain":
-            return [explanation.to_json() for explanation in predictor.explain(questions, kind.k)]
-        return [answer.to_json() for answer in predictor.predict(questions, kind.k, evidence=kind.evidence)]
+            explanations = predictor.explain([question.record for question in questions], kind.k)
+            return [explanation.to_json() for explanation in explanations]
+        return [answer.to_json() for answer in self.predict(predictor, kind, questions)]
 
-    @abstractmethod
-    def draw(self, predictor: P, drawn: Drawn, question: Q) -> tuple[go.Figure, str]:
-        """The evidence behind one choice, and a sentence that says what it shows.
+    def is_unprepared(self, predictor: Fitted) -> bool:
+        """Return whether something is to be made before the first answer that takes long."""
+        return self.preparation is not None and self.preparation.is_needed(predictor)
 
-        Raises:
-            DataError: there is no such choice, or nothing to draw.
-        """
-
-    def prepares(self, predictor: P) -> bool:
-        """Whether :meth:`prepare` has anything to do."""
-        return False
-
-    def prepare(self, predictor: P) -> None:
-        """Make what is made once, and was not when the folder was written."""
-
-    def made(self, predictor: P) -> bytes:
-        """What :meth:`prepare` made, for the same predictor in another process."""
-        return b""
-
-    def take(self, predictor: P, made: bytes) -> None:
-        """Be prepared by what another process made."""
-
-    @abstractmethod
-    def first_question(self, predictor: P) -> Q:
-        """What is asked before anybody else asks, so that nobody waits for what is made once."""
-
-    def describe(self, predictor: P) -> dict[str, object]:
-        """What ``/v1/models`` says of a model, beside its task, name and version."""
-        return {}
-
-    @abstractmethod
-    def shown(self, predictor: P) -> list[dict[str, object]]:
-        """Records that the page offers: nobody's history, nothing that was learned but what anybody may see."""
-
-    @abstractmethod
-    def data_of(self, predictor: P, body: Update) -> object:
-        """What an update learns of a body.
-
-        Raises:
-            DataError: nothing can be learned from it.
-        """
+    def prepare(self, predictor: Fitted) -> None:
+        """Make it."""
+        if self.preparation is not None and self.preparation.is_needed(predictor):
+            self.preparation.make(predictor)
 
 
-AnyService = TaskService[Any, Any]
-"""Where the task is known when the program runs."""
-
-
-def load_of(texts: Sequence[str]) -> int:
-    """Roughly what a question costs: its words and values, and something for being one at all."""
-    return 20 + len(texts) + sum(text.count(" ") for text in texts)
-
-
-@cache
-def service_of(task: str) -> AnyService:
-    """What a task brings to the service."""
-    own = TASKS[task]
-    service: AnyService = named(own.service)(own)
+def service_of(task: str) -> TaskService:
+    """Return the row of a task."""
+    service: TaskService = named(TASKS[task].service)
     return service
+
+
+def choice_at(choices: tuple[AnyChoice, ...], index: int) -> AnyChoice:
+    """Return the choice at an index.
+
+    Raises:
+        DataError: there is none.
+    """
+    if not choices:
+        raise DataError("the answer has no choice to draw")
+    if index >= len(choices):
+        raise DataError(f'field "choice" is {index}, but the answer has {len(choices)} choices, counted from 0')
+    return choices[index]
+
+
+def attribution_sentence(choice: Choice) -> str:
+    """Say which event a choice attended to most, and the drop of its score without that."""
+    if not choice.attributions:
+        return f"{choice.value} (score {choice.score:.3f}) has no attributions: it is generally frequent."
+    most = choice.attributions[0]
+    sentence = f"{choice.value} (score {choice.score:.3f}): largest attribution {most.value}, weight {most.weight:.2f}"
+    if most.score_drop is None:
+        return f"{sentence}."
+    return f"{sentence}; without it the score {change_in_words(most.score_drop)}."
+
+
+def change_in_words(score_drop: float) -> str:
+    """Say how far a score falls."""
+    if abs(score_drop) < 0.0005:
+        return "stays as it is"
+    return f"falls by {score_drop:.3f}" if score_drop > 0 else f"rises by {-score_drop:.3f}"

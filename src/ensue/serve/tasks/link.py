@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, cast
 
@@ -14,19 +13,20 @@ from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.data.posts import Articles, Corpus, Posts
 from ensue.errors import DataError
 from ensue.records import Article, Post
-from ensue.serve.bodies import Bodies, Limit, Limits, Update
-from ensue.serve.lengths import too_long
-from ensue.serve.sentences import chosen, falls
-from ensue.serve.tasks import SHOWN, Drawn, TaskService
+from ensue.serve.bodies import Bodies, Limit, Limits, Update, too_long
+from ensue.serve.tasks import SHOWN, Drawn, Question, TaskService, change_in_words, choice_at
+from ensue.tasks.link import TASK
 from ensue.tasks.link.explain import explanation
 from ensue.tasks.link.predictor import LinkPredictor
 
 TITLE = 200
 """Characters of an article's title, or of its body, that the page offers as a post."""
+POST: dict[str, object] = {"text": "The bridge is closed again"}
+ARTICLE = {"body": "The old bridge was closed on Monday.", "id": "n4", "title": "Bridge closed"}
 
 
 def _articles(limits: Limits, kind: object) -> object:
-    """Articles that are new."""
+    """New articles."""
     most = limits.settings.article_characters
 
     def read(articles: object) -> object:
@@ -40,7 +40,7 @@ def _articles(limits: Limits, kind: object) -> object:
 def _article(fields: object, where: str, most: int) -> Article:
     if not isinstance(fields, dict):
         raise DataError(f'{where}: must be an object such as {{"body": "an article", "id": "n1"}}')
-    if (size := sum(len(part) for part in fields.values() if isinstance(part, str))) > most:
+    if (size := sum(len(text) for text in fields.values() if isinstance(text, str))) > most:
         raise too_long(where, size, "characters", most, "an article", "article_characters")
     return Article.from_fields(fields, where)
 
@@ -56,58 +56,49 @@ class UpdateLinks(Update):
         return not self.records and not self.articles
 
 
-class LinkService(TaskService[LinkPredictor, Post]):
-    """See :class:`ensue.serve.tasks.TaskService`."""
+def _draw(predictor: LinkPredictor, drawn: Drawn, question: Question) -> tuple[go.Figure, str]:
+    """Draw the drop of the article's score without each word of the post."""
+    post = cast(Post, question.record)
+    (answer,) = predictor.predict([post], drawn.k)
+    choice = choice_at(answer.choices, drawn.choice)
+    attended = explanation(predictor, post, replace(answer, choices=(choice,)))
+    if not attended.score_drops:
+        raise DataError("record: the post has no words to draw")
+    at = max(range(len(attended.score_drops)), key=attended.score_drops.__getitem__)
+    sentences = [
+        f"Article {choice.value}: the score {change_in_words(attended.score_drops[at])} without "
+        f"“{attended.words[at]}”, more than without any other word of the post."
+    ]
+    if choice.sentence:
+        sentences.append(f"Its sentence closest to the post: “{choice.sentence}”")
+    return figures.deletions(attended), " ".join(sentences)
 
-    view = "posts"
-    bodies = Bodies(update=UpdateLinks)
-    answer_type, explanation_type = LinkAnswer, LinkExplanation
 
-    def examples(self) -> Mapping[str, Mapping[str, object]]:
-        """Posts about a bridge."""
-        name, post = self.task.name, {"text": "The bridge is closed again"}
-        article = {"body": "The old bridge was closed on Monday.", "id": "n4", "title": "Bridge closed"}
-        return {
-            "predict": {name: {"records": [post], "k": 3}},
-            "explain": {name: {"records": [post]}},
-            "figure": {name: {"record": post, "choice": 1}},
-            "update": {name: {"records": [{**post, "id": "p9", "about": ["n4"]}], "articles": [article]}},
-        }
+def _shown(predictor: LinkPredictor) -> list[dict[str, object]]:
+    """Return titles of its articles, or the beginnings of those that have none."""
+    titles, bodies = predictor.articles.titles.head(SHOWN), predictor.articles.bodies.head(SHOWN)
+    return [{"text": (title or body)[:TITLE]} for title, body in zip(titles, bodies, strict=True)]
 
-    def texts_of(self, question: Post) -> Sequence[str]:
-        """The text."""
-        return (question.text,)
 
-    def draw(self, predictor: LinkPredictor, drawn: Drawn, question: Post) -> tuple[go.Figure, str]:
-        """The drop of the article's score without each word of the post."""
-        (answer,) = predictor.predict([question], drawn.k)
-        choice = chosen(answer.choices, drawn.choice)
-        attended = explanation(predictor, question, replace(answer, choices=(choice,)))
-        if not attended.score_drops:
-            raise DataError("record: the post has no words to draw")
-        at = max(range(len(attended.score_drops)), key=attended.score_drops.__getitem__)
-        sentences = [
-            f"Article {choice.value}: the score {falls(attended.score_drops[at])} without “{attended.words[at]}”, "
-            "more than without any other word of the post."
-        ]
-        if choice.sentence:
-            sentences.append(f"Its sentence closest to the post: “{choice.sentence}”")
-        return figures.deletions(attended), " ".join(sentences)
+def _training_data(predictor: LinkPredictor, body: UpdateLinks) -> Corpus:
+    return Corpus(Articles.of(body.articles), Posts.of(cast(list[Post], body.records)))
 
-    def first_question(self, predictor: LinkPredictor) -> Post:
-        """A word."""
-        return Post("a")
 
-    def describe(self, predictor: LinkPredictor) -> dict[str, object]:
-        """How many articles it ranks."""
-        return {"articles": len(predictor.articles)}
-
-    def shown(self, predictor: LinkPredictor) -> list[dict[str, object]]:
-        """Titles of its articles, or how those begin that have none."""
-        titles, bodies = predictor.articles.titles.head(SHOWN), predictor.articles.bodies.head(SHOWN)
-        return [{"text": (title or body)[:TITLE]} for title, body in zip(titles, bodies, strict=True)]
-
-    def data_of(self, predictor: LinkPredictor, body: Update) -> Corpus:
-        """Posts, and articles that are new."""
-        assert isinstance(body, UpdateLinks)
-        return Corpus(Articles.of(body.articles), Posts.of(cast(list[Post], body.records)))
+SERVICE = TaskService(
+    task=TASK,
+    view="posts",
+    bodies=Bodies(update=UpdateLinks),
+    answer_type=LinkAnswer,
+    explanation_type=LinkExplanation,
+    examples={
+        "predict": {TASK.name: {"records": [POST], "k": 3}},
+        "explain": {TASK.name: {"records": [POST]}},
+        "figure": {TASK.name: {"record": POST, "choice": 1}},
+        "update": {TASK.name: {"records": [{**POST, "id": "p9", "about": ["n4"]}], "articles": [ARTICLE]}},
+    },
+    draw=_draw,
+    first_record=lambda predictor: Post("a"),
+    describe=lambda predictor: {"articles": len(predictor.articles)},
+    shown=_shown,
+    training_data=_training_data,
+)

@@ -1,9 +1,9 @@
-"""Histories over HTTP: what comes next."""
+"""Sessions over HTTP: what comes next."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, NamedTuple, cast
 
@@ -18,10 +18,19 @@ from ensue.data.histories import Histories
 from ensue.lines import plural
 from ensue.records import History
 from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
-from ensue.serve.lengths import require_short_history
-from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
-from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import SHOWN, Drawn, Kind, TaskService
+from ensue.serve.tasks import (
+    NOT_CAUSES,
+    SHOWN,
+    Drawn,
+    Kind,
+    Preparation,
+    Question,
+    TaskService,
+    attribution_sentence,
+    choice_at,
+    records_of,
+)
+from ensue.tasks.next import TASK
 from ensue.tasks.next.indexing import indexes
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
@@ -31,6 +40,7 @@ from ensue.tasks.next.true_edges import compare, true_pairs
 BARS = 60
 """Events whose weights are drawn as bars, at most: the latest."""
 HISTORY = {"values": ["a17", "b03", "c44"], "times": [0, 20, 65]}
+LEARNED = [HISTORY, {"values": ["a17", "d91"]}]
 
 
 def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
@@ -53,145 +63,133 @@ class PredictNext(Predict):
 
 
 class Rules(NamedTuple):
-    """What a request says of values that a history holds; histories of one rule are answered together."""
+    """What a request says of items of the session; sessions of equal rules are answered together."""
 
     exclude_seen: bool | None = None
     rank_unknown: bool = False
 
 
-class Asked(NamedTuple):
-    """A history, and the lists and rules of its request."""
+class Candidates(NamedTuple):
+    """Which items may be answers of a request."""
 
-    record: History
     exclude: Sequence[str] = ()
     allow: Sequence[str] | None = None
     rules: Rules = Rules()
 
 
-class NextService(TaskService[NextPredictor, Asked]):
-    """See :class:`ensue.serve.tasks.TaskService`."""
-
-    histories = divides = True
-    view = "events"
-    bodies = Bodies(PredictNext)
-    answer_type, explanation_type = Answer, Explanation
-
-    def examples(self) -> Mapping[str, Mapping[str, object]]:
-        """Clicks."""
-        name, learned = self.task.name, [HISTORY, {"values": ["a17", "d91"]}]
-        question = {name: {"records": [HISTORY], "k": 3}}
-        return {
-            "predict": {**question, f"{name}, without some": {"records": [HISTORY], "k": 3, "exclude": ["d91"]}},
-            "explain": question,
-            "figure": {name: {"record": HISTORY, "k": 5, "choice": 0}},
-            "update": {name: {"records": learned}, f"{name}, tested": {"records": learned, "max_drop": 0.05}},
-        }
-
-    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
-        """Its values are counted, and the longest measured."""
-        assert isinstance(record, History)
-        require_short_history(record, where, settings)
-
-    def questions(self, body: Predict | Explain | Figure) -> Sequence[Asked]:
-        """Histories with the lists of their request."""
-        records = [body.record] if isinstance(body, Figure) else body.records
-        if not isinstance(body, PredictNext):
-            return [Asked(cast(History, record)) for record in records]
-        rules = Rules(body.exclude_seen, body.rank_unknown)
-        return [Asked(cast(History, record), body.exclude, body.allow, rules) for record in records]
-
-    def texts_of(self, question: Asked) -> Sequence[str]:
-        """Its values."""
-        return question.record.values
-
-    def answer(self, predictor: NextPredictor, kind: Kind, questions: Sequence[Asked]) -> list[str]:
-        """Those of one rule together, each by the lists of its request."""
-        if kind.verb == "explain":
-            explanations = predictor.explain([question.record for question in questions], kind.k)
-            return [explanation.to_json() for explanation in explanations]
-        lines = [""] * len(questions)
-        for rules in dict.fromkeys(question.rules for question in questions):
-            rows = [row for row, question in enumerate(questions) if question.rules == rules]
-            lists = predictor.lists.of_each(
-                [(questions[row].exclude, questions[row].allow) for row in rows], predictor.vocabulary
-            )
-            records = [questions[row].record for row in rows]
-            answers = predict_each(predictor, records, lists, kind.k, evidence=kind.evidence, **rules._asdict())
-            for row, answer in zip(rows, answers, strict=True):
-                lines[row] = answer.to_json()
-        return lines
-
-    def draw(self, predictor: NextPredictor, drawn: Drawn, question: Asked) -> tuple[go.Figure, str]:
-        """The weights between the events where there are any, else how much the answer attended to each."""
-        (explanation,) = predictor.explain([question.record], drawn.k)
-        choice = chosen(explanation.answer.choices, drawn.choice)
-        words = f"{of_events(choice)} {NOT_CAUSES}"
-        if drawn.truth is not None:
-            words = f"{words} {_of_truth(explanation, drawn.truth)}"
-        if explanation.dependency or drawn.truth is not None:
-            figure = figures.cascade(explanation, truth=drawn.truth)
-        else:
-            places = [place for place, value in enumerate(question.record.values) if value in predictor.vocabulary]
-            figure = _bars(explanation, choice, places[max(0, len(places) - len(explanation.values)) :])
-        return figure, words
-
-    def prepares(self, predictor: NextPredictor) -> bool:
-        """Return whether a large catalogue has no index, as where it was fitted without the extra."""
-        return predictor.index is None and indexes(predictor)
-
-    def prepare(self, predictor: NextPredictor) -> None:
-        """The index."""
-        if self.prepares(predictor):
-            predictor.index_items()
-
-    def made(self, predictor: NextPredictor) -> bytes:
-        """A line of what was measured, then the index."""
-        assert predictor.index is not None
-        return json.dumps(asdict(predictor.index.facts)).encode() + b"\n" + predictor.index.to_bytes()
-
-    def take(self, predictor: NextPredictor, made: bytes) -> None:
-        """The index."""
-        facts, _, index = made.partition(b"\n")
-        predictor.metadata.index = json.loads(facts)
-        predictor.index = ItemIndex.from_bytes(index, IndexFacts(**json.loads(facts)))
-
-    def first_question(self, predictor: NextPredictor) -> Asked:
-        """A value it knows, if there is one."""
-        return Asked(History(tuple(predictor.vocabulary.values[:1])))
-
-    def describe(self, predictor: NextPredictor) -> dict[str, object]:
-        """How many values it ranks, and whether it looks at times."""
-        return {"values": len(predictor.vocabulary.values), "timed": predictor.metadata.timed}
-
-    def shown(self, predictor: NextPredictor) -> list[dict[str, object]]:
-        """What is common: the answer to a history without events."""
-        (answer,) = predictor.predict([History(())], SHOWN, evidence=False)
-        return [{"values": [choice.value]} for choice in answer.choices]
-
-    def data_of(self, predictor: NextPredictor, body: Update) -> Histories:
-        """The histories."""
-        return Histories.of(cast(list[History], body.records))
+ALL_ITEMS = Candidates()
 
 
-def _of_truth(explanation: Explanation, edges: Edges) -> str:
-    """What the dotted lines are, and how often the strongest weight is one of them."""
-    count, found = len(true_pairs(explanation, edges)), compare(explanation, edges)
-    told = found.sentence()
+def _questions(body: Predict | Explain | Figure) -> Sequence[Question]:
+    """Return each session with the candidates of its request."""
+    candidates = ALL_ITEMS
+    if isinstance(body, PredictNext):
+        candidates = Candidates(body.exclude, body.allow, Rules(body.exclude_seen, body.rank_unknown))
+    return [Question(record, candidates) for record in records_of(body)]
+
+
+def _predict(predictor: NextPredictor, kind: Kind, questions: Sequence[Question]) -> list[Answer]:
+    """Answer questions of equal rules together, each with the lists of its request."""
+    candidates = [cast(Candidates, question.options or ALL_ITEMS) for question in questions]
+    answers: dict[int, Answer] = {}
+    for rules in dict.fromkeys(own.rules for own in candidates):
+        rows = [row for row, own in enumerate(candidates) if own.rules == rules]
+        pairs = [(candidates[row].exclude, candidates[row].allow) for row in rows]
+        lists = predictor.lists.of_each(pairs, predictor.vocabulary)
+        records = [cast(History, questions[row].record) for row in rows]
+        found = predict_each(predictor, records, lists, kind.k, evidence=kind.evidence, **rules._asdict())
+        answers |= dict(zip(rows, found, strict=True))
+    return [answers[row] for row in range(len(questions))]
+
+
+def _draw(predictor: NextPredictor, drawn: Drawn, question: Question) -> tuple[go.Figure, str]:
+    """Draw the weights between the events where there are any, else how much the answer attended to each."""
+    history = cast(History, question.record)
+    (explanation,) = predictor.explain([history], drawn.k)
+    choice = choice_at(explanation.answer.choices, drawn.choice)
+    words = f"{attribution_sentence(choice)} {NOT_CAUSES}"
+    if drawn.truth is not None:
+        words = f"{words} {_edges_in_words(explanation, drawn.truth)}"
+    if explanation.dependency or drawn.truth is not None:
+        return figures.cascade(explanation, truth=drawn.truth), words
+    positions = [position for position, value in enumerate(history.values) if value in predictor.vocabulary]
+    return _bars(explanation, choice, positions[max(0, len(positions) - len(explanation.values)) :]), words
+
+
+def _edges_in_words(explanation: Explanation, edges: Edges) -> str:
+    """Say what the dotted lines are, and how often the strongest weight is one of them."""
+    count, comparison = len(true_pairs(explanation, edges)), compare(explanation, edges)
+    sentence = comparison.sentence()
     return f"Dotted: {plural(count, 'true edge')} between these." + (
-        f" {told[0].upper()}{told[1:]}." if found.steps else ""
+        f" {sentence[0].upper()}{sentence[1:]}." if comparison.steps else ""
     )
 
 
-def _bars(explanation: Explanation, choice: Choice, places: list[int]) -> go.Figure:
-    """Of models without weights between the events: how much the answer attended to each, and the deletion tests.
+def _bars(explanation: Explanation, choice: Choice, positions: list[int]) -> go.Figure:
+    """Draw how much the answer attended to each event, and the deletion tests, where no weights are between events.
 
-    Of 3 events of which the model knows the first and the last, ``places`` are 0 and 2: the names are 1 and 3.
+    Of 3 events of which the model knows the first and the last, ``positions`` are 0 and 2: the names are 1 and 3.
     """
     drops = {attribution.position: attribution.score_drop for attribution in choice.attributions}
-    names = [f"{place + 1}: {value}" for place, value in zip(places, explanation.values, strict=True)]
+    names = [f"{position + 1}: {value}" for position, value in zip(positions, explanation.values, strict=True)]
     series: dict[str, list[float | None]] = {
         "weight": list[float | None](explanation.influence)[-BARS:],
-        "score drop without it": [drops.get(place) for place in places[-BARS:]],
+        "score drop without it": [drops.get(position) for position in positions[-BARS:]],
     }
     title = f"{choice.value}: attributions, not causes"
     return figures.bars(title, "weight, and score drop", names[-BARS:], series)
+
+
+def _pack_index(predictor: NextPredictor) -> bytes:
+    """Return one line of JSON about the index, then the index."""
+    assert predictor.index is not None
+    return json.dumps(asdict(predictor.index.facts)).encode() + b"\n" + predictor.index.to_bytes()
+
+
+def _unpack_index(predictor: NextPredictor, packed: bytes) -> None:
+    line, _, index = packed.partition(b"\n")
+    predictor.metadata.index = json.loads(line)
+    predictor.index = ItemIndex.from_bytes(index, IndexFacts(**json.loads(line)))
+
+
+def _shown(predictor: NextPredictor) -> list[dict[str, object]]:
+    """Return what is common: the answer to an empty session."""
+    (answer,) = predictor.predict([History(())], SHOWN, evidence=False)
+    return [{"values": [choice.value]} for choice in answer.choices]
+
+
+def _training_data(predictor: NextPredictor, body: Update) -> Histories:
+    return Histories.of(cast(list[History], body.records))
+
+
+SERVICE = TaskService(
+    task=TASK,
+    view="events",
+    bodies=Bodies(PredictNext),
+    answer_type=Answer,
+    explanation_type=Explanation,
+    examples={
+        "predict": {
+            TASK.name: {"records": [HISTORY], "k": 3},
+            f"{TASK.name}, without some": {"records": [HISTORY], "k": 3, "exclude": ["d91"]},
+        },
+        "explain": {TASK.name: {"records": [HISTORY], "k": 3}},
+        "figure": {TASK.name: {"record": HISTORY, "k": 5, "choice": 0}},
+        "update": {TASK.name: {"records": LEARNED}, f"{TASK.name}, tested": {"records": LEARNED, "max_drop": 0.05}},
+    },
+    questions=_questions,
+    predict=_predict,
+    draw=_draw,
+    first_record=lambda predictor: History(tuple(predictor.vocabulary.values[:1])),
+    describe=lambda predictor: {"values": len(predictor.vocabulary.values), "timed": predictor.metadata.timed},
+    shown=_shown,
+    training_data=_training_data,
+    has_edges=True,
+    forks=True,
+    preparation=Preparation(
+        is_needed=lambda predictor: predictor.index is None and indexes(predictor),
+        make=lambda predictor: predictor.index_items(),
+        pack=_pack_index,
+        unpack=_unpack_index,
+    ),
+)

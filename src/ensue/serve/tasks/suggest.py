@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self, cast
+from typing import Annotated, Self, cast
 
 import plotly.graph_objects as go
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
@@ -20,13 +20,24 @@ from ensue.errors import DataError
 from ensue.ids import normal_id
 from ensue.lines import plural
 from ensue.records import History
-from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update
-from ensue.serve.lengths import require_short_history, too_long
-from ensue.serve.sentences import NOT_CAUSES, chosen, of_events
-from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import SHOWN, Drawn, Kind, TaskService
+from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update, too_long
+from ensue.serve.tasks import (
+    NOT_CAUSES,
+    SHOWN,
+    Drawn,
+    Kind,
+    Question,
+    TaskService,
+    attribution_sentence,
+    choice_at,
+    records_of,
+)
+from ensue.tasks.suggest import TASK
 from ensue.tasks.suggest.explain import explanation
 from ensue.tasks.suggest.predictor import SuggestPredictor
+
+SESSION: dict[str, object] = {"values": ["cheap flights"]}
+LONGER: dict[str, object] = {"values": ["cheap flights", "flights to rome"]}
 
 
 def _prefix(limits: Limits, kind: object) -> object:
@@ -106,82 +117,44 @@ class UpdateQueries(Update):
     )
 
 
-class Typed(NamedTuple):
-    """A session, and what stands in the search box already."""
+def _questions(body: Predict | Explain | Figure) -> Sequence[Question]:
+    """Return each session with the text in its search box."""
+    records = records_of(body)
+    prefixes = [""] * len(records)
+    if isinstance(body, PredictQueries):
+        prefixes = body.prefixes or [body.prefix] * len(records)
+    elif isinstance(body, FigureQueries):
+        prefixes = [body.prefix]
+    return [Question(record, prefix) for record, prefix in zip(records, prefixes, strict=True)]
 
-    record: History
-    prefix: str
+
+def _predict(predictor: SuggestPredictor, kind: Kind, questions: Sequence[Question]) -> list[Answer]:
+    """Answer each question with its own prefix."""
+    sessions = [cast(History, question.record) for question in questions]
+    prefixes = [str(question.options or "") for question in questions]
+    return predictor.predict(sessions, kind.k, evidence=kind.evidence, prefix=prefixes)
 
 
-class SuggestService(TaskService[SuggestPredictor, Typed]):
-    """See :class:`ensue.serve.tasks.TaskService`."""
+def _draw(predictor: SuggestPredictor, drawn: Drawn, question: Question) -> tuple[go.Figure, str]:
+    """Draw the words of the session that the choice attended to, or the queries that were counted for it."""
+    (answer,) = _predict(predictor, Kind("predict", drawn.k), [question])
+    choice = choice_at(answer.choices, drawn.choice)
+    attended = explanation(predictor, cast(History, question.record), replace(answer, choices=(choice,)))
+    drawing, words = figures.leanings(attended), attribution_sentence(choice)
+    if not attended.weights:
+        return drawing, f"{words} It comes from counts: only queries have weights."
+    return drawing, f"{words} {NOT_CAUSES}"
 
-    view = "queries"
-    bodies = Bodies(PredictQueries, Explain, FigureQueries, UpdateQueries)
-    answer_type, explanation_type = Answer, QueryExplanation
 
-    def examples(self) -> Mapping[str, Mapping[str, object]]:
-        """Searches for flights."""
-        name, session = self.task.name, {"values": ["cheap flights"]}
-        longer = {"values": ["cheap flights", "flights to rome"]}
-        return {
-            "predict": {name: {"records": [session], "k": 5, "prefixes": ["fl"]}},
-            "explain": {name: {"records": [longer]}},
-            "figure": {name: {"record": session, "choice": 0, "prefix": "fl"}},
-            "update": {name: {"records": [longer], "users": ["u1"]}},
-        }
+def _shown(predictor: SuggestPredictor) -> list[dict[str, object]]:
+    """Return the answer to a query that nobody meant."""
+    (answer,) = predictor.predict([History(("a",))], SHOWN, evidence=False, prefix=[""])
+    return [{"values": [choice.value]} for choice in answer.choices]
 
-    def require_short(self, record: object, where: str, settings: ServeSettings, words: str) -> None:
-        """Its queries are counted, and the longest measured."""
-        assert isinstance(record, History)
-        require_short_history(record, where, settings)
 
-    def questions(self, body: Predict | Explain | Figure) -> Sequence[Typed]:
-        """Sessions with their prefixes."""
-        if isinstance(body, Figure):
-            assert isinstance(body, FigureQueries)
-            return [Typed(cast(History, body.record), body.prefix)]
-        prefixes = [""] * len(body.records)
-        if isinstance(body, PredictQueries):
-            prefixes = body.prefixes or [body.prefix] * len(body.records)
-        return [Typed(cast(History, record), prefix) for record, prefix in zip(body.records, prefixes, strict=True)]
-
-    def texts_of(self, question: Typed) -> Sequence[str]:
-        """The queries."""
-        return question.record.values
-
-    def answer(self, predictor: SuggestPredictor, kind: Kind, questions: Sequence[Typed]) -> list[str]:
-        """Each question with its own prefix."""
-        sessions = [question.record for question in questions]
-        if kind.verb == "explain":
-            return [explanation.to_json() for explanation in predictor.explain(sessions, kind.k)]
-        prefixes = [question.prefix for question in questions]
-        answers = predictor.predict(sessions, kind.k, evidence=kind.evidence, prefix=prefixes)
-        return [answer.to_json() for answer in answers]
-
-    def draw(self, predictor: SuggestPredictor, drawn: Drawn, question: Typed) -> tuple[go.Figure, str]:
-        """The words of the session that the choice attended to, or the queries that were counted for it."""
-        (answer,) = predictor.predict([question.record], drawn.k, prefix=[question.prefix])
-        choice = chosen(answer.choices, drawn.choice)
-        attended = explanation(predictor, question.record, replace(answer, choices=(choice,)))
-        drawing, words = figures.leanings(attended), of_events(choice)
-        if not attended.weights:
-            return drawing, f"{words} It comes from counts: only queries have weights."
-        return drawing, f"{words} {NOT_CAUSES}"
-
-    def first_question(self, predictor: SuggestPredictor) -> Typed:
-        """A query."""
-        return Typed(History(("a",)), "")
-
-    def shown(self, predictor: SuggestPredictor) -> list[dict[str, object]]:
-        """The answer to a query that nobody meant."""
-        (answer,) = predictor.predict([History(("a",))], SHOWN, evidence=False, prefix=[""])
-        return [{"values": [choice.value]} for choice in answer.choices]
-
-    def data_of(self, predictor: SuggestPredictor, body: Update) -> Queries:
-        """Sessions by the rules of a log: users and sessions are numbered, their names go nowhere."""
-        assert isinstance(body, UpdateQueries)
-        return _queries(cast(list[History], body.records), body.users, predictor.metadata.normalisation)
+def _training_data(predictor: SuggestPredictor, body: UpdateQueries) -> Queries:
+    """Return sessions by the rules of a log: users and sessions are numbered, their names go nowhere."""
+    return _queries(cast(list[History], body.records), body.users, predictor.metadata.normalisation)
 
 
 def _queries(records: Sequence[History], users: Sequence[str] | None, normalisation: Normalisation) -> Queries:
@@ -204,3 +177,24 @@ def _queries(records: Sequence[History], users: Sequence[str] | None, normalisat
             return read_queries(path, rules=QueryRules(normalisation=normalisation), time_unit="s")[0]
         except DataError as error:
             raise DataError(str(error).replace(str(path), "new data")) from error
+
+
+SERVICE = TaskService(
+    task=TASK,
+    view="queries",
+    bodies=Bodies(PredictQueries, Explain, FigureQueries, UpdateQueries),
+    answer_type=Answer,
+    explanation_type=QueryExplanation,
+    examples={
+        "predict": {TASK.name: {"records": [SESSION], "k": 5, "prefixes": ["fl"]}},
+        "explain": {TASK.name: {"records": [LONGER]}},
+        "figure": {TASK.name: {"record": SESSION, "choice": 0, "prefix": "fl"}},
+        "update": {TASK.name: {"records": [LONGER], "users": ["u1"]}},
+    },
+    questions=_questions,
+    predict=_predict,
+    draw=_draw,
+    first_record=lambda predictor: History(("a",)),
+    shown=_shown,
+    training_data=_training_data,
+)

@@ -14,7 +14,7 @@ TASK = Task(
     update="ensue.refresh.classify:learn",
     forget="ensue.tasks.classify.forget:forget_users",
     command="ensue.cli.classify",
-    service="ensue.serve.tasks.classify:ClassifyService",
+    service="ensue.serve.tasks.classify:SERVICE",
     foreign=(
         "unknown rank_unknown exclude_seen events time_unit day_first sort session_gap protocol cutoffs rules "
         "min_users prefix steps exclude edges allow articles queries qrels items item_columns"

@@ -14,7 +14,7 @@ TASK = Task(
     update="ensue.refresh.link:learn",
     forget="ensue.tasks.link.forget:forget_users",
     command="ensue.cli.link",
-    service="ensue.serve.tasks.link:LinkService",
+    service="ensue.serve.tasks.link:SERVICE",
     foreign=(
         "metric unknown rank_unknown exclude_seen events time_unit day_first sort session_gap phrases rules "
         "protocol cutoffs min_users prefix steps exclude edges allow items item_columns"

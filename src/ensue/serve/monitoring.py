@@ -1,21 +1,140 @@
-"""Figures for Prometheus, in a registry of the service's own; of several processes, added up over them.
+"""What the service says about itself: lines of a log, metrics for Prometheus, and drift.
 
-Processes that serve together keep their figures in files of a folder, one a place: a process that takes the place of
-another goes on with its counts, so that no count falls and there are no more files than places.
+A line of JSON per request says when, what, how it went and how long it took; no text and nobody's id is in it. Metrics
+are in a registry of the service's own. Processes that serve together keep theirs in files of a folder, one per place: a
+process that takes the place of another goes on with its counts, so that no count falls and there are no more files than
+places. Drift is how much of what is asked a model does not have in its vocabulary: where that share rises, an update is
+due.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import re
+import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TextIO
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest, values
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from ensue.serve.drift import Drift
+
+class Log:
+    """Writes lines.
+
+    Args:
+        stream: where to; stderr unless given.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream, self._lock = stream, threading.Lock()
+        self._held: list[str] = []
+
+    def request(self, *, method: str, route: str, status: int, seconds: float, records: int) -> None:
+        """One line a request; ``route`` is the template, so that nothing of the address itself is kept.
+
+        Requests that are answered together are written together, a turn of the loop later: who reads the lines is woken
+        once, which costs a tenth of a small answer.
+        """
+        self._hold(
+            {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2), "records": records}
+        )
+        try:
+            asyncio.get_running_loop().call_soon(self._write)
+        except RuntimeError:  # no loop runs here
+            self._write()
+
+    def event(self, event: str, **facts: object) -> None:
+        """Something that happened to the service, such as a new version of a model."""
+        self._hold({"event": event, **facts})
+        self._write()
+
+    def failure(self, error: BaseException, *, route: str) -> None:
+        """An error that nobody foresaw: its kind and the places in the code. Its text may hold data and is left out."""
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
+        self.event("failure", route=route, error=type(error).__name__, at=places)
+
+    def _hold(self, facts: dict[str, object]) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, **facts})  # in ASCII: no control character reaches a terminal
+        with self._lock:
+            self._held.append(f"{line}\n")
+
+    def _write(self) -> None:
+        with self._lock, suppress(OSError):  # who read it is gone, or the disk is full: requests are answered on
+            lines, self._held = self._held, []
+            if lines:
+                stream = self._stream or sys.stderr
+                stream.write("".join(lines))
+                stream.flush()
+
+
+DAYS = 7
+_COUNTS = re.compile(r'"in_vocabulary": (\d+), "events": (\d+)')
+"""Of the JSON of an answer; quotes within its texts are escaped, so that none can look like this."""
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+class Drift:
+    """Counts of the latest days, of one process or of all that serve together.
+
+    A row a day, ``[DAYS, 4]``: the day's number, records, ids and words known, and those given. The row of a day that
+    is a week past is taken for the new one.
+
+    Args:
+        today: the day; that of UTC unless given.
+        file: where this process keeps its rows, in a folder that holds those of its fellows alone. A process that
+            takes the place of another goes on with its counts. None where one process serves alone.
+    """
+
+    def __init__(self, today: Callable[[], date] = _today, file: Path | None = None) -> None:
+        self._today, self._folder, shape = today, None, (DAYS, 4)
+        self._days: np.ndarray = np.zeros(shape, np.int64)
+        if file is not None:
+            self._folder = file.parent
+            self._folder.mkdir(exist_ok=True)
+            if not file.exists():
+                file.write_bytes(self._days.tobytes())
+            self._days = np.memmap(file, np.int64, "r+", shape=shape)
+
+    def hear(self, lines: Iterable[str]) -> tuple[int, int]:
+        """Count answers, lines of JSON each: how many ids and words were given in them, and how many were unknown."""
+        counts = [(int(found[-1][0]), int(found[-1][1])) for line in lines if (found := _COUNTS.findall(line))]
+        known, given = (sum(own[place] for own in counts) for place in range(2))
+        today = self._today().toordinal()
+        row = self._days[today % DAYS]
+        if row[0] != today:
+            row[:] = today, 0, 0, 0
+        row[1:] += len(counts), known, given
+        return given, given - known
+
+    def describe(self) -> dict[str, object] | None:
+        """Records of the latest days, ids and words in them, and the share that was not known; ``None`` without any.
+
+        Of several processes it is the sum over all.
+        """
+        days = self._days
+        if self._folder is not None:
+            days = np.concatenate([np.fromfile(file, np.int64).reshape(-1, 4) for file in self._folder.iterdir()])
+        records, known, given = days[days[:, 0] > self._today().toordinal() - DAYS, 1:].sum(0).tolist()
+        if not given:
+            return None
+        return {"days": DAYS, "records": records, "events": given, "unknown": round(1 - known / given, 4)}
+
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 RECORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

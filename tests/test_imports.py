@@ -123,7 +123,7 @@ def test_no_module_imports_from_above() -> None:
 def test_only_the_command_reproduce_imports_the_studies() -> None:
     text = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
     importers = [path for path, source in text.items() if "ensue_studies" in source]
-    assert importers == [SOURCE / "cli" / "commands.py"]
+    assert importers == [SOURCE / "cli" / "reproduce.py"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
-from ensue.cli import show
+from ensue.cli import display
 from ensue.errors import SettingError
 from ensue.training.report import Report
 
@@ -147,4 +147,4 @@ def scalars(report: Report) -> dict[str, float]:
 def progress_bar(is_shown: bool | None) -> AbstractContextManager[Callable[[Report], object]]:
     """Return a context of a callback that shows reports, or that ignores them; ``None``: shown in a terminal."""
     is_shown = sys.stderr.isatty() if is_shown is None else is_shown
-    return show.epochs() if is_shown else nullcontext(lambda report: None)
+    return display.epochs() if is_shown else nullcontext(lambda report: None)

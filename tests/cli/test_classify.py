@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ensue import Text
 from ensue.answers import Choice, Deletion, TextAnswer
-from ensue.cli import show, show_results, show_texts
+from ensue.cli import display, results, show_texts
 from ensue.evaluation.classify import MEASURES, TextCard, TextResult
 from ensue.evaluation.paired_test import PairedTest
 from ensue.evaluation.rows import Row
@@ -250,7 +250,11 @@ def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
 ) -> None:
     text = io.StringIO()
     monkeypatch.setattr(
-        show, "out", Console(file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False)
+        display,
+        "console",
+        lambda stderr=False: Console(
+            file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False
+        ),
     )
     show_texts.answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, deletion=Deletion(2, score_drop, random, 5)))
     assert f"deletion test of [b]: score drop {score_drop:.3f} without the 2 words" in text.getvalue()
@@ -265,9 +269,13 @@ def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.Monk
     card = TextCard("labels", "9 texts", "2", "over texts", "0", "0", "95 %")
     text = io.StringIO()
     monkeypatch.setattr(
-        show, "out", Console(file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False)
+        display,
+        "console",
+        lambda stderr=False: Console(
+            file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False
+        ),
     )
-    show_results.of_texts(
+    results.show_result(
         TextResult(card, rows, (PairedTest("accuracy", "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0),))
     )
     lines = text.getvalue().splitlines()

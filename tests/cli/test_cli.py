@@ -529,7 +529,7 @@ def test_demo_tells_the_truth_beside_the_weights(ensue: Ensue, tmp_path: Path, m
 def test_demo_says_what_its_page_lacks_before_it_trains(
     ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.cli.story.find_spec", lambda name: None if name == "uvicorn" else object())
+    monkeypatch.setattr("ensue.cli.demo.find_spec", lambda name: None if name == "uvicorn" else object())
     ran = ensue("demo", "--output", tmp_path / "demo")
     assert (ran.code, ran.out) == (2, "")
     assert ran.lines == [

@@ -66,7 +66,7 @@ def test_resume_goes_on_with_what_was_to_replace_a_model(
         yield lambda report: os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr("ensue.cli.show.epochs", stop)
+        patch.setattr("ensue.cli.display.epochs", stop)
         assert ensue(*command).code == 128 + signal.SIGTERM
     assert contents(own) == before and own.with_name(f".{own.name}.checkpoint").exists()
     assert ensue(*command, "--resume").code == 0
@@ -96,7 +96,7 @@ def test_who_waited_for_the_lock_does_not_replace_what_was_saved_meanwhile(
     def meanwhile(place: Path) -> None:
         load(own).save(place)
 
-    monkeypatch.setattr("ensue.cli.training.sweep", meanwhile)  # the first thing that happens under the lock
+    monkeypatch.setattr("ensue.cli.fit.sweep", meanwhile)  # the first thing that happens under the lock
     ran = ensue("fit", "next", logs.train, "-o", new, *COUNTED)
     assert ran.code == 2 and "holds a model;" in ran.err
     assert load(new).model_name == "hidan"

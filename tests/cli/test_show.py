@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ensue.cli import show, show_results
+from ensue.cli import display, results
 from ensue.evaluation.next_event import Card, Result
 from ensue.evaluation.paired_test import PairedTest
 from ensue.evaluation.rows import Row
@@ -24,12 +24,12 @@ WIDTHS = (40, 60, 80, 200, None)
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch, width: int | None) -> io.StringIO:
-    """What ``show`` writes from here on, to a terminal or to a pipe."""
+    """What ``display`` writes from here on, to a terminal or to a pipe."""
     text = io.StringIO()
     console = Console(
         file=text, width=width, force_terminal=width is not None, soft_wrap=True, emoji=False, color_system=None
     )
-    monkeypatch.setattr(show, "out", console)
+    monkeypatch.setattr(display, "console", lambda stderr=False: console)
     return text
 
 
@@ -46,7 +46,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...
     rows = (Row("cooccurrence", figures, interval, 123.45, warning=warning), Row("vsknn", figures, interval, 1.0))
     card = Card("full", "data", "targets", "miss", "all", "kept", "micro", "papers")
     text = terminal(monkeypatch, width)
-    show_results.of_events(Result(card, rows, (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)), at)
+    results.show_result(Result(card, rows, (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)), at)
     return text.getvalue()
 
 
@@ -67,7 +67,7 @@ def test_a_table_of_figures_cuts_nothing_off(
 def test_a_small_p_value_is_printed_as_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     text = terminal(monkeypatch, None)
     pairs = [Verdict("mrr", "vsknn", other, 0.1, 0.05, 0.15, p, p) for other, p in (("markov", 4e-5), ("bm25", 0.034))]
-    show_results.of_pairs(pairs)
+    results.of_pairs(pairs)
     assert [line.split()[-2] for line in text.getvalue().splitlines() if "vsknn" in line] == ["<0.001", "0.034"]
 
 
@@ -93,7 +93,7 @@ def test_a_pipe_gets_one_line_a_row_however_wide(monkeypatch: pytest.MonkeyPatch
 def test_columns_of_texts_give_way_to_figures(monkeypatch: pytest.MonkeyPatch, width: int | None) -> None:
     text = terminal(monkeypatch, width)
     long, id = " ".join(f"word{number}" for number in range(30)), "https://example.org/" + "x" * 60
-    show.table(("#", "value", "score", "evidence"), [("1", id, "57.123", long)], wraps=("value", "evidence"))
+    display.table(("#", "value", "score", "evidence"), [("1", id, "57.123", long)], wraps=("value", "evidence"))
     found = text.getvalue()
     assert "57.123" in found and "…" not in found
     assert max(map(len, framed(found)), default=0) <= (width or 1000)
@@ -106,10 +106,10 @@ def test_columns_of_texts_give_way_to_figures(monkeypatch: pytest.MonkeyPatch, w
 def test_no_text_steers_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int | None) -> None:
     text = terminal(monkeypatch, width)
     evil = "\x1b]0;title\x07\x1b[2J\u202etxet\x9b1m [red]not markup[/]"
-    show.table(("post", "P"), [(evil, "0.5")], wraps=("post",), title=evil)
-    show.line(evil)
-    show.warning("note:", evil)
-    show.put_json({"id": evil})
+    display.table(("post", "P"), [(evil, "0.5")], wraps=("post",), title=evil)
+    display.line(evil)
+    display.warning("note:", evil)
+    display.print_json({"id": evil})
     found = text.getvalue()
     assert not set(found) & set("\x1b\x07\u202e\x9b")
     assert "\\x1b[2J" in found and "\\u001b[2J" in found and found.count("[red]not markup[/]") >= 4
@@ -126,8 +126,8 @@ def test_a_row_at_chance_says_so_beside_it_and_below(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("monitor", "name"), [("loss", "loss"), ("accuracy", "accuracy"), ("mrr", "MRR")])
 def test_a_training_names_the_figure_it_watches(monkeypatch: pytest.MonkeyPatch, monitor: str, name: str) -> None:
     text = io.StringIO()
-    monkeypatch.setattr(show, "remarks", Console(file=text, soft_wrap=True, emoji=False))
-    show.training([Report("fit", 1, 9, 5, 5, 0.5, 2.0, 0.0045, 0.0045, stopped=True, monitor=monitor, best_epoch=1)])
+    monkeypatch.setattr(display, "console", lambda stderr: Console(file=text, soft_wrap=True, emoji=False))
+    display.training([Report("fit", 1, 9, 5, 5, 0.5, 2.0, 0.0045, 0.0045, stopped=True, monitor=monitor, best_epoch=1)])
     assert text.getvalue() == f"fit: 1 epoch in 2 s, loss 0.5000; kept epoch 1: best validation {name} 0.0045\n"
 
 
@@ -138,7 +138,7 @@ def test_seeds_have_their_mean_and_spread(monkeypatch: pytest.MonkeyPatch, width
     interval = {"mrr": (0.4, 0.6), "log_loss": (0.2, 0.3)}
     rows = (Row("hidan", figures, interval, notes=notes), Row("popularity", figures, interval))
     text = terminal(monkeypatch, width)
-    show_results.metrics(rows, ["mrr", "log_loss"], "metrics")
+    results.metrics(rows, ["mrr", "log_loss"], "metrics")
     _, below = text.getvalue().split("over seeds: mean and standard deviation\n")
     assert "0, 1, 2" in below and "50.00 sd 1.50" in below and "0.250 sd 0.500" in below
     assert "popularity" not in below
@@ -146,7 +146,7 @@ def test_seeds_have_their_mean_and_spread(monkeypatch: pytest.MonkeyPatch, width
 
 def test_json_has_null_where_there_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     text = terminal(monkeypatch, None)
-    show.put_json({"cut": float("inf"), "rows": [float("nan"), 0.5], "way": Path("a")})
+    display.print_json({"cut": float("inf"), "rows": [float("nan"), 0.5], "way": Path("a")})
     assert json.loads(text.getvalue(), parse_constant=pytest.fail) == {
         "cut": None,
         "rows": [None, 0.5],

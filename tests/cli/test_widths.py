@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ensue.cli import show
+from ensue.cli import display
 from tests.cli.conftest import Ensue, Logs, run
 from tests.cli.test_show import WIDTHS, framed, terminal
 from tests.tasks.classify.contract import planted as texts
@@ -72,7 +72,7 @@ def test_no_verb_cuts_a_figure_or_overflows(
 ) -> None:
     cells: list[str] = []
     every: list[str] = []
-    real = show.table
+    real = display.table
 
     def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collection[str] = (), **more: Any) -> None:
         found = [list(row) for row in rows]
@@ -80,7 +80,7 @@ def test_no_verb_cuts_a_figure_or_overflows(
         every.extend(cell for row in found for cell in row)
         real(heads, found, wraps=wraps, **more)
 
-    monkeypatch.setattr(show, "table", table)
+    monkeypatch.setattr(display, "table", table)
     text = terminal(monkeypatch, width)
     ran = ensue(*(word.format(**places._asdict()) for word in words.split()))
     found = text.getvalue()

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ensue.cli.serving import serve
-from ensue.cli.streaming import stream
+from ensue.cli.stream import stream
 from tests.processes import PYTHON
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from ensue.answers import TextAnswer, TextExplanation
-from ensue.cli import show, show_texts, stdin
+from ensue.cli import display, show_texts, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.files import open_file
@@ -27,7 +27,6 @@ from ensue.lines import plural
 from ensue.records import Text
 
 if TYPE_CHECKING:
-    from ensue.evaluation.classify import TextResult
     from ensue.tasks.classify.predictor import ClassifyPredictor
 
 WRITES_EVIDENCE = False
@@ -60,7 +59,7 @@ def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool 
         part=reading.part,
         **reading.opening,
     )
-    show.read_report(understood, warn=warn)
+    display.read_report(understood, warn=warn)
     return texts, understood
 
 
@@ -88,7 +87,7 @@ def require_like(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
     assert spelled.labels is not None
     require_known(spelled.labels, predictor.labels, str(path))
     for sentence in warnings:
-        show.remark(f"warning: {path}: {sentence}")
+        display.log(f"warning: {path}: {sentence}")
 
 
 def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
@@ -103,7 +102,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
 
     texts, understood = _read(path, reading, warn=False)  # they are among the findings
     found = check_texts(texts, understood, {str(other): read(other, reading) for other in others})
-    show.put_json(asdict(found)) if json else show_texts.findings(found)
+    display.print_json(asdict(found)) if json else show_texts.findings(found)
 
 
 def leaks(train: Texts, other: Texts, name: str) -> Iterator[str]:
@@ -125,13 +124,6 @@ def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     return {}
 
 
-def show_result(found: TextResult, scoring: Mapping[str, Any]) -> None:
-    """The table, its card and the verdict."""
-    from ensue.cli import show_results  # the evaluator
-
-    show_results.of_texts(found)
-
-
 def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Asked:
     """The texts of a file, or of stdin: a text a line, or JSON Lines of records; a file may be a table as well.
 
@@ -144,7 +136,7 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Aske
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
         return Asked(_of_lines(stdin.lines(), "stdin", paired))
     if not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
-        show.remark(f"{source}: one text a line")
+        display.log(f"{source}: one text a line")
         content = open_file(Path(source), **reading.opening)
         found = list(_of_lines(content.lines(), source, paired))
         lines = pl.DataFrame({"text": ["\t".join(record.texts) for record in found]}, schema={"text": pl.String})
@@ -201,29 +193,8 @@ def show_explanation(found: TextExplanation) -> None:
     show_texts.explanation(found)
 
 
-def draw(explanation: TextExplanation, path: Path) -> None:
-    """The word graph of the passage that counts most, of pairs one a side; then all words, as a page."""
-    from ensue import figures
-
-    parts = explanation.passages
-    sides = ([place for place, part in enumerate(parts) if part.side == side] for side in (0, 1))
-    chosen = [max(side, key=lambda place: parts[place].weight) for side in sides if side]
-    first, *more = [*(figures.word_graph(explanation, place) for place in chosen), figures.document(explanation)]
-    figures.write_html(first, path, *more)
-
-
-def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
-    """Learn new texts unless that makes the model worse.
-
-    Raises:
-        Exit: with code 1, refused.
-    """
-
-    def read_like(predictor: ClassifyPredictor) -> Texts:
-        texts = read(new, reading)
-        require_like(texts, new, predictor)
-        return texts
-
-    from ensue.cli.learning import learn  # torch
-
-    learn(folder, read_like, max_drop, keep, json, lambda texts, _: {"texts": len(texts)})
+def read_update(path: Path, reading: Reading, predictor: ClassifyPredictor) -> tuple[Texts, dict[str, int]]:
+    """Return new texts that fit the model, and their number."""
+    data = read(path, reading)
+    require_like(data, path, predictor)
+    return data, {"texts": len(data)}

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import parse_qs, urlsplit
 
-from ensue.cli import show
+from ensue.cli import display
 from ensue.errors import SettingError
 from ensue.predictor import load
 from ensue.store.folder import require_writable
@@ -82,9 +82,9 @@ def run(address: str, output: Path, *, as_json: bool) -> None:
             raise SettingError(f"--cluster {address}: a rank ended early; see its messages above") from error
         finally:
             shutil.rmtree(kept, ignore_errors=True)
-    show.remark(f"trained by {workers} workers of {host or 'a cluster on this machine'}")
+    display.log(f"trained by {workers} workers of {host or 'a cluster on this machine'}")
     if as_json:
-        show.put_json({"folder": str(output), **load(output).summary()})
+        display.print_json({"folder": str(output), **load(output).summary()})
 
 
 def run_rank(settings: Mapping[str, object]) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.schema import DataSchema
 from ensue.tasks.base import Task, named
+
+if TYPE_CHECKING:
+    from ensue.cli.asked import Asked
 
 
 class Command(Protocol):
@@ -54,10 +56,6 @@ class Command(Protocol):
         """Keywords of ``evaluate`` and ``compare``."""
         ...
 
-    def show_result(self, found: Any, scoring: Mapping[str, Any]) -> None:
-        """A table for people."""
-        ...
-
     def records(self, source: str, reading: Reading, predictor: Any) -> Asked:
         """The records of a file, or of stdin."""
         ...
@@ -70,12 +68,11 @@ class Command(Protocol):
         """One explanation for people."""
         ...
 
-    def draw(self, explanation: Any, path: Path, **more: object) -> None:
-        """Write an explanation as a page; of events with ``truth``, the true edges between them."""
-        ...
+    def read_update(self, path: Any, reading: Reading, predictor: Any) -> tuple[Any, dict[str, int]]:
+        """Return new data that fits the model, and how much of what it holds.
 
-    def update(self, folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
-        """Learn a file on top of a model, and show what came of it."""
+        The counts are empty where the test of an update is shown as a table. ``path`` is ``None`` for a table of items.
+        """
         ...
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import LinkAnswer
-from ensue.cli import show, show_links, stdin
+from ensue.cli import display, show_links, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.kinds import is_articles
@@ -23,7 +23,6 @@ from ensue.tasks.link.check import check_alone, check_links, leaks_between
 
 if TYPE_CHECKING:
     from ensue.answers import LinkExplanation
-    from ensue.evaluation.link import LinkResult
     from ensue.tasks.link.predictor import LinkPredictor
 
 WRITES_EVIDENCE = True
@@ -45,7 +44,7 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Posts, Posts]:
     """The posts of some authors, and all others of the file."""
     posts, understood = read_posts(path, columns=reading.roles, every=True, **reading.opening)
-    show.read_report(understood)
+    display.read_report(understood)
     mine = rows_of(posts.originals()[posts.rows], users, column, path)
     return posts.select(mine), posts.select(~mine)
 
@@ -56,7 +55,7 @@ def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Corpus, t
         posts, reading.articles, judgements=judgements, columns=reading.roles, **reading.opening
     )
     for one in understood:
-        show.read_report(one, warn=warn)
+        display.read_report(one, warn=warn)
     return corpus, understood
 
 
@@ -87,7 +86,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
         return
     corpus, understood = _read(path, reading, warn=False)  # they are among the findings
     found = check_links(corpus, understood, {str(other): _read(other, reading)[0] for other in others})
-    show.put_json(asdict(found)) if json else show_links.findings(found)
+    display.print_json(asdict(found)) if json else show_links.findings(found)
 
 
 def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
@@ -96,9 +95,9 @@ def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: boo
         raise SettingError(f"{path}: --compare-to needs the articles too; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
     found, understood = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
-    show.read_report(understood, warn=False)
+    display.read_report(understood, warn=False)
     findings = check_alone(found, understood)
-    show.put_json(asdict(findings)) if json else show_links.findings_alone(findings)
+    display.print_json(asdict(findings)) if json else show_links.findings_alone(findings)
 
 
 def leaks(train: Corpus, other: Corpus, name: str) -> Iterator[str]:
@@ -140,13 +139,6 @@ def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     return {}
 
 
-def show_result(found: LinkResult, scoring: Mapping[str, Any]) -> None:
-    """The table, its card and the verdict."""
-    from ensue.cli import show_results  # the evaluator
-
-    show_results.of_links(found)
-
-
 def records(source: str, reading: Reading, predictor: LinkPredictor) -> Asked:
     """The posts of a file in any layout, every row of it, or of stdin: a post a line, or JSON Lines of records.
 
@@ -159,7 +151,7 @@ def records(source: str, reading: Reading, predictor: LinkPredictor) -> Asked:
         return Asked(_of_stdin())
 
     posts, understood = read_posts(source, columns=reading.roles, every=True, **reading.opening)
-    show.read_report(understood)
+    display.read_report(understood)
     return Asked(posts.records(), len(posts), posts.beside, understood.byte_order_mark)
 
 
@@ -184,23 +176,7 @@ def show_explanation(found: LinkExplanation) -> None:
     show_links.explanation(found)
 
 
-def draw(explanation: LinkExplanation, path: Path) -> None:
-    """A bar a word, as a page."""
-    from ensue import figures
-
-    figures.write_html(figures.deletions(explanation), path)
-
-
-def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
-    """Learn new articles and posts unless that makes the model worse.
-
-    Raises:
-        Exit: with code 1, refused.
-    """
-
-    def counts(corpus: Corpus, predictor: LinkPredictor) -> dict[str, int]:
-        return {"new_articles": len(predictor.article_index.joined(corpus.articles)[2]), "posts": len(corpus)}
-
-    from ensue.cli.learning import learn  # torch
-
-    learn(folder, lambda _: read(new, reading), max_drop, keep, json, counts)
+def read_update(path: Path, reading: Reading, predictor: LinkPredictor) -> tuple[Corpus, dict[str, int]]:
+    """Return new articles and posts, and their numbers."""
+    data = read(path, reading)
+    return data, {"new_articles": len(predictor.article_index.joined(data.articles)[2]), "posts": len(data)}

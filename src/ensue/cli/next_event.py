@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Answer, Explanation, Forecast
-from ensue.cli import show, show_events, stdin
+from ensue.cli import display, show_events, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.item_tables import with_items
 from ensue.cli.options import Reading
 from ensue.data.duplicates import duplicates
-from ensue.data.edges import Edges
 from ensue.data.histories import Histories
 from ensue.data.schema import DataSchema
 from ensue.data.sequences import SequencesReport
@@ -27,7 +26,6 @@ from ensue.tasks.next.metadata import IDLE, exclusion_sentence
 from ensue.tasks.next.training_data import LeftOut, left_out_by, require_targets
 
 if TYPE_CHECKING:
-    from ensue.evaluation.next_event import Result
     from ensue.tasks.next.predictor import NextPredictor
 
 WRITES_EVIDENCE = False
@@ -66,9 +64,9 @@ def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories
         gap=reading.session_gap,
         **reading.opening,
     )
-    show.read_report(understood, warn=warn)
+    display.read_report(understood, warn=warn)
     if warn and (sentence := duplicates(histories)):
-        show.remark(f"warning: {path}: {sentence}")
+        display.log(f"warning: {path}: {sentence}")
     return histories, understood
 
 
@@ -84,7 +82,7 @@ def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
 
 def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
     if sentence := hardly_known(data, predictor.vocabulary, "the model"):
-        show.remark(f"warning: {sentence}")
+        display.log(f"warning: {sentence}")
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
@@ -98,11 +96,11 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     found = findings_of(histories, understood, {str(other): read(other, reading) for other in others}, told)
     shared = left_out_by(histories, reading.min_users)
     if json:
-        show.put_json({**asdict(found), **({"min_users": asdict(shared)} if shared else {})})
+        display.print_json({**asdict(found), **({"min_users": asdict(shared)} if shared else {})})
         return
     show_events.findings(found)
     if shared:
-        show.line(shared.sentence)
+        display.line(shared.sentence)
 
 
 def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
@@ -151,13 +149,6 @@ def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     return {"protocol": protocol, "at": ranks, "unknown": unknown}
 
 
-def show_result(found: Result, scoring: Mapping[str, Any]) -> None:
-    """The table with its cut-offs."""
-    from ensue.cli import show_results  # the evaluator
-
-    show_results.of_events(found, scoring["at"])
-
-
 def records(source: str, reading: Reading, predictor: NextPredictor) -> Asked:
     """The histories of a log, or JSON Lines on stdin.
 
@@ -192,26 +183,10 @@ def show_explanation(found: Explanation) -> None:
     show_events.explanation(found)
 
 
-def draw(explanation: Explanation, path: Path, truth: Edges | None = None) -> None:
-    """Who leaned on whom along time, as a page."""
-    from ensue import figures
-
-    figures.write_html(figures.cascade(explanation, truth=truth), path)
-
-
-def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
-    """Learn a new log unless that makes the model worse.
-
-    Raises:
-        Exit: with code 1, refused.
-    """
-    from ensue.cli.learning import learn_histories  # torch
-
-    data = read(new, reading)
-
-    def look(predictor: NextPredictor) -> Histories:
+def read_update(path: Path | None, reading: Reading, predictor: NextPredictor) -> tuple[Histories, dict[str, int]]:
+    """Return new histories, new items, or both; no counts, as the test of an update is shown as a table."""
+    data = Histories.of([]) if path is None else read(path, reading)
+    if path is not None:
         _warn_of_unknown(data, predictor)
-        known = predictor.known_items
-        return with_items(data, reading, None if known is None else known.items)
-
-    learn_histories(folder, look, max_drop, keep, json)
+    known = predictor.known_items
+    return with_items(data, reading, None if known is None else known.items), {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import Parameter, Signature, signature
@@ -25,6 +25,8 @@ from ensue.settings import parse
 from ensue.store.schema import schema_of
 from ensue.tasks.own import add_named
 
+TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+"""Endings of a file of answers."""
 _STEP = 2**20
 
 
@@ -341,3 +343,31 @@ def settings_of(pairs: list[str] | None, min_users: int | None) -> dict[str, str
         SettingError: not of the form key=value.
     """
     return parse(pairs or []) | ({} if min_users is None else {"min_users": str(min_users)})
+
+
+def names_of(text: str) -> list[str]:
+    """Return names that are separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def require_output(
+    path: Path, inputs: Iterable[Path], *, option: str = "-o", formats: Iterable[str] = TABLE_FORMATS
+) -> None:
+    """Refuse, before the work, a file of an unknown format, and one that is also read.
+
+    Args:
+        path: the file to write.
+        inputs: the files that are read.
+        option: the option that names the file.
+        formats: known endings.
+
+    Raises:
+        SettingError: another ending, an input, or a folder that is missing.
+    """
+    if path.suffix not in formats:
+        raise SettingError(f"{option} {path}: the name must end in {', '.join(formats)}")
+    for read in inputs:
+        if path.resolve() == read.resolve() or (path.exists() and read.exists() and path.samefile(read)):
+            raise SettingError(f"{option} {path}: is read too, and would be lost; give another name")
+    if not path.resolve().parent.is_dir():
+        raise SettingError(f"{option} {path}: there is no folder {path.parent}; make it, or give another name")

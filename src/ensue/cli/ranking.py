@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ensue.cli import show, show_ranked, writing
-from ensue.cli.options import Reading
+from ensue.cli import display, show_ranked, writing
+from ensue.cli.options import Reading, require_output
 from ensue.cli.reviewing import review_posts
 from ensue.data.posts import Corpus, read_corpus
 from ensue.data.posts.documents import is_named_as_document
@@ -38,7 +38,7 @@ def rank_posts(
 ) -> None:
     """Rank posts, show the best ``k``, and write all of them if told where."""
     if output is not None:
-        writing.require_place(output, [articles, posts])
+        require_output(output, [articles, posts])
     try:
         corpus, understood = read_corpus(posts, articles, columns=reading.roles, **reading.opening)
     except DataError as error:
@@ -46,22 +46,22 @@ def rank_posts(
             raise DataError(f"{error}; the story comes first: ensue link {posts} {articles}") from error
         raise
     for one in understood:
-        show.read_report(one)
+        display.read_report(one)
     predictor = _predictor(corpus, folder, model, encoder, unsupervised=unsupervised)
     with _encoding(predictor):
         found = rank(predictor, corpus.articles, corpus.posts, reviewed=review)
     if review:
         found = review_posts(found, posts, labels, by, overlap)
     if as_json:
-        show.put_json(show_ranked.ranked_json(found, k))
+        display.print_json(show_ranked.ranked_json(found, k))
     else:
         show_ranked.ranked(found, k)
     if output is not None:
         frame = found.written(flat=not writing.is_listed(output))
         writing.write(frame, output, byte_order_mark=understood[1].byte_order_mark)
         if len(found.posts) > SHOWN:
-            show.remark(f"sentences are written for the best {SHOWN:,} posts")
-        show.remark(f"wrote {output}: {plural(len(found.posts), 'post')}")
+            display.log(f"sentences are written for the best {SHOWN:,} posts")
+        display.log(f"wrote {output}: {plural(len(found.posts), 'post')}")
 
 
 def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *, unsupervised: bool) -> LinkPredictor:
@@ -69,7 +69,7 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *,
         network = "bag" if unsupervised else ""
         found = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder, network=network)
         if unsupervised:
-            with show.epochs() as shown:
+            with display.epochs() as shown:
                 for report in found.learn(corpus.posts):
                     shown(report)
         joining = encoder if model == "best" else ""
@@ -84,17 +84,17 @@ def _predictor(corpus: Corpus, folder: Path | None, model: str, encoder: str, *,
                 f"{len(corpus) - labels.story:,} that count as outside it"
             )
         )
-        show.remark(
+        display.log(
             f"no model folder: {encoder if model == 'sbert' else scores}, {sure}; "
             "`ensue fit link` trains weights and probabilities"
         )
         return found
     loaded = LinkPredictor.load(folder)
     if loaded.model is not None:
-        with show.counted("posts encoded") as count:
+        with display.progress_bar("posts encoded") as count:
             synced = sync(loaded, corpus.posts, index_of(folder), count)
         counts = f"{plural(synced.new, 'post')} encoded, {synced.held:,} were there, {synced.gone:,} deleted"
-        show.remark(f"{index_of(folder)}: {counts}")
+        display.log(f"{index_of(folder)}: {counts}")
     return loaded
 
 
@@ -104,6 +104,6 @@ def _encoding(predictor: LinkPredictor) -> Iterator[None]:
     if not isinstance(predictor.model, Encoder):
         yield
         return
-    with show.counted("texts encoded") as predictor.model.follow:
+    with display.progress_bar("texts encoded") as predictor.model.follow:
         yield
     predictor.model.follow = None

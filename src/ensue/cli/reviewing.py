@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ensue.cli import show, show_review
+from ensue.cli import display, show_review
 from ensue.data.histories import Index
 from ensue.lines import plural
 from ensue.tasks.link.ranked import RankedCorpus
@@ -40,16 +40,16 @@ def review_posts(found: RankedCorpus, posts: Path, labels: Path | None, by: str,
     queue = _Queue(found, kept, overlap)
     count = sum(map(bool, kept.given.values()))
     so_far = f" ({count:,} so far)" if count else ""
-    show.remark(f"labels: {kept.path}{so_far}, as {show.one_line(kept.reader)} (--annotator NAME for another)")
-    show.remark(
+    display.log(f"labels: {kept.path}{so_far}, as {display.one_line(kept.reader)} (--annotator NAME for another)")
+    display.log(
         "y: belongs to the story, n: does not, ?: unsure, u: undo, q: stop; run the same command again to continue"
     )
     progress = None
     start, rows = found.review_start()
     for progress in review(start, rows, queue.ask, shared=queue):
-        show.remark(progress.sentence)
+        display.log(progress.sentence)
     if progress is not None and not progress.reached:
-        show.remark("stopped before the target; run the same command again to continue")
+        display.log("stopped before the target; run the same command again to continue")
     read, said = queue.labels()
     show_review.readers(found, kept)
     kept.close()
@@ -127,7 +127,7 @@ class _Queue:
                     since, waited = time.monotonic(), False
                 self._kept.release(name)
             if later and not waited:
-                show.remark(f"{plural(len(later), 'post')} are being labelled by others; waiting")
+                display.log(f"{plural(len(later), 'post')} are being labelled by others; waiting")
                 waited = True
             if later:
                 time.sleep(_PAUSE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ensue.answers import LinkAnswer, LinkExplanation
-from ensue.cli import show
+from ensue.cli import display
 from ensue.lines import plural
 from ensue.tasks.link.check import AloneFindings, LinkFindings
 
@@ -12,36 +12,36 @@ _WIDE = 100
 
 def findings(found: LinkFindings) -> None:
     """The answer of ``ensue check``."""
-    show.line(
+    display.line(
         f"{plural(found.articles, 'article')}, words: median {found.median_words:,}, max {found.longest_words:,}; "
         f"{plural(found.posts, 'post')}, words: median {found.median_post_words:,}"
     )
-    show.line(
+    display.line(
         f"{plural(found.links, 'link')} between {plural(found.linked_posts, 'post')} and "
         f"{plural(found.linked_articles, 'article')}, at most {found.most_posts:,} per article"
     )
     if found.parts:
-        show.line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
-    show.line(f"near copies of an earlier post: {found.near_copies:,}; copies of a headline: {found.headlines:,}")
+        display.line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
+    display.line(f"near copies of an earlier post: {found.near_copies:,}; copies of a headline: {found.headlines:,}")
     rows = ((row.text, ", ".join(row.about)) for row in found.rows)
-    show.table(("post", "about"), rows, wraps=("post", "about"), title="first rows")
+    display.table(("post", "about"), rows, wraps=("post", "about"), title="first rows")
     for name, leak in found.splits.items():
-        show.line(
+        display.line(
             f"  {name}: {plural(leak.other_posts, 'post')}, {leak.on_shared:,} about an article of both "
             f"files, {plural(leak.copies, 'near copy', 'near copies')}"
         )
-    show.problems(found.warnings)
+    display.problems(found.warnings)
 
 
 def findings_alone(found: AloneFindings) -> None:
     """The answer of ``ensue check`` for posts without articles, or the reverse."""
-    show.line(
+    display.line(
         f"{plural(found.texts, found.kind.removesuffix('s'))}, words: median {found.median_words:,}, max "
         f"{found.longest_words:,}; near copies of an earlier one: {found.near_copies:,}"
     )
     rows = ((row.text, row.id) for row in found.rows)
-    show.table((found.kind.removesuffix("s"), "id"), rows, wraps=("post", "article"), title="first rows")
-    show.problems(found.warnings)
+    display.table((found.kind.removesuffix("s"), "id"), rows, wraps=("post", "article"), title="first rows")
+    display.problems(found.warnings)
 
 
 def answer(found: LinkAnswer) -> None:
@@ -49,26 +49,26 @@ def answer(found: LinkAnswer) -> None:
     rows = []
     for rank, choice in enumerate(found.choices, 1):
         value = choice.score if choice.probability is None else choice.probability
-        rows.append((str(rank), show.one_line(choice.value), f"{value:.3f}", cut(choice.sentence)))
+        rows.append((str(rank), display.one_line(choice.value), f"{value:.3f}", cut(choice.sentence)))
     if found.id:
-        show.line(show.one_line(found.id))
+        display.line(display.one_line(found.id))
     if not found.choices:
-        show.line("no text, no answer")
+        display.line("no text, no answer")
         return
     heads = ("#", "article", "P" if _sure(found) else "score", "best matching sentence")
-    show.table(heads, rows, wraps=("article", "best matching sentence"))
+    display.table(heads, rows, wraps=("article", "best matching sentence"))
     unknown = "" if found.in_vocabulary else "; the order is arbitrary"
-    show.line(f"in vocabulary: {found.in_vocabulary} of {plural(found.events, 'word')}{unknown}")
+    display.line(f"in vocabulary: {found.in_vocabulary} of {plural(found.events, 'word')}{unknown}")
 
 
 def explanation(found: LinkExplanation) -> None:
     """Each word of the post with the score drop of the best article without it, and the sentences it is closest to."""
     pairs = zip(found.words, found.score_drops, strict=False)
-    words = "  ".join(f"{word} {show.drop(score_drop, 2)}" for word, score_drop in pairs)
-    show.line("score drop of the best article without each word:")
-    show.line(f"  {words}")
+    words = "  ".join(f"{word} {display.drop(score_drop, 2)}" for word, score_drop in pairs)
+    display.line("score drop of the best article without each word:")
+    display.line(f"  {words}")
     for sentence, near in found.sentences:
-        show.line(f"  {near:.2f}  {cut(sentence)}")
+        display.line(f"  {near:.2f}  {cut(sentence)}")
     answer(found.answer)
 
 

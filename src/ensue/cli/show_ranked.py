@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ensue.cli import show
+from ensue.cli import display
 from ensue.cli.show_links import cut, share
 from ensue.lines import plural
 from ensue.tasks.link.cut import LEAST, SuggestedCut
@@ -44,24 +44,24 @@ def ranked(found: RankedCorpus, k: int) -> None:
         text = cut(found.posts.texts[row])
         if more := copies.get(row, 0):
             text += f"\n(and {more:,} that {'repeats' if more == 1 else 'repeat'} it)"
-        lines.append((str(rank), f"{value:.3f}", text, show.one_line(article), cut(sentence)))
+        lines.append((str(rank), f"{value:.3f}", text, display.one_line(article), cut(sentence)))
     texts = ("post", "article", "best matching sentence")
-    show.table(("#", "score" if sure is None else "P", *texts), lines, wraps=texts, title="posts")
-    show.line(
+    display.table(("#", "score" if sure is None else "P", *texts), lines, wraps=texts, title="posts")
+    display.line(
         f"{plural(len(found.posts), 'post')}, {plural(len(found.articles), 'article')}; near copies of another post: "
         f"{sum(copies.values()):,}"
     )
     if found.suggested is not None:
-        show.line(suggested_in_words(found.suggested))
+        display.line(suggested_in_words(found.suggested))
     elif sure is None:
-        show.line(f"no cutoff suggested: {WITHOUT_CUT}")
+        display.line(f"no cutoff suggested: {WITHOUT_CUT}")
     if sure is not None:
-        show.line(f"probabilities {found.source}; {plural(int((sure >= EVEN).sum()), 'post')} at P of at least .5")
+        display.line(f"probabilities {found.source}; {plural(int((sure >= EVEN).sum()), 'post')} at P of at least .5")
     if found.cut is not None and found.labels is not None:
         how = "cross-validated, " if found.labels.taught else ""
         if found.labels.learned:
             how = f"of which {found.labels.learned:,} of {found.labels.story:,} were training data, "
-        show.line(f"at P = .5, with the labels of this file: {how}{cut_in_words(found.cut, 'post')}")
+        display.line(f"at P = .5, with the labels of this file: {how}{cut_in_words(found.cut, 'post')}")
 
 
 def ranked_json(found: RankedCorpus, k: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ensue.cli import show
+from ensue.cli import display
 from ensue.cli.show_links import cut
 from ensue.lines import plural
 from ensue.tasks.link.ranked import RankedCorpus
@@ -24,8 +24,8 @@ def counter(kept: Labels, posts: int) -> None:
     counts = {reader: counts.total() for reader, counts in kept.counts().items() if counts.total()}
     people = "; " + ", ".join(f"{_name(reader)} {count:,}" for reader, count in counts.items()) if counts else ""
     apart = len(kept.disagreements())
-    show.line("")
-    show.line(
+    display.line("")
+    display.line(
         f"{sum(own is not None for own in verdicts):,} of {posts:,} read: {told}{people}"
         f"{f'; disagreements: {apart:,}' if apart else ''}"
     )
@@ -34,10 +34,10 @@ def counter(kept: Labels, posts: int) -> None:
 def asked(found: RankedCorpus, row: int) -> None:
     """One post of a review, with the article that suits it best."""
     frame = found.table_of(np.array([row]))
-    show.line(found.posts.texts[row])
+    display.line(found.posts.texts[row])
     value, article, sentence, *_ = frame.row(0)
     title = found.articles.titles[int(found.columns[row])]
-    show.line(
+    display.line(
         f"  {value:.3f}  {article}{f' ({cut(title)})' if title else ''}{f': {cut(sentence)}' if sentence else ''}"
     )
     _prompt("  y/n/?/u/q? ")
@@ -57,7 +57,7 @@ def compared(own: int, others: Mapping[str, int]) -> None:
     """What others said of the post, once it is labelled."""
     told = ", ".join(f"{_name(reader)}: {SAID[said]}" for reader, said in others.items())
     apart = any({own, said} == {YES, NO} for said in others.values())
-    show.line(f"  {told}{': you disagree' if apart else ''}")
+    display.line(f"  {told}{': you disagree' if apart else ''}")
 
 
 def readers(found: RankedCorpus, kept: Labels) -> None:
@@ -70,26 +70,26 @@ def readers(found: RankedCorpus, kept: Labels) -> None:
         for reader, own in counts.items()
         if own.total()
     ]
-    show.table(("annotator", *SAID.values(), "posts"), rows, title="labels by annotator")
+    display.table(("annotator", *SAID.values(), "posts"), rows, title="labels by annotator")
     units, alike, alpha = kept.agreement()
     if units:
         degree = "" if alpha is None else f"; Krippendorff's alpha {alpha:.2f}"
-        show.line(f"{plural(units, 'post')} with two or more labels, {alike:,} with the same label{degree}")
+        display.line(f"{plural(units, 'post')} with two or more labels, {alike:,} with the same label{degree}")
     apart = kept.disagreements()
     texts = dict(zip(found.posts.ids, found.posts.texts, strict=True)) if apart else {}
     lines = [
-        (show.one_line(name), ", ".join(f"{_name(who)} {SAID[own]}" for who, own in said.items()), cut(texts[name]))
+        (display.one_line(name), ", ".join(f"{_name(who)} {SAID[own]}" for who, own in said.items()), cut(texts[name]))
         for name, said in apart.items()
         if name in texts
     ]
     if lines:
         title = f"disagreements, {min(_SHOWN, len(lines)):,} of {len(lines):,}; other annotators are asked next"
-        show.table(("post", "labels", "text"), lines[:_SHOWN], wraps=("labels", "text"), title=title)
+        display.table(("post", "labels", "text"), lines[:_SHOWN], wraps=("labels", "text"), title=title)
 
 
 def _name(reader: str) -> str:
-    return show.one_line(reader) if reader else "somebody"
+    return display.one_line(reader) if reader else "somebody"
 
 
 def _prompt(text: str) -> None:
-    show.out.print(text, end="", markup=False, highlight=False)
+    display.console().print(text, end="", markup=False, highlight=False)

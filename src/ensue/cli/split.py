@@ -1,62 +1,53 @@
-"""The work of ``ensue split``: read, split, and write both sides with column names that every reader knows."""
+"""The command ``split``: two files of one, to train on and to score."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-import polars as pl
+import typer
 
-from ensue.cli import show
+from ensue.cli import display, tasks
 from ensue.cli.command import command_of
-from ensue.cli.options import Reading
-from ensue.data.histories import Histories
-from ensue.data.queries import Queries
-from ensue.data.test_split import Data, split_data
-from ensue.data.texts import Texts
+from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, Seed, reads
 from ensue.errors import SettingError
 from ensue.store.folder import write_file
-from ensue.tasks.base import Task
-from ensue.vocabulary import FIRST
 
 
-def run(
-    task: Task, path: Path, output: Path, test: float, by: str, seed: int, reading: Reading, *, as_json: bool
+@reads(*TABLES, *LINKED)
+def split(
+    context: typer.Context,
+    data: Data = None,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder for train.csv and test.csv")],
+    test: Annotated[float, typer.Option(help="fraction that becomes test.csv")] = 0.2,
+    by: Annotated[
+        Literal["time", "random", "user"] | None,
+        typer.Option(help="[default: time, or random without times]", show_default=False),
+    ] = None,
+    task: Annotated[str, typer.Option(help="next, classify, suggest or link [default: auto]")] = "",
+    seed: Seed = 0,
+    json: Json = False,
+    **options: Any,
 ) -> None:
-    """Write ``train`` and ``test`` into the folder ``output``.
-
-    Raises:
-        SettingError: one of them exists.
-    """
+    """Split a file into training and test data."""
+    reading = Reading(**options)
+    path = reading.data(data)
+    chosen = tasks.chosen(task, context) if task else tasks.of_file(path, reading, context)
     if existing := [*output.glob("train.*"), *output.glob("test.*")]:
         raise SettingError(f"{min(existing)}: exists already; name another folder with --output")
-    train_data, test_data = split_data(command_of(task).read(path, reading), test, seed, by)
+    from ensue.data import test_split  # polars
+
+    parts = test_split.split_data(command_of(chosen).read(path, reading), test, seed, by or "auto")
     output.mkdir(parents=True, exist_ok=True)
     written = {}
-    for name, data in (("train", train_data), ("test", test_data)):
-        frame = frame_of(data)
+    for name, part in zip(("train", "test"), parts, strict=True):
+        frame = test_split.to_frame(part)
         nested = any(column.dtype.is_nested() for column in frame)
         file = output / f"{name}.{'jsonl' if nested else 'csv'}"
         write_file(file, (frame.write_ndjson() if nested else frame.write_csv()).encode())
-        written[name] = {"file": str(file), "rows": len(data)}
-    if as_json:
-        show.put_json(written)
+        written[name] = {"file": str(file), "rows": len(part)}
+    if json:
+        display.print_json(written)
     for name, side in written.items():
-        show.remark(f"wrote {side['file']}: {side['rows']:,} for {'training' if name == 'train' else 'the test'}")
-
-
-def frame_of(data: Data) -> pl.DataFrame:
-    """Return data as a table."""
-    if isinstance(data, Texts):
-        columns = {"text": data.texts[0], "second": data.texts[1] if data.paired else None, "label": data.labels}
-        columns |= {"id": data.ids, "group": data.groups}
-        return pl.DataFrame({name: column for name, column in columns.items() if column is not None})
-    if isinstance(data, Histories | Queries):
-        sessions = data if isinstance(data, Histories) else data.histories
-        values = pl.Series("query" if isinstance(data, Queries) else "item", sessions.vocabulary.values)
-        rows = sessions.sequence_index()
-        names = sessions.names if len(sessions.names) else pl.Series(range(len(sessions)))
-        frame = pl.DataFrame([names.gather(rows).alias("session"), values.gather(sessions.ids - FIRST)])
-        users = data.people if isinstance(data, Queries) else sessions.ids[:0]
-        frame = frame.with_columns(pl.Series("user", users[rows])) if len(users) else frame
-        return frame.with_columns(pl.Series("time", sessions.times)) if sessions.timed else frame
-    return pl.DataFrame([{"id": post.id, "text": post.text, "about": list(post.about)} for post in data.records()])
+        display.log(f"wrote {side['file']}: {side['rows']:,} for {'training' if name == 'train' else 'the test'}")

@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Iterator
 
-from ensue.cli import show
+from ensue.cli import display
 from ensue.data.arrays import json_lines_of
 from ensue.data.encodings import mend_halves, mended
 from ensue.errors import DataError
@@ -30,7 +30,7 @@ def lines() -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise DataError(f"-: not UTF-8 ({error.reason} at byte {error.start}); send UTF-8") from error
     for note in mended(halves):
-        show.remark(f"-: {note}")
+        display.log(f"-: {note}")
 
 
 def _records() -> Iterator[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Answer, QueryExplanation
-from ensue.cli import show, show_queries, stdin
+from ensue.cli import display, show_queries, stdin
 from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.queries import Queries, QueriesReport, read_queries
@@ -21,7 +21,6 @@ from ensue.settings import changed, parse
 from ensue.tasks.suggest.settings import SuggestSettings
 
 if TYPE_CHECKING:
-    from ensue.evaluation.suggest import SuggestResult
     from ensue.tasks.suggest.predictor import SuggestPredictor
 
 WRITES_EVIDENCE = False
@@ -59,7 +58,7 @@ def _read(
         without_users=without_users,
         **reading.opening,
     )
-    show.read_report(understood, warn=warn)
+    display.read_report(understood, warn=warn)
     if reading.part:
         name, _, marked = reading.part.partition(":")
         if marked not in ("", "novel"):
@@ -109,7 +108,7 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     queries, understood = _read(path, reading, warn=False)  # they are among the findings
     least = SuggestSettings().min_users if reading.min_users is None else reading.min_users
     found = check_queries(queries, understood, {str(other): read(other, reading) for other in others}, least)
-    show.put_json(asdict(found)) if json else show_queries.findings(found)
+    display.print_json(asdict(found)) if json else show_queries.findings(found)
 
 
 def leaks(train: Queries, other: Queries, name: str) -> Iterator[str]:
@@ -147,13 +146,6 @@ def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     return {"protocol": protocol}
 
 
-def show_result(found: SuggestResult, scoring: Mapping[str, Any]) -> None:
-    """The tables, their card and the verdict."""
-    from ensue.cli import show_results  # the evaluator
-
-    show_results.of_queries(found)
-
-
 def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked:
     """The sessions of a log, or JSON Lines on stdin.
 
@@ -165,7 +157,7 @@ def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked
     queries, understood = _read(Path(source), reading, minimum=0)
     if ruled_out := int((queries.histories.lengths == 0).sum()):
         holds = part_of(ruled_out, len(queries), "session", "holds", "hold")
-        show.remark(f"{source}: {holds} no query that the rules keep: an empty answer")
+        display.log(f"{source}: {holds} no query that the rules keep: an empty answer")
     return Asked(queries.histories.records(), len(queries), byte_order_mark=understood.byte_order_mark)
 
 
@@ -179,25 +171,8 @@ def show_explanation(found: QueryExplanation) -> None:
     show_queries.explanation(found)
 
 
-def draw(explanation: QueryExplanation, path: Path) -> None:
-    """The heat map of words, as a page."""
-    from ensue import figures
-
-    figures.write_html(figures.leanings(explanation), path)
-
-
-def update(folder: Path, new: Path, reading: Reading, max_drop: float | None, keep: int, json: bool) -> None:
-    """Learn new sessions unless that makes the model worse.
-
-    Raises:
-        Exit: with code 1, refused.
-    """
-
-    def read_like(predictor: SuggestPredictor) -> Queries:
-        queries = read(new, reading)
-        require_like(queries, new, predictor)
-        return queries
-
-    from ensue.cli.learning import learn  # torch
-
-    learn(folder, read_like, max_drop, keep, json, lambda queries, _: {"sessions": len(queries)})
+def read_update(path: Path, reading: Reading, predictor: SuggestPredictor) -> tuple[Queries, dict[str, int]]:
+    """Return new sessions that fit the model, and their number."""
+    data = read(path, reading)
+    require_like(data, path, predictor)
+    return data, {"sessions": len(data)}

@@ -8,42 +8,18 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
 
 from ensue.data.table import JSON
-from ensue.errors import SettingError
 from ensue.lines import printable
 from ensue.store.folder import write_file
 
-FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _LISTED = (".jsonl", ".ndjson")
 _STEERS = r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]"
 _FORMULA = r"(?s)^(?:[\t\r\n]|\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20].)"
 _NUMBER = r"^\s*[+-]?(?:\d[\d.,\s]*|[.,]\d+)(?:[eE][+-]?\d+)?\s*%?\s*$"
-
-
-def require_place(path: Path, inputs: Iterable[Path], *, option: str = "-o", formats: Iterable[str] = FORMATS) -> None:
-    """Find out before the work whether a name says how to write, and that nothing which is read would be lost.
-
-    Args:
-        path: where something will be written.
-        inputs: what is read.
-        option: how it was asked for.
-        formats: the endings that are known.
-
-    Raises:
-        SettingError: it does not, or it would.
-    """
-    if path.suffix not in formats:
-        raise SettingError(f"{option} {path}: the name must end in {', '.join(formats)}")
-    for read in inputs:
-        if path.resolve() == read.resolve() or (path.exists() and read.exists() and path.samefile(read)):
-            raise SettingError(f"{option} {path}: is read too, and would be lost; give another name")
-    if not path.resolve().parent.is_dir():
-        raise SettingError(f"{option} {path}: there is no folder {path.parent}; make it, or give another name")
 
 
 def is_listed(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 
 from ensue.arguments import require_fraction, require_text
 from ensue.data.histories import Histories
@@ -15,6 +16,7 @@ from ensue.data.splits import dated, hold_out
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.errors import DataError, SettingError
 from ensue.settings import require_seed
+from ensue.vocabulary import FIRST
 
 Data = Histories | Texts | Queries | Corpus
 
@@ -57,3 +59,21 @@ def _split_at_random(data: Histories | Queries, test: float, seed: int, by: str)
     num_test = min(max(int(np.searchsorted(sizes, test * len(data), side="right")), 1), len(order) - 1)
     held_out = np.isin(owners, order[:num_test])
     return data.select(~held_out), data.select(held_out)
+
+
+def to_frame(data: Data) -> pl.DataFrame:
+    """Return data as a table, with column names that every reader knows."""
+    if isinstance(data, Texts):
+        columns = {"text": data.texts[0], "second": data.texts[1] if data.paired else None, "label": data.labels}
+        columns |= {"id": data.ids, "group": data.groups}
+        return pl.DataFrame({name: column for name, column in columns.items() if column is not None})
+    if isinstance(data, Histories | Queries):
+        sessions = data if isinstance(data, Histories) else data.histories
+        values = pl.Series("query" if isinstance(data, Queries) else "item", sessions.vocabulary.values)
+        rows = sessions.sequence_index()
+        names = sessions.names if len(sessions.names) else pl.Series(range(len(sessions)))
+        frame = pl.DataFrame([names.gather(rows).alias("session"), values.gather(sessions.ids - FIRST)])
+        users = data.people if isinstance(data, Queries) else sessions.ids[:0]
+        frame = frame.with_columns(pl.Series("user", users[rows])) if len(users) else frame
+        return frame.with_columns(pl.Series("time", sessions.times)) if sessions.timed else frame
+    return pl.DataFrame([{"id": post.id, "text": post.text, "about": list(post.about)} for post in data.records()])

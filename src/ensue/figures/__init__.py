@@ -2,6 +2,7 @@
 
 from ensue.figures.cascades import cascade
 from ensue.figures.document import document
+from ensue.figures.explanation import write_explanation
 from ensue.figures.links import deletions
 from ensue.figures.page import write_html
 from ensue.figures.queries import leanings
@@ -20,5 +21,6 @@ __all__ = [
     "spreaders",
     "stream",
     "word_graph",
+    "write_explanation",
     "write_html",
 ]

@@ -1,53 +1,63 @@
-"""How things look in a terminal: tables on stdout, progress and remarks on stderr."""
+"""Text output of the commands: tables and lines on stdout, progress and messages on stderr.
+
+Rich is imported when something is printed, so that a help screen or a wrong option does not wait for it.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Column, Table
-from rich.text import Text
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Choice
 from ensue.data.report import ReadReport
 from ensue.lines import CONTROLS, plural, printable, printable_line, printable_message
 from ensue.training.report import Report
 
-out = Console(soft_wrap=True, emoji=False)
-remarks = Console(stderr=True, soft_wrap=True, emoji=False)
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
 _READABLE = 16
 """Columns of a terminal that a column of text needs at least."""
 
 
-def put_json(found: Any) -> None:
+@cache
+def console(*, stderr: bool = False) -> Console:
+    """Return the terminal, or the pipe, that stdout or stderr is."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, soft_wrap=True, emoji=False)
+
+
+def print_json(found: Any) -> None:
     """One JSON object on stdout; what is no number is ``null``, for JSON has neither NaN nor Infinity."""
     try:
         text = json.dumps(found, ensure_ascii=False, default=str, allow_nan=False)
     except ValueError:
         plain = json.loads(json.dumps(found, default=str), parse_constant=lambda _: None)
         text = json.dumps(plain, ensure_ascii=False)
-    put_json_line(text)
+    print_json_line(text)
 
 
-def put_json_line(found: str) -> None:
+def print_json_line(found: str) -> None:
     """JSON on stdout; what could steer a terminal is escaped, which a reader of JSON takes for the same."""
     text = CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", found)
-    out.print(text, markup=False, highlight=False)
+    console().print(text, markup=False, highlight=False)
 
 
 def line(text: str) -> None:
     """One line on stdout; ids and texts of others cannot steer the terminal."""
-    out.print(printable(text), markup=False, highlight=False)
+    console().print(printable(text), markup=False, highlight=False)
 
 
 def warning(what: str, text: str) -> None:
     """One line on stdout that begins in yellow."""
-    out.print(Text.assemble((what, "yellow"), f" {printable_line(text)}"))
+    from rich.text import Text
+
+    console().print(Text.assemble((what, "yellow"), f" {printable_line(text)}"))
 
 
 def problems(warnings: Sequence[str]) -> None:
@@ -58,9 +68,9 @@ def problems(warnings: Sequence[str]) -> None:
         line("no problems found")
 
 
-def remark(text: str) -> None:
+def log(text: str) -> None:
     """One line for the person at the terminal, out of the way of pipes."""
-    remarks.print(printable_message(text), markup=False, highlight=False)
+    console(stderr=True).print(printable_message(text), markup=False, highlight=False)
 
 
 def one_line(found: str) -> str:
@@ -72,13 +82,13 @@ def read_report(report: ReadReport, *, warn: bool = True) -> None:
     """Print how a file was read and all that was left out, and unless ``warn`` is off the warnings about it."""
     columns = ", ".join(f"{role}={name}" for role, name in report.columns.items())
     details = f"; {report.details}" if report.details else ""
-    remark(f"{report.path}: {report.layout}{f' ({columns})' if columns else ''}{details}")
+    log(f"{report.path}: {report.layout}{f' ({columns})' if columns else ''}{details}")
     for sentence in report.sentences:
-        remark(f"  left out: {sentence}")
+        log(f"  left out: {sentence}")
     for note in report.notes:
-        remark(f"  note: {note}")
+        log(f"  note: {note}")
     for sentence in report.warnings if warn else ():
-        remark(f"warning: {sentence}")
+        log(f"warning: {sentence}")
 
 
 def training(reports: Iterable[Report]) -> None:
@@ -97,10 +107,10 @@ def epochs() -> Iterator[Callable[[Report], None]]:
         def shown(report: Report) -> None:
             nonlocal former
             if report.note:
-                remark(f"{report.stage}: {report.note}")
+                log(f"{report.stage}: {report.note}")
                 return
             if (former is None or former.stage != report.stage) and report.parameters:
-                remark(_plan(report))
+                log(_plan(report))
             metric = f"validation {'MRR' if report.monitor == 'mrr' else report.monitor}"
             best = f", best {metric} {report.best:.4f}" if report.best is not None else ""
             epoch = f"epoch {report.epoch} of at most {report.epochs}"
@@ -119,11 +129,11 @@ def epochs() -> Iterator[Callable[[Report], None]]:
                 kept = f"; kept epoch {report.best_epoch}: {best[2:]}" if best else ""
                 more = "; best epoch was the last one; consider more epochs" if report.improving else ""
                 epochs_run = plural(report.epoch, "epoch")
-                remark(f"{report.stage}: {epochs_run} in {report.seconds:.0f} s, loss {report.loss:.4f}{kept}{more}")
-            elif closed and not remarks.is_terminal:
+                log(f"{report.stage}: {epochs_run} in {report.seconds:.0f} s, loss {report.loss:.4f}{kept}{more}")
+            elif closed and not console(stderr=True).is_terminal:
                 left = report.seconds / report.epoch * (report.epochs - report.epoch)
                 time = f"{report.seconds:.0f} s, at most {left:.0f} s left"
-                remark(f"{report.stage}: {epoch}, {time}, loss {report.loss:.4f}{best}")
+                log(f"{report.stage}: {epoch}, {time}, loss {report.loss:.4f}{best}")
 
         yield shown
 
@@ -139,7 +149,7 @@ def _plan(report: Report) -> str:
 
 
 @contextmanager
-def counted(what: str) -> Iterator[Callable[[int, int | None], None]]:
+def progress_bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """A live bar for long work that calls what it is given with how much is done, and of how much."""
     with _bar() as progress:
         task = progress.add_task(what, total=None)
@@ -147,6 +157,15 @@ def counted(what: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 def _bar() -> Progress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -154,7 +173,8 @@ def _bar() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=remarks, transient=True, disable=not remarks.is_terminal)
+    terminal = console(stderr=True)
+    return Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collection[str] = (), title: str = "") -> None:
@@ -169,36 +189,40 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collect
         wraps: names of the columns of texts.
         title: a line above.
     """
+    from rich.cells import cell_len
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    def cell_width(text: str) -> int:
+        return max((cell_len(part) for part in text.split("\n")), default=0)
+
+    terminal = console()
     every = [[printable(text) for text in row] for row in rows]
     if title:
         line(title)
     stacked = [head.replace(" ", "\n") for head in heads]
     for names, split in ((heads, False), (heads, True), (stacked, True)):
         cells = [[text.replace(" ±", "\n±") if split else text for text in row] for row in every]
-        widths = [max(map(_width, column)) for column in zip(names, *cells, strict=True)]
+        widths = [max(map(cell_width, column)) for column in zip(names, *cells, strict=True)]
         edges = 3 * len(heads) + 1
         least = edges + sum(
             min(width, _READABLE) if head in wraps else width for head, width in zip(heads, widths, strict=True)
         )
-        if not out.is_terminal or least <= out.width:
+        if not terminal.is_terminal or least <= terminal.width:
             columns = (
                 Column(Text(shown), no_wrap=head not in wraps, overflow="fold")
                 for head, shown in zip(heads, names, strict=True)
             )
             full = edges + sum(widths)
-            found = Table(*columns, width=full if not out.is_terminal else min(full, out.width))
+            found = Table(*columns, width=full if not terminal.is_terminal else min(full, terminal.width))
             for row in cells:
                 found.add_row(*map(Text, row))
-            out.print(found)
+            terminal.print(found)
             return
     for row in every:
         for place, (head, text) in enumerate(zip(heads, row, strict=True)):
             if text:
                 line(f"{'  ' * (place > 0)}{head}{':' * (place > 0)} {' '.join(text.split())}")
-
-
-def _width(text: str) -> int:
-    return max((cell_len(part) for part in text.split("\n")), default=0)
 
 
 def drop(score_drop: float, digits: int = 3) -> str:
@@ -210,7 +234,7 @@ ATTRIBUTIONS = "attributions (weight; score drop without it)"
 """Heading of :func:`attended`."""
 
 
-def attended(choice: Choice) -> str:
+def attributions_text(choice: Choice) -> str:
     """Return the events or words that a choice attends to, with their weights and the score drop without each."""
     parts = (
         f"{one_line(attribution.value)} {attribution.weight:.2f}"

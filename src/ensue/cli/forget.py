@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ensue.cli import tasks
-from ensue.cli.options import Folder, Json, Own, present
-from ensue.errors import SettingError
+from ensue.cli import display, tasks
+from ensue.cli.command import command_of
+from ensue.cli.options import Folder, Json, Own, Reading, present
+from ensue.errors import DataError, SettingError
+from ensue.lines import listed, plural
 
 
 def forget(
@@ -35,6 +37,21 @@ def forget(
     names = [name.strip() for name in names if name.strip()]
     if not names:
         raise SettingError("no user is named; give --user ID, or --users FILE with one on each line")
-    from ensue.cli.forget_users import run  # torch
+    task = tasks.of_folder(folder, context)
+    from ensue.refresh.forget import forget as forget_users  # torch
 
-    run(tasks.of_folder(folder, context), folder, names, records, user_column, json)
+    data = None
+    if records is not None:
+        data = command_of(task).read_people(records, Reading().like(folder), names, user_column)
+    result = forget_users(folder, names, data)
+    if json:
+        display.print_json(result.to_dict())
+    elif result.removed:
+        rows = [(removal.folder, removal.file, removal.what, f"{removal.count:,}") for removal in result.removed]
+        display.table(("folder", "file", "content", "removed"), rows, wraps=("folder", "content"))
+    if not json:
+        for line in result.remains:
+            display.line(f"not removed: {line}")
+    if not result.removed:
+        hint = "" if records else "; model folders hold no user names: give --records with the training log"
+        raise DataError(f"{folder}: holds nothing of {plural(len(names), 'user')} {listed(names)}{hint}")

@@ -1,0 +1,132 @@
+"""The command ``demo``: a made-up event, five small models, and their page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from json import dumps, loads
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.request import Request, urlopen
+
+import typer
+
+from ensue import serve as service
+from ensue.cli import display, show_events
+from ensue.cli.options import Json, Seed
+from ensue.errors import EnsueError, SettingError
+
+if TYPE_CHECKING:
+    from ensue.demo.models import Demo
+
+
+def demo(
+    seed: Seed = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder to write: models, scenario, logs")] = Path(
+        "ensue-demo"
+    ),
+    serve: Annotated[bool | None, typer.Option("--serve/--no-serve", help="serve the page after training")] = None,
+    host: Annotated[str, typer.Option(help="address of the page")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port; 0: any free one", min=0, max=65535)] = 8000,
+    html: Annotated[Path | None, typer.Option(help="plot one explained cascade to this page")] = None,
+    json: Json = False,
+) -> None:
+    """Train five small models on a made-up event and serve a page that shows them.
+
+    Takes a minute or two, needs no network, and the page is for this machine alone.
+    """
+    if serve is not False:
+        _require_page()
+    from ensue import figures  # torch and plotly
+    from ensue.demo import models, scenario
+
+    fitted = models.run(seed, log=display.log, progress=display.training)
+    folders = fitted.save(output / "models")
+    story = output / "story.json"
+    scenario.write_story(fitted, story, seed)
+    scenario.write_logs(fitted.story, output / "logs")
+    if html:
+        figures.write_html(figures.cascade(fitted.explanation, truth=fitted.story.cascades.edges), html)
+        display.log(f"wrote {html}")
+    display.print_json({"folder": str(output), **fitted.to_dict()}) if json else _show(fitted)
+    edges = output / "logs" / "edges.tsv"
+    command = f"ensue serve {output}/models/* --scenario {story} --edges sharing={edges}"
+    display.log(f"wrote {output}; show it again with: {command}")
+    if serve is False:
+        return
+    if not serve and not sys.stdin.isatty():
+        display.log(_try_page(folders, story))
+        return
+    if port:
+        display.log(f"the page: http://{host}:{port}/  (Ctrl-C ends it)")
+    service.serve(folders, host=host, port=port, story=story, edges={"sharing": edges})
+
+
+def _require_page() -> None:
+    """Refuse before the training what the page would lack after it.
+
+    Raises:
+        SettingError: the extra is not installed.
+    """
+    if missing := [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]:
+        raise SettingError(
+            f"the page needs {missing[0]}; install it with: pip install 'ensue[serve]', or train without it: "
+            "ensue demo --no-serve"
+        )
+
+
+def _try_page(folders: dict[str, Path], story: Path) -> str:
+    """Serve, fetch the page, query every model once, and stop.
+
+    Raises:
+        EnsueError: the service does not start, or a model does not answer.
+    """
+    served = [f"{name}={folder}" for name, folder in folders.items()]
+    command = [sys.executable, "-m", "ensue", "serve", *served, "--scenario", str(story), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            if not line.startswith("{"):
+                raise EnsueError(f"the service did not start: {line.strip()}")
+            address = loads(line)["address"]
+            size = len(_fetch(f"{address}/"))
+            panels = loads(_fetch(f"{address}/v1/story").decode())["panels"]
+            for name, (first, *_) in panels.items():
+                body = dumps({"record": first["record"], "k": 3}).encode()
+                _fetch(f"{address}/v1/models/{name}/figure", body)
+        except (OSError, KeyError, ValueError) as error:
+            raise EnsueError(f"the page did not answer: {error}") from error
+        finally:
+            process.terminate()
+            process.stderr.close()
+    return f"the page answers ({size:,} bytes, {len(panels)} panels asked); see it: ensue demo --serve"
+
+
+def _fetch(address: str, body: bytes | None = None) -> bytes:
+    with urlopen(Request(address, body, {"content-type": "application/json"}), timeout=30) as response:
+        content: bytes = response.read()
+    return content
+
+
+def _show(fitted: Demo) -> None:
+    """Print the metrics, one explained cascade, and how often attention finds the true edges."""
+    rows = []
+    for row in fitted.rows:
+        metric = row.metric.upper() if row.metric.startswith("mrr") else row.metric
+        rows.append(
+            (
+                f"{row.question}\n{metric}, {row.num_questions:,} questions",
+                f"{100 * row.score:.1f} ± {100 * row.half_width:.1f}\n{row.model}",
+                f"{100 * row.baseline_score:.1f}\n{row.baseline}",
+                f"{100 * row.ceiling:.1f}",
+            )
+        )
+    title = "last two days (test), metrics in % ± half of the 95 % interval; ceiling: the true probabilities"
+    display.table(("question", "model", "best baseline", "ceiling"), rows, wraps=("question",), title=title)
+    for row in fitted.rows:
+        display.line(f"{row.name}: {row.verdict}")
+    show_events.explanation(fitted.explanation)
+    for line in fitted.lines():
+        display.line(line)

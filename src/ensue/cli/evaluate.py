@@ -1,0 +1,232 @@
+"""The commands ``evaluate``, ``compare`` and ``score``: metrics on data that the models have not seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ensue.cli import display, tasks
+from ensue.cli.command import Command, command_of
+from ensue.cli.options import (
+    LINKED,
+    SCORING,
+    TABLES,
+    Data,
+    Folder,
+    MinUsers,
+    Own,
+    Reading,
+    Scoring,
+    Set,
+    Task,
+    Validation,
+    all_present,
+    names_of,
+    parsed,
+    present,
+    reads,
+    require_output,
+    settings_of,
+)
+from ensue.errors import ModelFolderError, SettingError
+from ensue.predictor import load, make
+from ensue.registry import models as models_of
+from ensue.registry import require_model, require_settings
+from ensue.store.folder import write_file
+
+if TYPE_CHECKING:
+    from ensue.evaluation.comparison import AnyResult
+
+TABLE_FORMATS = (".csv", ".md", ".tex", ".json")
+"""Endings of a file of metrics."""
+
+
+@reads(*SCORING, *TABLES, *LINKED)
+def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: Own = "", **options: Any) -> None:
+    """Score a model on test data, next to the baselines.
+
+    The table is also written to CARD.md in the model folder.
+    """
+    reading, scoring = parsed(options)
+    command = command_of(tasks.of_folder(folder, context))
+    path = reading.data(data)
+    _require_outputs(scoring, [path])
+    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
+    predictor = load(folder)
+    test_data = _test_data(command, path, reading.like(folder))
+    command.require_like(test_data, path, predictor)
+    from ensue.evaluation import cards, comparison  # torch
+
+    result = comparison.evaluate(predictor, test_data, **keywords)
+    with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
+        write_file(folder / "CARD.md", cards.describe(predictor, result).encode())
+    _show(result, keywords, scoring)
+
+
+@reads(*SCORING, *TABLES, *LINKED)
+def compare(
+    context: typer.Context,
+    task: Task,
+    data: Data = None,
+    test: Annotated[
+        Path | None, typer.Option(callback=present, help="test data [default: 20 % of DATA, see --split]")
+    ] = None,
+    models: Annotated[str, typer.Option(help="names, separated by commas")] = "best",
+    seeds: Annotated[int, typer.Option(help="trainings per model, with seeds 0, 1, …")] = 1,
+    validation: Validation = None,
+    set_: Set = None,
+    min_users: MinUsers = None,
+    **options: Any,
+) -> None:
+    """Train several models on the same data and score them next to the baselines."""
+    reading, scoring = parsed(options)
+    chosen = tasks.chosen(task, context)
+    model_names = names_of(models) or ["best"]
+    if seeds < 1:
+        raise SettingError(f"--seeds {seeds}: give at least 1")
+    settings = settings_of(set_, min_users)
+    model_names = [require_model(task, name) for name in model_names]
+    for name in model_names:
+        require_settings(task, name, settings)
+    entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in model_names]
+    path = reading.data(data)
+    _require_outputs(scoring, [path, test, validation])
+    command = command_of(chosen)
+    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
+    training_reading = replace(reading, split="")  # a part is of what is scored: nothing of it may be trained on
+    train_data, schema = command.read_for_training(path, training_reading)
+    if test is None:
+        fraction = 0.2 if reading.test_fraction is None else reading.test_fraction
+        train_data, test_data = _split(train_data, fraction)
+        display.log(f"{path}: {len(train_data):,} for training, {len(test_data):,} held out as test data")
+    else:
+        test_data = command.read(test, replace(reading, schema=schema))
+    command.require(train_data, path, learn=True)
+    command.require(test_data, test or path, learn=False)
+    valid_data = command.read(validation, replace(training_reading, schema=schema)) if validation else None
+    for predictors in entries:
+        for predictor in predictors:
+            display.log(f"{predictor.model_name}, seed {predictor.seed}")
+            display.training(predictor.fit(train_data, valid_data))
+    command.require_like(test_data, test or path, entries[0][0])
+    from ensue.evaluation import comparison  # torch
+
+    result = comparison.compare(entries, test_data, **keywords)
+    leaks = [*command.leaks(train_data, test_data, "the test data")]
+    if valid_data is not None:
+        leaks += command.leaks(train_data, valid_data, "the validation data")
+    _show(replace(result, leaks=(*result.leaks, *leaks)), keywords, scoring)
+
+
+@reads(*SCORING, *TABLES, *LINKED)
+def score(
+    context: typer.Context,
+    rankings: Annotated[
+        list[Path], typer.Argument(callback=all_present, help="TREC runs or JSON Lines, then the data they rank for")
+    ],
+    folder: Annotated[list[Path] | None, typer.Option(help="model folder to compare with; repeatable")] = None,
+    task: Annotated[str, typer.Option(help="with --train: next, classify, suggest or link")] = "",
+    train: Annotated[Path | None, typer.Option(callback=present, help="training data of the baselines")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="names of the rankings [default: file names]")] = None,
+    **options: Any,
+) -> None:
+    """Score rankings of other programs next to models and baselines.
+
+    TREC runs hold "query Q0 document rank score tag", JSON Lines {"id": "s1", "place": 2, "ranking": ["a", "b"]}.
+    """
+    reading, scoring = parsed(options)
+    folders = folder or []
+    if not folders and (train is None or not task):
+        raise SettingError("nothing to compare with: give --folder MODEL, or --task and --train DATA for the baselines")
+    *ranking_paths, last_path = rankings
+    path = reading.data(last_path)
+    if not ranking_paths:
+        raise SettingError(f"{last_path}: give the rankings first, then the data that they rank for")
+    chosen = tasks.of_folder(folders[0], context) if folders else tasks.chosen(task, context)
+    command = command_of(chosen)
+    _require_outputs(scoring, [path, *ranking_paths, train])
+    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
+    from ensue.data.rankings import read_rankings
+    from ensue.evaluation import comparison
+
+    named_paths = zip_longest(ranking_paths, name or [], fillvalue="")
+    ranked = [read_rankings(ranking_path, label, **reading.opening) for ranking_path, label in named_paths]
+    predictors = [load(folder) for folder in folders]
+    schema = reading.like(folders[0]).schema if folders else reading.schema
+    if train is not None:
+        train_data, schema = command.read_for_training(train, replace(reading, split="", schema=schema))
+        command.require(train_data, train, learn=True)
+        baseline = make(chosen.name, next(model.name for model in models_of(chosen.name) if model.counting))
+        display.training(baseline.fit(train_data))
+        predictors.append(baseline)
+    test_data = command.read(path, replace(reading, schema=schema, session_ids=True))
+    for predictor in predictors:
+        command.require_like(test_data, path, predictor)
+    _show(comparison.score_rankings(ranked, predictors, test_data, **keywords), keywords, scoring)
+
+
+def _require_outputs(scoring: Scoring, inputs: Sequence[Path | None]) -> None:
+    """Refuse output files that cannot be written, before any work.
+
+    Raises:
+        SettingError: another file ending, a folder that is missing, or a file that is also read.
+    """
+    existing = [path for path in inputs if path is not None]
+    if scoring.output is not None:
+        require_output(scoring.output, existing, formats=TABLE_FORMATS)
+    if scoring.per_example is not None:
+        require_output(scoring.per_example, existing, option="--per-example")
+
+
+def _test_data(command: Command, path: Path, reading: Reading) -> Any:
+    """Return the data of a file, or the fraction of it that ``--split`` holds out."""
+    fraction = reading.test_fraction
+    if fraction is None:
+        return command.read(path, reading)
+    _, test_data = _split(command.read(path, replace(reading, split="")), fraction)
+    display.log(f"{path}: {len(test_data):,} held out as test data")
+    display.log(f"warning: a model that was trained on all of {path} knows them; `ensue split` writes two files")
+    return test_data
+
+
+def _split(data: Any, fraction: float) -> tuple[Any, Any]:
+    """Return training and test data."""
+    from ensue.data.test_split import split_data  # polars
+
+    return split_data(data, fraction)
+
+
+def _show(result: AnyResult, keywords: Mapping[str, Any], scoring: Scoring) -> None:
+    """Write the files that were asked for, and print the result, or its JSON."""
+    from ensue.cli import results  # the evaluator, which imports every task
+    from ensue.cli.writing import write
+
+    pairs = result.verdicts() if scoring.pairwise else ()
+    values = result.to_dict() | ({"verdicts": [pair.to_dict() for pair in pairs]} if pairs else {})
+    if scoring.output is not None:
+        write_file(scoring.output, _file_text(result, values, scoring.output.suffix).encode())
+    if scoring.per_example is not None and result.examples is not None:
+        write(result.examples.to_frame(), scoring.per_example)
+    if scoring.json:
+        display.print_json(values)
+        return
+    results.show_result(result, keywords.get("at", ()))
+    results.of_pairs(pairs)
+    for line in result.leaks:
+        display.warning("warning:", f"leak: {line}")
+    for path in (scoring.output, scoring.per_example):
+        if path is not None:
+            display.log(f"wrote {path}")
+
+
+def _file_text(result: AnyResult, values: Mapping[str, Any], suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(values, ensure_ascii=False, indent=1, default=str) + "\n"
+    return {".csv": result.to_csv, ".md": result.to_markdown, ".tex": result.to_latex}[suffix]()

@@ -1,0 +1,260 @@
+"""The commands ``predict`` and ``explain``: one answer per row of the data, in the order of the rows."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from itertools import islice
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ensue.answers import Answer, Explanation, Link, TextAnswer
+from ensue.cli import display, show_events, tasks
+from ensue.cli.asked import Asked
+from ensue.cli.command import command_of
+from ensue.cli.options import TABLES, Folder, Json, Own, Reading, input_present, present, reads, require_output
+from ensue.data.file_bytes import read_input
+from ensue.errors import DataError, SettingError
+from ensue.lines import plural
+from ensue.predictor import AnyPredictor, Forecasts, load
+from ensue.records import History, Post, Text
+from ensue.tasks.next.true_edges import Compared, compare, true_pairs
+
+if TYPE_CHECKING:
+    import polars as pl
+
+BATCH = 512
+"""Records that are read and predicted at once."""
+
+Source = Annotated[
+    str, typer.Argument(metavar="DATA", callback=input_present, help="file, or - for lines of text or JSON on stdin")
+]
+
+
+@reads(*TABLES)
+def predict(
+    context: typer.Context,
+    folder: Folder,
+    source: Source = "-",
+    k: Annotated[int, typer.Option("-k", help="answers per row")] = 10,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="write rows with answers: .csv, .tsv, .jsonl, .parquet")
+    ] = None,
+    attributions: Annotated[bool, typer.Option(help="show attributions of each answer", show_default=False)] = True,
+    prefix: Annotated[str, typer.Option(help="suggest: what is typed already")] = "",
+    exclude: Annotated[
+        Path | None, typer.Option(callback=present, help="next: file of items to leave out, one per line")
+    ] = None,
+    allow: Annotated[Path | None, typer.Option(callback=present, help="next: file of the only items to rank")] = None,
+    exclude_seen: Annotated[
+        bool | None,
+        typer.Option(
+            "--exclude-seen/--include-seen", show_default=False, help="next: items of the session [default: by data]"
+        ),
+    ] = None,
+    rank_unknown: Annotated[bool, typer.Option("--rank-unknown", help="next: rank items unseen in training")] = False,
+    steps: Annotated[int | None, typer.Option(help="next: forecast this many events")] = None,
+    model: Own = "",
+    *,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Predict the next items, labels, queries or articles for each row."""
+    reading = Reading(**options)
+    if output is not None and steps is not None:
+        raise SettingError("-o and --steps: a forecast is no table; use --json > FILE")
+    if steps is not None and (exclude or allow or rank_unknown or exclude_seen is not None):
+        raise SettingError(
+            "--steps ranks all items; remove --exclude, --allow, --rank-unknown, --exclude-seen and --include-seen"
+        )
+    if exclude_seen and rank_unknown:
+        raise SettingError("--rank-unknown and --exclude-seen contradict each other; remove one")
+    command = command_of(tasks.of_folder(folder, context))
+    from ensue.cli import writing  # polars
+
+    if output is not None:
+        require_output(output, [Path(source)] if source != "-" else [])
+    predictor = _load(folder)
+    inputs = command.records(source, reading.like(folder), predictor)
+    keywords: dict[str, Any] = {"prefix": prefix} if prefix else {}
+    keywords |= {"exclude": _items(exclude)} if exclude else {}
+    keywords |= {"allow": _items(allow)} if allow else {}
+    keywords |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
+    keywords |= {"rank_unknown": True} if rank_unknown else {}
+    keywords["evidence"] = attributions and (output is None or json or command.WRITES_EVIDENCE)
+    records, answers = _with_ids(inputs.records, source), []
+    with display.progress_bar("answers") if output is not None else nullcontext(lambda done, total: None) as count:
+        while batch := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else BATCH)):
+            forecasts = None
+            if steps is not None and isinstance(predictor, Forecasts):
+                forecasts = predictor.forecast(batch, steps, k)
+            for record, answer in zip(batch, forecasts or predictor.predict(batch, k, **keywords), strict=True):
+                answer = answer if _has_content(record, source) else _without_choices(answer)
+                if json:
+                    display.print_json_line(answer.to_json())
+                elif output is None:
+                    command.show_answer(answer)
+                if output is not None:
+                    answers.append(answer)
+            count(len(answers), inputs.total)
+    if output is not None:
+        frame = _table(inputs, answers, flat=not writing.is_listed(output))
+        writing.write(frame, output, byte_order_mark=inputs.byte_order_mark)
+        display.log(f"wrote {output}: {plural(len(answers), 'answer')}")
+
+
+@reads(*TABLES)
+def explain(
+    context: typer.Context,
+    folder: Folder,
+    source: Source,
+    html: Annotated[Path | None, typer.Option(help="plot the first row's weights to this page")] = None,
+    edges: Annotated[
+        Path | None, typer.Option(callback=present, help="next: true edges to compare with, 'from to' per line")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="answers per row")] = 3,
+    model: Own = "",
+    *,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Show attributions: weights, and how far a score drops without each event or word."""
+    reading = Reading(**options)
+    command = command_of(tasks.of_folder(folder, context))
+    from ensue.data.edges import read_edges  # polars
+
+    truth = None if edges is None else read_edges(edges, **reading.opening)
+    predictor = _load(folder)
+    inputs = _with_ids(command.records(source, reading.like(folder), predictor).records, source)
+    records = (record for record in inputs if not isinstance(record, History) or _has_content(record, source))
+    drawn, total = False, Compared()
+    while batch := list(islice(records, 256)):
+        for explanation in predictor.explain(batch, k):
+            if html and not drawn:
+                from ensue import figures  # plotly
+
+                figures.write_explanation(explanation, html, truth)
+                display.log(f"wrote {html}")
+                drawn = True
+            line = explanation.to_json() if json else ""
+            if truth is not None and isinstance(explanation, Explanation):
+                comparison = compare(explanation, truth)
+                total += comparison
+                pairs = dumps({**asdict(comparison), "edges": true_pairs(explanation, truth)})
+                line = f'{line[:-1]}, "true_edges": {pairs}}}'
+            display.print_json_line(line) if json else command.show_explanation(explanation)
+    if truth is not None:
+        display.log(total.sentence())
+
+
+def similar(
+    folder: Folder,
+    item: Annotated[str, typer.Argument(help="id of an item")],
+    k: Annotated[int, typer.Option("-k", min=1, help="items to show")] = 10,
+    model: Own = "",
+    json: Json = False,
+) -> None:
+    """List the items most similar to an item, by the vectors that a network learned."""
+    predictor = load(folder)
+    from ensue.tasks.next.predictor import NextPredictor  # torch
+
+    if not isinstance(predictor, NextPredictor):
+        raise SettingError(f"{folder}: is a model of task {predictor.task}; similar is for models of task next")
+    answer = Answer(tuple(predictor.similar([item], k)[0]), in_vocabulary=1, events=1, id=item)
+    if json:
+        display.print_json_line(answer.to_json())
+    else:
+        show_events.ranked(answer.choices)
+
+
+def _items(path: Path) -> list[str]:
+    """Return the items of a file, one per line.
+
+    Raises:
+        DataError: it cannot be read, is not text, or is empty.
+    """
+    import polars as pl
+
+    from ensue.data.ids import whole_numbers
+
+    try:
+        lines = [line.strip() for line in read_input(path).decode("utf-8-sig").splitlines()]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: cannot be read as lines of UTF-8 ({error}); write one item per line") from error
+    items = [line for line in lines if line]
+    if not items:
+        raise DataError(f"{path}: holds no items; write one per line")
+    return whole_numbers(pl.Series(items)).to_list()
+
+
+def _load(folder: Path) -> AnyPredictor:
+    """Return the predictor of a folder.
+
+    The garbage collector is off meanwhile: imports and weights stay until the end, and to look through them again and
+    again would take a tenth of the time of an answer.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return load(folder)
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _with_ids(records: Iterator[Any], source: str) -> Iterator[Any]:
+    """Yield records of a file with their ids, or else with their numbers from 1."""
+    for number, record in enumerate(records, 1):
+        yield record if record.id or source == "-" else replace(record, id=str(number))
+
+
+def _has_content(record: History | Text | Post, source: str) -> bool:
+    """Return whether a record holds anything; a session without events is answered where somebody typed it."""
+    if isinstance(record, History):
+        return bool(record.values) or source == "-"
+    return any(text.strip() for text in (record.texts if isinstance(record, Text) else (record.text,)))
+
+
+def _without_choices(answer: Any) -> Any:
+    """Return the answer to a row without text: no choices, rather than the most frequent ones."""
+    return replace(answer, choices=(), **({"deletion": None} if isinstance(answer, TextAnswer) else {}))
+
+
+def _table(inputs: Asked, answers: Sequence[Any], *, flat: bool) -> pl.DataFrame:
+    """Return the rows of the input, or the ids of its sequences, joined with the answers.
+
+    The columns of an answer are ``prediction``, ``score`` or ``probability``, ``title`` where items have titles, of
+    links ``sentence``; those of further choices end in ``_2`` and so on. Last, how many words or items were
+    ``in_vocabulary`` of all ``events``.
+    """
+    import polars as pl
+
+    all_choices = [answer.choices for answer in answers]
+    calibrated = any(getattr(choice, "probability", None) is not None for choices in all_choices for choice in choices)
+    linked = any(isinstance(choice, Link) for choices in all_choices for choice in choices)
+    titled = any(getattr(choice, "title", "") for choices in all_choices for choice in choices)
+    probable = calibrated or any(isinstance(answer, TextAnswer) for answer in answers)
+    columns = {}
+    for rank in range(max([1, *map(len, all_choices)])):
+        suffix = f"_{rank + 1}" if rank else ""
+        ranked = [choices[rank] if rank < len(choices) else None for choices in all_choices]
+        scores = [choice and (choice.probability if calibrated else choice.score) for choice in ranked]
+        columns[f"prediction{suffix}"] = pl.Series([choice and choice.value for choice in ranked], dtype=pl.String)
+        columns[f"{'probability' if probable else 'score'}{suffix}"] = pl.Series(scores, dtype=pl.Float64)
+        if titled:
+            titles = [choice.title or None if choice else None for choice in ranked]
+            columns[f"title{suffix}"] = pl.Series(titles, dtype=pl.String)
+        if linked:
+            columns[f"sentence{suffix}"] = pl.Series([choice and choice.sentence for choice in ranked], dtype=pl.String)
+    for name in ("in_vocabulary", "events"):
+        columns[name] = pl.Series([getattr(answer, name) for answer in answers], dtype=pl.Int64)
+    added = pl.DataFrame(columns)
+    if inputs.beside is not None:
+        return inputs.beside(added, flat)
+    return pl.DataFrame({"id": [answer.id for answer in answers]}, schema={"id": pl.String}).hstack(added)

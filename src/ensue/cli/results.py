@@ -1,0 +1,105 @@
+"""The result of an evaluation: a table of metrics, the protocol card and the verdict; the same as files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ensue.cli import display
+from ensue.cli.show_ranked import cut_in_words
+from ensue.evaluation.classify import TextResult
+from ensue.evaluation.comparison import AnyResult
+from ensue.evaluation.link import LinkResult, even
+from ensue.evaluation.next_event import Result
+from ensue.evaluation.rows import Row, cell, figure, label
+from ensue.evaluation.suggest import SuggestResult
+from ensue.evaluation.verdicts import Verdict
+from ensue.significance import p_value_text
+
+_LINK_METRICS = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
+_QUERY_METRICS = ("bleu", *(f"precision@{n}" for n in range(1, 5)), "content@1", "exact", "mrr@10", "recall@10")
+_TEXT_METRICS = ("accuracy", "macro_f1", "calibration_error", "log_loss")
+_SUBSET_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
+
+
+def show_result(result: AnyResult, cutoffs: Sequence[int] = ()) -> None:
+    """Print the table, what only this task has, the protocol card and the verdict."""
+    match result:
+        case Result():
+            ndcg_cutoffs = cutoffs[: 2 if len(cutoffs) < 3 else 1]
+            names = ["mrr", *(f"hit@{k}" for k in cutoffs), *(f"ndcg@{k}" for k in ndcg_cutoffs)]
+            metrics(result.rows, names, f"protocol {result.protocol.name}: metrics in % ± 95 % CI")
+        case TextResult():
+            metrics(result.rows, _TEXT_METRICS, "metrics in % (log loss in nats) ± 95 % CI")
+        case SuggestResult():
+            metrics(result.rows, _QUERY_METRICS, f"protocol {result.protocol.name}: metrics in % ± 95 % CI")
+            _show_subsets(result)
+        case LinkResult():
+            metrics(result.rows, _LINK_METRICS, "metrics in % ± 95 % CI")
+            for row in result.rows:
+                if (at_half := even(row)) is not None:
+                    display.line(f"  {row.model}, P at least .5: {cut_in_words(at_half, 'pair')}")
+    for name, line in result.card.items():
+        if name != "name":  # the table has it
+            display.line(f"  {name}: {line}")
+    display.line(result.verdict)
+
+
+def _show_subsets(result: SuggestResult) -> None:
+    """Print metrics by session length, and by whether the pair of queries is in the training data."""
+    rows = []
+    for row in result.rows:
+        subsets = {f"queries before: {name}": part for name, part in row.notes["by_length"].items()}
+        subsets |= {f"pair {name} in training": part for name, part in row.notes["by_pair"].items()}
+        for name, part in subsets.items():
+            if part["targets"]:
+                values = (f"{100 * part[metric]:.2f}" for metric in _SUBSET_METRICS)
+                rows.append((row.model, name, f"{part['targets']:,}", *values))
+    display.table(("model", "subset", "targets", *map(label, _SUBSET_METRICS)), rows)
+
+
+def metrics(rows: Sequence[Row], names: Sequence[str], title: str) -> None:
+    """Print a table with one row per model and one column per metric, then the spread over seeds, then warnings."""
+    heads = [label(name) for name in names]
+    cells = []
+    for row in rows:
+        seconds = row.seconds_per_1000
+        speed = "" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
+        model = f"{row.model}\nat chance level" if row.warning else row.model
+        cells.append([model, *(cell(row, name, " ±") for name in names), speed])
+    display.table(["model", *heads, "s / 1,000"], cells, title=f"{title}, seconds per 1,000 predictions")
+    several = [row for row in rows if "by_seed" in row.notes]
+    if several:
+        spread = []
+        for row in several:
+            seeds = ", ".join(str(run["seed"]) for run in row.notes["by_seed"])
+            deviations = row.notes["spread"]
+            values = (f"{figure(row.figures[name], name)} sd {figure(deviations[name], name)}" for name in names)
+            spread.append([row.model, seeds, *values])
+        display.table(["model", "seeds", *heads], spread, title="over seeds: mean and standard deviation")
+    for row in rows:
+        if row.warning:
+            display.warning("warning:", row.warning)
+        for warning in row.notes.get("warnings", ()):
+            display.warning("warning:", f"{row.model}: {warning}")
+        if unmatched := row.notes.get("unmatched"):
+            display.warning("warning:", f"{row.model}: {unmatched}")
+
+
+def of_pairs(pairs: Sequence[Verdict]) -> None:
+    """Print the significant differences between models, and the number of pairs without one."""
+    if not pairs:
+        return
+    significant = [pair for pair in pairs if pair.sure]
+    cells = [
+        [
+            pair.model,
+            pair.other,
+            figure(pair.difference, pair.measure),
+            f"{figure(pair.low, pair.measure)} to {figure(pair.high, pair.measure)}",
+            p_value_text(pair.corrected),
+        ]
+        for pair in significant
+    ]
+    title = f"significant differences in {label(pairs[0].measure)} (paired, Holm-corrected for {len(pairs)} pairs)"
+    display.table(["model", "better than", "points", "95 % CI", "p"], cells, title=title)
+    display.line(f"{len(pairs) - len(significant)} of {len(pairs)} pairs do not differ significantly")

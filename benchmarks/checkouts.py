@@ -25,7 +25,7 @@ import random, sys, time
 import torch
 torch.set_num_threads(1)
 from ensue import History, Text, Post
-from ensue.data.posts import read_corpus
+from ensue.data.posts.corpus import read_corpus
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts

@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.posts import Articles, Corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
+from ensue.data.posts.dataset import Articles
 from ensue.metrics import Floats
 from ensue.tasks.link.cut import BACKGROUNDS, TAILS, Background, placed, suggested_cut
 from ensue.tasks.link.predictor import LinkPredictor

@@ -33,7 +33,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.predictor import make

@@ -40,7 +40,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from ensue.data.posts import Corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue_studies.results import provenance

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensue.data.posts import Corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue_studies.results import provenance
 

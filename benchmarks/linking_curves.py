@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ensue.data.posts import Corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.tasks.link.encode import encoded, vectors_of
 from ensue.tasks.link.measures import Mask, average_precision, by_row
 from ensue.tasks.link.models.network import Linker

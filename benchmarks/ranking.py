@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.ranked import rank
 from ensue_studies.results import provenance

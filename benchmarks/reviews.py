@@ -39,7 +39,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ensue.data.posts import Articles, Corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
+from ensue.data.posts.dataset import Articles
 from ensue.data.posts.splits import hold_out_posts
 from ensue.metrics import Floats
 from ensue.tasks.link.measures import Calibration

@@ -15,7 +15,8 @@ import ensue
 from ensue import Article, EnsueError, History, Post, Text, predictor
 from ensue.client import Client
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Corpus, Posts, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import Texts, read_texts

@@ -9,7 +9,8 @@ import pytest
 
 from ensue.answers import Answer, Choice, LinkAnswer, TextAnswer
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
 from ensue.demo.world import make_world

@@ -21,7 +21,8 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, l
 
 from ensue import History, Text
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Corpus, Posts, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import Queries
 from ensue.data.rankings import Rankings, read_rankings
 from ensue.data.texts import Texts

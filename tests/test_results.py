@@ -15,7 +15,8 @@ import pytest
 
 from ensue import History, Text
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
 from ensue.evaluation.comparison import AnyResult, evaluate

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.posts import read_corpus
+from ensue.data.posts.corpus import read_corpus
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.posts import Posts
+from ensue.data.posts.dataset import Posts
 from ensue.predictor import load
 from ensue.records import Post
 from ensue.tasks.link.predictor import LinkPredictor

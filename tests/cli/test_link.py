@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from ensue.data.posts import read_articles
+from ensue.data.posts.dataset import read_articles
 from ensue.evaluation import link as evaluator
 from ensue.tasks.link.review.labels import labels_file
 from tests.cli.conftest import Ensue, Ran, run

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ensue.data.kinds import kind_of
-from ensue.data.posts import read_articles, read_posts
+from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.kinds import is_articles, kind_of
-from ensue.data.posts import read_articles
+from ensue.data.posts.dataset import read_articles
 from ensue.data.queries import read_queries
 from ensue.data.texts import read_texts
 from ensue.errors import DataError

@@ -8,7 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensue.data.posts import read_articles, read_corpus, read_posts
+from ensue.data.posts.corpus import read_corpus
+from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.rankings import read_rankings
 from ensue.data.sequences import read

@@ -14,7 +14,7 @@ import pytest
 
 from ensue.data.files import open_file
 from ensue.data.parquet import _Struct, require_small
-from ensue.data.posts import read_posts
+from ensue.data.posts.dataset import read_posts
 from ensue.errors import DataError
 
 ROWS, PACKED, PAGES = (3,), (4, 1, 3, 7), (4, 1, 3, 9)

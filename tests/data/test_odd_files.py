@@ -16,7 +16,7 @@ import pytest
 from ensue.data import file_bytes, files
 from ensue.data.file_bytes import FileBytes, open_input
 from ensue.data.kinds import kind_of
-from ensue.data.posts import read_articles, read_posts
+from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.rankings import read_rankings
 from ensue.data.sequences import batches, read

@@ -20,7 +20,7 @@ import xlsxwriter
 
 from ensue.data.packed import RATIO, memory_at_hand
 from ensue.data.parquet import require_small
-from ensue.data.posts import read_articles, read_posts
+from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ensue.data.edges import read_edges
-from ensue.data.posts import read_corpus
+from ensue.data.posts.corpus import read_corpus
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts

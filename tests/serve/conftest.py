@@ -18,7 +18,8 @@ from fastapi.testclient import TestClient
 
 from ensue.data.edges import Edges
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.predictor import make

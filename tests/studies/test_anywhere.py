@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.data.posts import Corpus
+from ensue.data.posts.corpus import Corpus
 from ensue.errors import DataError, SettingError
 from ensue.tasks.next.catalogue import COUNTING
 from ensue_studies import anywhere

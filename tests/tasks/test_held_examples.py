@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.data.posts import Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
 from ensue.evaluation.cards import describe

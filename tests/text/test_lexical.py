@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from ensue.data.posts import read_articles, read_posts
+from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.posts.splits import given_part
 from ensue.errors import SettingError
 from ensue.tasks.link.measures import area_under_curve, average_precision, by_row, precision_curve

@@ -13,8 +13,8 @@ from ensue.cli.asked import Asked
 from ensue.cli.options import Reading
 from ensue.data.kinds import is_articles
 from ensue.data.originals import rows_of
-from ensue.data.posts import Corpus, Posts, PostsReport, is_corpus, read_articles, read_corpus, read_posts
-from ensue.data.posts.corpus import columns_of
+from ensue.data.posts.corpus import Corpus, columns_of, is_corpus, read_corpus
+from ensue.data.posts.dataset import Posts, PostsReport, read_articles, read_posts
 from ensue.data.schema import DataSchema
 from ensue.errors import SettingError
 from ensue.lines import plural

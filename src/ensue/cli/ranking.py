@@ -9,7 +9,7 @@ from pathlib import Path
 from ensue.cli import display, show_ranked, writing
 from ensue.cli.options import Reading, require_output
 from ensue.cli.reviewing import review_posts
-from ensue.data.posts import Corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.data.posts.documents import is_named_as_document
 from ensue.errors import DataError
 from ensue.lines import plural

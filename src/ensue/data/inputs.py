@@ -21,8 +21,8 @@ from ensue.data.frames import frame_of, is_path, read_frame
 from ensue.data.histories import Histories
 from ensue.data.item_table import Items
 from ensue.data.items import read_items
-from ensue.data.posts import Articles, Corpus, Posts, read_articles, read_corpus, read_posts
-from ensue.data.posts.corpus import columns_of
+from ensue.data.posts.corpus import Corpus, columns_of, read_corpus
+from ensue.data.posts.dataset import Articles, Posts, read_articles, read_posts
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import QueryRules
 from ensue.data.report import ReadReport

@@ -16,7 +16,8 @@ import torch
 
 from ensue.answers import Explanation
 from ensue.data.histories import Histories
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.texts import Texts
 from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
 from ensue.demo.world import World

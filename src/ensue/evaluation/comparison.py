@@ -18,7 +18,7 @@ from ensue.tasks.saved import SavedPredictor
 
 if TYPE_CHECKING:  # only the task that is scored is imported
     from ensue.data.histories import Histories
-    from ensue.data.posts import Corpus
+    from ensue.data.posts.corpus import Corpus
     from ensue.data.queries import Queries
     from ensue.data.rankings import Rankings
     from ensue.data.texts import Texts

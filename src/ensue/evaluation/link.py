@@ -23,7 +23,8 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.near_copies import headline_copies
-from ensue.data.posts import Articles, Corpus
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles
 from ensue.data.rankings import Rankings, tie_rule
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, drawn_apart, seeds_apart

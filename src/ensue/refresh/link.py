@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ensue.data.posts import Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Posts
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.refresh.trial import Ask, Slice, Trial, slices_of

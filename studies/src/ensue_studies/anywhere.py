@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 
 from ensue import figures
 from ensue.data.histories import Histories, Index
-from ensue.data.posts import Corpus
+from ensue.data.posts.corpus import Corpus
 from ensue.data.queries import Queries
 from ensue.data.sequences import read
 from ensue.data.splits import dated, hold_out

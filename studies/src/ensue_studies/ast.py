@@ -20,7 +20,8 @@ import torch
 from plotly.subplots import make_subplots
 
 from ensue import figures
-from ensue.data.posts import Articles, Corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
+from ensue.data.posts.dataset import Articles
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import BootstrapResult, seeds_apart
 from ensue.evaluation.link import MEASURES, JudgedPosts, LinkScored, figures_of, score

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ensue.data.kinds import kind_of
-from ensue.data.posts import Articles, Corpus, Posts, is_corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, is_corpus, read_corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError, EnsueError, SettingError
 from ensue.records import Article, Post
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from ensue.data.markup import only_links
-from ensue.data.posts import Articles, Posts, read_articles, read_posts
+from ensue.data.posts.dataset import Articles, Posts, read_articles, read_posts
 from ensue.errors import DataError, SettingError
 from ensue.records import Article, Post
 from tests.data.files import write

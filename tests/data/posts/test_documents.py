@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.posts import Articles, read_articles
+from ensue.data.posts.dataset import Articles, read_articles
 from ensue.errors import SettingError
 
 PAGE = """<!DOCTYPE html><html><head>{head}<title>Ferry | The Paper</title>

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensue.data.posts import read_posts
+from ensue.data.posts.dataset import read_posts
 from ensue.data.posts.fields import FIELDS, moment
 
 V1 = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.kinds import is_articles, kind_of
-from ensue.data.posts import read_articles, read_posts
+from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.texts import read_texts
 from ensue.errors import DataError
 

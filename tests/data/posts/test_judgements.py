@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.posts import is_corpus, read_corpus
+from ensue.data.posts.corpus import is_corpus, read_corpus
 from ensue.errors import DataError
 from tests.data.files import write
 

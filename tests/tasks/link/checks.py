@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.records import Article, Post
 
 THEMES = {

@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from ensue.answers import LinkAnswer
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
 from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor

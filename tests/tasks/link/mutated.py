@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from ensue.answers import LinkAnswer
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.evaluation.comparison import evaluate
 from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ensue.data.posts import Articles
+from ensue.data.posts.dataset import Articles
 from ensue.records import Article
 from ensue.tasks.link.article_index import KINDS, ArticleIndex, heads
 

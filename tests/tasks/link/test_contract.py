@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.data.posts import Posts
+from ensue.data.posts.dataset import Posts
 from ensue.errors import ModelFolderError, SettingError
 from ensue.evaluation.cards import describe
 from ensue.records import Post

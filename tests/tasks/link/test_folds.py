@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.data.posts import Posts
+from ensue.data.posts.dataset import Posts
 from ensue.records import Post
 from ensue.tasks.link.folds import FOLDS, folds_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.posts import Corpus
+from ensue.data.posts.corpus import Corpus
 from ensue.tasks.link import held_out, scores
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.tasks.link.checks import NAMES, planted

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 import torch
 
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.records import Article, Post
 from ensue.tasks.link.cloze import Cloze
 from ensue.tasks.link.encode import encoded, vectors_of

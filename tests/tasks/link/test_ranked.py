@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ensue.cli.show_ranked import ranked_json
-from ensue.data.posts import Posts
+from ensue.data.posts.dataset import Posts
 from ensue.records import Post
 from ensue.tasks.link import scores as scoring
 from ensue.tasks.link.folds import folds_of

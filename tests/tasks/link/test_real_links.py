@@ -11,7 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensue.data.posts import Articles, Corpus, read_corpus
+from ensue.data.posts.corpus import Corpus, read_corpus
+from ensue.data.posts.dataset import Articles
 from ensue.evaluation.comparison import evaluate
 from ensue.tasks.link.predictor import LinkPredictor
 

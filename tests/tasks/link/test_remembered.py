@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import SettingError
 from ensue.records import Article, Post
 from ensue.refresh import refresh

@@ -41,7 +41,8 @@ class Corpus:
 
     Example:
         >>> from ensue import Article, Post
-        >>> from ensue.data.posts import Articles, Corpus, Posts
+        >>> from ensue.data.posts.corpus import Corpus
+        >>> from ensue.data.posts.dataset import Articles, Posts
         >>> articles = Articles.of([Article("It sails at ten.", "ferry")])
         >>> corpus = Corpus(articles, Posts.of([Post("the ferry!", "p1", ("ferry",)), Post("no bus", "p2")]))
         >>> len(corpus.posts), len(corpus.linked())
@@ -141,7 +142,7 @@ def read_corpus(
         SettingError: an unknown role, or no file of articles.
 
     Example:
-        >>> from ensue.data.posts import read_corpus
+        >>> from ensue.data.posts.corpus import read_corpus
         >>> corpus, understood = read_corpus("linked.jsonl", "stories.csv")
         >>> len(corpus.posts), len(corpus.articles)
         (400, 24)

@@ -50,7 +50,7 @@ class Posts:
 
     Example:
         >>> from ensue import Post
-        >>> from ensue.data.posts import Posts
+        >>> from ensue.data.posts.dataset import Posts
         >>> len(Posts.of([Post("the ferry sails at night"), Post("no bus again")]))
         2
     """
@@ -144,7 +144,7 @@ class Articles:
 
     Example:
         >>> from ensue import Article
-        >>> from ensue.data.posts import Articles
+        >>> from ensue.data.posts.dataset import Articles
         >>> len(Articles.of([Article("It sails at ten.", "ferry-night", "Ferry adds night crossings")]))
         1
     """

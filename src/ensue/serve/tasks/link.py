@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field
 
 from ensue import figures
 from ensue.answers import LinkAnswer, LinkExplanation
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
 from ensue.records import Article, Post
 from ensue.serve.bodies import Bodies, Limit, Limits, Update, too_long

@@ -9,7 +9,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ensue.data.posts import Articles
+from ensue.data.posts.dataset import Articles
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number, require_table
 from ensue.tasks.link.quotes import Kept

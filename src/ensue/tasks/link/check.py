@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from ensue.data.near_copies import headline_copies, near_copies
-from ensue.data.posts import Articles, Corpus, Posts, PostsReport
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts, PostsReport
 from ensue.data.posts.splits import LinkLeaks, link_leaks
 from ensue.lines import part_of
 from ensue.records import Post

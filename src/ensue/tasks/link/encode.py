@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Index
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table

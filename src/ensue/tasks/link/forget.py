@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ensue.data.posts import Posts
+from ensue.data.posts.dataset import Posts
 from ensue.tasks.link.encode import encoded, terms_of, vectors_of
 from ensue.tasks.link.index.vector_index import VectorIndex
 from ensue.tasks.link.remembered import FILE, Remembered

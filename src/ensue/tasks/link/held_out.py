@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensue.data.histories import Index
-from ensue.data.posts import Corpus
+from ensue.data.posts.corpus import Corpus
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.significance import exceeds_standard_error

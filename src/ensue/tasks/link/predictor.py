@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.arguments import require_records
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.tasks.link import encode, explain, infer, save, scores, train, update

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.near_copies import near_copies
-from ensue.data.posts import Articles
+from ensue.data.posts.dataset import Articles
 from ensue.lines import plural
 from ensue.schedule import Schedule
 from ensue.tasks.classify.optimizer import new_optimizer

@@ -16,7 +16,7 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.near_copies import near_copies
-from ensue.data.posts import Articles, Posts
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.metrics import Floats
 from ensue.tasks.link.cut import SuggestedCut, suggested_cut
 from ensue.tasks.link.encode import joined

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Index
-from ensue.data.posts import Pairs
+from ensue.data.posts.dataset import Pairs
 from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 from ensue.text.lexical import COUNTED, Arrays, Counted, Terms, chosen_terms
 from ensue.text.tokens import Tokens

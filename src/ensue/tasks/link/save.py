@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ensue.data.posts import Articles
+from ensue.data.posts.dataset import Articles
 from ensue.data.stored import read_stored
 from ensue.errors import DataError
 from ensue.lines import plural

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Index
-from ensue.data.posts import Posts
+from ensue.data.posts.dataset import Posts
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.data.posts import Articles
+from ensue.data.posts.dataset import Articles
 from ensue.errors import SettingError
 from ensue.nn.device import find_device, memory_for
 from ensue.schedule import Schedule, by_hand, require_fixed

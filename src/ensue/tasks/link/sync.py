@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensue.data.posts import Posts
+from ensue.data.posts.dataset import Posts
 from ensue.errors import ModelFolderError
 from ensue.store.access import ensure_folder, sibling_access
 from ensue.tasks.link.encode import vectors_of

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ensue.data.near_copies import plain_words
-from ensue.data.posts import Articles, Corpus, Posts
+from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.records import Post

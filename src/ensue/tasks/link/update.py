@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from ensue.data.posts import Corpus
+from ensue.data.posts.corpus import Corpus
 from ensue.errors import DataError
 from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.optimizer import link_optimizer

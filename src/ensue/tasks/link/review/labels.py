@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from ensue.data.file_bytes import require_regular
-from ensue.data.posts import Articles
+from ensue.data.posts.dataset import Articles
 from ensue.errors import DataError
 from ensue.store.access import ensure_file, sibling_access
 

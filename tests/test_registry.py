@@ -125,7 +125,7 @@ def test_unknown_tasks_are_refused() -> None:
 
 
 def test_a_folder_of_a_task_to_come_is_refused(tmp_path: Path) -> None:
-    settings = '{"ensue": "9", "format": 1, "task": "sing", "model": "x", "settings": {}, "schedule": null'
+    settings = '{"ensue": "9", "format": 2, "task": "sing", "model": "x", "settings": {}, "schedule": null'
     (tmp_path / "settings.json").write_text(settings + ', "seed": 0, "facts": {}}')
     resum(tmp_path)
     with pytest.raises(ModelFolderError, match="task 'sing' is not known to this version; update ensue"):

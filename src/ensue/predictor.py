@@ -24,7 +24,7 @@ from ensue.records import History
 from ensue.registry import require_task, task_of
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
-from ensue.tasks.metadata import Noted
+from ensue.tasks.metadata import Metadata
 from ensue.tasks.own import add_named
 
 if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
@@ -75,7 +75,7 @@ class Predictor(Protocol[Data, Record, Found, Reasons]):
         ...
 
     @property
-    def metadata(self) -> Noted:
+    def metadata(self) -> Metadata:
         """What was learned from; the rest of it is the task's own."""
         ...
 

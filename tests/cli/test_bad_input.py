@@ -238,7 +238,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "newer": (
         rewrite(format=99, ensue="9.0"),
-        ": written by ensue 9.0 in format 99, this version reads up to 1; update ensue",
+        ": written by ensue 9.0 in format 99, this version reads format 2; fit the model again",
     ),
     "other sizes": (rewrite(settings={"dim": 16}), ": damaged ("),
     "unknown model": (rewrite(model="os.system"), ": model 'os.system' is not known"),

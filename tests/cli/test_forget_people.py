@@ -58,15 +58,16 @@ def test_counts_of_queries_are_as_if_the_person_had_never_searched(
     fit = ("--model", "co-occurrence", "--min-users", min_users)
     assert ensue("fit", "suggest", searches, "-o", folder, *fit).code == 0
     if min_users == 1:
-        assert _holders(folder) == ["baselines.safetensors", "k_anonymity.json"]
+        assert _holders(folder) == ["baselines.safetensors", "fitted.json"]
     ran = ensue("forget", folder, "--user", user, "--records", searches, "--json")
     assert ran.code == 0, ran.err
     assert _removed(ran.out)["baselines.safetensors: sessions subtracted from counts"] == (1 if user == "x" else 2)
     lines = searches.read_text().splitlines(True)
     without.write_text("".join(line for line in lines if not line.startswith(f"{user},")))
     assert ensue("fit", "suggest", without, "-o", other, *fit).code == 0
-    for name in ("baselines.safetensors", "k_anonymity.json"):
-        assert _files(folder)[name] == _files(other)[name]
+    assert _files(folder)["baselines.safetensors"] == _files(other)["baselines.safetensors"]
+    after, expected = (json.loads(_files(place)["fitted.json"]) for place in (folder, other))
+    assert (after["floor"], after["retrieval"]) == (expected["floor"], expected["retrieval"])
     assert not _holders(folder)
     again = ensue("forget", folder, "--user", user, "--records", searches)
     assert again.code == 2 and "not removed: counts" not in again.out
@@ -81,7 +82,7 @@ def test_a_network_of_queries_loses_the_words_that_nobody_else_typed(
     options = [part for setting in small for part in ("--set", setting)]
     ran = ensue("fit", "suggest", searches, "-o", folder, "--model", "mtn", "--min-users", 1, *options)
     assert ran.code == 0, ran.err
-    assert "tokenizer.json" in _holders(folder)
+    assert "fitted.json" in _holders(folder)
     ran = ensue("forget", folder, "--user", "x", "--records", searches)
     assert ran.code == 0 and "not removed: weights of the network" in ran.out
     assert not _holders(folder)
@@ -98,7 +99,7 @@ def test_counts_that_the_log_does_not_explain_stay_and_are_listed(ensue: Ensue, 
     assert (
         "not removed: counts of queries, words and what followed them, for they are not those of the records" in ran.out
     )
-    assert _holders(folder) == ["baselines.safetensors", "k_anonymity.json"]
+    assert _holders(folder) == ["baselines.safetensors", "fitted.json"]
 
 
 def test_texts_of_an_author(ensue: Ensue, tmp_path: Path) -> None:
@@ -111,17 +112,17 @@ def test_texts_of_an_author(ensue: Ensue, tmp_path: Path) -> None:
     log, folder = _write(tmp_path / "texts.csv", "text,label,author", [*rows, *mine]), tmp_path / "m"
     valid = _write(tmp_path / "valid.csv", "text,label,author", [*rows[:4], *mine])
     assert ensue("fit", "classify", log, "--validation", valid, "-o", folder, "--model", "tfidf").code == 0
-    assert _holders(folder) == ["settings.json", "vocabulary.json"]
+    assert _holders(folder) == ["baselines.safetensors", "settings.json"]
     ran = ensue("forget", folder, "--user", "x", "--records", log, "--json")
     assert ran.code == 0, ran.err
     removed = _removed(ran.out)
     assert (
         removed["baselines.safetensors: fingerprints of texts"]
-        == removed["remembered.safetensors: remembered texts"]
+        == removed["baselines.safetensors: remembered texts"]
         == 2
     )
     assert removed["settings.json: examples for the page"] == 2
-    assert removed["vocabulary.json: words that nobody else used"] == 5  # zebrowski, spoilt, an, was, guest
+    assert removed["baselines.safetensors: words that nobody else used"] == 5  # zebrowski, spoilt, an, was, guest
     assert not _holders(folder)
     assert any(line.startswith("weights of words") for line in json.loads(ran.out)["remains"])
     assert ensue("predict", folder, "-", stdin=json.dumps({"texts": [f"{WORD} film"]})).code == 0
@@ -164,7 +165,7 @@ def test_posts_of_an_author(ensue: Ensue, tmp_path: Path, model: str) -> None:
     ran = ensue("forget", folder, "--user", "x", "--records", posts, "--user-column", "user.name", "--json")
     assert ran.code == 0, ran.err
     removed = _removed(ran.out)
-    assert removed["remembered.safetensors: remembered posts"] == removed["settings.json: examples for the page"] == 1
+    assert removed["baselines.safetensors: remembered posts"] == removed["settings.json: examples for the page"] == 1
     assert not _holders(folder)
     after = LinkPredictor.load(folder, device="cpu").remembered
     assert after is not None and after.num == before.num - 1

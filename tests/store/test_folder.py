@@ -379,7 +379,7 @@ def change(folder: Path, **changes: Any) -> None:
 
 def test_a_newer_format_is_refused(folder: Path) -> None:
     change(folder, ensue="7.0", format=99)
-    expected = f"{folder}: written by ensue 7.0 in format 99, this version reads up to 1; update ensue"
+    expected = f"{folder}: written by ensue 7.0 in format 99, this version reads format 2; fit the model again"
     assert refusal(load, folder) == expected
     change(folder, format="99")
     assert refusal(load, folder) == expected

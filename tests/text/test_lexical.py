@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.posts.splits import given_part
 from ensue.errors import SettingError
+from ensue.store.pack import pack, unpack
 from ensue.tasks.link.measures import area_under_curve, average_precision, by_row, precision_curve
 from ensue.text.lexical import KINDS, Kind, Lexical
 from ensue.text.terms import STOP_WORDS, character_terms, word_terms
@@ -110,8 +112,7 @@ def test_appending_equals_building_anew(kind: Kind) -> None:
     np.testing.assert_array_equal(grown.scores(asked), whole.scores(asked))
     grown.keep(np.array([0, 1]))
     np.testing.assert_array_equal(grown.scores(asked), before)
-    copy = Lexical(kind)
-    copy.restore(whole.arrays(), len(whole))
+    copy = unpack(Lexical, *pack(whole))
     np.testing.assert_array_equal(copy.scores(asked), whole.scores(asked))
 
 
@@ -145,9 +146,9 @@ def test_refused() -> None:
     with pytest.raises(SettingError) as error:
         Lexical("bm26")  # type: ignore[arg-type]
     assert str(error.value) == "kind: 'bm26' is not known; the kinds are words, characters, bm25, stems, pairs"
-    arrays = build("words", ARTICLES).arrays()
+    lexical = build("words", ARTICLES)
     with pytest.raises(ValueError, match="counts is torch"):
-        Lexical().restore(arrays | {"counts": arrays["counts"][1:]}, len(arrays["offsets"]) - 1)
+        replace(lexical, counts=lexical.counts[1:])
 
 
 # Measured with scikit-learn and its own English stop words; with ours, figures move by up to two posts in 300.

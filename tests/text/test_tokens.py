@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -11,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.errors import DataError, SettingError
+from ensue.errors import SettingError
+from ensue.store.pack import pack, unpack
 from ensue.text import terms, tokens
 from ensue.text.tokens import Tokenizer, Tokens, split_words
 
@@ -265,48 +265,12 @@ def nested(tokens: Tokens) -> list[list[list[int]]]:
 
 
 @given(st.lists(MESSY, max_size=6), st.booleans())
-def test_json_and_back(many: list[str], lower: bool) -> None:
+def test_packed_and_back(many: list[str], lower: bool) -> None:
     column = pl.Series(many, dtype=pl.String)
     tokenizer = Tokenizer.fit([column], lower=lower)
-    again = Tokenizer.from_json(tokenizer.to_json())
+    again = unpack(Tokenizer, *pack(tokenizer))
     assert (again.vocabulary, again.lower) == (tokenizer.vocabulary, lower)
     assert again.encode(column).ids.tolist() == tokenizer.encode(column).ids.tolist()
-
-
-def test_json_by_hand() -> None:
-    assert Tokenizer(["é", "b"], lower=False).to_json() == '{"format": 1, "lower": false, "words": ["é", "b"]}'
-
-
-WORDS = 'f: expected "lower" true or false and "words" a list of texts; save it again'
-
-
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
-        ([], "f: is not a tokenizer of format 1; save it again with this version"),
-        (
-            {"format": 2, "lower": True, "words": []},
-            "f: is not a tokenizer of format 1; save it again with this version",
-        ),
-        ({"format": 1, "words": []}, WORDS),
-        ({"format": 1, "lower": 1, "words": []}, WORDS),
-        ({"format": 1, "lower": True, "words": "ab"}, WORDS),
-        ({"format": 1, "lower": True, "words": ["a", 1]}, WORDS),
-        (
-            {"format": 1, "lower": True, "words": ["a", "b", "a"]},
-            "f: a word appears twice, so ids are ambiguous; save the tokenizer again",
-        ),
-    ],
-)
-def test_refused_json(found: object, message: str) -> None:
-    with pytest.raises(DataError) as error:
-        Tokenizer.from_json(json.dumps(found), "f")
-    assert str(error.value) == message
-
-
-def test_half_a_file_is_refused() -> None:
-    with pytest.raises(DataError, match=r"^f: not JSON \(.*\); save the tokenizer again$"):
-        Tokenizer.from_json('{"format": 1', "f")
 
 
 @given(st.lists(MESSY | st.text(PLAIN, max_size=12), max_size=6), st.booleans())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ensue.evaluation.result import Card, TaskResult
     from ensue.evaluation.rows import Json
     from ensue.predictor import AnyPredictor
-    from ensue.tasks.metadata import Noted
+    from ensue.tasks.metadata import Metadata
 
 
 def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) -> str:
@@ -44,7 +44,7 @@ def describe(predictor: AnyPredictor, result: TaskResult[Card] | None = None) ->
     return "\n".join([*lines, table(result, result.shown), "", result.verdict, "", *card, "", WEIGHTS, ""])
 
 
-def _examples(metadata: Noted) -> Iterator[str]:
+def _examples(metadata: Metadata) -> Iterator[str]:
     """That some held-out records stand in the folder as they are."""
     if metadata.examples is not None:
         yield "- up to six held-out records, verbatim, in `settings.json`; `ensue fit --no-examples` stores none."

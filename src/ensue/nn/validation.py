@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 LARGEST_UNSAVED = 2**24
 """Numbers of a tensor that a network may make although its file has no tensor as large, such as a mask."""
+Table: TypeAlias = Tensor | npt.NDArray[np.generic]
 _FACTORIES = frozenset(("empty", "zeros", "ones", "full", "arange", "rand", "randn", "eye", "linspace", "tril", "triu"))
 
 
-def require_table(name: str, table: Tensor, dtype: torch.dtype, shape: Sequence[int | None]) -> None:
+def as_tensor(table: Table) -> Tensor:
+    """Return an array as a tensor that shares its memory where the array may be written, else as a copy."""
+    if isinstance(table, Tensor):
+        return table
+    return torch.from_numpy(table if table.flags.writeable else table.copy())
+
+
+def require_table(name: str, table: Table, dtype: torch.dtype, shape: Sequence[int | None]) -> None:
     """Check the type and the shape of a table.
 
     Args:
@@ -32,6 +42,7 @@ def require_table(name: str, table: Tensor, dtype: torch.dtype, shape: Sequence[
     Raises:
         ValueError: another type, another number of dimensions, or another size.
     """
+    table = as_tensor(table)
     fits = table.dim() == len(shape) and all(
         wanted in (None, size) for wanted, size in zip(shape, table.shape, strict=True)
     )
@@ -40,7 +51,7 @@ def require_table(name: str, table: Tensor, dtype: torch.dtype, shape: Sequence[
         raise ValueError(f"{name} is {table.dtype} of shape {tuple(table.shape)}, not {dtype} of shape ({wanted})")
 
 
-def require_ids(name: str, ids: Tensor, end: int, start: int = 0) -> None:
+def require_ids(name: str, ids: Table, end: int, start: int = 0) -> None:
     """Check that all ids lie in ``[start, end)``.
 
     Args:
@@ -52,6 +63,7 @@ def require_ids(name: str, ids: Tensor, end: int, start: int = 0) -> None:
     Raises:
         ValueError: no integers, or one outside the range.
     """
+    ids = as_tensor(ids)
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise ValueError(f"{name} holds {ids.dtype}, not integers")
     if ids.numel():
@@ -60,7 +72,7 @@ def require_ids(name: str, ids: Tensor, end: int, start: int = 0) -> None:
             raise ValueError(f"{name} holds {smallest if smallest < start else largest}, outside [{start}, {end})")
 
 
-def require_offsets(name: str, offsets: Tensor, length: int, rows: int | None = None) -> None:
+def require_offsets(name: str, offsets: Table, length: int, rows: int | None = None) -> None:
     """Check that offsets cut ``length`` entries into rows: 0 first, ``length`` last, never falling.
 
     Args:
@@ -72,6 +84,7 @@ def require_offsets(name: str, offsets: Tensor, length: int, rows: int | None = 
     Raises:
         ValueError: they do not.
     """
+    offsets = as_tensor(offsets)
     require_table(name, offsets, torch.int64, [None if rows is None else rows + 1])
     if not len(offsets) or int(offsets[0]) != 0 or int(offsets[-1]) != length:
         raise ValueError(f"{name} does not lead from 0 to {length}")
@@ -103,7 +116,7 @@ def require_counts(name: str, counts: Tensor) -> None:
             raise ValueError(f"{name} holds {smallest if smallest < 0 else largest}, which is not a count")
 
 
-def require_totals(name: str, totals: Tensor, length: int, start: int = 0) -> None:
+def require_totals(name: str, totals: Table, length: int, start: int = 0) -> None:
     """Check whole numbers that count something, and that their sum fits 64 bits.
 
     Args:
@@ -115,13 +128,14 @@ def require_totals(name: str, totals: Tensor, length: int, start: int = 0) -> No
     Raises:
         ValueError: they are of another type, too few, too many, too small, or too large.
     """
+    totals = as_tensor(totals)
     require_table(name, totals, torch.int64, [length])
     require_ids(name, totals, MAX_COUNT, start)
     if float(totals.double().sum()) > MAX_TOTAL:
         raise ValueError(f"{name} has an impossible sum")
 
 
-def require_number(name: str, number: Tensor, largest: float, smallest: float = 0.0) -> None:
+def require_number(name: str, number: Table, largest: float, smallest: float = 0.0) -> None:
     """Check that the numbers of a small tensor lie in ``[smallest, largest]``.
 
     Args:
@@ -133,6 +147,7 @@ def require_number(name: str, number: Tensor, largest: float, smallest: float = 
     Raises:
         ValueError: one does not.
     """
+    number = as_tensor(number)
     if not bool(((number >= smallest) & (number <= largest)).all()):
         outside = number[(number < smallest) | (number > largest) | number.isnan()]
         raise ValueError(f"{name} is {float(outside[0]):g}, outside [{smallest:g}, {largest:g}]")

@@ -35,8 +35,8 @@ Settings: TypeAlias = dict[str, Any]
 """What ``settings.json`` holds: decoded JSON, whose keys a task knows."""
 Contents: TypeAlias = bytes | Iterable[bytes | memoryview]
 """What stands in a file."""
-FORMAT = 1
-"""Version of the folder's layout; a newer one is refused."""
+FORMAT = 2
+"""Version of the folder's layout; any other is refused."""
 
 MAX_SETTINGS_BYTES = 2**26
 """Bytes of ``settings.json``, at most."""
@@ -197,10 +197,11 @@ def read_settings(folder: Path) -> Settings:
         raise ModelFolderError(f"{folder}/settings.json: not JSON ({error}); the folder is damaged") from error
     if not isinstance(settings, dict) or not set(settings) >= _KEYS:
         raise ModelFolderError(f"{folder}/settings.json: not written by ensue; give a folder made by `ensue fit`")
-    if type(settings["format"]) is not int or not 1 <= settings["format"] <= FORMAT:
+    if type(settings["format"]) is not int or settings["format"] != FORMAT:
         version, layout = (one_line(str(settings[key]), 40) for key in ("ensue", "format"))
         raise ModelFolderError(
-            f"{folder}: written by ensue {version} in format {layout}, this version reads up to {FORMAT}; update ensue"
+            f"{folder}: written by ensue {version} in format {layout}, this version reads format {FORMAT}; fit the "
+            "model again"
         )
     for key, types in _TYPES.items():
         if type(settings.get(key)) not in types:

@@ -137,7 +137,7 @@ class TensorFile:
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         yield len(text).to_bytes(8, "little") + text
-        for tensor in self.tensors.values():
+        for tensor in filter(Tensor.numel, self.tensors.values()):
             for block in torch.split(tensor.detach().contiguous().flatten(), BLOCK):
                 # A copy, for what numpy has seen can no longer grow in place.
                 yield block.to("cpu", copy=True).view(torch.uint8).numpy().data

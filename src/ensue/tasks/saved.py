@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
+
+from torch import Tensor, nn
+from torch.optim import Adam
 
 from ensue.arguments import require_data, require_path
+from ensue.nn.device import Undrawn
+from ensue.nn.validation import Bounded, require_shapes
 from ensue.store.folder import write_folder
 from ensue.store.tensors import TensorFile
-from ensue.tasks.state import Shown, shown, shown_as_html
+from ensue.tasks.state import Shown, module_of, shown, shown_as_html
+from ensue.training.optimizer import FILE, optimizer_tensors
 
 Contents = Mapping[str, bytes | TensorFile]
+
+
+NETWORK = "model.safetensors"
+"""The file of a model folder that holds the weights of the network."""
+Model = TypeVar("Model")
+
+
+def network_files(network: nn.Module | None, optimizer: Adam | None) -> dict[str, TensorFile]:
+    """Return the files of a model folder that hold the weights of a network and the state of its optimiser."""
+    files = {NETWORK: TensorFile({} if network is None else network.state_dict())}
+    if network is not None and optimizer is not None:
+        files[FILE] = TensorFile(optimizer_tensors(network, optimizer))
+    return files
+
+
+def read_network(
+    tensors: Mapping[str, Tensor], make: Callable[[], Model], untrained: Callable[[], object] | None
+) -> Model:
+    """Return a network with the weights of a folder.
+
+    Args:
+        tensors: its weights by name.
+        make: a network on its device.
+        untrained: the same where torch makes tensors, to compare shapes before any memory is taken; ``None`` of a
+            class from outside, for a folder does not say what it needs to be made.
+
+    Raises:
+        ValueError: the weights are of another network.
+    """
+    if untrained is not None:
+        with Undrawn(), Bounded(tensors):
+            require_shapes(module_of(untrained()), tensors)
+    network = make()
+    module_of(network).load_state_dict(dict(tensors))
+    return network
 
 
 class _Learner(Shown, Protocol):

@@ -18,7 +18,7 @@ from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.store.card import Scores, read_scores
 from ensue.store.folder import Settings, read_model
-from ensue.tasks.metadata import Noted
+from ensue.tasks.metadata import Metadata
 
 Learned = TypeVar("Learned")
 _DATA = ("sequences", "events", "values", "texts", "labels", "sessions", "queries", "distinct", "articles", "posts")
@@ -82,7 +82,7 @@ class Shown(State, Protocol):
     """Of the folder that it was loaded from."""
 
     @property
-    def metadata(self) -> Noted:
+    def metadata(self) -> Metadata:
         """What was learned from."""
         ...
 
@@ -206,7 +206,7 @@ def without_prints(
     return torch.from_numpy(np.setdiff1d(former, np.setdiff1d(mine, others))), complete
 
 
-def keep_examples(metadata: Noted, stays: Callable[[tuple[str, ...]], bool]) -> int:
+def keep_examples(metadata: Metadata, stays: Callable[[tuple[str, ...]], bool]) -> int:
     """Keep those of the examples for the page whose texts and truth, in one tuple, may stay; count the others."""
     examples = metadata.examples
     held = cast("list[dict[str, dict[str, list[str] | str]]]", examples["held_out"]) if examples else []

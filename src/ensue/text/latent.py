@@ -7,6 +7,8 @@ their words.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,9 +16,9 @@ import torch
 from ensue.data.histories import Index
 from ensue.metrics import Floats
 from ensue.nn.validation import require_table
-from ensue.text.lexical import Terms, chosen_terms, places_of, require_rising
+from ensue.text.lexical import chosen_terms, places_of, require_rising
 from ensue.text.sparse import SparseRows, unit_rows
-from ensue.text.terms import Keys
+from ensue.text.terms import Keys, Terms
 from ensue.text.weights import smooth_idf
 
 SIZE = 50
@@ -30,21 +32,26 @@ _CELLS = 1 << 16
 _LEAST = 1e-6
 
 
+@dataclass(eq=False)
 class Latent:
     """Vectors of terms in a latent space; a text is their sum.
 
-    Args:
+    Attributes:
         terms: (terms,) rising.
         table: (terms, at most ``SIZE``) the rows of V, times how rare the term is.
-
-    Raises:
-        ValueError: the terms do not rise, or the rows are not as many as they.
     """
 
-    def __init__(self, terms: Keys, table: npt.NDArray[np.float32]) -> None:
-        require_rising("latent.terms", terms)
-        require_table("latent.table", torch.from_numpy(table), torch.float32, [len(terms), None])
-        self.terms, self.table = terms, table
+    terms: Keys
+    table: npt.NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        """Check that the tables belong together.
+
+        Raises:
+            ValueError: the terms do not rise, or the rows are not as many as they.
+        """
+        require_rising("terms", self.terms)
+        require_table("table", self.table, torch.float32, [len(self.terms), None])
 
     @classmethod
     def of(cls, terms: Terms, num: int) -> Latent:

@@ -16,12 +16,14 @@ N and n count the articles, and texts that were only observed: five articles say
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
+from pydantic import Field
 
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.errors import SettingError
@@ -30,12 +32,9 @@ from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require
 from ensue.text.frequencies import Frequencies
 from ensue.text.postings import Postings
 from ensue.text.sparse import SparseRows, sparse_rows
-from ensue.text.terms import STOP_WORDS, Keys, character_terms, pair_terms, word_terms
+from ensue.text.terms import STOP_WORDS, Keys, Terms, character_terms, pair_terms, word_terms
 from ensue.text.weights import bm25_idf, bm25_saturation, smooth_idf
 
-Arrays = dict[str, npt.NDArray[Any]]
-Terms = tuple[Index, Keys, Index]
-"""(cells,) whose, not decreasing; which term; how often: as of ``word_terms``."""
 Kind = Literal["words", "characters", "bm25", "stems", "pairs"]
 KINDS: tuple[Kind, ...] = ("words", "characters", "bm25", "stems", "pairs")
 Counted = Literal["words", "characters", "stems", "pairs"]
@@ -55,28 +54,46 @@ def counted_terms(texts: pl.Series, counted: Counted, stop: Collection[str] = ST
     return of(texts, stop, cut=None if counted == "words" else STEM)
 
 
+@dataclass(eq=False)
 class Lexical:
     """Documents by their terms.
 
-    Args:
+    Attributes:
         kind: one of ``KINDS``.
         stop: words that are no terms; of no meaning to characters.
-
-    Raises:
-        SettingError: an unknown kind.
+        offsets: (documents + 1,) document ``d`` has the cells ``offsets[d]`` to ``offsets[d + 1]``.
+        keys: (cells,) which term.
+        counts: (cells,) how often.
+        terms: (terms,) of texts that were only observed, sorted.
+        seen: (terms,) how many of those texts hold each.
+        num_seen: texts that were only observed.
     """
 
-    def __init__(self, kind: Kind = "words", stop: frozenset[str] = STOP_WORDS) -> None:
-        if kind not in KINDS:
-            raise SettingError(f"kind: {kind!r} is not known; the kinds are {', '.join(KINDS)}")
-        self.kind, self.stop = kind, stop
-        self.offsets = np.zeros(1, np.int64)
-        """(documents + 1,)."""
-        self.keys, self.counts = np.empty(0, np.uint64), np.empty(0, np.int32)
-        self.terms, self.seen = np.empty(0, np.uint64), np.empty(0, np.int64)
-        """(terms,) of texts that were only observed, sorted, and how many of those hold each."""
-        self.num_seen = 0
-        self._index: _Indexed | None = None
+    kind: Kind = "words"
+    stop: frozenset[str] = STOP_WORDS
+    offsets: Index = field(default_factory=lambda: np.zeros(1, np.int64))
+    keys: Keys = field(default_factory=lambda: np.empty(0, np.uint64))
+    counts: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    terms: Keys = field(default_factory=lambda: np.empty(0, np.uint64))
+    seen: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    num_seen: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
+    _index: _Indexed | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Check that the columns belong together.
+
+        Raises:
+            SettingError: an unknown kind.
+            ValueError: the columns do not belong together.
+        """
+        if self.kind not in KINDS:
+            raise SettingError(f"kind: {self.kind!r} is not known; the kinds are {', '.join(KINDS)}")
+        require_table("counts", self.counts, torch.int32, [len(self.keys)])
+        require_ids("counts", self.counts, MAX_COUNT, 1)
+        require_offsets("offsets", self.offsets, len(self.keys))
+        require_table("seen", self.seen, torch.int64, [len(self.terms)])
+        require_ids("seen", self.seen, self.num_seen + 1)
+        require_rising("terms", self.terms)
 
     def __len__(self) -> int:
         """Number of documents."""
@@ -164,7 +181,8 @@ class Lexical:
 
     def own_terms(self) -> Terms:
         """The terms of the documents."""
-        return np.repeat(np.arange(len(self)), np.diff(self.offsets)), self.keys, self.counts.astype(np.int64)
+        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        return Terms(owners, self.keys, self.counts.astype(np.int64))
 
     def _cells(self, terms: Terms, num: int) -> tuple[Index, Index, Floats]:
         """(cells,) whose, in the column of which term of the documents, and how much it weighs in the text."""
@@ -175,34 +193,6 @@ class Lexical:
             weights = (1 + np.log(counts[present])) * idf[columns]
             weights /= np.sqrt(np.bincount(owners, weights**2, num))[owners]
         return owners, columns, weights
-
-    def arrays(self) -> Arrays:
-        """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
-        arrays = {name: getattr(self, name) for name in ("offsets", "keys", "counts", "terms", "seen")}
-        return arrays | {"num_seen": np.array(self.num_seen)}
-
-    def restore(self, arrays: Arrays, num: int) -> None:
-        """Put back what :meth:`arrays` gave, of ``num`` documents.
-
-        Raises:
-            ValueError: the arrays do not fit together.
-        """
-        tables = {
-            name: torch.from_numpy(np.asarray(arrays[name])) for name in ("offsets", "counts", "seen", "num_seen")
-        }
-        keys, terms, counts = arrays["keys"], arrays["terms"], tables["counts"]
-        require_table("counts", counts, torch.int32, [len(keys)])
-        require_ids("counts", counts, MAX_COUNT, 1)
-        require_offsets("offsets", tables["offsets"], len(keys), num)
-        require_table("num_seen", tables["num_seen"], torch.int64, [])
-        require_ids("num_seen", tables["num_seen"], MAX_COUNT)
-        self.num_seen = int(tables["num_seen"])
-        require_table("seen", tables["seen"], torch.int64, [len(terms)])
-        require_ids("seen", tables["seen"], self.num_seen + 1)
-        require_rising("terms", terms)
-        self.offsets, self.keys, self.counts = arrays["offsets"], keys, arrays["counts"]
-        self.terms, self.seen = terms, arrays["seen"]
-        self._index = None
 
     def _indexed(self) -> _Indexed:
         if self._index is None:
@@ -268,4 +258,4 @@ def chosen_terms(terms: Terms, texts: Index) -> Terms:
     owners, keys, counts = terms
     places = np.searchsorted(texts, owners).clip(max=len(texts) - 1)
     kept = texts[places] == owners
-    return places[kept], keys[kept], counts[kept]
+    return Terms(places[kept], keys[kept], counts[kept])

@@ -9,11 +9,11 @@ L-BFGS takes hundreds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from ensue.data.histories import Index
@@ -25,16 +25,33 @@ MANY_LABELS, MAX_SPAN = 20, 4096
 """Labels from which weights are fitted in the space that the rows span, and texts up to which."""
 JITTER = 1e-10
 """Part of the mean squared length of a row that is added to it, for equal rows span less."""
+Strength = Annotated[float, Field(ge=1e-12, le=1e12)]
+"""How much the data counts beside the penalty, scikit-learn's ``C``."""
 _STEPS, _PASSES, _SLOPE, _SHORTEST = 100, 200, 1e-5, 1e-6
 
 
 class Linear(NamedTuple):
     """A linear model in float64."""
 
-    weight: Tensor
+    weight: Annotated[Tensor, torch.float64, torch.float32]
     """(features, columns): one column for two labels, else one a label."""
-    bias: Tensor
+    bias: Annotated[Tensor, torch.float64, torch.float32]
     """(columns,)."""
+
+    def require(self, name: str, num_features: int, num_labels: int) -> None:
+        """Check what the weights are of.
+
+        Args:
+            name: what messages call them.
+            num_features: rows of the weights.
+            num_labels: at least 2.
+
+        Raises:
+            ValueError: they are of other features or labels.
+        """
+        columns = 1 if num_labels == 2 else num_labels
+        require_table(f"{name}.weight", self.weight, torch.float64, [num_features, columns])
+        require_table(f"{name}.bias", self.bias, torch.float64, [columns])
 
     def scores(self, rows: SparseRows | Tensor) -> Tensor:
         """(rows, features), sparse or dense, to (rows, labels) scores; of two labels the first stays at 0."""
@@ -62,24 +79,6 @@ def zeros(num_features: int, num_labels: int) -> Linear:
     """The weights of a model that has learned nothing."""
     columns = 1 if num_labels == 2 else num_labels
     return Linear(torch.zeros(num_features, columns).double(), torch.zeros(columns).double())
-
-
-def restored(name: str, tensors: Mapping[str, Tensor], num_features: int, num_labels: int) -> Linear:
-    """Return the weights of a file, which holds them in float32.
-
-    Args:
-        name: what messages call them.
-        tensors: ``weight`` and ``bias``.
-        num_features: rows of the weights.
-        num_labels: at least 2.
-
-    Raises:
-        ValueError: they are of other features or labels.
-    """
-    like = zeros(0, num_labels)
-    require_table(f"{name}.weight", tensors["weight"], torch.float32, [num_features, like.weight.shape[1]])
-    require_table(f"{name}.bias", tensors["bias"], torch.float32, [len(like.bias)])
-    return Linear(tensors["weight"].double(), tensors["bias"].double())
 
 
 def fit(

@@ -11,16 +11,49 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
 from ensue.data.histories import Index, scrambled
 from ensue.data.scripts import CHARACTER, UNSPACED
 from ensue.forks import require_polars
+from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 
 Keys = npt.NDArray[np.uint64]
+
+
+class Terms(NamedTuple):
+    """The terms of some texts, as of ``word_terms``."""
+
+    owners: Annotated[Index, torch.int32]
+    """(cells,) whose, not decreasing."""
+    keys: Keys
+    """(cells,) which term."""
+    counts: Annotated[Index, torch.int32]
+    """(cells,) how often."""
+
+    def require(self, name: str, num: int) -> None:
+        """Check that the columns belong together.
+
+        Args:
+            name: what messages call them.
+            num: texts.
+
+        Raises:
+            ValueError: they do not.
+        """
+        require_table(f"{name}.owners", self.owners, torch.int64, [len(self.keys)])
+        require_table(f"{name}.counts", self.counts, torch.int64, [len(self.keys)])
+        require_ids(f"{name}.owners", self.owners, num)
+        require_ids(f"{name}.counts", self.counts, MAX_COUNT, 1)
+        if (self.owners[1:] < self.owners[:-1]).any():
+            raise ValueError(f"{name}.owners falls somewhere")
+
+
 SHORTEST, LONGEST = 3, 5
 """Characters of a run."""
 APART = 3
@@ -52,9 +85,7 @@ STOP_WORDS = frozenset(_CLOSED_CLASSES.split())
 """English words of the closed classes, which say nothing about what a text is about."""
 
 
-def word_terms(
-    texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int | None = None
-) -> tuple[Index, Keys, Index]:
+def word_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int | None = None) -> Terms:
     """The words of a column of texts.
 
     Args:
@@ -79,12 +110,10 @@ def word_terms(
     table = pl.DataFrame({"word": distinct, "key": pl.Series(list(map(_key, distinct)), dtype=pl.UInt64)})
     cells = cells.group_by("owner", "word").len().join(table, on="word").sort("owner", "key")
     owners, keys, counts = (cells[name].to_numpy() for name in ("owner", "key", "len"))
-    return owners.astype(np.int64), keys, counts.astype(np.int64)
+    return Terms(owners.astype(np.int64), keys, counts.astype(np.int64))
 
 
-def pair_terms(
-    texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int | None = None
-) -> tuple[Index, Keys, Index]:
+def pair_terms(texts: pl.Series, stop: Collection[str] = STOP_WORDS, *, cut: int | None = None) -> Terms:
     """The pairs of different words at most ``APART`` words apart, in either order; two stop words are none.
 
     They are the windows of the sequential dependence model (Metzler & Croft 2005), ordered and unordered ones in one.
@@ -139,21 +168,21 @@ def _words(texts: pl.Series) -> pl.Series:
     return texts.rename("text").to_frame().select(lower.str.extract_all(_WORDS)).to_series()
 
 
-def _few_terms(texts: list[list[str]], stop: Collection[str], cut: int | None) -> tuple[Index, Keys, Index]:
+def _few_terms(texts: list[list[str]], stop: Collection[str], cut: int | None) -> Terms:
     """Return the terms of a few words, for which a polars table would cost more than the work."""
     cells = []
     for owner, words in enumerate(texts):
         counts = Counter(word[:cut] for word in words if word not in stop)
         cells += sorted((owner, _key(word), num) for word, num in counts.items())
     owners, keys, nums = zip(*cells, strict=True) if cells else ((), (), ())
-    return np.array(owners, np.int64), np.array(keys, np.uint64), np.array(nums, np.int64)
+    return Terms(np.array(owners, np.int64), np.array(keys, np.uint64), np.array(nums, np.int64))
 
 
 def _key(word: str) -> int:
     return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little") >> 64 - _BITS
 
 
-def character_terms(texts: pl.Series) -> tuple[Index, Keys, Index]:
+def character_terms(texts: pl.Series) -> Terms:
     """The runs of 3 to 5 characters of a column of texts; see :func:`word_terms`."""
     if (plain := _plain(texts)) is not None:
         return _counted_runs([f" {_PLAIN_SPACES.sub('  ', text.strip(_SPACE))} " for text in plain])
@@ -171,11 +200,11 @@ def _plain(texts: pl.Series) -> list[str] | None:
     return [text.lower() for text in found] if all(map(_PLAIN.fullmatch, found)) else None
 
 
-def _counted_runs(column: pl.Series | list[str]) -> tuple[Index, Keys, Index]:
+def _counted_runs(column: pl.Series | list[str]) -> Terms:
     return concatenated_terms([_none(), *_runs(column)])
 
 
-def _runs(column: pl.Series | list[str]) -> Iterator[tuple[Index, Keys, Index]]:
+def _runs(column: pl.Series | list[str]) -> Iterator[Terms]:
     """The counted runs of a few texts at a time, so that memory stays bounded."""
     lengths = np.fromiter(map(len, column), np.int64, len(column))
     for low, high in _spans(lengths):
@@ -203,17 +232,18 @@ def _spans(lengths: Index) -> Iterator[tuple[int, int]]:
         low = high
 
 
-def _counted(cells: list[Keys], low: int) -> tuple[Index, Keys, Index]:
+def _counted(cells: list[Keys], low: int) -> Terms:
     """Terms below the numbers of their texts, the first of which is ``low``, each once with how often it is there."""
     distinct, counts = np.unique(np.concatenate(cells), return_counts=True)
-    return (distinct >> np.uint64(_BITS)).astype(np.int64) + low, distinct & np.uint64(2**_BITS - 1), counts
+    owners = (distinct >> np.uint64(_BITS)).astype(np.int64) + low
+    return Terms(owners, distinct & np.uint64(2**_BITS - 1), counts)
 
 
-def _none() -> tuple[Index, Keys, Index]:
-    return np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64)
+def _none() -> Terms:
+    return Terms(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
-def concatenated_terms(parts: Sequence[tuple[Index, Keys, Index]]) -> tuple[Index, Keys, Index]:
+def concatenated_terms(parts: Sequence[Terms]) -> Terms:
     """The terms of several columns of texts, one after the other."""
     owners, keys, counts = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return owners, keys, counts
+    return Terms(owners, keys, counts)

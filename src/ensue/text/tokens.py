@@ -14,10 +14,9 @@ other scripts:
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 import numpy as np
@@ -27,15 +26,13 @@ import torch
 
 from ensue.data.histories import Ids, Index, offsets_of, ranges
 from ensue.data.scripts import CHARACTER, UNSPACED
-from ensue.errors import DataError, SettingError
+from ensue.errors import SettingError
 from ensue.forks import require_polars
-from ensue.lines import decode_json
 from ensue.nn.validation import require_ids, require_offsets, require_table
-from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
+from ensue.vocabulary import UNKNOWN, Vocabulary
 
 BREAK = "<sssss>"
 """Ends a sentence wherever it stands, as in the files of Tang et al."""
-FORMAT = 1
 _ABBREVIATIONS = "mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\\.g|i\\.e|cf|vol|fig|inc|ltd|co|corp|gen|col|capt|lt|sgt|rev"
 _CLITIC = r"(?:[nN]'[tT]|'(?:[sSmMdD]|[rR][eE]|[vV][eE]|[lL][lL]))"
 _ALONE = rf"(?:^|\s)(?:[.,!?;:`]|``|''|-[lr]rb-|-[LR]RB-|{_CLITIC})(?:\s|$)|\\/"
@@ -167,17 +164,17 @@ def require_tokens(name: str, tokens: Tokens, num_ids: int, first_id: int = UNKN
         raise ValueError(f"{name} holds a text without a sentence")
 
 
+@dataclass(eq=False)
 class Tokenizer:
     """Words and their ids: padding 0, unknown 1, then the words by how often they occur.
 
-    Args:
-        words: the vocabulary, in order of ids from 2 on.
+    Attributes:
+        vocabulary: the words.
         lower: whether case is dropped.
     """
 
-    def __init__(self, words: Iterable[str] = (), *, lower: bool = True) -> None:
-        self.vocabulary = Vocabulary(words)
-        self.lower = lower
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    lower: bool = True
 
     @classmethod
     def fit(cls, columns: Iterable[pl.Series], *, lower: bool = True, min_count: int = 1) -> Tokenizer:
@@ -243,32 +240,6 @@ class Tokenizer:
     def _ids(self, words: pl.Series) -> Ids:
         """(words,) ids."""
         return self.vocabulary.ids(words.to_list()) if len(words) <= _LOOKED_UP else self.vocabulary.ids_of(words)
-
-    def to_json(self) -> str:
-        """The settings and the words, read back by :meth:`from_json`."""
-        kept = {"format": FORMAT, "lower": self.lower, "words": list(self.vocabulary.values)}
-        return json.dumps(kept, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str, where: str = "tokenizer") -> Tokenizer:
-        """Read what :meth:`to_json` wrote.
-
-        Raises:
-            DataError: naming ``where`` (a file) and what is wrong.
-        """
-        try:
-            saved = decode_json(text.encode())
-        except ValueError as error:
-            raise DataError(f"{where}: not JSON ({error}); save the tokenizer again") from error
-        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-            raise DataError(f"{where}: is not a tokenizer of format {FORMAT}; save it again with this version")
-        words, lower = saved.get("words"), saved.get("lower")
-        if not isinstance(lower, bool) or not isinstance(words, list) or not all(isinstance(w, str) for w in words):
-            raise DataError(f'{where}: expected "lower" true or false and "words" a list of texts; save it again')
-        tokenizer = cls(words, lower=lower)
-        if len(tokenizer.vocabulary) != len(words) + FIRST:
-            raise DataError(f"{where}: a word appears twice, so ids are ambiguous; save the tokenizer again")
-        return tokenizer
 
 
 def split_words(column: pl.Series, *, lower: bool = True, sentences: bool = False) -> Words:

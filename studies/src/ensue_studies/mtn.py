@@ -320,7 +320,7 @@ def _suggestions(predictor: SuggestPredictor, targets: Targets, baseline: str | 
 def _summary(predictor: SuggestPredictor) -> CachedRun:
     """Return what is saved of a training next to its suggestions."""
     metadata, values = predictor.metadata, predictor.metadata.to_dict()
-    names = ("found_in_pool", "mix", "word_cost", "validation_mrr@10", "validation_bleu", "notes")
+    names = ("found_in_pool", "mix", "word_cost", "validation_mrr", "validation_bleu", "notes")
     return {
         "epochs": metadata.epochs,
         "epoch_seconds": round(predictor.seconds_an_epoch or 0.0, 2),

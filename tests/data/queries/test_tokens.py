@@ -12,13 +12,13 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 import pytest
-import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SMALLEST, SPECIAL, QueryTokenizer
-from ensue.errors import DataError, SettingError
+from ensue.errors import SettingError
+from ensue.store.pack import pack, unpack
 
 TEXTS = pl.Series(["red shoes", "red hats", "hats", "the red hats of rome"])
 SCRIPTS = pl.Series(
@@ -110,51 +110,36 @@ def test_the_same_queries_give_the_same_tokens(kind: str) -> None:
         "import json, sys, numpy as np, polars as pl\n"
         "from ensue.data.queries.tokens import QueryTokenizer\n"
         "texts, counts = json.load(sys.stdin)\n"
-        f"print(QueryTokenizer.fit(pl.Series(texts), np.array(counts), kind={kind!r}, size=600).to_json())"
+        f"print(QueryTokenizer.fit(pl.Series(texts), np.array(counts), kind={kind!r}, size=600).tokens)"
     )
     order = random.sample(range(len(texts)), len(texts))
     shuffled = json.dumps([[texts[i] for i in order], [counts[i] for i in order]])
     other = subprocess.run([sys.executable, "-c", code], input=shuffled, capture_output=True, text=True, check=True)
     own = QueryTokenizer.fit(pl.Series(texts), np.array(counts), kind=kind, size=600)  # type: ignore[arg-type]
-    assert own.to_json() == other.stdout.strip()
+    assert str(own.tokens) == other.stdout.strip()
     repeated = pl.Series([text for text, count in zip(texts, counts, strict=True) for _ in range(count)])
-    assert QueryTokenizer.fit(repeated, kind=kind, size=600).to_json() == own.to_json()  # type: ignore[arg-type]
+    again = QueryTokenizer.fit(repeated, kind=kind, size=600)  # type: ignore[arg-type]
+    assert (again.tokens, again.merges) == (own.tokens, own.merges)
 
 
 @pytest.mark.parametrize("kind", ["words", "bpe"])
-def test_to_a_file_and_back(kind: str) -> None:
+def test_packed_and_back(kind: str) -> None:
     tokenizer = QueryTokenizer.fit(pl.concat([TEXTS, SCRIPTS]), kind=kind, size=300)  # type: ignore[arg-type]
-    text = tokenizer.to_json()
-    again = QueryTokenizer.from_json(text)
-    assert again.to_json() == text and again.kind == kind
+    again = unpack(QueryTokenizer, *pack(tokenizer))
     assert lists(again, *TEXTS, *SCRIPTS) == lists(tokenizer, *TEXTS, *SCRIPTS)
-    # What was written is a tokenizer.json that the library reads by itself.
-    assert tokenizers.Tokenizer.from_str(text).encode("red hats").ids == lists(tokenizer, "red hats")[0]
 
 
-def test_damaged_files() -> None:
-    whole = json.loads(QueryTokenizer.fit(TEXTS).to_json())
-    pairs = json.loads(QueryTokenizer.fit(pl.Series(["aa aa"]), kind="bpe", size=SMALLEST + 1).to_json())
-
-    def changed(found: dict[str, object], **model: object) -> str:
-        return json.dumps(found | {"model": found["model"] | model})  # type: ignore[operator]
-
-    vocab = whole["model"]["vocab"]
-    no_byte = {token: id for token, id in pairs["model"]["vocab"].items() if token != "~"}
-    no_byte = {token: id for id, token in enumerate(sorted(no_byte, key=lambda token: no_byte[token]))}
-    for text, message in [
-        ("{", "is not a tokenizer (JSONDecodeError"),
-        ("[]", "is not a tokenizer (TypeError"),
-        ("{}", "is not a tokenizer (KeyError"),
-        (changed(whole, type="Unigram"), "is not a tokenizer of queries, or its ids have gaps"),
-        (changed(whole, vocab=vocab | {"hats": 40}), "is not a tokenizer of queries, or its ids have gaps"),
-        (changed(whole, vocab=vocab | {"hats": 5}), "is not a tokenizer of queries, or its ids have gaps"),
-        (changed(whole, vocab=vocab | {SPECIAL[2]: 3, SPECIAL[3]: 2}), "is not a tokenizer of queries"),
-        (changed(pairs, merges=[["a", "x"]]), "a merge makes a token that has no id"),
-        (changed(pairs, vocab=no_byte), "a byte has no token"),
+def test_tokens_that_do_not_belong_together() -> None:
+    words, pairs = QueryTokenizer.fit(TEXTS), QueryTokenizer.fit(pl.Series(["aa"]), kind="bpe", size=SMALLEST + 1)
+    no_byte = tuple(token for token in pairs.tokens if token != "~")
+    for kind, tokens, merges, message in [
+        ("words", (*words.tokens, "hats"), (), "a token is missing or occurs twice"),
+        ("words", words.tokens[1:], (), "a token is missing or occurs twice"),
+        ("bpe", pairs.tokens, (("a", "x"),), "a merge makes a token that has no id"),
+        ("bpe", no_byte, (), "a byte has no token"),
     ]:
-        with pytest.raises(DataError, match=re.escape(f"model/tokenizer.json: {message}")):
-            QueryTokenizer.from_json(text, "model/tokenizer.json")
+        with pytest.raises(ValueError, match=message):
+            QueryTokenizer(kind, tokens, merges)  # type: ignore[arg-type]
 
 
 def test_bad_settings() -> None:

@@ -15,7 +15,7 @@ from ensue.data.texts import Texts
 from ensue.evaluation.comparison import evaluate
 from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.tasks.metadata import Noted
+from ensue.tasks.metadata import Metadata
 from tests.mutations import Family
 from tests.tasks.classify.contract import FILLERS, TRAINED, planted
 
@@ -62,7 +62,7 @@ def exercise(predictor: ClassifyPredictor, scratch: Path) -> None:
     require_answers(predictor, predictor.predict(records, 1, evidence=False), records)
     for explanation in predictor.explain(records[:3], 2):
         require_answers(predictor, [explanation.answer], records[:1])
-    known: Noted = predictor.metadata
+    known: Metadata = predictor.metadata
     assert known.to_dict() and repr(predictor) and predictor._repr_html_()
     made = pairs if predictor.metadata.paired else planted
     for row in evaluate(predictor, Texts.of(made(12, 7))).rows:

@@ -329,13 +329,18 @@ def test_what_was_trained_on_is_known_again() -> None:
 
 def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     fitted(planted(20, 0), "tfidf").save(tmp_path / "m")
-    (tmp_path / "m" / "vocabulary.json").write_text('{"format": 1, "lower": true, "words": ["good"]}')
-    resum(tmp_path / "m")
-    with pytest.raises(ModelFolderError) as error:
-        ClassifyPredictor.load(tmp_path / "m")
-    assert str(error.value) == (
-        f"{tmp_path / 'm'}: damaged (vocabulary.json belongs to another model); fit the model again or copy it again"
-    )
+    file = tmp_path / "m" / "fitted.json"
+    text = file.read_text()
+    for change, message in [
+        (('"num_labels": 2', '"num_labels": 1'), "tfidf.num_labels: Input should be greater than or equal to 2"),
+        (('"num_labels": 2', '"num_labels": 3'), "tfidf: linear.weight is torch.float64 of shape"),
+        (('"majority": ', '"majorities": '), "majorities: is not known"),
+    ]:
+        file.write_text(text.replace(*change))
+        resum(tmp_path / "m")
+        with pytest.raises(ModelFolderError) as error:
+            ClassifyPredictor.load(tmp_path / "m")
+        assert str(error.value).startswith(f"{tmp_path / 'm'}: damaged ({message}")
 
 
 @pytest.mark.parametrize(("options", "message"), [

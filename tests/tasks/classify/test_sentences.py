@@ -20,6 +20,7 @@ from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.classify.sentences import SentencePassages, written
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
+from ensue.vocabulary import Vocabulary
 from tests.encoders import StandIn, hashed, install, missing
 from tests.folders import resum
 from tests.tasks.classify import test_contract
@@ -194,7 +195,7 @@ def test_pairs_are_encoded_side_by_side() -> None:
 
 def test_a_long_sentence_is_cut_and_read_whole() -> None:
     words = [f"w{place}" for place in range(150)]
-    (side,) = (Tokenizer(words).encode(pl.Series([" ".join(words), ""]), sentences=True, keep_words=True),)
+    (side,) = (Tokenizer(Vocabulary(words)).encode(pl.Series([" ".join(words), ""]), sentences=True, keep_words=True),)
     passages = SentencePassages((side,), None, Encoder("stand-in", CPU))
     (texts,) = StandIn.asked
     assert " ".join(texts) == " ".join(words) and [len(text.split()) for text in texts] == [50, 50, 50]
@@ -205,7 +206,7 @@ def test_a_long_sentence_is_cut_and_read_whole() -> None:
 
 def test_words_stay_beside_their_ids() -> None:
     column = pl.Series(["A b. C d e. F.", "", "g h"])
-    tokenizer = Tokenizer(["a", "c", "g"])
+    tokenizer = Tokenizer(Vocabulary(["a", "c", "g"]))
     cut = tokenizer.encode(column, sentences=True, max_words=2, max_sentences=2, keep_words=True)
     assert cut.words is not None and cut.words.to_list() == ["a", "b", "c", "d", "g", "h"]
     chosen = cut.select(np.array([2, 1, 0]))
@@ -220,7 +221,7 @@ def test_best_gives_way_to_counting_and_then_needs_no_encoder(tmp_path: Path, mo
     assert {"network", "tfidf"} <= set(made.metadata.validation_accuracy)
     made.select_model("tfidf", made.architecture)
     made.model, made.optimizer = made.counting["tfidf"], None
-    made.metadata.unset("blend")
+    made.metadata.blend = None
     made.save(tmp_path / "model")
     missing(monkeypatch)
     loaded = ClassifyPredictor.load(tmp_path / "model", device="cpu")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -82,12 +81,12 @@ class LinkContract(Contract):
         predictor.save(tmp_path / "model")
         names = {file.name for file in (tmp_path / "model").iterdir()} - {"optimizer.safetensors", "B2SUMS"}
         assert names == {
-            *("settings.json", "vocabulary.json", "articles.parquet", "linked.json", "model.safetensors"),
-            *("baselines.safetensors", "remembered.safetensors", "CARD.md"),
+            *("settings.json", "articles.parquet", "fitted.json", "model.safetensors", "baselines.safetensors"),
+            "CARD.md",
         }
         kept = pl.read_parquet(tmp_path / "model" / "articles.parquet")
         assert kept["titles"][0] == "News of the ferry" and len(kept) == 12
-        words = json.loads((tmp_path / "model" / "vocabulary.json").read_text())["words"]
+        words = LinkPredictor.load(tmp_path / "model").tokenizer.vocabulary.values
         assert ("with" in words) == (predictor.schedule is not None)  # a word of posts alone: of networks only
 
     def test_unknown_words_are_counted_and_give_finite_answers(self, predictor: LinkPredictor) -> None:

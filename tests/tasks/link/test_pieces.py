@@ -7,10 +7,11 @@ import polars as pl
 
 from ensue.tasks.link.pieces import PIECES, with_pieces
 from ensue.text.tokens import Tokenizer
+from ensue.vocabulary import Vocabulary
 
 
 def test_only_unknown_words_become_pieces_and_texts_keep_theirs() -> None:
-    tokenizer = Tokenizer(["the", "city"])
+    tokenizer = Tokenizer(Vocabulary(["the", "city"]))
     tokens = tokenizer.encode(pl.Series(["the kyiv city", "", "Kyivs", "the"]), keep_words=True)
     found = with_pieces(tokens)
     # <kyiv> has the runs <kyi kyiv yiv>, <kyivs> has <kyi kyiv yivs ivs>: of the texts 1 + 3 + 1, 0, 4 and 1 ids.
@@ -30,5 +31,5 @@ def test_short_words_are_whole_and_scripts_without_spaces_share_runs() -> None:
 
 
 def test_texts_of_known_words_stay_as_they_are() -> None:
-    tokens = Tokenizer(["the"]).encode(pl.Series(["the the"]), keep_words=True)
+    tokens = Tokenizer(Vocabulary(["the"])).encode(pl.Series(["the the"]), keep_words=True)
     assert with_pieces(tokens).ids.tolist() == [2, 2]

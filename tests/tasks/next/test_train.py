@@ -17,7 +17,7 @@ from ensue.evaluation.cards import describe
 from ensue.records import History
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train
-from ensue.tasks.next.metadata import IDLE, Metadata
+from ensue.tasks.next.metadata import IDLE
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank
 from ensue.training.report import Report
@@ -152,7 +152,9 @@ def test_the_cascade_blend_has_to_lead_the_blend_by_a_standard_error(lead: float
     other = np.array([0.5, 0.4, 0.3, 0.5])
     gains = {"cascade-blend": other + lead + np.array([0.1, -0.1, -0.1, 0.1]), "blend": other}  # its error is 0.05
     made = NextPredictor("best", settings=SMALL, device="cpu")
-    trained = {name: train._Candidate(None, None, Metadata(), None, own) for name, own in gains.items()}
+    trained = {
+        name: train._Candidate(None, None, NextPredictor("markov").metadata, None, own) for name, own in gains.items()
+    }
     train._select_best(made, trained, {"markov": other - 0.1}, sample)
     assert made.model_name == chosen
 

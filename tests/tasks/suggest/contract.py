@@ -95,7 +95,7 @@ class SuggestContract(Contract):
             assert not [
                 word for word in (b"jane", b"roe", b"elm", b"4111", b"mary", b"moe", b"mia", b"poe") if word in content
             ], file.name
-        assert (tmp_path / "model" / "k_anonymity.json").read_text().count("find boat") == 1
+        assert (tmp_path / "model" / "fitted.json").read_text().count("find boat") == 1
 
     def test_without_queries_the_answer_is_what_is_typed_most(self, predictor: SuggestPredictor) -> None:
         for values in ((), ("", " \t")):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Literal, get_args
@@ -23,9 +24,8 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ensue.data.histories import Ids, Index, ranges
 from ensue.data.queries.rows import distinct_texts
-from ensue.errors import DataError, SettingError
+from ensue.errors import SettingError
 from ensue.forks import require_polars
-from ensue.lines import decode_json
 from ensue.vocabulary import PADDING, UNKNOWN
 
 Kind = Literal["words", "bpe"]
@@ -40,15 +40,36 @@ _MOST = 1 << 20
 """Words that pairs are learned from; of a larger log each counts in proportion, the rarest once."""
 
 
+@dataclass(frozen=True, eq=False)
 class QueryTokenizer:
-    """Tokens and their ids; made by :meth:`fit` or :meth:`from_json`.
+    """Tokens and their ids; made by :meth:`fit`.
 
-    Args:
-        backend: a pipeline of the ``tokenizers`` library whose first four tokens are ``SPECIAL``.
+    Attributes:
+        kind: whether tokens are whole words or pieces.
+        tokens: in order of their ids, ``SPECIAL`` first.
+        merges: of pieces, the pairs that are merged, in order.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        self.backend = backend
+    kind: Kind
+    tokens: tuple[str, ...]
+    merges: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that the tokens can be looked up and made.
+
+        Raises:
+            ValueError: a token occurs twice, or a byte or a merged pair has none.
+        """
+        distinct = set(self.tokens)
+        if self.tokens[: len(SPECIAL)] != SPECIAL or len(distinct) < len(self.tokens):
+            raise ValueError("a token is missing or occurs twice")
+        if self.kind == "words":
+            return
+        if any(not {first, second, first + second} <= distinct for first, second in self.merges):
+            raise ValueError("a merge makes a token that has no id")
+        alphabet = {*pre_tokenizers.ByteLevel.alphabet()}
+        if not alphabet <= distinct or not alphabet.issuperset(chain.from_iterable(distinct - {*SPECIAL})):
+            raise ValueError("a byte has no token, or a token holds a non-byte")
 
     @classmethod
     def fit(
@@ -79,22 +100,27 @@ class QueryTokenizer:
         if kind == "bpe" and size < SMALLEST:
             raise SettingError(f"size: {size} is too small; every byte needs a token, so give at least {SMALLEST}")
         words = _count(texts, counts)
-        return cls(_words(words, min_count) if kind == "words" else _pairs(words, size))
+        if kind == "words":
+            return cls(kind, (*SPECIAL, *words.filter(pl.col("count") >= min_count)["word"]))
+        tokens, merges = _pairs(words, size)
+        return cls(kind, tokens, merges)
 
     def __len__(self) -> int:
         """Number of ids: the rows of an embedding table."""
-        return int(self.backend.get_vocab_size())
-
-    @property
-    def kind(self) -> Kind:
-        """Whether tokens are whole words or pieces."""
-        return "words" if isinstance(self.backend.model, models.WordLevel) else "bpe"
+        return len(self.tokens)
 
     @cached_property
-    def tokens(self) -> Sequence[str]:
-        """The tokens in order of their ids, as they stand in the file."""
-        vocabulary = self.backend.get_vocab()
-        return sorted(vocabulary, key=vocabulary.__getitem__)
+    def backend(self) -> tokenizers.Tokenizer:
+        """A pipeline of the ``tokenizers`` library."""
+        ids = {token: id for id, token in enumerate(self.tokens)}
+        if self.kind == "words":
+            backend = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=SPECIAL[UNKNOWN]))
+            backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
+            return backend
+        backend = tokenizers.Tokenizer(models.BPE(ids, [*self.merges]))
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        backend.decoder = decoders.ByteLevel()
+        return backend
 
     def encode(self, texts: pl.Series) -> tuple[Ids, Index]:
         """Ids of many queries, neither begun nor ended.
@@ -136,41 +162,7 @@ class QueryTokenizer:
         tokens = list(self.tokens)
         for id in ids:
             tokens[id] = f"< forgotten {id} >"
-        return QueryTokenizer(_word_pipeline({token: id for id, token in enumerate(tokens)}))
-
-    def to_json(self) -> str:
-        """All of it as the text of a ``tokenizer.json``, read back by :meth:`from_json` and by the library."""
-        text: str = self.backend.to_str()
-        return text
-
-    @classmethod
-    def from_json(cls, text: str, where: str = "tokenizer.json") -> QueryTokenizer:
-        """Read what :meth:`to_json` wrote; only the vocabulary and the merges are taken from it.
-
-        Raises:
-            DataError: naming ``where`` (a file) and what is wrong.
-        """
-        try:
-            document = decode_json(text.encode())
-            if not isinstance(document, dict):
-                raise TypeError("no object")
-            model = document["model"]
-            kind, ids = model["type"], {token: int(id) for token, id in model["vocab"].items()}
-            merges = [(str(first), str(second)) for first, second in model.get("merges", ())]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{where}: is not a tokenizer ({type(error).__name__}: {error}); save it again") from error
-        ordered = sorted(ids, key=lambda token: str(ids[token]))
-        whole = {*ids.values()} == {*range(len(ids))}
-        if kind not in ("WordLevel", "BPE") or not whole or [ids.get(name) for name in SPECIAL] != [0, 1, 2, 3]:
-            raise DataError(f"{where}: is not a tokenizer of queries, or its ids have gaps; save it again")
-        if kind == "WordLevel":
-            return cls(_word_pipeline(ids))
-        if any(not {first, second, first + second} <= ids.keys() for first, second in merges):
-            raise DataError(f"{where}: a merge makes a token that has no id; save it again")
-        alphabet = {*pre_tokenizers.ByteLevel.alphabet()}
-        if not alphabet <= set(ordered) or not alphabet.issuperset(chain.from_iterable(ids.keys() - {*SPECIAL})):
-            raise DataError(f"{where}: a byte has no token, or a token holds a non-byte; save it again")
-        return cls(_pair_pipeline(ids, merges))
+        return QueryTokenizer(self.kind, tuple(tokens))
 
 
 def _count(texts: pl.Series, counts: npt.NDArray[np.integer] | None) -> pl.DataFrame:
@@ -181,18 +173,8 @@ def _count(texts: pl.Series, counts: npt.NDArray[np.integer] | None) -> pl.DataF
     return flat.group_by("word").agg(pl.col("count").sum()).sort("count", "word", descending=[True, False])
 
 
-def _words(words: pl.DataFrame, min_count: int) -> tokenizers.Tokenizer:
-    kept = words.filter(pl.col("count") >= min_count)["word"]
-    return _word_pipeline({token: id for id, token in enumerate([*SPECIAL, *kept])})
-
-
-def _word_pipeline(ids: dict[str, int]) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=SPECIAL[UNKNOWN]))
-    backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
-    return backend
-
-
-def _pairs(words: pl.DataFrame, size: int) -> tokenizers.Tokenizer:
+def _pairs(words: pl.DataFrame, size: int) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Return byte-level tokens in order of their ids, and the pairs that are merged."""
     trainer = trainers.BpeTrainer(
         vocab_size=size - len(SPECIAL),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
@@ -203,15 +185,7 @@ def _pairs(words: pl.DataFrame, size: int) -> tokenizers.Tokenizer:
     backend.train_from_iterator(_repeated(words), trainer)
     model = json.loads(backend.to_str())["model"]
     learned = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    ids = {token: id for id, token in enumerate([*SPECIAL, *learned])}
-    return _pair_pipeline(ids, [(first, second) for first, second in model["merges"]])
-
-
-def _pair_pipeline(ids: dict[str, int], merges: list[tuple[str, str]]) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(models.BPE(ids, merges))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    backend.decoder = decoders.ByteLevel()
-    return backend
+    return (*SPECIAL, *learned), tuple((first, second) for first, second in model["merges"])
 
 
 def _repeated(words: pl.DataFrame) -> Iterator[list[str]]:

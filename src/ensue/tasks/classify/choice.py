@@ -159,4 +159,4 @@ def decide(state: ClassifyState, nats: Mapping[str, float]) -> None:
             costs = f"where its macro F1 is {1 - nats[best]:.3f} and that of {own} {1 - nats[own]:.3f}"
         state.metadata.notes.append(f"{best} alone is used: no combination beats it on the validation texts, {costs}")
         state.select_model(best)
-        state.metadata.unset("blend")
+        state.metadata.blend = None

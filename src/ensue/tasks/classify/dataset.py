@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,23 @@ PAIRS = 2**22
 Keep = npt.NDArray[np.bool_]
 Sides = tuple[Tokens, ...]
 """The texts; of pairs, the first ones and the second ones."""
+
+
+class Remembered(NamedTuple):
+    """Held-out texts that stay in a folder as ids of words, so that updates can be tested on them."""
+
+    sides: Sides
+    targets: Index
+    """(texts,) codes of their labels."""
+
+
+def drawn(sides: Sides, targets: Index, num: int, seed: int) -> Remembered | None:
+    """Return at most ``num`` of the texts that have a known label and a word, at random; ``None`` for none."""
+    usable = np.flatnonzero((targets >= 0) & (np.sum([tokens.lengths for tokens in sides], axis=0) > 0))
+    rows = np.sort(np.random.default_rng(seed).permutation(usable)[:num])
+    if not len(rows):
+        return None
+    return Remembered(tuple(replace(tokens.select(rows), words=None) for tokens in sides), targets[rows])
 
 
 class Chunks:

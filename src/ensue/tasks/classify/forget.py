@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ensue.data.texts import Texts
-from ensue.tasks.classify.dataset import Sides, prints
-from ensue.tasks.classify.remembered import FILE
+from ensue.store.pack import TABLES
+from ensue.tasks.classify.dataset import Remembered, Sides, prints
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of, without_prints
 from ensue.text.tokens import rows_of_tokens
@@ -33,7 +33,7 @@ def forget_users(
     mine, rest = records
     former = state.train_prints
     state.train_prints, complete = without_prints(former, prints(mine), prints(rest))
-    found.add("baselines.safetensors", "fingerprints of texts", len(former) - len(state.train_prints))
+    found.add(TABLES, "fingerprints of texts", len(former) - len(state.train_prints))
     theirs = {text for column in rest.texts for text in column}
     texts = {text for column in mine.texts for text in column} - theirs
     num_examples = keep_examples(state.metadata, lambda shown: not texts.intersection(shown))
@@ -43,15 +43,15 @@ def forget_users(
         sides, targets = state.remembered
         my_rows = {*_rows(my_sides)}
         stays = np.array([row not in my_rows for row in _rows(sides)], np.bool_)
-        kept = tuple(side.select(np.flatnonzero(stays)) for side in sides), targets[stays]
+        kept = Remembered(tuple(side.select(np.flatnonzero(stays)) for side in sides), targets[stays])
         state.remembered = kept if stays.any() else None
-        found.add(FILE, "remembered texts", int((~stays).sum()))
+        found.add(TABLES, "remembered texts", int((~stays).sum()))
     if complete:
         others_ids = np.concatenate([side.ids for side in state.encode(rest)])
         _forget_words(state, np.setdiff1d(np.concatenate([side.ids for side in my_sides]), others_ids), found)
     else:
         found.remains.append(
-            "words that perhaps nobody else used (vocabulary.json), for the records lack texts that were learned: give "
+            f"words that perhaps nobody else used ({TABLES}), for the records lack texts that were learned: give "
             "all of them, the person's among them"
         )
     found.remains.append("weights of words and of the network, which all texts made: fit again without the person's")
@@ -67,7 +67,7 @@ def _forget_words(state: ClassifyState, ids: np.ndarray[tuple[int], np.dtype[np.
     """Take words out of the vocabulary; their ids stay without a word."""
     ids = ids[ids >= FIRST]
     num_words = len(state.tokenizer.vocabulary)
-    found.add("vocabulary.json", "words that nobody else used", len(ids))
+    found.add(TABLES, "words that nobody else used", len(ids))
     state.tokenizer.vocabulary = state.tokenizer.vocabulary.without(ids.tolist())
     if state.schedule is not None:
         cleared = clear_rows(module_of(state.network), state.optimizer, ids, num_words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import Field
@@ -13,13 +14,9 @@ Weight = Annotated[float, Field(ge=0, le=1e12)]
 Scale = Annotated[float, Field(ge=1e-12, le=1e12)]
 
 
+@dataclass(kw_only=True)
 class Metadata(SharedMetadata):
     """What a classifier learned, and how it did on held-out texts."""
-
-    REQUIRED = frozenset({
-        "texts", "labels", "paired", "architecture", "temperature", "strength", "calibration_error",
-        "validation_accuracy", "notes",
-    })  # fmt: skip
 
     texts: Count
     """Learned so far."""
@@ -43,7 +40,7 @@ class Metadata(SharedMetadata):
     """What the sentence encoder makes of a text that is always the same, so that no other takes its place."""
     known_vectors: Count = 0
     """Words that have a vector in the file."""
-    log: list[dict[str, float]]
+    log: list[dict[str, int | float]] = field(default_factory=list)
     """A row an epoch: accuracy, loss, and how fast the word graphs mix."""
     residual: bool = False
     """Whether the network's scores are added to those of the mean-vector row."""

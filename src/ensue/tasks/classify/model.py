@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor, nn
@@ -55,14 +55,6 @@ class Baseline(Protocol):
 
     def grow(self, num_words: int) -> None:
         """Make room for words that are new."""
-        ...
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that was learned."""
-        ...
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
         ...
 
 

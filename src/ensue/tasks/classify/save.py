@@ -5,31 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.nn.device import Undrawn
-from ensue.nn.validation import Bounded, require_shapes, require_table
-from ensue.store.folder import MAX_JSON_BYTES, described, read_file
-from ensue.store.tensors import read_tensors, tensor_bytes
-from ensue.tasks.classify import remembered
+from ensue.nn.validation import require_ids, require_table
+from ensue.store.folder import described
+from ensue.store.pack import TREE, files_of, read_packed
+from ensue.store.tensors import read_tensors
+from ensue.tasks.classify.baselines.grams import require_grams
+from ensue.tasks.classify.baselines.majority import Majority
+from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
+from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
-from ensue.tasks.classify.dataset import Passages
-from ensue.tasks.classify.ensembles.blend import NETWORK
+from ensue.tasks.classify.dataset import Passages, Remembered
+from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
 from ensue.tasks.classify.metadata import Metadata
-from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import module_of, require_trained, summary_of
-from ensue.text.tokens import Tokenizer
-from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
+from ensue.tasks.saved import NETWORK, Contents, network_files, read_network
+from ensue.tasks.state import require_trained, summary_of
+from ensue.text.tokens import Tokenizer, require_tokens
+from ensue.training.optimizer import saved_optimizer
 from ensue.vocabulary import FIRST
 
 
@@ -42,44 +45,77 @@ def summary(state: ClassifyState) -> dict[str, object]:
     )
 
 
-def contents(state: ClassifyState, card: str) -> dict[str, bytes]:
+@dataclass(eq=False)
+class Fitted:
+    """What a folder holds of a classifier, but for the weights of the network.
+
+    Attributes:
+        tokenizer: cuts texts into words.
+        train_prints: (distinct training texts,) their hashes.
+        majority: of the baselines; ``tfidf`` and ``vectors`` too.
+        remembered: held-out texts.
+    """
+
+    tokenizer: Tokenizer
+    train_prints: Annotated[Tensor, torch.int64]
+    majority: Majority
+    tfidf: Tfidf | None = None
+    vectors: MeanVectors | None = None
+    remembered: Remembered | None = None
+
+    def __post_init__(self) -> None:
+        """Check that everything is of the same words and labels.
+
+        Raises:
+            ValueError: it is not.
+        """
+        require_table("train_prints", self.train_prints, torch.int64, [None])
+        num_words, num_labels = len(self.tokenizer.vocabulary), len(self.majority.counts)
+        if not bool(self.majority.counts.any()):
+            raise ValueError("majority.counts counts no text")
+        if {own.num_labels for own in (self.tfidf, self.vectors) if own is not None} - {num_labels}:
+            raise ValueError(f"the baselines are not of the {num_labels} labels of majority.counts")
+        if self.tfidf is not None:
+            require_grams("tfidf.keys", torch.from_numpy(self.tfidf.keys), num_words)
+            self.tfidf.vocabulary = self.tokenizer.vocabulary
+        if self.vectors is not None:
+            require_table("vectors.matrix", self.vectors.matrix, torch.float32, [num_words, None])
+        if self.remembered is not None:
+            sides, targets = self.remembered
+            require_table("remembered.targets", targets, torch.int64, [None])
+            require_ids("remembered.targets", targets, num_labels)
+            for number, tokens in enumerate(sides):
+                require_tokens(f"remembered.sides.{number}", tokens, num_words)
+            if not len(targets) or {len(tokens) for tokens in sides} != {len(targets)}:
+                raise ValueError("remembered: the texts and their labels differ in number")
+
+
+def contents(state: ClassifyState, card: str) -> Contents:
     """The contents of a model folder, by file name."""
     require_trained(state.model)
-    counts = {
-        f"{name}.{key}": tensor for name, baseline in state.counting.items() for key, tensor in _small(baseline).items()
-    }
-    network = state.module.state_dict() if state.schedule is not None else {}
-    contents = {
-        **described(summary(state), card),
-        "vocabulary.json": state.tokenizer.to_json().encode(),
-        "model.safetensors": tensor_bytes(network),
-        "baselines.safetensors": tensor_bytes({**counts, "train_prints": state.train_prints}),
-    }
-    if state.optimizer is not None:
-        contents[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
-    if state.remembered is not None:
-        contents[remembered.FILE] = tensor_bytes(remembered.tensors_of(state.remembered))
-    return contents
+    fitted = Fitted(state.tokenizer, state.train_prints, remembered=state.remembered, **state.counting)  # type: ignore[arg-type]
+    network = state.module if state.schedule is not None else None
+    return {**described(summary(state), card), **files_of(fitted), **network_files(network, state.optimizer)}
 
 
-def fill(state: ClassifyState, path: Path, saved: Mapping[str, Any]) -> None:
+def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`contents` wrote; every table is checked before anything computes with it."""
-    state.metadata = metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "words"})
+    state.metadata = metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "words"})
     if state.encoder is not None and metadata.encoder is None:
-        raise ValueError("metadata is missing in settings.json")
+        raise ValueError("facts.encoder: is missing")
     if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
         raise ValueError("the labels or the architecture in settings.json belong to different models")
-    state.tokenizer = Tokenizer.from_json(
-        read_file(path, "vocabulary.json", MAX_JSON_BYTES).decode(), "vocabulary.json"
-    )
-    num_words = len(state.tokenizer.vocabulary)
-    if saved["words"] != num_words - FIRST:
-        raise ValueError("vocabulary.json belongs to another model")
-    _fill_baselines(state, read_tensors(path, "baselines.safetensors"))
-    if (path / remembered.FILE).exists():
-        tensors, sides = read_tensors(path, remembered.FILE), 2 if metadata.paired else 1
-        state.remembered = remembered.restored(tensors, sides, num_words, len(metadata.labels))
-    parts = {*state.counting, *([NETWORK] if state.model_name == "blend" else [])}
+    fitted = read_packed(Fitted, path)
+    state.tokenizer, state.train_prints, state.remembered = fitted.tokenizer, fitted.train_prints, fitted.remembered
+    state.counting = {name: model for name in COUNTING if (model := getattr(fitted, name)) is not None}
+    num_sides = 2 if metadata.paired else 1
+    if len(fitted.majority.counts) != len(metadata.labels) or (
+        state.remembered is not None and len(state.remembered.sides) != num_sides
+    ):
+        raise ValueError(f"{TREE} belongs to another model")
+    if fitted.vectors is not None and fitted.vectors.num_sides != num_sides:
+        raise ValueError(f"{TREE} belongs to another model")
+    parts = {*state.counting, *([NEURAL] if state.model_name == "blend" else [])}
     if not {*(metadata.blend or ())} <= parts or (metadata.blend is None) == (state.model_name == "blend"):
         raise ValueError("the weights of the blend belong to another model")
     if metadata.residual and not ("vectors" in state.counting and "vectors" in metadata.temperature):
@@ -87,31 +123,12 @@ def fill(state: ClassifyState, path: Path, saved: Mapping[str, Any]) -> None:
     if state.schedule is None:
         state.model = state.counting[state.model_name]
         return
-    tensors = read_tensors(path, "model.safetensors")
-    table, rows = tensors["table.weight"], num_words if state.encoder is None else 0
+    tensors = read_tensors(path, NETWORK)
+    table, rows = tensors["table.weight"], len(state.tokenizer.vocabulary) if state.encoder is None else 0
     require_table("table.weight", table, torch.float32, [rows, None])
-    if state.model_name in {*CATALOGUE}:  # what a model of one's own needs to be made is not for a folder to say
-        with Undrawn(), Bounded(tensors):
-            require_shapes(module_of(state.untrained(rows, table.shape[1])), tensors)
-    state.model = state.new_network(rows, table.shape[1])
-    state.module.load_state_dict(tensors)
-    make = partial(new_optimizer, state.module, state.schedule)
-    state.optimizer = saved_optimizer(path, state.module, make)
-
-
-def _fill_baselines(state: ClassifyState, counts: dict[str, Tensor]) -> None:
-    """Make the baselines and the hashes of the training texts from the tensors of a folder."""
-    state.train_prints = counts.pop("train_prints")
-    require_table("train_prints", state.train_prints, torch.int64, [None])
-    names = {key.partition(".")[0] for key in counts}
-    if not {"majority"} <= names <= {*COUNTING}:
-        raise ValueError("baselines.safetensors belongs to another model")
-    for name in sorted(names, key=COUNTING.index):
-        own = {key.partition(".")[2]: tensor for key, tensor in counts.items() if key.startswith(f"{name}.")}
-        if "matrix" in own:
-            require_table("vectors.matrix", own["matrix"], torch.float32, [len(state.tokenizer.vocabulary), None])
-        state.counting[name] = state.new_counting(name, state.metadata.strength.get(name, 1.0), own.get("matrix"))
-        state.counting[name].restore(own)
+    untrained = partial(state.untrained, rows, table.shape[1]) if state.model_name in {*CATALOGUE} else None
+    state.model = read_network(tensors, partial(state.new_network, rows, table.shape[1]), untrained)
+    state.optimizer = saved_optimizer(path, state.module, partial(new_optimizer, state.module, state.schedule))
 
 
 def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
@@ -124,23 +141,15 @@ def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
     return seen.hexdigest()
 
 
-def _small(baseline: Baseline) -> dict[str, Tensor]:
-    """Its tensors; the weights, which are rounded to float32, at half the size."""
-    return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in baseline.tensors().items()}
-
-
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
     """Return what the folder stores of the training texts: single words may be personal data."""
     num = int(summary["settings"].get("remembered", 0))
     words = (
-        "- every word of the training texts in `vocabulary.json` (`ensue fit --set min_count=5`: those seen 5 times)"
+        "- every word of the training texts in `baselines.safetensors` (`ensue fit --set min_count=5`: seen 5 times)"
     )
-    prints = (
-        "a 64-bit fingerprint of each text in `baselines.safetensors`, to detect test texts that are in "
-        "the training data"
-    )
+    prints = "a 64-bit fingerprint of each text there, to detect test texts that are in the training data"
     lines = [f"{words}, and {prints}."]
     if num:
-        what = f"up to {num:,} held-out texts as word ids, with their labels, in `remembered.safetensors`"
+        what = f"up to {num:,} held-out texts as word ids, with their labels, in `baselines.safetensors`"
         lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` stores none.")
     return lines

@@ -20,7 +20,7 @@ from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import BEST, MODELS, PAIRED, SHARED
-from ensue.tasks.classify.dataset import Passages, Sides
+from ensue.tasks.classify.dataset import Passages, Remembered, Sides
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline, Model, Network
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape
@@ -78,7 +78,7 @@ class ClassifyState:
     """Of the folder that it was loaded from."""
     train_prints: Tensor
     """(distinct training texts,) their hashes, so that a test can say which of its texts were learned."""
-    remembered: tuple[Sides, Index] | None
+    remembered: Remembered | None
     """Held-out texts and the columns of their labels, on which updates are tested."""
 
     def __init__(
@@ -102,7 +102,10 @@ class ClassifyState:
         self.tokenizer = Tokenizer()
         self.model = None
         self.counting = {}
-        self.metadata = Metadata()
+        self.metadata = Metadata(
+            texts=0, labels=[], paired=False, architecture="flat", temperature={}, strength={}, calibration_error={},
+            validation_accuracy={}, notes=[],
+        )  # fmt: skip
         self.seconds_an_epoch = None
         self.kept = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
@@ -215,8 +218,10 @@ class ClassifyState:
         """
         num_labels, kind = len(self.labels), MODELS[name].make
         if kind is Majority:
-            return Majority(num_labels)
+            return Majority(torch.zeros(num_labels, dtype=torch.int64))
         if kind is Tfidf:
-            return Tfidf(num_labels, strength, self.tokenizer.vocabulary)
+            model = Tfidf(num_labels, strength)
+            model.vocabulary = self.tokenizer.vocabulary
+            return model
         matrix = torch.zeros(0, 0) if matrix is None else matrix
         return MeanVectors(num_labels, strength, matrix, 2 if self.metadata.paired else 1)

@@ -22,7 +22,7 @@ from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric, stand_on_row, usable_texts
 from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best, folds_of, units_of
-from ensue.tasks.classify.dataset import Sides, codes, prints
+from ensue.tasks.classify.dataset import Sides, codes, drawn, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.metadata import Metadata
@@ -30,7 +30,6 @@ from ensue.tasks.classify.mixing_time import Log, mixing
 from ensue.tasks.classify.model import Network
 from ensue.tasks.classify.models.centrality import LEARNED_DIM
 from ensue.tasks.classify.optimizer import new_optimizer
-from ensue.tasks.classify.remembered import chosen
 from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, TextSettings
 from ensue.tasks.classify.sizes import LEARNED, MOST, MOST_LEARNED, schedule_for
 from ensue.tasks.classify.state import ClassifyState
@@ -87,7 +86,7 @@ def fit(
     state.remembered = None
     if state.encoder is None:  # which reads texts, and those do not stay
         targets = codes(held, state.labels)
-        state.remembered = chosen(state.encode(held), targets, state.shared.remembered, state.seed)
+        state.remembered = drawn(state.encode(held), targets, state.shared.remembered, state.seed)
     if state.shared.remembered:
         keep(state, len(held), lambda at: _example(held.record(at)), learned=rule is not None)
 
@@ -133,13 +132,11 @@ def _learn_words(state: ClassifyState, data: Texts) -> None:
         data.texts, lower=own.lower, min_count=own.min_count, vectors=own.vectors, extra_words=own.extra_words
     )
     state.train_prints = torch.from_numpy(np.unique(prints(data)))
-    state.metadata = metadata = Metadata()
-    metadata.texts, metadata.labels, metadata.paired = len(data), labels, data.paired
-    metadata.architecture = architecture
-    metadata.temperature, metadata.strength = {}, {}
-    metadata.calibration_error, metadata.validation_accuracy, metadata.notes = {}, {}, []
-    if state.encoder is not None:
-        metadata.encoder = state.encoder.probe()
+    state.metadata = Metadata(
+        texts=len(data), labels=labels, paired=data.paired, architecture=architecture, temperature={}, strength={},
+        calibration_error={}, validation_accuracy={}, notes=[],
+        encoder=None if state.encoder is None else state.encoder.probe(),
+    )  # fmt: skip
 
 
 def _architecture(state: ClassifyState, data: Texts) -> str:

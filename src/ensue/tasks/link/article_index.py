@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -11,14 +13,14 @@ from torch import Tensor
 
 from ensue.data.posts.dataset import Articles
 from ensue.metrics import Floats
-from ensue.nn.validation import require_number, require_table
+from ensue.nn.validation import require_number
 from ensue.tasks.link.quotes import Kept
 from ensue.text.frequencies import Frequencies
 from ensue.text.latent import Latent
-from ensue.text.lexical import Arrays, Kind, Lexical
+from ensue.text.lexical import Kind, Lexical
 from ensue.text.terms import Keys
 
-_HEAD, _LATENT = "head ", "latent"
+_HEAD = "head "
 KINDS: Mapping[str, Kind] = {
     "words": "words", "characters": "characters", "bm25": "bm25",
     f"{_HEAD}words": "words", f"{_HEAD}characters": "characters", f"{_HEAD}bm25": "bm25", "stems": "stems",
@@ -28,23 +30,35 @@ KINDS: Mapping[str, Kind] = {
 ranked no better by stems of heads."""
 
 
+@dataclass(eq=False)
 class ArticleIndex:
     """The articles that posts are compared with, by their terms and by their vectors.
 
-    Args:
+    Attributes:
         articles: in the order of the columns of all scores.
         lexical: by name, such as ``words`` of the whole text or ``head words`` of its head.
         vectors: (articles, width) of the network; of width 0 without one.
         latent: of stems, as the first articles taught it.
+        sentences: of the articles that were shown last.
     """
 
-    def __init__(
-        self, articles: Articles, lexical: dict[str, Lexical], vectors: Tensor, latent: Latent | None = None
-    ) -> None:
-        self.articles, self.lexical, self.vectors, self.latent = articles, lexical, vectors, latent
-        self._topics: Floats | None = None
-        self.sentences = Kept()
-        """Sentences of the articles shown last."""
+    articles: Articles
+    lexical: dict[str, Lexical]
+    vectors: Tensor
+    latent: Latent | None = None
+    sentences: Kept = field(init=False, default_factory=Kept)
+    _topics: Floats | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Check that everything is of the same articles.
+
+        Raises:
+            ValueError: it is not.
+        """
+        for name, lexical in self.lexical.items():
+            if len(lexical) not in (0, len(self)):
+                raise ValueError(f"lexical.{name}: terms of {len(lexical)} articles where {len(self)} are stored")
+        require_number("vectors", self.vectors, 1.01, -1.01)  # of length 1
 
     def __len__(self) -> int:
         """Number of articles."""
@@ -104,38 +118,9 @@ class ArticleIndex:
             _concatenated(self.articles, added), {}, self.vectors if self.vectors.shape[1] else no_vectors, self.latent
         )
         for name, lexical in self.lexical.items():
-            index.lexical[name] = Lexical(lexical.kind)
-            index.lexical[name].restore(lexical.arrays(), len(self))
+            index.lexical[name] = copy(lexical)
         index._append(added)
         return index, own_columns, new
-
-    def arrays(self) -> Arrays:
-        """All that was counted, read back by :meth:`restored`."""
-        counted = {f"{name}.{key}": array for name, own in self.lexical.items() for key, array in own.arrays().items()}
-        if self.latent is None:
-            return counted
-        return counted | {f"{_LATENT}.terms": self.latent.terms, f"{_LATENT}.table": self.latent.table}
-
-    @classmethod
-    def restored(cls, articles: Articles, arrays: Arrays, vectors: Tensor) -> ArticleIndex:
-        """An index of what :meth:`arrays` gave.
-
-        Raises:
-            ValueError: the parts do not fit together.
-        """
-        by_name: dict[str, Arrays] = {}
-        for key, array in arrays.items():  # "head words.counts" is the array "counts" of "head words"
-            name, _, part = key.rpartition(".")
-            by_name.setdefault(name, {})[part] = array
-        latent = Latent(**by_name.pop(_LATENT))
-        if by_name.keys() != KINDS.keys():
-            raise ValueError("the terms of articles are not of this ensue")
-        lexical = {name: Lexical(kind) for name, kind in KINDS.items()}
-        for name, own in lexical.items():
-            own.restore(by_name[name], len(articles))
-        require_table("vectors", vectors, torch.float32, [len(articles), None])
-        require_number("vectors", vectors, 1.01, -1.01)  # of length 1
-        return cls(articles, lexical, vectors, latent)
 
     def _append(self, articles: Articles) -> None:
         texts = {"": articles.texts, _HEAD: heads(articles)}

@@ -23,7 +23,8 @@ from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState, State
 from ensue.text.encoder import Encoder
-from ensue.text.lexical import COUNTED, Counted, Lexical, Terms, counted_terms
+from ensue.text.lexical import COUNTED, Counted, Lexical, counted_terms
+from ensue.text.terms import Terms
 from ensue.text.tokens import Tokens, require_tokens
 from ensue.vocabulary import UNKNOWN
 
@@ -105,18 +106,13 @@ def require_remembered(state: LinkState, posts: Remembered) -> None:
     Raises:
         ValueError: they are of another model, or do not fit together.
     """
-    pairs = torch.from_numpy(posts.pairs)
-    require_table("pairs", pairs, torch.int64, [None, 2])
-    require_ids("the articles of pairs", pairs[:, 0], len(state.article_index))
-    require_ids("the posts of pairs", pairs[:, 1], posts.num)
+    require_ids("the articles of pairs", posts.pairs[:, 0], len(state.article_index))
     network = isinstance(state.settings, LinkSettings)
     if {*posts.terms} != {*kinds_of(state.model_name)} or (posts.tokens is not None) != network:
         raise ValueError("the stored posts belong to another model")
     if posts.tokens is not None:
         first = -PIECES if state.network_settings.bag else UNKNOWN
         require_tokens("tokens", posts.tokens, len(state.tokenizer.vocabulary), first)
-        if len(posts.tokens) != posts.num:
-            raise ValueError("the stored posts and their words differ in number")
     if (posts.vectors is not None) != (state.model is not None and not network):
         raise ValueError("the stored posts belong to another model")
     if posts.vectors is not None:

@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from ensue.data.posts.dataset import Posts
+from ensue.store.pack import TABLES
 from ensue.tasks.link.encode import encoded, terms_of, vectors_of
 from ensue.tasks.link.index.vector_index import VectorIndex
-from ensue.tasks.link.remembered import FILE, Remembered
+from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.sync import index_of
 from ensue.tasks.link.train import training_hashes
 from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of, without_prints
-from ensue.text.lexical import Counted, Terms
+from ensue.text.lexical import Counted
+from ensue.text.terms import Terms
 from ensue.text.tokens import rows_of_tokens
 from ensue.vocabulary import FIRST
 
@@ -42,17 +44,17 @@ def forget_users(
     mine, rest = records
     former = state.train_prints
     state.train_prints, complete = without_prints(former, training_hashes(mine), training_hashes(rest))
-    found.add("baselines.safetensors", "fingerprints of posts", len(former) - len(state.train_prints))
+    found.add(TABLES, "fingerprints of posts", len(former) - len(state.train_prints))
     words = state.article_index.word_terms
     own_terms = np.intersect1d(state.post_terms, np.setdiff1d(words(mine.texts), words(rest.texts)))
     state.post_terms = np.setdiff1d(state.post_terms, own_terms)
-    found.add("baselines.safetensors", "fingerprints of words that nobody else used", len(own_terms))
+    found.add(TABLES, "fingerprints of words that nobody else used", len(own_terms))
     texts = {*mine.texts} - {*rest.texts}
     num_examples = keep_examples(state.metadata, lambda shown: shown[0] not in texts)
     found.add("settings.json", "examples for the page", num_examples)
     if state.remembered is not None:
         stays = ~_held_by(state, state.remembered, mine)
-        found.add(FILE, "remembered posts", int((~stays).sum()))
+        found.add(TABLES, "remembered posts", int((~stays).sum()))
         state.remembered = _selected(state.remembered, stays) if stays.any() else None
         state.metadata.remembered = int(stays.sum())
     if (place := index_of(folder)).exists():
@@ -63,7 +65,7 @@ def forget_users(
         _forget_words(state, mine, rest, found)
     elif len(state.tokenizer.vocabulary) > FIRST:
         found.remains.append(
-            "words that perhaps nobody else used (vocabulary.json), for the records lack posts that were learned: give "
+            f"words that perhaps nobody else used ({TABLES}), for the records lack posts that were learned: give "
             "all of them, the person's among them"
         )
     if state.schedule is not None:
@@ -110,7 +112,7 @@ def _forget_words(state: LinkState, mine: Posts, rest: Posts, found: Forgotten) 
     used, *others = (np.unique(state.tokenizer.encode(column).ids) for column in columns)
     ids = np.setdiff1d(used, np.concatenate(others))
     ids, num_words = ids[ids >= FIRST], len(state.tokenizer.vocabulary)
-    found.add("vocabulary.json", "words that nobody else used", len(ids))
+    found.add(TABLES, "words that nobody else used", len(ids))
     state.tokenizer.vocabulary = state.tokenizer.vocabulary.without(ids.tolist())
     cleared = clear_rows(module_of(state.network), state.optimizer, ids, num_words)
     found.add("model.safetensors", "rows of words that nobody else used", cleared)

@@ -10,7 +10,7 @@ import polars as pl
 
 from ensue.data.histories import Index, offsets_of
 from ensue.metrics import Floats
-from ensue.text.lexical import Arrays, Kind, Lexical
+from ensue.text.lexical import Kind, Lexical
 from ensue.text.sentences import sentences
 
 KINDS: tuple[Kind, ...] = ("words", "characters")
@@ -25,7 +25,7 @@ class Counted(NamedTuple):
     """The sentences of an article, and of each kind of terms what ``Lexical`` counted of them."""
 
     sentences: list[str]
-    terms: list[Arrays]
+    terms: list[Lexical]
 
     @classmethod
     def of(cls, text: str) -> Counted:
@@ -34,7 +34,7 @@ class Counted(NamedTuple):
         for kind in KINDS:
             lexical = Lexical(kind)
             lexical.add(pl.Series("text", parts, dtype=pl.String))
-            terms.append(lexical.arrays())
+            terms.append(lexical)
         return cls(parts, terms)
 
 
@@ -87,10 +87,9 @@ class Kept:
         return found
 
 
-def _together(kind: Kind, parts: Sequence[Arrays]) -> Lexical:
-    lexical = Lexical(kind)
-    if parts:
-        lengths = np.concatenate([np.diff(own["offsets"]) for own in parts])
-        joined = {name: np.concatenate([own[name] for own in parts]) for name in ("keys", "counts")}
-        lexical.restore({**parts[0], **joined, "offsets": offsets_of(lengths)}, len(lengths))
-    return lexical
+def _together(kind: Kind, parts: Sequence[Lexical]) -> Lexical:
+    if not parts:
+        return Lexical(kind)
+    offsets = offsets_of(np.concatenate([np.diff(lexical.offsets) for lexical in parts]))
+    keys, counts = (np.concatenate([getattr(lexical, name) for lexical in parts]) for name in ("keys", "counts"))
+    return Lexical(kind, offsets=offsets, keys=keys, counts=counts)

@@ -21,7 +21,7 @@ from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
 from ensue.text.encoder import Encoder
-from ensue.text.terms import concatenated_terms
+from ensue.text.terms import Terms, concatenated_terms
 
 SUM, TOPICS, LEARNED = "sum", "topics", "learned"
 """The names of scores beside ``UNTRAINED``, :func:`mean_cosine`: the sum of it and of ``ADDED``, standardised; the
@@ -120,7 +120,7 @@ class LinkScores:
             sums[low : low + posts.num] = weighted_sums(state, posts)
             if weight:
                 owners, keys, counts = posts.terms["words"]
-                terms.append((owners + low, keys, counts))
+                terms.append(Terms(owners + low, keys, counts))
         prior = transductive_prior(sums, strength, state.null_logit)
         if not terms:
             return prior, None

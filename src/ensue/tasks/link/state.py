@@ -101,7 +101,7 @@ class LinkState:
         """What the cosine of a network is multiplied by where it joins the score that needs no label."""
         self.calibration: Calibration | None = None
         """Scores to probabilities."""
-        self.metadata: Metadata = Metadata()
+        self.metadata: Metadata = Metadata(articles=0, posts=0, links=0)
         """What was learned from what."""
         self.linked: tuple[str, ...] = ()
         """Ids of the articles that posts learned were about."""

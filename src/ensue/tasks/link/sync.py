@@ -83,7 +83,8 @@ def encoder_key(state: LinkState) -> str:
     if isinstance(state.model, Encoder):
         named = json.dumps([state.model.name, state.metadata.encoder]).encode()
         return hashlib.blake2b(named, digest_size=16).hexdigest()
-    key = hashlib.blake2b(state.tokenizer.to_json().encode(), digest_size=16)
+    words = state.tokenizer.vocabulary.values
+    key = hashlib.blake2b(json.dumps([state.tokenizer.lower, *words]).encode(), digest_size=16)
     for name, tensor in state.network.state_dict().items():
         key.update(name.encode() + np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
     key.update(str(state.network_settings.max_words).encode())

@@ -72,7 +72,7 @@ def fit(
     every = replace(part, posts=_both(part.posts, held.posts))
     if valid is None and not {"train", "valid"} <= data.parts:
         every = replace(every, posts=replace(every.posts, parts=None))
-    state.metadata = Metadata(articles=len(index), held_out=rule)
+    state.metadata = Metadata(articles=len(index), posts=0, links=0, held_out=rule)
     state.prior_strength, state.neighbour_weight, state.weights = 0.0, 0.0, {}
     state.calibration, state.post_index = None, None
     if state.schedule is not None:

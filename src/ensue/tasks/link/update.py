@@ -27,7 +27,7 @@ def update(state: LinkState, data: Corpus) -> Report:
         raise DataError("new data: no article is new, and no post is about a known one; there is nothing to train on")
     state.article_index, state.post_index = index, None
     metadata = state.metadata
-    metadata.updates = updates = (metadata.updates or 0) + 1
+    metadata.updates = updates = metadata.updates + 1
     state.linked = tuple(sorted({*state.linked, *learned.posts.about}))
     if len(learned):
         state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), training_hashes(learned.posts)))

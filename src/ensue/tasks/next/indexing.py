@@ -29,7 +29,7 @@ QUERIES = 256
 def index_items(state: NextState, *, together: bool = False) -> None:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.index_items`; ``together`` if every rank calls it."""
     state.index = None
-    state.metadata.unset("index")
+    state.metadata.index = None
     if not indexes(state):
         return
     histories = _asked(state)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 from ensue.tasks.metadata import Count
 from ensue.tasks.metadata import Metadata as SharedMetadata
@@ -25,26 +25,25 @@ class Exclusion(StrEnum):
     """All of them."""
 
 
+@dataclass(kw_only=True)
 class Metadata(SharedMetadata):
     """What a model of task ``next`` learned."""
 
-    REQUIRED = frozenset({"sequences", "events", "repeats", "exclusion"})
-
-    sequences: Count = 0
+    sequences: Count
     """Histories."""
-    events: Count = 0
+    events: Count
     """Events of all histories."""
-    values: Count = 0
+    values: Count
     """Distinct values."""
-    repeats: bool = False
+    repeats: bool
     """Whether any history holds a value twice; where none does, what a history holds is no answer."""
-    repeat_share: float = 0.0
+    repeat_share: float
     """Share of the events of the training data, the first of each history left out, whose history holds their item."""
-    immediate_repeat_share: float = 0.0
+    immediate_repeat_share: float
     """Share of the same events that repeat the item just before them."""
-    exclusion: Exclusion = Exclusion.NONE
+    exclusion: Exclusion
     """What ``predict`` leaves out by default, as the two shares suggest (:func:`default_exclusion`)."""
-    timed: bool = False
+    timed: bool
     """Whether events have times."""
     validation_mrr: dict[str, float] | None = None
     """Of each model that was tried, on the held-out part."""
@@ -66,17 +65,6 @@ class Metadata(SharedMetadata):
     """The type of each feature of items, by column."""
     index: dict[str, Any] | None = None
     """Of a large catalogue: what was measured when its index was made."""
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, object]) -> Self:
-        """Back from :meth:`to_dict`.
-
-        Raises:
-            ValueError: something that every folder holds is missing, or no such exclusion exists.
-        """
-        metadata = super().from_dict(fields)
-        metadata.exclusion = Exclusion(metadata.exclusion)
-        return metadata
 
     @property
     def ruled_out(self) -> Exclusion:

@@ -78,7 +78,10 @@ class NextState:
         """The counting models that stand beside it, by name."""
         self.length_delay: LengthDelayModel | None = None
         """How long histories get and pauses last; ``None`` in folders of before there were forecasts."""
-        self.metadata: Metadata = Metadata()
+        self.metadata: Metadata = Metadata(
+            sequences=0, events=0, values=0, repeats=False, repeat_share=0.0, immediate_repeat_share=0.0,
+            exclusion=Exclusion.NONE, timed=False,
+        )  # fmt: skip
         """What was learned from, as ``settings.json`` and the card show it."""
         self.seconds_an_epoch: float | None = None
         """Of the latest training, checks included."""

@@ -192,12 +192,17 @@ def learn_values(state: NextState, data: Histories) -> None:
     data = data.encode(state.vocabulary, drop_unknown=True)
     if state.keeps_histories:
         state.training_hashes = history_hashes(data)
-    state.metadata = metadata = Metadata()
-    metadata.sequences, metadata.events, metadata.values = len(data), len(data.ids), len(state.vocabulary) - FIRST
-    metadata.timed = data.timed
-    metadata.repeat_share, metadata.immediate_repeat_share = repeat_shares(data)
-    metadata.repeats = metadata.repeat_share > 0
-    metadata.exclusion = default_exclusion(metadata.repeat_share, metadata.immediate_repeat_share)
+    repeat_share, immediate_repeat_share = repeat_shares(data)
+    state.metadata = Metadata(
+        sequences=len(data),
+        events=len(data.ids),
+        values=len(state.vocabulary) - FIRST,
+        timed=data.timed,
+        repeat_share=repeat_share,
+        immediate_repeat_share=immediate_repeat_share,
+        repeats=repeat_share > 0,
+        exclusion=default_exclusion(repeat_share, immediate_repeat_share),
+    )
     _count(state, "popularity", data)
     state.length_delay = LengthDelayModel()
     state.length_delay.count(data)

@@ -19,14 +19,14 @@ import torch
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import SPECIAL
+from ensue.store.pack import TABLES, TREE, pack
 from ensue.tasks.held_examples import EVENTS
 from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
-from ensue.tasks.suggest.baselines.retrieval import TOPICS
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import bounded
 from ensue.tasks.suggest.state import SuggestState
 
-COUNTS, FLOOR, TOKENS, SETTINGS = "baselines.safetensors", "k_anonymity.json", "tokenizer.json", "settings.json"
+SETTINGS = "settings.json"
 
 
 def forget_users(
@@ -50,7 +50,7 @@ def forget_users(
     steps = np.setdiff1d(prints(whole.histories), prints(rest.histories))
     former = state.train_prints.numpy()
     state.train_prints = torch.from_numpy(np.setdiff1d(former, steps))
-    found.add(COUNTS, "fingerprints of steps", len(former) - len(state.train_prints))
+    found.add(TABLES, "fingerprints of steps", len(former) - len(state.train_prints))
     stored = _stored(state)
     if stored == _counts(state, whole):
         _count(state, whole, rest, found)
@@ -76,17 +76,17 @@ def _endings(sessions: Histories) -> list[tuple[str, ...]]:
     ]
 
 
-def _counts(state: SuggestState, data: Queries) -> tuple[str, dict[str, bytes]]:
+def _counts(state: SuggestState, data: Queries) -> tuple[object, dict[str, bytes]]:
     other = copy(state)
     other.count(data, state.shared.min_users)
     return _stored(other)
 
 
-def _stored(state: SuggestState) -> tuple[str, dict[str, bytes]]:
+def _stored(state: SuggestState) -> tuple[object, dict[str, bytes]]:
     """Return everything that was counted, in a form that can be compared."""
     assert state.retrieval is not None
-    arrays = state.retrieval.arrays().items()
-    return state.floor.to_json(), {name: array.tobytes() for name, array in arrays if name != TOPICS}
+    _, tensors = pack(state.retrieval.without_topics())
+    return pack(state.floor), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
 
 
 def _count(state: SuggestState, whole: Queries, rest: Queries, found: Forgotten) -> None:
@@ -98,9 +98,9 @@ def _count(state: SuggestState, whole: Queries, rest: Queries, found: Forgotten)
         state.retrieval = state.retrieval.without_topics()
     if counts_only:
         state.model = state.retrieval
-    found.add(FLOOR, "queries that may be shown", len(floor.queries - state.floor.queries))
-    found.add(FLOOR, "words that may be shown", len(floor.words - state.floor.words))
-    found.add(COUNTS, "sessions subtracted from counts", len(whole) - len(rest))
+    found.add(TREE, "queries that may be shown", len(floor.queries - state.floor.queries))
+    found.add(TREE, "words that may be shown", len(floor.words - state.floor.words))
+    found.add(TABLES, "sessions subtracted from counts", len(whole) - len(rest))
     metadata = state.metadata
     metadata.sessions, metadata.queries = len(rest), len(rest.histories.ids)
     if state.tokenizer.kind != "words":
@@ -114,6 +114,6 @@ def _count(state: SuggestState, whole: Queries, rest: Queries, found: Forgotten)
     ]
     if lost:
         state.tokenizer = state.tokenizer.without(lost)
-        found.add(TOKENS, "words", len(lost))
+        found.add(TREE, "words", len(lost))
         if state.schedule is not None:
             clear_rows(module_of(state.network), state.optimizer, np.array(lost), len(tokens))

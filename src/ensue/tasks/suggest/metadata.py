@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
@@ -16,11 +16,9 @@ Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1.001)]
 
 
+@dataclass(kw_only=True)
 class Metadata(SharedMetadata):
     """What a suggester learned, and how it did on held-out sessions."""
-
-    REQUIRED = frozenset({"sessions", "queries", "distinct", "tokens", "normalisation", "notes"})
-    KEYS: ClassVar[Mapping[str, str]] = {"validation_mrr": "validation_mrr@10"}
 
     sessions: Count
     """Learned so far."""

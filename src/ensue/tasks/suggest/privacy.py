@@ -15,14 +15,14 @@ count, the same session once. With ``min_users`` 1 none of this holds: whatever 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from pydantic import Field
 
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries
@@ -30,19 +30,18 @@ from ensue.data.queries.personal import is_harmless, looks_personal
 from ensue.data.queries.rows import RUNS, count_words, runs_of
 from ensue.data.queries.rules import normalise, normalise_ascii, normalised
 from ensue.data.queries.tokens import SPECIAL, QueryTokenizer
-from ensue.errors import DataError, SettingError
-from ensue.lines import decode_json
+from ensue.errors import SettingError
+from ensue.tasks.metadata import Count
 from ensue.vocabulary import FIRST
 
 Mask = npt.NDArray[np.bool_]
-FORMAT = 1
 MAX_SESSIONS = 50
 """Sessions of one person that count, at most."""
 
 
 @dataclass(frozen=True, eq=False)
 class Floor:
-    """What has been typed by enough people; made by :meth:`of` or :meth:`from_json`.
+    """What has been typed by enough people; made by :meth:`of`.
 
     Attributes:
         min_users: how many are enough.
@@ -54,12 +53,12 @@ class Floor:
         left_out: how many distinct queries were below the floor, and how many looked personal.
     """
 
-    min_users: int
-    counted: str
+    min_users: Annotated[int, Field(ge=1)]
+    counted: Literal["users", "sessions"]
     queries: frozenset[str]
     words: frozenset[str]
     together: Mapping[str, frozenset[str]]
-    left_out: Mapping[str, int]
+    left_out: Mapping[str, Count]
 
     @classmethod
     def of(cls, queries: Queries, min_users: int = 5, pair_users: int | None = None) -> Floor:
@@ -195,46 +194,6 @@ class Floor:
         fine = [word in shown or self.words.issuperset(own) for word, own in zip(words, parts, strict=True)]
         return np.array(fine, np.bool_) & ~looks_personal(words)
 
-    def to_json(self) -> str:
-        """All of it, in order of the alphabet; nothing below the floor is in it. Read back by :meth:`from_json`."""
-        kept = {
-            "format": FORMAT,
-            "min_users": self.min_users,
-            "counted": self.counted,
-            "left_out": dict(self.left_out),
-            "queries": sorted(self.queries),
-            "words": sorted(self.words),
-            "together": {word: sorted(others) for word, others in sorted(self.together.items())},
-        }
-        return json.dumps(kept, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str, where: str = "k_anonymity.json") -> Floor:
-        """Read what :meth:`to_json` wrote.
-
-        Raises:
-            DataError: naming ``where`` (a file) and what is wrong.
-        """
-        try:
-            fields = decode_json(text.encode())
-        except ValueError as error:
-            raise DataError(f"{where}: not JSON ({error}); save the model again") from error
-        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
-            raise DataError(f"{where}: is not a threshold of format {FORMAT}; save the model again with this version")
-        together = fields.get("together")
-        lists = [fields.get(name) for name in ("queries", "words")]
-        lists += together.values() if isinstance(together, dict) else [None]
-        texts = all(isinstance(kept, list) and all(isinstance(text, str) for text in kept) for kept in lists)
-        low, left_out = fields.get("min_users"), fields.get("left_out")
-        if not texts or not isinstance(low, int) or low < 1 or fields.get("counted") not in ("users", "sessions"):
-            raise DataError(
-                f'{where}: expected lists of texts "queries", "words" and of each word in "together", "min_users" of '
-                '1 or more, and "counted"; save the model again'
-            )
-        left_out = {str(reason): int(count) for reason, count in left_out.items()} if left_out else {}
-        others = {word: frozenset(words) for word, words in fields["together"].items()}
-        return cls(low, fields["counted"], frozenset(fields["queries"]), frozenset(fields["words"]), others, left_out)
-
 
 def people_of(queries: Queries) -> Index:
     """Return the (sessions,) number of the person who typed each; sessions stand in where the log knows no users."""
@@ -317,4 +276,4 @@ def _together(queries: Queries, words: pl.Series, min_users: int) -> dict[str, f
     found: dict[str, set[str]] = {}
     for first, second in zip(words.gather(enough["word"]), words.gather(enough["word_right"]), strict=True):
         found.setdefault(first, set()).add(second)
-    return {word: frozenset(others) for word, others in found.items()}
+    return {word: frozenset(others) for word, others in sorted(found.items())}

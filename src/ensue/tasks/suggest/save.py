@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.nn.device import Undrawn
-from ensue.nn.validation import Bounded, require_shapes, require_table
-from ensue.store.folder import MAX_JSON_BYTES, described, read_file
-from ensue.store.tensors import read_tensors, tensor_bytes
-from ensue.tasks.state import module_of, require_trained, summary_of
+from ensue.nn.validation import require_table
+from ensue.store.folder import described
+from ensue.store.pack import files_of, read_packed
+from ensue.store.tensors import read_tensors
+from ensue.tasks.saved import NETWORK, Contents, network_files, read_network
+from ensue.tasks.state import require_trained, summary_of
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE
@@ -26,9 +28,32 @@ from ensue.tasks.suggest.dataset import Sessions
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.state import SuggestState
-from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
+from ensue.training.optimizer import make_optimizer, saved_optimizer
 
-PRINTS = "train_prints"
+
+@dataclass
+class Fitted:
+    """What a folder holds of a suggester, but for the weights of the network.
+
+    Attributes:
+        floor: what may be shown.
+        tokenizer: cuts queries into tokens.
+        retrieval: the counts.
+        train_prints: (distinct pairs of queries,) their hashes.
+    """
+
+    floor: Floor
+    tokenizer: QueryTokenizer
+    retrieval: Retrieval
+    train_prints: Annotated[Tensor, torch.int32]
+
+    def __post_init__(self) -> None:
+        """Check the shape of the hashes.
+
+        Raises:
+            ValueError: it is another.
+        """
+        require_table("train_prints", self.train_prints, torch.int32, [None])
 
 
 def summary(state: SuggestState) -> dict[str, object]:
@@ -37,22 +62,13 @@ def summary(state: SuggestState) -> dict[str, object]:
     return summary_of(state, {**own, **asdict(state.shared)}, {**state.metadata.to_dict(), "floor": state.floor.facts})
 
 
-def contents(state: SuggestState, card: str) -> dict[str, bytes]:
+def contents(state: SuggestState, card: str) -> Contents:
     """The contents of a model folder, by file name."""
     require_trained(state.model)
     assert state.retrieval is not None
-    counts = {name: torch.from_numpy(np.array(array)) for name, array in state.retrieval.arrays().items()}
-    network = state.module.state_dict() if state.schedule is not None else {}
-    contents = {
-        **described(summary(state), card),
-        "tokenizer.json": state.tokenizer.to_json().encode(),
-        "k_anonymity.json": state.floor.to_json().encode(),
-        "model.safetensors": tensor_bytes(network),
-        "baselines.safetensors": tensor_bytes({**counts, PRINTS: state.train_prints}),
-    }
-    if state.optimizer is not None:
-        contents[FILE] = tensor_bytes(optimizer_tensors(state.module, state.optimizer))
-    return contents
+    fitted = Fitted(state.floor, state.tokenizer, state.retrieval, state.train_prints)
+    network = state.module if state.schedule is not None else None
+    return {**described(summary(state), card), **files_of(fitted), **network_files(network, state.optimizer)}
 
 
 def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
@@ -60,23 +76,15 @@ def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
     state.metadata = metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "floor"})
     if metadata.mixture is not None and metadata.mixture.keys() != {*MIXED}:
         raise ValueError("the weights of the mixture in settings.json belong to another model")
-    state.tokenizer = QueryTokenizer.from_json(read_file(path, "tokenizer.json", MAX_JSON_BYTES).decode())
-    state.floor = Floor.from_json(read_file(path, "k_anonymity.json", MAX_JSON_BYTES).decode())
-    counts = read_tensors(path, "baselines.safetensors")
-    state.train_prints = counts.pop(PRINTS)
-    require_table(PRINTS, state.train_prints, torch.int32, [None])
-    state.retrieval = Retrieval.restore({name: tensor.numpy() for name, tensor in counts.items()})
+    fitted = read_packed(Fitted, path)
+    state.floor, state.tokenizer, state.train_prints = fitted.floor, fitted.tokenizer, fitted.train_prints
+    state.model = state.retrieval = fitted.retrieval
     if state.schedule is None:
-        state.model = state.retrieval
         return
-    tensors = read_tensors(path, "model.safetensors")
-    if state.model_name in {*CATALOGUE}:  # what a model of one's own needs to be made is not for a folder to say
-        with Undrawn(), Bounded(tensors):
-            require_shapes(module_of(state.untrained()), tensors)
-    state.model = state.new_network()
-    state.module.load_state_dict(tensors)
-    make = partial(make_optimizer, state.module, state.schedule)
-    state.optimizer = saved_optimizer(path, state.module, make)
+    untrained = state.untrained if state.model_name in {*CATALOGUE} else None
+    network = read_network(read_tensors(path, NETWORK), state.new_network, untrained)
+    state.model = network
+    state.optimizer = saved_optimizer(path, state.module, partial(make_optimizer, state.module, state.schedule))
 
 
 def fingerprint(state: SuggestState, parts: Iterable[Sessions]) -> str:
@@ -93,9 +101,9 @@ def fingerprint(state: SuggestState, parts: Iterable[Sessions]) -> str:
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
     """Return what the folder stores of the queries that it was trained on."""
     queries = (
-        "- the queries and words that reach the k-anonymity threshold, in `k_anonymity.json`, `baselines.safetensors`"
+        "- the queries and words that reach the k-anonymity threshold, in `fitted.json` and `baselines.safetensors`;"
     )
-    prints = "and `tokenizer.json`; a 32-bit hash of each pair of queries that followed each other, for the evaluator"
+    prints = "a 32-bit hash of each pair of queries that followed each other, for the evaluator"
     weights = "- what the weights store of words above the threshold; the network never saw words below it"
     pairs = "- what followed or co-occurred with what, counted in people, where enough people typed both"
     return [f"{queries} {prints}.", f"{pairs}.", f"{weights}."]

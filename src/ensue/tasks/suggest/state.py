@@ -116,7 +116,7 @@ class SuggestState:
         self.tokenizer = QueryTokenizer.fit(pl.Series("query", [], dtype=pl.String))
         self.retrieval = None
         self.model = None
-        self.metadata = Metadata()
+        self.metadata = Metadata(sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[])
         self.seconds_an_epoch = None
         self.kept = None
         self.train_prints = torch.zeros(0, dtype=torch.int32)

@@ -191,10 +191,8 @@ def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: st
             f"{100 * figures['mixed']:.2f}, that of the best baseline model {100 * best:.2f}"
         )
     for name in LEARNED_ORDER:
-        if order is None and name != "validation_mrr":
-            metadata.unset(name)
-        elif order is not None and name in vars(order):
-            setattr(metadata, name, getattr(order, name))
+        if order is not None or name != "validation_mrr":
+            setattr(metadata, name, getattr(order or Metadata, name))
     state.model_name, state.settings, state.schedule, state.optimizer = leader, None, None, None
     assert state.retrieval is not None
     if order is None:
@@ -270,14 +268,14 @@ def learn_words(state: SuggestState, data: Queries) -> None:
     )
     state.train_prints = torch.from_numpy(np.unique(prints(shared_steps(data, floor))))
     used = values.gather(np.unique(histories.ids).astype(np.int64) - FIRST)
-    state.metadata = metadata = Metadata()
-    if not floor.queries:
-        alone = f"no query was typed by {own.min_users} {floor.counted}: only queries of common words are suggested"
-        metadata.notes.append(alone)
-    metadata.sessions, metadata.queries, metadata.distinct = len(data), len(histories.ids), len(used)
-    metadata.tokens = len(state.tokenizer) - len(SPECIAL)
-    metadata.normalisation = "paper" if (normalise(used, "paper") == used).all() else "plain"
-    metadata.notes = []
+    state.metadata = Metadata(
+        sessions=len(data),
+        queries=len(histories.ids),
+        distinct=len(used),
+        tokens=len(state.tokenizer) - len(SPECIAL),
+        normalisation="paper" if (normalise(used, "paper") == used).all() else "plain",
+        notes=[],
+    )
 
 
 def _kind(tokens: str, queries: pl.Series) -> Kind:

@@ -73,6 +73,6 @@ def _joined(old: Floor, new: Floor) -> Floor:
     left_out = {reason: old.left_out.get(reason, 0) + count for reason, count in new.left_out.items()}
     together = {
         word: old.together.get(word, frozenset()) | new.together.get(word, frozenset())
-        for word in old.together.keys() | new.together.keys()
+        for word in sorted(old.together.keys() | new.together.keys())
     }
     return Floor(old.min_users, old.counted, old.queries | new.queries, old.words | new.words, together, left_out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -11,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion
 
 from ensue.errors import SettingError
+from ensue.store.pack import pack, unpack
 from ensue.tasks.classify.baselines.grams import ACROSS, ALONE, CROSSED, KIND, SHARED, SIDE, shared_grams
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.overlap import overlaps
@@ -34,12 +37,18 @@ def encoded(tokenizer: Tokenizer, *columns: list[str]) -> Sides:
     return tuple(tokenizer.encode(pl.Series(column, dtype=pl.String), keep_words=True) for column in columns)
 
 
+def tfidf(num_labels: int, strength: float, tokenizer: Tokenizer) -> Tfidf:
+    model = Tfidf(num_labels, strength)
+    model.vocabulary = tokenizer.vocabulary
+    return model
+
+
 def test_words_and_characters_are_those_of_scikit_learn() -> None:
     # Each block alone of length 1, counts as 1 + ln, characters inside words; a word that training lacks has them too.
     train, test = texts(80, 0), [*texts(30, 1), "w1 w99 w2", "w991", "w1 w1 w1 w2"]
     targets = np.array([(len(text.split()) + ("w3 w1" in text)) % 3 for text in train])
     tokenizer = Tokenizer.fit([pl.Series(train)])
-    model = Tfidf(3, 2.0, tokenizer.vocabulary)
+    model = tfidf(3, 2.0, tokenizer)
     model.count(encoded(tokenizer, train), targets)
     blocks = FeatureUnion([
         ("words", TfidfVectorizer(ngram_range=(1, 2), tokenizer=str.split, token_pattern=None, sublinear_tf=True)),
@@ -100,7 +109,7 @@ def test_grams_that_few_texts_hold_go_where_there_are_too_many(monkeypatch: pyte
     monkeypatch.setattr("ensue.tasks.classify.baselines.tfidf.MOST", 3)
     column = ["a b", "a b", "a", "c", "d"]  # held: a 3, b 2, "a b" 2, c 1, d 1; runs " a ", " b ", " c ", " d "
     tokenizer = Tokenizer.fit([pl.Series(column)])
-    model = Tfidf(2, 1.0, tokenizer.vocabulary)
+    model = tfidf(2, 1.0, tokenizer)
     model.count(encoded(tokenizer, column), np.array([0, 0, 0, 1, 1]))
     assert sorted(model.held.tolist()) == [2, 2, 2, 3, 3]
     assert model.scores(encoded(tokenizer, ["a", "c"])).shape == (2, 2)
@@ -109,7 +118,7 @@ def test_grams_that_few_texts_hold_go_where_there_are_too_many(monkeypatch: pyte
 def test_each_side_of_a_pair_has_ngrams_of_its_own() -> None:
     first, second = ["a b", "b", "a b", "b"], ["b", "a b", "b", "a b"]
     tokenizer = Tokenizer.fit([pl.Series(first), pl.Series(second)])
-    model = Tfidf(2, 1.0, tokenizer.vocabulary)
+    model = tfidf(2, 1.0, tokenizer)
     model.count(encoded(tokenizer, first, second), np.array([0, 1, 0, 1]))
     kinds = (model.keys >> KIND) % 8
     assert np.sum(kinds == 0) == 6  # a, b and "a b" on either side
@@ -123,7 +132,7 @@ def test_attributions_add_up_to_the_score(paired: bool) -> None:
     asked = [[f"{text} w7 new" for text in texts(20, seed)] for seed in range(5, 6 + paired)]
     targets = np.array([("w3" in text) + ("w5" in text) for text in train[-1]])
     tokenizer = Tokenizer.fit([pl.Series(column) for column in train])
-    model = Tfidf(3, 1.0, tokenizer.vocabulary)
+    model = tfidf(3, 1.0, tokenizer)
     model.count(encoded(tokenizer, *train), targets)
     sides, labels = encoded(tokenizer, *asked), np.arange(20) % 3
     scores = model.scores(sides)
@@ -141,7 +150,7 @@ def test_another_strength_learns_the_same_rows() -> None:
         Tokenizer.fit([pl.Series(train)]),
         np.array([("w3" in text) for text in train]).astype(np.int64),
     )
-    weak, strong = Tfidf(2, 1.0, tokenizer.vocabulary), Tfidf(2, 10.0, tokenizer.vocabulary)
+    weak, strong = tfidf(2, 1.0, tokenizer), tfidf(2, 10.0, tokenizer)
     lesson, _ = (model.learn(encoded(tokenizer, train), targets) for model in (weak, strong))
     before = weak.linear.weight
     assert torch.equal(weak.anew(lesson, 10.0).linear.weight, strong.linear.weight)
@@ -151,19 +160,23 @@ def test_another_strength_learns_the_same_rows() -> None:
 def test_a_saved_row_scores_the_same() -> None:
     train = texts(60, 0)
     tokenizer = Tokenizer.fit([pl.Series(train)])
-    model, again = (Tfidf(2, 1.0, tokenizer.vocabulary) for _ in range(2))
+    model = tfidf(2, 1.0, tokenizer)
     model.count(encoded(tokenizer, train), np.array([("w3" in text) for text in train]).astype(np.int64))
-    saved = model.tensors()
-    again.restore(saved | {name: saved[name].float() for name in ("weight", "bias")})
+    again = unpack(Tfidf, *pack(model))
+    again.vocabulary = tokenizer.vocabulary
     sides = encoded(tokenizer, texts(9, 1))
-    assert torch.equal(model.scores(sides), again.scores(sides)) and again.tensors().keys() == saved.keys()
+    assert torch.equal(model.scores(sides), again.scores(sides))
+    with pytest.raises(ValueError, match=r"held is torch\.int64 of shape"):
+        replace(model, held=model.held[1:])
+    with pytest.raises(ValueError, match=r"linear\.weight is torch\.float64"):
+        replace(model, num_labels=3)
 
 
 def test_learning_more_counts_texts_and_starts_from_the_weights() -> None:
     train, more = texts(60, 0), ["fresh w1", "fresh", "w1"]
     targets = np.array([("w3" in text) for text in train]).astype(np.int64)
     tokenizer = Tokenizer.fit([pl.Series([*train, *more])])
-    model = Tfidf(2, 1.0, tokenizer.vocabulary)
+    model = tfidf(2, 1.0, tokenizer)
     model.count(encoded(tokenizer, train), targets)
     before = dict(zip(model.keys.tolist(), model.linear.weight[:, 0].tolist(), strict=True))
     model.count(encoded(tokenizer, more), np.array([1, 1, 0]))

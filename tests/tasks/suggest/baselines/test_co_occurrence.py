@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.suggest.baselines.co_occurrence import REACH, count_beside, scaled
-from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
+from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.table import Table
 
@@ -64,11 +67,17 @@ def test_two_logs_together_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("others", [9]), ("rows", [0, 2, 1, 2]), ("weights", [1.0]), ("rows", [0])]
+    ("name", "value", "message"),
+    [
+        ("others", [0, 9], "co_occurrence.others holds 9, outside [0, 3)"),
+        ("rows", [0, 2, 1, 2], "rows falls somewhere"),
+        ("weights", [1.0], "1 weights for 2 pairs"),
+        ("weights", [1.0, -1.0], "weights is -1, outside"),
+        ("rows", [0, 2], "co_occurrence.rows is torch.int64 of shape (2,)"),
+    ],
 )
-def test_arrays_that_do_not_fit(name: str, value: list[float]) -> None:
-    kept = Retrieval.fit(sessions("a b", "c")).arrays()
-    kept[f"beside_{name}"] = np.array(value, kept[f"beside_{name}"].dtype)
-    with pytest.raises(ValueError, match="queries next to each query: "):
-        Retrieval.restore(kept)
-    assert MostFrequentNext.restore(kept).queries.to_list() == ["a", "b", "c"]
+def test_arrays_that_do_not_belong_together(name: str, value: list[float], message: str) -> None:
+    model = Retrieval.fit(sessions("a b", "c"))
+    table = model.co_occurrence
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Retrieval(model.following, replace(table, **{name: np.array(value, getattr(table, name).dtype)}), model.after)

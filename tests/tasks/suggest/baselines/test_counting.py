@@ -7,8 +7,10 @@ import os
 import random
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,9 +21,9 @@ from ensue.data.queries import prefixes, read_queries
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.metrics import bleu, hit, ngram_counts, ngram_precision, reciprocal_rank, text_ranks
 from ensue.records import History
+from ensue.store.pack import pack, unpack
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.retrieval import CLOSE, NONE, Retrieval
-from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
 
 DATA = Path(os.environ.get("ENSUE_DATA", Path(__file__).parents[3] / "../shared/data")) / "queries"
 real = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real queries at {DATA}; set ENSUE_DATA")
@@ -114,40 +116,40 @@ def test_what_is_below_the_floor_leaves_no_trace() -> None:
     model = MostFrequentNext.fit(log, allowed)
     # b did not follow a in the first session: something else did.
     assert model.queries.to_list() == ["a", "b", "c"] and model.counts.tolist() == [1]
-    kept = Retrieval.fit(log, allowed).arrays()
-    assert kept["bytes"].tobytes() == b"abc"
+    _, kept = pack(Retrieval.fit(log, allowed))
+    assert kept["following.queries.bytes"].numpy().tobytes() == b"abc"
     assert lists(model.suggest(histories(["secret"]), 3)) == [["a", "b", "c"]]
 
 
-@pytest.mark.parametrize("model", [MostFrequentNext, Retrieval])
-def test_to_arrays_and_back(model: type[MostFrequentNext] | type[Retrieval]) -> None:
+def test_packed_and_back() -> None:
     log, asked = histories(*some_sessions(3, 40), ["مرحبا", "🏳️\u200d🌈 x"]), histories(*some_sessions(4, 20))
-    first = model.fit(log)
-    again = model.restore(first.arrays())
-    for one, other in zip(first.arrays().items(), again.arrays().items(), strict=True):
-        assert one[0] == other[0] and one[1].tolist() == other[1].tolist() and one[1].dtype == other[1].dtype
-    if isinstance(first, Retrieval) and isinstance(again, Retrieval):
-        assert again.candidates(asked, 9).tolist() == first.candidates(asked, 9).tolist()
-    elif isinstance(first, MostFrequentNext) and isinstance(again, MostFrequentNext):
-        assert lists(again.suggest(asked)) == lists(first.suggest(asked))
+    first = Retrieval.fit(log, topics=True)
+    tree, tensors = pack(first)
+    again = unpack(Retrieval, tree, tensors)
+    assert again.queries.to_list() == first.queries.to_list() and pack(again)[0] == tree
+    assert all(tensor.equal(pack(again)[1][name]) for name, tensor in tensors.items())
+    assert again.candidates(asked, 9).tolist() == first.candidates(asked, 9).tolist()
+    assert lists(again.following.suggest(asked)) == lists(first.following.suggest(asked))
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("totals", [1], "totals is torch.int64 of shape (1,)"),
+        ("totals", [1], "totals is torch.int64 of shape (1,), not torch.int64 of shape (3)"),
         ("totals", [1, 0, 1], "totals holds 0, outside [1, "),
         ("totals", [1, 2**47, 1 << 62], "totals holds 4611686018427387904, outside [1, "),
         ("rows", [0, 9, 9, 9], "rows does not lead from 0 to 1"),
         ("followers", [7], "followers holds 7, outside [0, 3)"),
-        ("offsets", [0, 1, 2, 9], "the offsets of texts does not lead from 0 to 3"),
-        ("offsets", [0, 2, 1, 3], "the offsets of texts falls somewhere"),
+        ("counts", [0], "counts holds 0, outside [1, "),
     ],
 )
-def test_damaged_arrays(name: str, value: list[int], message: str) -> None:
-    arrays = MostFrequentNext.fit(histories(["a", "b"], ["c"])).arrays()
+def test_arrays_that_do_not_belong_together(name: str, value: list[int], message: str) -> None:
+    model = MostFrequentNext.fit(histories(["a", "b"], ["c"]))
+    changes: dict[str, Any] = {name: np.array(value, getattr(model, name).dtype)}
     with pytest.raises(ValueError, match=re.escape(message)):
-        MostFrequentNext.restore(arrays | {name: np.array(value, arrays[name].dtype)})
+        replace(model, **changes)
+    with pytest.raises(ValueError, match="queries: a text appears twice"):
+        replace(model, queries=pl.Series(["a", "b", "a"]))
 
 
 def test_an_empty_log() -> None:
@@ -155,7 +157,6 @@ def test_an_empty_log() -> None:
     assert lists(model.suggest(histories(["a"], []), 3, typed=True)) == [["a"], []]
     assert lists(model.suggest(histories(["a"], []), 3)) == [[], []]
     assert Retrieval.fit(histories()).candidates(histories(["a"]), 2).tolist() == [[NONE, NONE]]
-    assert unpack_texts(pack_texts(pl.Series([], dtype=pl.String))).to_list() == []
 
 
 def test_words_alone_where_no_query_stands_beside_another() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue.store.pack import pack, unpack
 from ensue.tasks.suggest.baselines import shares as module
 from ensue.tasks.suggest.baselines.after import LATEST, TURNS, After
 from ensue.tasks.suggest.baselines.counting import added
@@ -42,7 +43,7 @@ def test_words_and_queries_below_the_floor_are_not_counted() -> None:
     # "find jane" is not kept, and yet what came after find: "buy boat" 0.8, and 1 after "find boat".
     assert list(after.words.values) == ["boat", "find"]
     assert after.by_word.weights.tolist() == pytest.approx([1.0, 1.8])
-    assert b"jane" not in b"".join(column.tobytes() for column in after.arrays().values())
+    assert b"jane" not in b"".join(column.numpy().tobytes() for column in pack(after)[1].values())
 
 
 def test_shares_by_hand() -> None:
@@ -116,32 +117,22 @@ def test_a_thing_speaks_for_its_most_frequent_queries(monkeypatch: pytest.Monkey
 def test_two_logs_together_are_one() -> None:
     old, new = some_sessions(0, 20), some_sessions(1, 20, "efghijk")
     one, other, both = (Retrieval.fit(histories(*part)) for part in (old, new, old + new))
-    merged, whole = one.with_(other, added(one.following, other.following)).arrays(), both.arrays()
+    merged, whole = (pack(own.after)[1] for own in (one.with_(other, added(one.following, other.following)), both))
     assert merged.keys() == whole.keys()
-    for name in (name for name in whole if "word" in name or "turn" in name):
+    for name in whole:
         assert merged[name].tolist() == pytest.approx(whole[name].tolist(), abs=1e-5)
-
-
-def test_folders_of_before_hold_none_of_it() -> None:
-    arrays = Retrieval.fit(histories(["a", "b"])).arrays()
-    former = {name: column for name, column in arrays.items() if "word" not in name and "turn" not in name}
-    again = Retrieval.restore(former)
-    assert again.arrays().keys() == former.keys()
-    assert lists(Shares(again).suggest("after-words", histories(["a"]), 2)) == [["b"]]  # what is typed most
-    new = Retrieval.fit(histories(["c", "d"]))
-    assert list(again.with_(new, added(again.following, new.following)).after.words.values) == ["c"]
 
 
 @pytest.mark.parametrize("name", ["word", "turn"])
 def test_arrays_that_do_not_fit(name: str) -> None:
-    kept = Retrieval.fit(histories(["a b", "c"])).arrays()
-    kept[f"after_{name}_others"] = np.full_like(kept[f"after_{name}_others"], 9)
-    with pytest.raises(ValueError, match="others holds 9, outside"):
-        Retrieval.restore(kept)
+    tree, tensors = pack(Retrieval.fit(histories(["a b", "c"])))
+    tensors[f"after.by_{name}.others"].fill_(9)
+    with pytest.raises(ValueError, match=rf"^after\.by_{name}\.others holds 9, outside"):
+        unpack(Retrieval, tree, tensors)
 
 
 def test_an_empty_log() -> None:
     assert lists(counted().suggest("after-words", histories(["a"], []), 3)) == [[], []]
     assert lists(counted(["a", "b"]).suggest("co-occurrence", histories(), 3)) == []
-    assert After.fit(histories(), np.empty(0, np.int64)).arrays() == {}
+    assert not len(After.fit(histories(), np.empty(0, np.int64)).by_word.others)
     assert pl.Series(counted().following.queries).len() == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,15 +15,24 @@ from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 from ensue.tasks.classify.dataset import Sides
 
 
+@dataclass(eq=False)
 class Majority:
     """The shares of the labels, whatever the text.
 
-    Args:
-        num_labels: number of labels.
+    Attributes:
+        counts: (labels,) texts of each.
     """
 
-    def __init__(self, num_labels: int) -> None:
-        self.counts = torch.zeros(num_labels, dtype=torch.int64)
+    counts: Annotated[Tensor, torch.int64]
+
+    def __post_init__(self) -> None:
+        """Check the counts.
+
+        Raises:
+            ValueError: one is none.
+        """
+        require_table("counts", self.counts, torch.int64, [None])
+        require_ids("counts", self.counts, MAX_COUNT)
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Count labels."""
@@ -42,20 +52,3 @@ class Majority:
 
     def grow(self, num_words: int) -> None:
         """No word matters."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that was learned."""
-        return {"counts": self.counts}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave.
-
-        Raises:
-            ValueError: it is not of these labels.
-        """
-        counts = tensors["counts"]
-        require_table("majority.counts", counts, torch.int64, [len(self.counts)])
-        require_ids("majority.counts", counts, MAX_COUNT)
-        if not bool(counts.any()):
-            raise ValueError("majority.counts counts no text")
-        self.counts = counts

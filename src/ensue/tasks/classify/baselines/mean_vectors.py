@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_table
+from ensue.nn.validation import MAX_COUNT, require_number, require_table
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
-from ensue.text.linear import centred
+from ensue.text.linear import Linear, Strength, centred
 from ensue.text.tokens import Tokens
 
 MAX_NUMBER = 1e15
 """Numbers of a vector are no larger: sums of a million of them, and products of two sums, are finite."""
 
 
+@dataclass(eq=False)
 class MeanVectors:
     """The mean of a text's word vectors under logistic regression; words without a vector do not count.
 
     Of pairs, the two means, the size of their difference and their product are put side by side, as in Eq. 10.
 
-    Args:
+    Attributes:
         num_labels: number of labels.
         strength: how much the data counts beside the penalty, scikit-learn's ``C``.
         matrix: (words, dim) the vectors by id; zeros where a word has none.
         num_sides: 2 for pairs.
+        linear: the weights of the features.
+        num_texts: that were counted.
     """
 
-    def __init__(self, num_labels: int, strength: float, matrix: Tensor, num_sides: int) -> None:
-        self.num_labels, self.strength, self.matrix, self.num_texts = num_labels, strength, matrix, 0
-        self.linear = linear.zeros(matrix.shape[1] * (4 if num_sides == 2 else 1), num_labels)
-        self._held: tuple[Tensor, npt.NDArray[np.bool_]] | None = None  # a matrix, and which of its words have a vector
+    num_labels: Annotated[int, Field(ge=2)]
+    strength: Strength
+    matrix: Annotated[Tensor, torch.float32]
+    num_sides: Annotated[int, Field(ge=1, le=2)]
+    linear: Linear = None  # type: ignore[assignment]  # zeros unless given
+    num_texts: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
+    _held: tuple[Tensor, npt.NDArray[np.bool_]] | None = field(init=False, default=None)
+    """A matrix, and which of its words have a vector."""
+
+    def __post_init__(self) -> None:
+        """Check that the tables belong together.
+
+        Raises:
+            ValueError: they are of other vectors or labels.
+        """
+        require_table("matrix", self.matrix, torch.float32, [None, None])
+        require_number("matrix", self.matrix, MAX_NUMBER, -MAX_NUMBER)
+        num_features = self.matrix.shape[1] * (4 if self.num_sides == 2 else 1)
+        self.linear = self.linear or linear.zeros(num_features, self.num_labels)
+        self.linear.require("linear", num_features, self.num_labels)
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn texts; see :meth:`Tfidf.count`."""
@@ -69,22 +90,6 @@ class MeanVectors:
         self.matrix = torch.cat(
             [self.matrix, self.matrix.new_zeros(num_words - len(self.matrix), self.matrix.shape[1])]
         )
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that was learned."""
-        return {"matrix": self.matrix, "num_texts": torch.tensor(self.num_texts), **self.linear._asdict()}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave, over the matrix that this was made with.
-
-        Raises:
-            ValueError: it is of other words, vectors or labels.
-        """
-        require_table("vectors.num_texts", tensors["num_texts"], torch.int64, [])
-        require_ids("vectors.num_texts", tensors["num_texts"], MAX_COUNT)
-        require_number("vectors.matrix", self.matrix, MAX_NUMBER, -MAX_NUMBER)
-        self.num_texts = int(tensors["num_texts"])
-        self.linear = linear.restored("vectors", tensors, len(self.linear.weight), self.num_labels)
 
     def _means(self, sides: Sides) -> list[Tensor]:
         """Return the (texts, dim) float64 means of each side."""

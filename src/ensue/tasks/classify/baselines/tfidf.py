@@ -8,12 +8,14 @@ beside them. A gram of a kind of which there are more than ``MOST`` must stand i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from copy import copy
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from ensue.data.histories import Index
@@ -25,7 +27,6 @@ from ensue.tasks.classify.baselines.grams import (
     SIDE,
     Grams,
     join,
-    require_grams,
     shared_grams,
     word_grams,
 )
@@ -33,7 +34,7 @@ from ensue.tasks.classify.baselines.overlap import HATS, overlaps
 from ensue.tasks.classify.baselines.spelling import Spelling
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
-from ensue.text.linear import Linear, centred
+from ensue.text.linear import Linear, Strength, centred
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.text.weights import smooth_idf
 from ensue.vocabulary import Vocabulary
@@ -86,20 +87,39 @@ class Lesson(NamedTuple):
     """Texts behind it."""
 
 
+@dataclass(eq=False)
 class Tfidf:
     """Grams, weighed by how few texts hold them, under logistic regression.
 
-    Args:
+    Attributes:
         num_labels: number of labels.
         strength: how much the data counts beside the penalty, scikit-learn's ``C``.
-        vocabulary: of the words whose characters are read.
+        keys: (grams,) increasing.
+        held: (grams,) texts that hold each.
+        linear: the weights of the grams.
+        num_texts: that were counted.
+        vocabulary: of the words whose characters are read; that of the tokenizer, which is packed there.
     """
 
-    def __init__(self, num_labels: int, strength: float, vocabulary: Vocabulary) -> None:
-        self.num_labels, self.strength, self.num_texts = num_labels, strength, 0
-        self.vocabulary = vocabulary
-        self.keys, self.held = np.empty(0, np.int64), np.empty(0, np.int64)
-        self.linear = linear.zeros(0, num_labels)
+    num_labels: Annotated[int, Field(ge=2)]
+    strength: Strength
+    keys: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    held: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    linear: Linear = None  # type: ignore[assignment]  # zeros unless given
+    num_texts: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
+    vocabulary: Vocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Check that the tables belong together.
+
+        Raises:
+            ValueError: they are of other grams or labels.
+        """
+        require_table("keys", self.keys, torch.int64, [None])
+        require_table("held", self.held, torch.int64, [len(self.keys)])
+        require_ids("held", self.held, self.num_texts + 1)
+        self.linear = self.linear or linear.zeros(0, self.num_labels)
+        self.linear.require("linear", len(self.keys), self.num_labels)
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn texts; what was learned before stays the ground from which the weights move.
@@ -164,27 +184,6 @@ class Tfidf:
 
     def grow(self, num_words: int) -> None:
         """New words need no room: grams get theirs when they are counted."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that was learned."""
-        counts = {"keys": torch.from_numpy(self.keys), "held": torch.from_numpy(self.held)}
-        return counts | {"num_texts": torch.tensor(self.num_texts), **self.linear._asdict()}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave.
-
-        Raises:
-            ValueError: the parts do not fit together, the words or the labels.
-        """
-        keys, held, num_texts = tensors["keys"], tensors["held"], tensors["num_texts"]
-        require_table("tfidf.keys", keys, torch.int64, [None])
-        require_table("tfidf.held", held, torch.int64, [len(keys)])
-        require_table("tfidf.num_texts", num_texts, torch.int64, [])
-        require_ids("tfidf.num_texts", num_texts, MAX_COUNT)
-        require_ids("tfidf.held", held, int(num_texts) + 1)
-        require_grams("tfidf.keys", keys, len(self.vocabulary))
-        self.linear = linear.restored("tfidf", tensors, len(keys), self.num_labels)
-        self.keys, self.held, self.num_texts = keys.numpy(), held.numpy(), int(num_texts)
 
     def _grams(self, sides: Sides, *, unknown: bool) -> Iterator[Grams]:
         """Every gram at its place."""

@@ -20,7 +20,8 @@ from ensue.tasks.link.ensembles.neighbours import WEIGHTS, Neighbours
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
 from ensue.tasks.link.folds import FOLDS
 from ensue.tasks.link.measures import Mask, average_precision, by_row
-from ensue.text.lexical import Lexical, Terms, chosen_terms
+from ensue.text.lexical import Lexical, chosen_terms
+from ensue.text.terms import Terms
 
 UNTRAINED = "untrained"
 """The score that needs no label, beside which all others are weighed."""

@@ -16,9 +16,10 @@ import numpy as np
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.text.lexical import Lexical, Terms, places_of
+from ensue.text.lexical import Lexical, places_of
 from ensue.text.postings import Postings
 from ensue.text.sparse import sparse_rows
+from ensue.text.terms import Terms
 from ensue.text.weights import smooth_idf
 
 WEIGHTS = (0.0, 0.3, 1.0)

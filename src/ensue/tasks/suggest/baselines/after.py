@@ -15,15 +15,13 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.data.queries.rows import WORDS, distinct_texts
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
 from ensue.tasks.suggest.baselines.crowd import Crowd
-from ensue.tasks.suggest.baselines.table import Arrays, Table
-from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
+from ensue.tasks.suggest.baselines.table import Table
 from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 3
 """Queries before another whose words count, each ``FADE`` less than the one after it."""
 TURNS = 6
 """Places in a session that are told apart; the last stands for all later ones."""
-NAME = "word_"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +37,6 @@ class After:
     words: Vocabulary
     by_word: Table
     by_turn: Table
-
-    @classmethod
-    def none(cls) -> After:
-        """Nothing was counted: of folders of before."""
-        return cls(Vocabulary(), Table.none(), Table.none(TURNS))
 
     @classmethod
     def fit(
@@ -101,28 +94,4 @@ class After:
             words,
             self.by_word.with_(new.by_word, (one, old_queries), (other, new_queries), len(words) - FIRST),
             self.by_turn.with_(new.by_turn, (every, old_queries), (every, new_queries), TURNS),
-        )
-
-    def arrays(self) -> Arrays:
-        """All of it, read back by :meth:`restore`; nothing where nothing was counted."""
-        if not len(self.by_turn.others) and not len(self.words) - FIRST:
-            return {}
-        texts = pack_texts(pl.Series(self.words.values, dtype=pl.String))
-        named = {f"{NAME}{name}": column for name, column in texts.items()}
-        return {**named, **self.by_word.arrays("after_word"), **self.by_turn.arrays("after_turn")}
-
-    @classmethod
-    def restore(cls, arrays: Arrays, queries: int) -> After:
-        """Put back what :meth:`arrays` gave.
-
-        Raises:
-            ValueError: the arrays do not fit together.
-        """
-        if f"{NAME}bytes" not in arrays:
-            return cls.none()
-        words = Vocabulary(unpack_texts({name: arrays[f"{NAME}{name}"] for name in ("bytes", "offsets")}))
-        return cls(
-            words,
-            Table.restore(arrays, "after_word", "what came after each word", len(words) - FIRST, queries),
-            Table.restore(arrays, "after_turn", "what came at each place of a session", TURNS, queries),
         )

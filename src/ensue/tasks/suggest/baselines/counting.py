@@ -20,15 +20,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
-from ensue.nn.validation import require_ids, require_offsets, require_table, require_totals
+from ensue.nn.validation import require_ids, require_offsets, require_totals
 from ensue.tasks.suggest.baselines.crowd import Crowd
-from ensue.tasks.suggest.baselines.table import Arrays
-from ensue.tasks.suggest.baselines.texts import pack_texts, unpack_texts
 from ensue.vocabulary import FIRST, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
@@ -76,10 +73,11 @@ class RepeatLast:
         return _lists(frame.sort("session", "score", descending=[False, True]), sessions, k, texts)
 
 
+@dataclass(eq=False)
 class MostFrequentNext:
-    """Most frequent next queries; see the module. Made by :meth:`fit` or :meth:`restore`.
+    """Most frequent next queries; see the module. Made by :meth:`fit`.
 
-    Args:
+    Attributes:
         queries: (queries,) the distinct queries that may be shown, in order of arrival.
         totals: (queries,) how often each was typed, or by how many people.
         rows: (queries + 1,) the followers of query ``q`` are ``followers[rows[q]:rows[q + 1]]``.
@@ -87,8 +85,25 @@ class MostFrequentNext:
         counts: (pairs,) how often each followed.
     """
 
-    def __init__(self, queries: pl.Series, totals: Index, rows: Index, followers: Ids, counts: Index) -> None:
-        self.queries, self.totals, self.rows, self.followers, self.counts = queries, totals, rows, followers, counts
+    queries: pl.Series
+    totals: Index
+    rows: Index
+    followers: Ids
+    counts: Index
+
+    def __post_init__(self) -> None:
+        """Check that the columns belong together.
+
+        Raises:
+            ValueError: they do not.
+        """
+        self.queries = self.queries.rename("query")
+        if len(self.vocabulary) - FIRST < len(self.queries):
+            raise ValueError("queries: a text appears twice")
+        require_offsets("rows", self.rows, len(self.followers), len(self.queries))
+        require_ids("followers", self.followers, len(self.queries))
+        require_totals("totals", self.totals, len(self.queries), 1)
+        require_totals("counts", self.counts, len(self.followers), 1)
 
     @classmethod
     def fit(cls, sessions: Histories, allowed: Mask | None = None, crowd: Crowd | None = None) -> MostFrequentNext:
@@ -191,29 +206,6 @@ class MostFrequentNext:
         texts = pl.concat([self.queries.rename("query"), values.gather(unknown)])
         return table[codes], texts
 
-    def arrays(self) -> Arrays:
-        """All that was counted, read back by :meth:`restore`."""
-        counts: Arrays = {"totals": self.totals, "rows": self.rows, "followers": self.followers, "counts": self.counts}
-        return {**pack_texts(self.queries), **counts}
-
-    @classmethod
-    def restore(cls, arrays: Arrays) -> MostFrequentNext:
-        """Put back what :meth:`arrays` gave.
-
-        Raises:
-            ValueError: the arrays do not fit together.
-        """
-        queries = unpack_texts(arrays)
-        totals, rows, followers, counts = (
-            torch.from_numpy(arrays[name]) for name in ("totals", "rows", "followers", "counts")
-        )
-        require_table("followers", followers, torch.int32, [None])
-        require_ids("followers", followers, len(queries))
-        require_offsets("rows", rows, len(followers), len(queries))
-        require_totals("totals", totals, len(queries), 1)
-        require_totals("counts", counts, len(followers), 1)
-        return cls(queries, totals.numpy(), rows.numpy(), followers.numpy(), counts.numpy())
-
 
 def added(old: MostFrequentNext, new: MostFrequentNext) -> MostFrequentNext:
     """The counts of two logs together; ties go to what came first, the older log before the newer."""
@@ -236,7 +228,7 @@ def added(old: MostFrequentNext, new: MostFrequentNext) -> MostFrequentNext:
     counted = counted.sort("before", "count", "first", descending=[False, True, False])
     rows = np.searchsorted(counted["before"].to_numpy(), np.arange(len(queries) + 1)).astype(np.int64)
     followers, counts = counted["after"].to_numpy().astype(np.int32), counted["count"].to_numpy().astype(np.int64)
-    return MostFrequentNext(queries.rename("query"), totals, rows, followers, counts)
+    return MostFrequentNext(queries, totals, rows, followers, counts)
 
 
 def _typed(sessions: Histories) -> tuple[pl.Series, Index]:

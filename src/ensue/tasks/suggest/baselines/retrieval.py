@@ -14,6 +14,7 @@ Scores are rounded to six decimals; ties go to the query that came first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -23,11 +24,11 @@ from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import WORDS, distinct_texts, words_of
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number, require_table
-from ensue.tasks.suggest.baselines.after import After
+from ensue.tasks.suggest.baselines.after import TURNS, After
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_beside, scaled
 from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_places
 from ensue.tasks.suggest.baselines.crowd import Crowd
-from ensue.tasks.suggest.baselines.table import Arrays, Table
+from ensue.tasks.suggest.baselines.table import Table
 from ensue.tasks.suggest.baselines.topics import Vectors, moved, word_vectors
 from ensue.text.postings import Postings
 from ensue.text.weights import bm25_idf, bm25_saturation
@@ -40,26 +41,45 @@ CLOSENESS = 0.3
 _CELLS = 1 << 22
 """Scores that are held at once."""
 NONE = -1
-TOPICS = "topics"
 
 
+def _no_topics() -> Vectors:
+    return np.empty((0, 0), np.float32)
+
+
+@dataclass(eq=False)
 class Retrieval:
-    """Candidates for a session; made by :meth:`fit` or :meth:`restore`.
+    """Candidates for a session; made by :meth:`fit`.
 
-    Args:
+    Attributes:
         following: the queries of the log, and what followed each.
         co_occurrence: what stood near each.
         after: what came after words, and at which place.
         topics: (words, dimensions) what the words of ``after`` are about; none unless something asks for it.
     """
 
-    def __init__(
-        self, following: MostFrequentNext, co_occurrence: Table, after: After, topics: Vectors | None = None
-    ) -> None:
-        self.following, self.co_occurrence, self.after = following, co_occurrence, after
-        self.topics: Vectors = np.empty((0, 0), np.float32) if topics is None else topics
-        self.shares = scaled(co_occurrence, following.totals)
-        lists = following.queries.str.extract_all(WORDS)
+    following: MostFrequentNext
+    co_occurrence: Table
+    after: After
+    topics: Vectors = field(default_factory=_no_topics)
+    shares: Floats = field(init=False)
+    words: Vocabulary = field(init=False)
+    postings: Postings = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Check that the tables belong together, and index the words of the queries.
+
+        Raises:
+            ValueError: they are of different queries or words.
+        """
+        num_queries, num_words = len(self.following.queries), len(self.after.words) - FIRST
+        self.co_occurrence.require_size("co_occurrence", num_queries, num_queries)
+        self.after.by_word.require_size("after.by_word", num_words, num_queries)
+        self.after.by_turn.require_size("after.by_turn", TURNS, num_queries)
+        require_table("topics", self.topics, torch.float32, [num_words if len(self.topics) else 0, None])
+        require_number("topics", self.topics, 1.001, -1.001)  # vectors of length 1
+        self.shares = scaled(self.co_occurrence, self.following.totals)
+        lists = self.following.queries.str.extract_all(WORDS)
         lengths = lists.list.len().to_numpy().astype(np.int64)
         words, codes = distinct_texts(lists.explode(empty_as_null=False))
         self.words = Vocabulary(words)
@@ -99,7 +119,7 @@ class Retrieval:
         places = table[sessions.ids.astype(np.int64) - FIRST] if len(values) else np.empty(0, np.int64)
         beside = count_beside(places, sessions.sequence_index(), len(following.queries), crowd)
         after = After.fit(sessions, places, words, crowd)
-        return cls(following, beside, after, word_vectors(sessions, after.words, crowd) if topics else None)
+        return cls(following, beside, after, word_vectors(sessions, after.words, crowd) if topics else _no_topics())
 
     def with_(self, new: Retrieval, following: MostFrequentNext) -> Retrieval:
         """The indexes of two logs together, whose counts together are ``following``."""
@@ -192,28 +212,6 @@ class Retrieval:
         beside = np.bincount(codes[len(own) :], moved, len(queries))
         scores = CLOSENESS * _of_highest(words) + _of_highest(beside)
         return queries[_best(np.round(scores, 6), most)]
-
-    def arrays(self) -> Arrays:
-        """All that was counted, read back by :meth:`restore`; the postings are made of it anew."""
-        topics: Arrays = {TOPICS: self.topics} if len(self.topics) else {}
-        return {**self.following.arrays(), **self.co_occurrence.arrays("beside"), **self.after.arrays(), **topics}
-
-    @classmethod
-    def restore(cls, arrays: Arrays) -> Retrieval:
-        """Put back what :meth:`arrays` gave.
-
-        Raises:
-            ValueError: the arrays do not fit together.
-        """
-        following = MostFrequentNext.restore(arrays)
-        number = len(following.queries)
-        beside = Table.restore(arrays, "beside", "queries next to each query", number, number)
-        after, topics = After.restore(arrays, number), arrays.get(TOPICS)
-        if topics is not None:
-            vectors = torch.from_numpy(topics)
-            require_table("what words are about", vectors, torch.float32, [len(after.words) - FIRST, None])
-            require_number("what words are about", vectors, 1.001, -1.001)  # of length 1
-        return cls(following, beside, after, topics)
 
 
 def _latest_places(sessions: Histories, places: Index, chosen: Index, latest: int) -> list[Index]:

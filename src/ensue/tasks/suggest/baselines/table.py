@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
 from ensue.data.histories import Ids, Index
-from ensue.nn.validation import LARGEST_COUNT, require_ids, require_number, require_offsets, require_table
+from ensue.nn.validation import LARGEST_COUNT, require_ids, require_number, require_offsets
 
 SMALLEST = 1e-6
 """Smallest count of a pair; counts are rounded to that many digits."""
-Arrays = dict[str, npt.NDArray[Any]]
-"""Columns by name, as a folder holds them: whole numbers or figures."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +29,31 @@ class Table:
     rows: Index
     others: Ids
     weights: npt.NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        """Check that the columns belong together.
+
+        Raises:
+            ValueError: they do not.
+        """
+        require_offsets("rows", self.rows, len(self.others))
+        if self.weights.shape != self.others.shape:
+            raise ValueError(f"{self.weights.size} weights for {self.others.size} pairs")
+        require_number("weights", self.weights, LARGEST_COUNT, SMALLEST)
+
+    def require_size(self, name: str, number: int, queries: int) -> None:
+        """Check what the table is about.
+
+        Args:
+            name: what the message calls it.
+            number: of things that can be given.
+            queries: that can come.
+
+        Raises:
+            ValueError: it is about other things or queries.
+        """
+        require_offsets(f"{name}.rows", self.rows, len(self.others), number)
+        require_ids(f"{name}.others", self.others, queries)
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Index, Index, Index, float]], number: int, min_users: int = 1) -> Table:
@@ -53,11 +74,6 @@ class Table:
         once = pl.concat(frames).group_by("given", "query", "person").agg(pl.col("weight").max())
         shared = once.filter(pl.len().over("given", "query") >= min_users)
         return cls._of([shared.drop("person")], number)
-
-    @classmethod
-    def none(cls, number: int = 0) -> Table:
-        """Nothing was counted."""
-        return cls.of((), number)
 
     @classmethod
     def _of(cls, frames: list[pl.DataFrame], number: int) -> Table:
@@ -92,29 +108,3 @@ class Table:
             for table, (given, queries) in ((self, old_places), (new, new_places))
         ]
         return self._of(frames, number)
-
-    def arrays(self, name: str) -> Arrays:
-        """All of it under names that begin so, read back by :meth:`restore`."""
-        return {f"{name}_rows": self.rows, f"{name}_others": self.others, f"{name}_weights": self.weights}
-
-    @classmethod
-    def restore(cls, arrays: Arrays, name: str, what: str, number: int, queries: int) -> Table:
-        """Put back what :meth:`arrays` gave.
-
-        Args:
-            arrays: of a folder.
-            name: what their names begin with.
-            what: the same for people.
-            number: of things that can be given.
-            queries: that can come.
-
-        Raises:
-            ValueError: the arrays do not fit together.
-        """
-        rows, others, weights = (torch.from_numpy(arrays[f"{name}_{part}"]) for part in ("rows", "others", "weights"))
-        require_table(f"{what}: others", others, torch.int32, [None])
-        require_table(f"{what}: weights", weights, torch.float32, [len(others)])
-        require_offsets(f"{what}: rows", rows, len(others), number)
-        require_ids(f"{what}: others", others, queries)
-        require_number(f"{what}: weights", weights, LARGEST_COUNT, SMALLEST)
-        return cls(rows.numpy(), others.numpy(), weights.numpy())

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from ensue.data.kinds import is_plain, kind_of
-from ensue.data.posts.corpus import read_corpus
+from ensue.data.posts.corpus import read_corpus, read_judgements
 from ensue.data.posts.dataset import read_articles, read_posts
-from ensue.data.posts.judgements import read_judgements
 from ensue.data.queries import read_queries
 from ensue.data.queries.rules import QueryRules
 from ensue.data.sequences import read

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ensue.data.paths import AHEAD, OWN, Paths
+from ensue.demo.town import AHEAD, OWN, Paths
 
 PATHS = Paths({"left": ("a", "b", "c"), "right": ("b", "d")}, {"left": 0.75, "right": 0.25})
 REST = 1 - AHEAD - OWN

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.preamble import num_preamble_lines
+from ensue.data.encodings import num_preamble_lines
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
 from ensue.errors import DataError

@@ -14,11 +14,10 @@ from ensue.cli.item_tables import with_items
 from ensue.cli.options import Reading
 from ensue.data.duplicates import duplicates
 from ensue.data.histories import Histories
+from ensue.data.report import SequencesReport
 from ensue.data.schema import DataSchema
-from ensue.data.sequences import SequencesReport
 from ensue.data.sequences import read as read_log
-from ensue.data.sequences.telling import require_people, telling_columns
-from ensue.data.unknown_ids import hardly_known
+from ensue.data.sequences.telling import hardly_known, require_people, telling_columns
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.catalogue import BEST

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from ensue.cli import display
-from ensue.data.arrays import json_lines_of
-from ensue.data.encodings import mend_halves, mended
+from ensue.data.encodings import json_lines_of, mend_halves, mended
 from ensue.errors import DataError
 
 

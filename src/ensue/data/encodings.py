@@ -1,14 +1,22 @@
-"""Text as others write it, brought to UTF-8 with line feeds: UTF-16, named encodings, lone halves of characters."""
+"""The text of a file before it is parsed: its encoding, lone halves of characters, JSON arrays, lines above a header.
+
+Text is brought to UTF-8 with line feeds, and a JSON array of objects to JSON Lines. Reports and exporting programs
+write titles, comments and empty lines above the header of a CSV file: they are counted here.
+"""
 
 from __future__ import annotations
 
 import codecs
+import csv
+import json
 import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from ensue.data.file_bytes import FileBytes, contains
 from ensue.errors import DataError, SettingError
-from ensue.lines import plural
+from ensue.lines import plural, quoted
 
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 MARKS = (codecs.BOM_UTF8, *_UTF16)
@@ -109,3 +117,113 @@ def _known(encoding: str) -> str:
     except (LookupError, ValueError) as error:
         raise SettingError(f"encoding {encoding!r} is not known; cp1252, latin-1 and utf-16 are") from error
     return codec.name
+
+
+_BEGINS = re.compile(r"\s*\[\s*(?=\{)")
+_BETWEEN = re.compile(r"\s*,\s*(?=\{)|\s*\](?=\s*\Z)")
+_HEAD = 2**10
+
+
+def json_lines_of(path: object, text: bytes | FileBytes) -> tuple[bytes, str] | None:
+    """The objects of an array a line each, and a note; ``None`` of anything else.
+
+    Args:
+        path: the file, for messages.
+        text: UTF-8.
+
+    Raises:
+        DataError: it begins as an array of objects does, and is no JSON.
+    """
+    if _BEGINS.match(text[:_HEAD].decode("utf-8", "replace")) is None:
+        return None
+    whole = text[:].decode("utf-8", "replace")
+    decoder, lines = json.JSONDecoder(), list[str]()
+    between = _BEGINS.match(whole)
+    assert between is not None
+    while whole[between.end() - 1] != "]":
+        begin = between.end()
+        try:
+            _, end = decoder.raw_decode(whole, begin)
+        except (ValueError, RecursionError):
+            _require_json(path, whole)
+            return None
+        # Within a text a line never ends: JSON writes that as \n.
+        lines.append(re.sub(r"[\r\n]+", " ", whole[begin:end]))
+        between = _BETWEEN.match(whole, end)
+        if between is None:
+            _require_json(path, whole)
+            return None
+    note = f"a JSON array of {plural(len(lines), 'record')}: line numbers in messages are record numbers"
+    return "\n".join(lines).encode("utf-8"), note
+
+
+def _require_json(path: object, whole: str) -> None:
+    """Say what is wrong, if anything is: the array may hold other things than objects."""
+    try:
+        json.loads(whole)
+    except (ValueError, RecursionError) as error:
+        why = quoted(error)
+        raise DataError(f"{path}: is not JSON ({why}); give JSON Lines, or one document") from error
+
+
+_SEPARATORS = (",", ";", "\t", "|")
+_MAX_LINES = 50
+"""Lines above a header, at most."""
+_ROWS = 50
+"""Rows below a header that must fit it."""
+_NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
+
+
+def num_preamble_lines(head: Sequence[str]) -> int:
+    """Return how many lines stand above the header; 0 unless what follows them is surely a table.
+
+    As in a sheet, a line above the header fills one cell at most, whatever the separator; a comment begins with ``#``.
+    The header is the first other line: its names differ, and all rows below it have as many fields.
+
+    Args:
+        head: the first lines; the last one must be whole.
+    """
+    start = next((row for row, line in enumerate(head[: _MAX_LINES + 1]) if not _is_above(line, head)), 0)
+    titles = sum(bool(line.strip()) and not line.startswith("#") for line in head[:start])
+    # A list of texts may end in two that have a comma each: titles are fewer than the rows of their table.
+    below = sum(bool(line.strip()) for line in head[start + 1 :])
+    surely = start > 0 and titles <= below
+    return start if surely and any(is_table(csv.reader(head[start:], delimiter=mark)) for mark in _SEPARATORS) else 0
+
+
+def _is_above(line: str, head: Sequence[str]) -> bool:
+    """Whether a line fills one cell at most, or is a comment; a header may begin with ``#`` too."""
+    if line.lstrip("\ufeff").startswith("#"):
+        return not any(_is_commented_header(line, head, separator) for separator in _SEPARATORS)
+    return all(sum(bool(cell.strip()) for cell in _cells(line, separator)) < 2 for separator in _SEPARATORS)
+
+
+def _is_commented_header(line: str, head: Sequence[str], separator: str) -> bool:
+    """Whether a line that begins with ``#`` has names for all fields of the first line that does not."""
+    cells = _cells(line, separator)
+    below = next((row for row in head if row.strip() and not row.lstrip("\ufeff").startswith("#")), "")
+    return is_header(cells) and len(cells) == len(_cells(below, separator))
+
+
+def is_table(rows: Iterable[Sequence[str]]) -> bool:
+    """Whether rows are a header and rows of the same width, as far as they are looked at."""
+    filled = [row for row in islice(rows, _ROWS) if any(row)]
+    return len(filled) > 1 and is_header(filled[0]) and all(len(row) == len(filled[0]) for row in filled)
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return next(csv.reader([line.lstrip("\ufeff")], delimiter=separator), [])
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Whether cells look like names of columns: two or more, all different, no numbers, no ends of sentences.
+
+    Words after a comma begin with a space, which names do not.
+    """
+    return (
+        len(cells) > 1
+        and len(set(cells)) == len(cells)
+        and all(
+            cell == cell.strip() and cell and cell[-1] not in ".!?" and not _NUMBER.fullmatch(cell) for cell in cells
+        )
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.arrays import json_lines_of
-from ensue.data.encodings import MARKS, decode, mend_halves, mended
+from ensue.data.encodings import MARKS, decode, json_lines_of, mend_halves, mended, num_preamble_lines
 from ensue.data.file_bytes import FileBytes, is_regular, open_input, read_stream
 from ensue.data.packed import Opening, allowed, ending, memory_at_hand, packing, unpack
 from ensue.data.parquet import require_small
-from ensue.data.preamble import num_preamble_lines
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.sheets import BINARY, is_sheet, read_sheet
 from ensue.errors import DataError
@@ -400,3 +398,22 @@ def _check_text(content: Content) -> None:
         _require_short_lines(path, data, (b"\n",))
     if not content.head(1):
         raise DataError(f"{path}: is empty")
+
+
+def read_stored(path: Path, data: bytes, columns: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    """The rows of a file that holds exactly these columns, with no cell empty.
+
+    Args:
+        path: the file, for messages.
+        data: its bytes.
+        columns: the type of each by its name.
+
+    Raises:
+        DataError: other columns, damage, or more than half of the memory at hand.
+    """
+    require_small(path, data, memory_at_hand() // 2, "")
+    with answering(path):
+        frame = pl.read_parquet(io.BytesIO(data))
+    if dict(frame.schema) != dict(columns) or any(frame.null_count().row(0)):
+        raise DataError(f"{path}: is damaged (columns {', '.join(frame.columns)})")
+    return frame

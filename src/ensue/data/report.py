@@ -52,3 +52,16 @@ class ReadReport(Source):
     def sentences(self) -> list[str]:
         """What was left out, a line a reason, for people."""
         return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequencesReport(ReadReport, Clocked):
+    """How a log of events was read."""
+
+    events: str = ""
+    """The event types that were read, where they were chosen."""
+
+    @property
+    def details(self) -> str:
+        """How its times were read."""
+        return f"time: {self.time}"

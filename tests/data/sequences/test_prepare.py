@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.data.sequences import SequencesReport, batches, prepare, read, reading
+from ensue.data.report import SequencesReport
+from ensue.data.sequences import batches, prepare, read, reading
 from ensue.data.sequences.prepared import MANIFEST, Counts
 from ensue.data.table import ReadOptions
 from ensue.errors import DataError, EnsueError, SettingError

@@ -7,7 +7,7 @@ Python objects exist per distinct value only. Line numbers are computed when an 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from ensue.data.clock import Clock, TimeFormat, read_clock
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, offsets_of
 from ensue.data.posts.exports import FIELDS, read_cascades
-from ensue.data.report import Clocked, ReadReport
+from ensue.data.report import SequencesReport
 from ensue.data.sequences.columns import EVENT, WHOLE_USERS, is_user_log
 from ensue.data.sequences.events import Events, with_ids
 from ensue.data.sequences.formats import READERS, list_events, read_lists_of_parquet
@@ -41,19 +41,6 @@ from ensue.vocabulary import FIRST, Vocabulary
 
 UNORDERED = ("diginetica", "retailrocket", "deephawkes", *WHOLE_USERS)
 """Layouts known to keep events in no order of time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SequencesReport(ReadReport, Clocked):
-    """What the reader understood of a file of sequences."""
-
-    events: str = ""
-    """The event types that were read, where they were chosen."""
-
-    @property
-    def details(self) -> str:
-        """How its times were read."""
-        return f"time: {self.time}"
 
 
 def read_file(path: Path, options: ReadOptions, *, sort: bool, gap: float | None) -> tuple[Histories, SequencesReport]:

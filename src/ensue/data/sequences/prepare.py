@@ -26,10 +26,10 @@ import polars as pl
 from ensue.data.clock import in_seconds
 from ensue.data.histories import Histories, Index, offsets_of
 from ensue.data.packed import is_several, memory_at_hand
+from ensue.data.report import SequencesReport
 from ensue.data.sequences.batches import Batches, Cursor
 from ensue.data.sequences.columns import is_user_log
 from ensue.data.sequences.dataset import (
-    SequencesReport,
     cut_notes,
     in_order,
     pause_of,

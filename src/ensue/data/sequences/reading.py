@@ -11,7 +11,8 @@ from typing import Unpack
 from ensue.arguments import id_list, require_path
 from ensue.data.histories import Histories
 from ensue.data.packed import DROP, KEEP, Opening, is_several, packing
-from ensue.data.sequences.dataset import SequencesReport, read_file, read_together
+from ensue.data.report import SequencesReport
+from ensue.data.sequences.dataset import read_file, read_together
 from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
 from ensue.data.sequences.sources import Source, files_of, keeps_sequences, packed, sources_of

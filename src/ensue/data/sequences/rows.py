@@ -28,8 +28,7 @@ from ensue.data.sequences.columns import (
     is_typed,
     is_user_log,
 )
-from ensue.data.sequences.formats import READERS, recognise
-from ensue.data.sequences.id_lines import stated_layout
+from ensue.data.sequences.formats import READERS, recognise, stated_layout
 from ensue.data.sequences.sessions import Lists, add_offsets, find_lists
 from ensue.data.table import (
     ReadOptions,

@@ -1,16 +1,19 @@
-"""Columns of a log beside sequence and value that matter: those that tell the next value, and kinds of events."""
+"""Warnings about a log: columns that determine the next item, columns of event types, ids that a model hardly knows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
 import polars as pl
 
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content, answering
+from ensue.data.histories import Histories
 from ensue.data.packed import Opening
 from ensue.data.sequences.columns import EVENT, find_columns, is_person, kind_columns, user_columns
 from ensue.data.sequences.formats import READERS, recognise
@@ -18,7 +21,8 @@ from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
 from ensue.data.table import ReadOptions, names_of, read_object, read_objects, sample_objects
 from ensue.errors import DataError, SettingError
-from ensue.lines import quoted
+from ensue.lines import plural, quoted
+from ensue.vocabulary import FIRST, Vocabulary
 
 TOLD = 0.95
 """Share of the rows whose next value a column tells, from which it is named."""
@@ -160,3 +164,46 @@ def _known(rows: pl.DataFrame, name: str) -> float:
     counts = rows.drop_nulls(name).group_by(name, _NEXT).len("count").group_by(name).agg(pl.col("count").max())
     again = counts.filter(pl.col("count") > 1)["count"].sum()
     return float(again) / len(rows)
+
+
+MIN_KNOWN = 0.1
+"""Fraction of the events whose item must be known; below it a file is likely to write its ids in another way."""
+_MAX_COMPARED = 1000
+_SPELLING = re.compile(r"[\s_-]|^0+(?=.)|\.0+$")
+"""What two spellings of one id may differ by, case aside."""
+
+
+def hardly_known(histories: Histories, vocabulary: Vocabulary, owner: str) -> str:
+    """Return a warning with an id of each side where hardly any event is known; empty otherwise.
+
+    Args:
+        histories: of a file; not empty.
+        vocabulary: the items that are known.
+        owner: who knows them, such as ``the model``.
+    """
+    values = histories.vocabulary.values
+    is_known = np.concatenate([np.zeros(FIRST, np.bool_), vocabulary.ids(values) >= FIRST])
+    count = int(is_known[histories.ids].sum())
+    if not len(vocabulary.values) or count >= MIN_KNOWN * len(histories.ids):
+        return ""
+    unknown = [value for value, known in zip(values, is_known[FIRST:], strict=True) if not known]
+    known_example, unknown_example = examples(vocabulary.values, unknown)
+    events = plural(len(histories.ids), "event")
+    return (
+        f"{owner} knows the item of {count:,} of {events} only: it knows items such as {quoted(known_example)}, and "
+        f"this file has items such as {quoted(unknown_example)}; are the ids of both written in the same way?"
+    )
+
+
+def examples(known: Sequence[str], unknown: Iterable[str]) -> tuple[str, str]:
+    """Return a known and an unknown id, two spellings of one id where there are such.
+
+    Args:
+        known: ids, at least one.
+        unknown: ids, at least one.
+    """
+    spellings = {_SPELLING.sub("", value.lower()): value for value in [*unknown][:_MAX_COMPARED]}
+    for value in known:
+        if (other := spellings.get(_SPELLING.sub("", value.lower()))) is not None:
+            return value, other
+    return known[0], next(iter(spellings.values()))

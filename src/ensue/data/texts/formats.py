@@ -27,19 +27,62 @@ from pathlib import Path
 import polars as pl
 
 from ensue.data.delimited import Delimited
+from ensue.data.encodings import is_table
 from ensue.data.files import Content
 from ensue.data.markup import strip_markup
 from ensue.data.posts.exports import export_of, read_export
 from ensue.data.posts.formats import json_originals, read_post_rows
 from ensue.data.posts.platforms import is_json, objects
-from ensue.data.preamble import is_table
 from ensue.data.roles import Found, Roles, plain_name, require_columns, require_roles
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
 from ensue.data.texts.exports import LabelFields, flattened
-from ensue.data.texts.trees import is_tree, phrases_of
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
 from ensue.records import Text
+
+_TREE = re.compile(r"\s*\([^\s()]+ +(\(|[^()]+\)\s*$)")
+_PIECES = re.compile(r"[()]|[^\s()]+")
+
+
+def is_tree(line: str) -> bool:
+    """Whether a line begins as a tree does."""
+    return bool(_TREE.match(line))
+
+
+def phrases_of(line: str, where: str) -> list[tuple[str, str]]:
+    """(text, label) of every phrase of a tree, the whole sentence first.
+
+    Raises:
+        DataError: parentheses that do not match, or a phrase without a label or without words.
+    """
+    pieces = _PIECES.findall(line)
+    words: list[str] = []
+    spans: list[tuple[str, int]] = []
+    ends: dict[int, int] = {}
+    unclosed: list[int] = []
+    for before, piece in zip(["", *pieces], pieces, strict=False):
+        if piece == "(":
+            if before == "(" or (spans and not unclosed):
+                raise DataError(
+                    f"{where}: {'a phrase has no label' if unclosed else 'two trees'}; write one tree per line"
+                )
+            unclosed.append(len(spans))
+            spans.append(("", len(words)))
+        elif not unclosed:
+            raise DataError(f"{where}: {quoted(piece)} is outside the tree; is there one parenthesis too many?")
+        elif piece == ")":
+            phrase = unclosed.pop()
+            if spans[phrase][1] == len(words) or before == "(":
+                raise DataError(f"{where}: a phrase has no words; write (label word) or (label (…) (…))")
+            ends[phrase] = len(words)
+        elif before == "(":
+            spans[-1] = (piece, len(words))
+        else:
+            words.append(piece.replace("\\/", "/").replace("\\*", "*"))
+    if unclosed or not spans:
+        raise DataError(f"{where}: a parenthesis is not closed; write one complete tree per line")
+    return [(" ".join(words[start : ends[phrase]]), label) for phrase, (label, start) in enumerate(spans)]
+
 
 _PAIRS = (
     *(("premise", "hypothesis"), ("sentencea", "sentenceb"), ("1string", "2string")),

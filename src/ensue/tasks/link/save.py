@@ -14,8 +14,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from ensue.data.files import read_stored
 from ensue.data.posts.dataset import Articles
-from ensue.data.stored import read_stored
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.nn.validation import require_table

@@ -11,9 +11,10 @@ import numpy as np
 from ensue.data.duplicates import duplicates
 from ensue.data.histories import Histories, Index, Times
 from ensue.data.leaks import before_the_last, begun_beside, near_sequences, not_compared
+from ensue.data.report import SequencesReport
 from ensue.data.sequences.columns import is_person
-from ensue.data.sequences.dataset import UNORDERED, SequencesReport
-from ensue.data.unknown_ids import hardly_known
+from ensue.data.sequences.dataset import UNORDERED
+from ensue.data.sequences.telling import hardly_known
 from ensue.lines import part_of, quoted
 from ensue.records import History
 from ensue.tasks.next.training_data import count_neighbours, fingerprints, repeat_shares

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.stored import read_stored
+from ensue.data.files import read_stored
 from ensue.errors import DataError, ModelFolderError
 from ensue.lines import decode_json, one_line
 from ensue.store import checksums

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.tasks.link.encode import encoded, vectors_of
-from ensue.tasks.link.measures import Mask, average_precision, by_row
+from ensue.tasks.link.measures import Mask, Pool, by_row
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue_studies.results import provenance
@@ -99,7 +99,7 @@ def parts(predictor: LinkPredictor, network: Linker, held: Corpus) -> dict[str, 
     cosines, pool = (posts @ articles.T).numpy(), related.any(0)
     return {
         "mrr": _mrr(posts, articles, related),
-        "ap": average_precision(cosines[:, pool], related[:, pool]),
+        "ap": Pool(cosines[:, pool], related[:, pool]).metrics()["pooled_ap"],
         "encoder": _mrr(posts[:, :width], articles[:, :width], related),
         "bag": _mrr(posts[:, width:], articles[:, width:], related),
         "share": float(network.share.sigmoid()) if network.settings.bag else 1.0,

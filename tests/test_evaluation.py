@@ -16,10 +16,9 @@ from ensue.data.histories import Histories
 from ensue.demo.world import make_world
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
-from ensue.evaluation.cards import describe
-from ensue.evaluation.comparison import compare, evaluate
-from ensue.evaluation.next_event import evaluate_alone, score
-from ensue.evaluation.rows import table
+from ensue.evaluation.comparison import compare, evaluate, evaluate_alone
+from ensue.evaluation.next_event import SessionTargets
+from ensue.evaluation.result import describe
 from ensue.nn.item_head import Output
 from ensue.predictor import make
 from ensue.records import History
@@ -85,48 +84,43 @@ def test_paper_by_hand(train: Sequence[str]) -> None:
 
 def test_scores_name_every_target_once() -> None:
     predictor = fitted(histories(*UNIQUE))
-    full = score(predictor, histories(*TEST), "full")
-    assert sorted(zip(full.sequence.tolist(), full.rank.tolist(), strict=True)) == [
-        (0, 1), (1, 1), (1, 3), (1, np.inf), (2, 2)
-    ]  # fmt: skip
-    paper = score(predictor, histories(*TEST), "paper")
-    assert sorted(zip(paper.sequence.tolist(), paper.rank.tolist(), strict=True)) == [
-        (0, 2), (1, 1), (1, 3), (1, np.inf), (2, 2)
-    ]  # fmt: skip
+    for protocol, first in (("full", 1), ("paper", 2)):
+        targets = SessionTargets([[predictor]], histories(*TEST), protocol=protocol)
+        ranks = targets.score(predictor).rank.tolist()
+        expected = [(0, first), (1, 1), (1, 3), (1, np.inf), (2, 2)]
+        assert sorted(zip(targets.sequences.tolist(), ranks, strict=True)) == expected
 
 
 def test_cards_say_what_was_done() -> None:
-    full, paper = (
-        evaluate(fitted(histories(*UNIQUE)), histories(*TEST), name, AT).protocol for name in ("full", "paper")
-    )
-    assert (full.name, full.data) == ("full", "3 sessions, 8 events")
-    assert full.targets == (
+    full, paper = (evaluate(fitted(histories(*UNIQUE)), histories(*TEST), name, AT).card for name in ("full", "paper"))
+    assert (full["name"], full["data"]) == ("full", "3 sessions, 8 events")
+    assert full["targets"] == (
         "5: every event after the first; 1 not in the training data (misses), "
         "1 after unseen events only (ranked by popularity)"
     )
-    assert (full.unknown, full.published.partition(":")[2]) == (
+    assert (full["unknown"], full["published"].partition(":")[2]) == (
         "miss: targets unseen in training are misses",
         " GRU4Rec, NARM, STAMP and SR-GNN, whose papers drop unseen items and exclude none that the session already "
         "has",
     )
-    assert full.candidates == "all 4 items"
-    assert full.repeats == "items already in the session are excluded"
-    assert full.averaging == "micro: over targets"
-    assert paper.targets == full.targets
-    assert paper.repeats == "items already in the session stay in the ranking"
-    assert paper.averaging == "macro: over the targets of a session, then over sessions"
-    kept = evaluate(fitted(histories(*REPEATING)), histories(*TEST), "full", AT).protocol
-    assert kept.repeats == "items already in the session stay in the ranking"
+    assert full["candidates"] == "all 4 items"
+    assert full["repeats"] == "items already in the session are excluded"
+    assert full["averaging"] == "micro: over targets"
+    assert paper["targets"] == full["targets"]
+    assert paper["repeats"] == "items already in the session stay in the ranking"
+    assert paper["averaging"] == "macro: over the targets of a session, then over sessions"
+    kept = evaluate(fitted(histories(*REPEATING)), histories(*TEST), "full", AT).card
+    assert kept["repeats"] == "items already in the session stay in the ranking"
 
 
 def test_leaks_are_counted_right() -> None:
     predictor = fitted(histories("abcd", "abc", "ab", "a"))
     # Value for value in the training data: abc (twice) and ab; not its parts, its permutations, nor one with X.
     result = evaluate(predictor, histories("abc", "abc", "ab", "bc", "acb", "abX", "abcX", "cd"), "full", AT)
-    assert result.protocol.leaked == "3 sessions (37.5 %) are exact duplicates of training data"
+    assert result.card["leaked"] == "3 sessions (37.5 %) are exact duplicates of training data"
     predictor.update(histories("cd"))
     result = evaluate(predictor, histories("abc", "cd", "bc", "acb"), "full", AT)
-    assert result.protocol.leaked == "2 sessions (50.0 %) are exact duplicates of training data"
+    assert result.card["leaked"] == "2 sessions (50.0 %) are exact duplicates of training data"
 
 
 def test_a_test_set_already_in_the_predictors_ids_scores_the_same() -> None:
@@ -346,7 +340,7 @@ def test_sampled_ranks_against_a_hundred_and_names_chance() -> None:
     # 1,250 targets: a share of 20 / 101 has a standard deviation of 0.011; popularity is close to noise here, and
     # its ties, which count against the target, only lower it.
     assert 0.08 < popular.figures["hit@20"] < 20 / 101 + 0.09
-    assert result.protocol.candidates == (
+    assert result.card["candidates"] == (
         "the target and 100 random items; a random order has HR@10 0.099, HR@20 0.198, MRR 0.051"
     )
     assert result.rows[0].figures["hit@10"] > 0.95  # these very sequences were learned
@@ -364,8 +358,8 @@ def test_sampled_candidates_never_hold_the_target_and_are_uniform() -> None:
 def test_paper_is_what_the_first_models_paper_does() -> None:
     data = Histories.of([History(("a", "b", "c")), History(("b", "c"))] * 3)
     found = evaluate(fitted(data, "sansr", epochs=1, dim=4, heads=1), data, "paper")
-    assert found.protocol.candidates.startswith("the target and 2 random items")
-    assert evaluate(fitted(data, "markov"), data, "paper").protocol.averaging.startswith("macro")
+    assert found.card["candidates"].startswith("the target and 2 random items")
+    assert evaluate(fitted(data, "markov"), data, "paper").card["averaging"].startswith("macro")
 
 
 def noise(seed: int, num: int = 300) -> Histories:
@@ -383,7 +377,7 @@ def test_a_row_that_is_not_above_chance_carries_a_warning(protocol: str, candida
         expected += f"{1000 / candidates:.2f} %, that of a random order"
         assert row.warning == expected
         assert row.to_dict()["at_chance_level"] is True
-    lines = table(result, ["mrr"]).splitlines()
+    lines = result.table(["mrr"]).splitlines()
     assert lines[2].startswith("| markov (at chance level) | ") and f"Warning: {result.rows[0].warning}" in lines
     assert "markov (at chance level)" in describe(fitted(noise(0), "markov"), result)
 
@@ -392,7 +386,7 @@ def test_a_row_above_chance_carries_none() -> None:
     result = evaluate(fitted(noise(0), "markov"), noise(0), "sampled", (10, 20))  # learned by heart
     above = {row.model: row for row in result.rows}["markov"]
     assert above.interval["hit@10"][0] > 10 / 101 and above.warning == "" and "at_chance_level" not in above.to_dict()
-    assert "| markov | " in table(result, ["mrr"])
+    assert "| markov | " in result.table(["mrr"])
 
 
 def test_chance_is_no_matter_where_every_candidate_is_within_the_cut_off() -> None:
@@ -411,9 +405,9 @@ def test_a_row_alone_is_the_row_among_others(protocol: str) -> None:
     predictor = fitted(histories(*UNIQUE), "markov")
     whole = evaluate(predictor, histories(*TEST), protocol, AT)
     for among, counting in ((whole.rows[0], None), (whole.rows[1], "popularity")):
-        row, card = evaluate_alone(predictor, histories(*TEST), protocol, AT, counting)
+        row, card = evaluate_alone(predictor, histories(*TEST), counting, protocol=protocol, at=AT)
         assert (row.model, row.figures, row.warning) == (among.model, among.figures, among.warning)
-        assert card == whole.protocol
+        assert card == whole.card
 
 
 def test_counting_models_alone_have_no_verdict_on_themselves() -> None:
@@ -447,5 +441,5 @@ def test_over_seeds_each_figure_has_its_mean_and_spread() -> None:
         assert row[name] == pytest.approx((one + two) / 2)
         assert row["spread"][name] == pytest.approx(abs(one - two) / 2**0.5)  # of two values about their mean
     assert "by_seed" not in both.rows[1].to_dict() and "by_seed" not in alone[0].rows[0].to_dict()
-    assert both.protocol.interval.endswith("; seeds are resampled too")
-    assert "seeds" not in alone[0].protocol.interval
+    assert both.card["interval"].endswith("; seeds are resampled too")
+    assert "seeds" not in alone[0].card["interval"]

@@ -16,9 +16,9 @@ from ensue.data.texts import Texts
 from ensue.demo.world import make_world
 from ensue.errors import SettingError
 from ensue.evaluation import comparison
-from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import compare, evaluate
 from ensue.evaluation.leaks import Recorded, reads_others, untrained_with_leaks
+from ensue.evaluation.result import describe
 from ensue.records import Article, History, Post, Text
 from ensue.tasks.next.predictor import NextPredictor
 

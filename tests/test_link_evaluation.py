@@ -8,12 +8,12 @@ import pytest
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
+from ensue.evaluation import bootstrap
 from ensue.evaluation import link as evaluator
-from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import compare, evaluate
-from ensue.evaluation.link import LinkResult
+from ensue.evaluation.result import Result, describe
 from ensue.records import Article, Post
-from ensue.tasks.link.measures import area_under_curve, average_precision, precision_curve
+from ensue.tasks.link.measures import Pool
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.tasks.link.checks import NAMES, planted, post
 
@@ -28,7 +28,7 @@ POSTS = [
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator, "RESAMPLES", 50)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 50)
 
 
 def counted() -> LinkPredictor:
@@ -37,7 +37,7 @@ def counted() -> LinkPredictor:
     return made
 
 
-def row(found: LinkResult, model: str) -> dict[str, float]:
+def row(found: Result, model: str) -> dict[str, float]:
     return dict(next(own for own in found.rows if own.model == model).figures)
 
 
@@ -52,9 +52,9 @@ def test_figures_by_hand() -> None:
     assert mine["article_mrr"] == 1 and mine["article_map"] == 1
     # The pool of 3 posts and 2 articles: the three true pairs share words, no false one does.
     assert (mine["pooled_ap"], mine["auc"]) == (1, 1)
-    assert found.protocol.data == "3 posts, 3 links; 1 post is about no article: left out of every row"
-    assert found.protocol.candidates.startswith("3: ")
-    assert found.protocol.leaked == "articles with posts in training: 2 of 2; posts that were trained on: 3"
+    assert found.card["data"] == "3 posts, 3 links; 1 post is about no article: left out of every row"
+    assert found.card["candidates"].startswith("3: ")
+    assert found.card["leaked"] == "articles with posts in training: 2 of 2; posts that were trained on: 3"
     assert [own.model for own in found.rows] == ["tfidf", "bm25"]
     assert found.verdict.startswith("only baselines were scored: ")
 
@@ -64,8 +64,8 @@ def test_every_known_article_is_a_candidate() -> None:
     list(predictor.fit(planted(), planted(num=1, first=9)))
     new = Corpus(Articles.of([Article("zebra lion", "zoo")]), Posts.of([Post("zebra lion", "z", ("zoo",))]))
     found = evaluate(predictor, new)
-    assert found.protocol.candidates.startswith("13: ") and row(found, "tfidf")["mrr"] == 1
-    assert found.protocol.leaked == "articles with posts in training: 0 of 1; posts that were trained on: 0"
+    assert found.card["candidates"].startswith("13: ") and row(found, "tfidf")["mrr"] == 1
+    assert found.card["leaked"] == "articles with posts in training: 0 of 1; posts that were trained on: 0"
 
 
 def test_articles_that_the_data_lacks_are_found_where_the_model_knows_them() -> None:
@@ -74,8 +74,8 @@ def test_articles_that_the_data_lacks_are_found_where_the_model_knows_them() -> 
     found = evaluate(predictor, Corpus(Articles.of([ARTICLES[0], ARTICLES[2]]), Posts.of(posts)))
     # The model knows b; nobody knows the third article, which counts as not retrieved.
     assert row(found, "tfidf")["mrr"] == row(found, "tfidf")["recall@10"] == pytest.approx(2 / 3)
-    assert found.protocol.candidates.startswith("3: ")
-    assert found.protocol.data == (
+    assert found.card["candidates"].startswith("3: ")
+    assert found.card["data"] == (
         "3 posts, 3 links; 1 link to 1 article that the data lacks, such as 'nowhere', which is all that 1 post is "
         "about: relevant, never retrieved by our models"
     )
@@ -87,7 +87,7 @@ def test_articles_that_the_data_lacks_are_found_where_the_model_knows_them() -> 
 
 def test_intervals_resample_articles_with_their_posts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten posts about one article that are right, ten about another that are wrong: literally."""
-    monkeypatch.setattr(evaluator, "RESAMPLES", 400)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 400)
     posts = [Post("red boat", f"r{n}", ("a",)) for n in range(10)] + [Post("lamp", f"w{n}", ("b",)) for n in range(10)]
     found = evaluate(counted(), Corpus(Articles.of(ARTICLES), Posts.of(posts)))
     times = np.random.default_rng(0).multinomial(2, [0.5, 0.5], 400)
@@ -101,8 +101,8 @@ def test_resampled_pools_count_posts_as_often_as_they_are_drawn() -> None:
     random = np.random.default_rng(3)
     scores, true = random.normal(size=(6, 4)), random.random((6, 4)) < 0.3
     weights = np.array([[1.0, 1, 1, 1, 1, 1], [2.0, 0, 1, 3, 0, 0]])
-    drawn = evaluator._resampled_pool(scores, true, weights, [3, int(true.sum())])
-    for own, figures in zip(weights, drawn, strict=True):
+    for own in weights:
+        figures = Pool(scores, true).metrics(own)
         rows = np.repeat(np.arange(6), own.astype(int))
         flat, hits = scores[rows].ravel(), true[rows].ravel()
         order = np.argsort(-flat, kind="stable")
@@ -110,19 +110,18 @@ def test_resampled_pools_count_posts_as_often_as_they_are_drawn() -> None:
         # Copies of a post tie; the resample takes their pairs together, so whole groups are compared.
         groups = np.flatnonzero(np.append(np.diff(flat[order]) != 0, True))
         gained = np.diff(np.cumsum(hits[order])[groups], prepend=0)
-        assert figures[0] == pytest.approx((gained * precision[groups]).sum() / hits.sum())
+        assert figures["pooled_ap"] == pytest.approx((gained * precision[groups]).sum() / hits.sum())
         above = (flat[hits][:, None] > flat[~hits]).mean()
-        assert figures[2] == pytest.approx(above)
+        assert figures["auc"] == pytest.approx(above)
 
 
 def test_pools_with_ties_resample_around_their_metrics() -> None:
     random = np.random.default_rng(5)
     true = random.random((12, 8)) < 0.3
     scores = np.where(random.random((12, 8)) < 0.3, random.integers(1, 4, (12, 8)), 0.0)  # most pairs are in no list
-    curve = precision_curve(scores, true)
-    drawn = evaluator._resampled_pool(scores, true, np.ones((1, 12)), list(curve))
-    expected = [average_precision(scores, true), np.mean(list(curve.values())), area_under_curve(scores, true)]
-    assert drawn[0] == pytest.approx(expected, abs=1e-12)
+    pool = Pool(scores, true)
+    assert pool.metrics(np.ones(12)) == pool.metrics()
+    assert pool.metrics()["mrp"] == pytest.approx(np.mean(list(pool.precision_curve().values())), abs=1e-12)
 
 
 def test_the_best_model_and_the_best_counting_row_meet() -> None:
@@ -136,7 +135,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     assert caught is not None and caught.relevant == 36 and 0 <= caught.recall_interval[0] <= caught.recall
     assert evaluator.even(found.rows[-1]) is None
     assert predictor.metadata.alone == "sum"
-    assert found.protocol.together.startswith("best uses the score sum alone: no weights rank held-out posts better")
+    assert found.card["together"].startswith("best uses the score sum alone: no weights rank held-out posts better")
     card = describe(predictor, found)
     assert "- alone: sum" in card and "- floors: sum 1, untrained 1, words 1" in card
     assert "| model | MRR | Recall@10 |" in card and "no text" in card and "## Stored data" in card
@@ -154,7 +153,7 @@ def test_posts_ranked_together_get_a_row_alone() -> None:
     found = evaluate(predictor, Corpus(planted().articles, Posts.of([*clear, vague])))
     assert [own.model for own in found.rows][:2] == ["best", f"best{evaluator.ALONE}"]
     assert row(found, "best")["mrr"] > row(found, f"best{evaluator.ALONE}")["mrr"]
-    assert "prior strength 1" in found.protocol.together
+    assert "prior strength 1" in found.card["together"]
 
 
 def test_nothing_to_score() -> None:

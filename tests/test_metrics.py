@@ -46,10 +46,10 @@ def test_what_is_no_number_ranks_last_and_above_any_target() -> None:
 def test_values_by_hand() -> None:
     # Rank 1: everything is 1. Rank 3: 1/3, beyond 1, within 3 and 10 with gain 1 / log2 4 = 1/2. A miss: nothing.
     third = [1 / 3, 0.0, 0.0, 0.0, 1.0, 1 / 3, 0.5, 1.0, 1 / 3, 0.5]
-    found = metrics.values(np.array([1, 3, metrics.MISS]), AT)
+    columns = metrics.rank_metrics(np.array([1, 3, metrics.MISS]), AT)
+    found = np.stack([*columns.values()], axis=1)
     np.testing.assert_allclose(found, np.array([[1.0] * 10, third, [0.0] * 10]), rtol=0, atol=1e-15)
-    assert metrics.names(AT)[:5] == ["mrr", "hit@1", "mrr@1", "ndcg@1", "hit@3"]
-    assert len(metrics.names(AT)) == found.shape[1]
+    assert list(columns)[:5] == ["mrr", "hit@1", "mrr@1", "ndcg@1", "hit@3"]
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -59,7 +59,7 @@ def test_ranks_and_values_equal_the_loop(tied: bool) -> None:
     expected = [oracles.rank(row, target) for row, target in zip(scores.tolist(), targets.tolist(), strict=True)]
     assert found.tolist() == expected
     values = np.array([oracles.measures(rank, AT) for rank in expected])
-    np.testing.assert_allclose(metrics.values(found, AT), values)
+    np.testing.assert_allclose(np.stack([*metrics.rank_metrics(found, AT).values()], axis=1), values)
 
 
 def test_equals_scikit_learn_without_ties() -> None:
@@ -81,14 +81,3 @@ def test_no_measure_falls_as_k_grows(ranks: list[int], one: int, other: int) -> 
         assert (measure(rank, high) <= 1).all()
     assert (metrics.reciprocal_rank(rank, low) <= metrics.gain(rank, low)).all()  # log2(r + 1) <= r
     assert (metrics.gain(rank, low) <= metrics.hit(rank, low)).all()
-
-
-@given(st.lists(st.lists(st.integers(1, 30), max_size=4), min_size=1, max_size=6).filter(any))
-def test_sums_by_sequence_give_micro_and_macro(ranks: list[list[int]]) -> None:
-    rank = np.array([rank for sequence in ranks for rank in sequence], np.float64)
-    owner = np.array([index for index, sequence in enumerate(ranks) for _ in sequence], np.int64)
-    sums, counts = metrics.per_sequence(metrics.values(rank, AT), owner, len(ranks))
-    assert counts.tolist() == [len(sequence) for sequence in ranks]
-    np.testing.assert_allclose(sums.sum(0) / counts.sum(), oracles.micro(ranks, AT))
-    used = counts > 0
-    np.testing.assert_allclose((sums[used] / counts[used, None]).mean(0), oracles.macro(ranks, AT))

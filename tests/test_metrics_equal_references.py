@@ -26,7 +26,7 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import Queries
 from ensue.data.rankings import Rankings, read_rankings
 from ensue.data.texts import Texts
-from ensue.evaluation import classify, link, suggest
+from ensue.evaluation import bootstrap, link
 from ensue.evaluation.comparison import score_rankings
 from ensue.metrics import STOP_WORDS
 from ensue.predictor import AnyPredictor, make
@@ -44,8 +44,7 @@ Lists = dict[str, list[tuple[str, float | None]]]
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    for evaluator in (classify, link, suggest):
-        monkeypatch.setattr(evaluator, "RESAMPLES", 2)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 2)
 
 
 def trained(task: str, model: str, data: Any, **settings: object) -> AnyPredictor:
@@ -189,8 +188,8 @@ def _judgements(random: np.random.Generator, documents: Sequence[str]) -> dict[s
 
 
 def _scores(predictor: Any, corpus: Corpus) -> np.ndarray[Any, Any]:
-    judged_posts = link.JudgedPosts(corpus)
-    scores = link.score(predictor, judged_posts).scores
+    judged_posts = link.JudgedPosts([[predictor]], corpus)
+    scores = judged_posts.score(predictor).scores
     rows = np.full((len(corpus.posts), scores.shape[1]), np.nan)
     rows[corpus.posts.ids.is_in(judged_posts.data.posts.ids.implode()).arg_true().to_numpy()] = scores
     return rows

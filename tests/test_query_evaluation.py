@@ -12,11 +12,11 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import suggest as evaluator
-from ensue.evaluation.cards import describe
+from ensue.evaluation import bootstrap
+from ensue.evaluation.bootstrap import PairedTest
 from ensue.evaluation.comparison import compare, evaluate
-from ensue.evaluation.paired_test import PairedTest
-from ensue.evaluation.suggest import MEASURES, SuggestResult
+from ensue.evaluation.result import Result, describe
+from ensue.evaluation.suggest import METRICS
 from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
@@ -30,7 +30,7 @@ def queries(sessions: Sequence[Sequence[str]], **columns: object) -> Queries:
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator, "RESAMPLES", 50)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 50)
 
 
 def counted(sessions: Sequence[Sequence[str]] = TRAIN) -> SuggestPredictor:
@@ -39,7 +39,7 @@ def counted(sessions: Sequence[Sequence[str]] = TRAIN) -> SuggestPredictor:
     return made
 
 
-def figures(found: SuggestResult, model: str) -> dict[str, float]:
+def figures(found: Result, model: str) -> dict[str, float]:
     return dict(next(row for row in found.rows if row.model == model).figures)
 
 
@@ -69,7 +69,7 @@ def test_by_length_and_by_pair() -> None:
 
 def test_intervals_resample_whole_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten sessions that are right and ten that are wrong: a resample's share of right ones, literally."""
-    monkeypatch.setattr(evaluator, "RESAMPLES", 1000)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 1000)
     test = [("a kite", "buy a kite")] * 10 + [("red boat", "a kite")] * 10
     row, *_ = evaluate(counted(), queries(test)).rows
     random = np.random.default_rng(0)
@@ -97,25 +97,25 @@ def test_the_papers_rules() -> None:
         ("x", "y"),
     ]
     found = evaluate(counted(), queries(test), "paper")
-    assert found.protocol.data == "1 session, 3 queries, sessions of 3 to 5 queries of at most 10 words"
-    assert found.protocol.targets.startswith("2: every query after the first of its session; ")
+    assert found.card["data"] == "1 session, 3 queries, sessions of 3 to 5 queries of at most 10 words"
+    assert found.card["targets"].startswith("2: every query after the first of its session; ")
 
 
 def test_the_test_part_is_scored_and_of_it_what_is_novel() -> None:
     parts, sessions = pl.Series(["train", "test", "test"]), [("a", "b"), ("c", "d"), ("e", "f", "g")]
     whole = evaluate(counted(), queries(sessions, parts=parts))
-    assert whole.protocol.data == "2 sessions, 5 queries; the part test of the file"
+    assert whole.card["data"] == "2 sessions, 5 queries; the part test of the file"
     novel = evaluate(counted(), queries(sessions, parts=parts, novel=np.array([False, False, True])))
-    assert novel.protocol.data == "1 session, 3 queries; of the part test (2) those that the file marks as novel"
+    assert novel.card["data"] == "1 session, 3 queries; of the part test (2) those that the file marks as novel"
 
 
 def test_the_card_counts_what_can_be_found() -> None:
-    card = evaluate(counted(), queries(TEST)).protocol
-    assert card.targets == (
+    card = evaluate(counted(), queries(TEST)).card
+    assert card["targets"] == (
         "3: every query after the first of its session; 2 (66.7 %) are queries of the training data, "
         "2 (66.7 %) reach the k-anonymity threshold"
     )
-    assert card.leaked == "2 (66.7 %) of the targets follow the same query in the training data"
+    assert card["leaked"] == "2 (66.7 %) of the targets follow the same query in the training data"
 
 
 def test_several_seeds_are_averaged() -> None:
@@ -125,7 +125,7 @@ def test_several_seeds_are_averaged() -> None:
         for own in (counted(), counted([("red boat", "red car")]))
     )
     both = figures(found, "most-frequent-next")
-    assert both == pytest.approx({name: (one[name] + other[name]) / 2 for name in MEASURES})
+    assert both == pytest.approx({name: (one[name] + other[name]) / 2 for name in METRICS})
     assert found.rows[0].notes["seeds"] == 2
 
 

@@ -13,7 +13,7 @@ import pytest
 from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.errors import DataError, ModelFolderError, SettingError
-from ensue.evaluation.next_event import score
+from ensue.evaluation.next_event import SessionTargets
 from ensue.records import History
 from ensue.refresh import refresh, roll_back
 from ensue.store import versions
@@ -56,7 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def figures(predictor: NextPredictor, data: Histories) -> dict[str, float]:
-    rank = score(predictor, data, "full").rank
+    rank = SessionTargets([[predictor]], data).score(predictor).rank
     return {"mrr": float(metrics.reciprocal_rank(rank).mean()), "hit@20": float(metrics.hit(rank, 20).mean())}
 
 

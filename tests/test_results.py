@@ -19,9 +19,9 @@ from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
-from ensue.evaluation.comparison import AnyResult, evaluate
-from ensue.evaluation.rows import Row
-from ensue.evaluation.verdicts import holm
+from ensue.evaluation.bootstrap import holm
+from ensue.evaluation.comparison import evaluate
+from ensue.evaluation.result import Result, Row
 from ensue.predictor import make
 from ensue.records import Article, Post
 
@@ -32,7 +32,7 @@ def log(lines: list[str]) -> Histories:
     return Histories.of(History(tuple(line)) for line in lines)
 
 
-def next_result() -> AnyResult:
+def next_result() -> Result:
     random = np.random.default_rng(0)
     walks = ["".join("abcdefgh"[(start + step) % 8] for step in range(4)) for start in random.integers(0, 8, 60)]
     predictor = make("next", "markov")
@@ -41,14 +41,14 @@ def next_result() -> AnyResult:
     return evaluate(predictor, log([*walks[30:], "za", "azbz", "q"]))
 
 
-def text_result() -> AnyResult:
+def text_result() -> Result:
     texts = [Text((f"good {word}",), "a", word) for word in "uvwxyz"] + [Text((f"bad {word}",), "b") for word in "uvw"]
     predictor = make("classify", "tfidf")
     list(predictor.fit(Texts.of(texts), Texts.of(texts)))
     return evaluate(predictor, Texts.of([*texts, Text(("good or bad",), "b"), Text(("neither",), "c")]))
 
 
-def query_result() -> AnyResult:
+def query_result() -> Result:
     sessions = [("red boat", "buy red boat")] * 3 + [("red boat", "red car")] * 2 + [("a kite", "buy a kite")] * 2
     predictor = make("suggest", "most-frequent-next", settings={"min_users": 1})
     list(predictor.fit(Queries(Histories.of(History(own) for own in sessions))))
@@ -56,7 +56,7 @@ def query_result() -> AnyResult:
     return evaluate(predictor, Queries(Histories.of(History(own, id=f"s{n}") for n, own in enumerate(asked))))
 
 
-def link_result() -> AnyResult:
+def link_result() -> Result:
     articles = [Article("red boat harbour", "a"), Article("blue kite wind", "b"), Article("green lamp wind", "c")]
     posts = [Post("red boat", "1", ("a",)), Post("wind lamp", "2", ("b", "a")), Post("kite", "3", ("b",))]
     corpus = Corpus(Articles.of(articles), Posts.of(posts))
@@ -65,7 +65,7 @@ def link_result() -> AnyResult:
     return evaluate(predictor, corpus)
 
 
-RESULTS: dict[str, tuple[Callable[[], AnyResult], str, pl.Expr]] = {
+RESULTS: dict[str, tuple[Callable[[], Result], str, pl.Expr]] = {
     "next": (next_result, "mrr", MRR),
     "classify": (text_result, "accuracy", (pl.col("label") == pl.col("target")).mean()),
     "suggest": (query_result, "mrr@10", MRR),

@@ -19,10 +19,10 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall
 from ensue import Text, metrics
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.evaluation import classify, comparison
-from ensue.evaluation.cards import describe
-from ensue.evaluation.classify import MEASURES, TextResult
+from ensue.evaluation import bootstrap, comparison
+from ensue.evaluation.classify import METRICS
 from ensue.evaluation.comparison import compare, evaluate
+from ensue.evaluation.result import Result, describe
 from ensue.predictor import load, make
 from ensue.registry import task_of
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -47,7 +47,7 @@ def fitted(model: str = "tfidf", records: Sequence[Text] = TRAIN) -> ClassifyPre
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quick, where no interval or p-value is looked at."""
-    monkeypatch.setattr(classify, "RESAMPLES", 50)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 50)
 
 
 def planted(
@@ -130,7 +130,7 @@ def outcomes(num: int, ours: int, theirs: int) -> tuple[list[float], list[float]
 def test_the_verdict_is_paired_and_names_the_winner(
     monkeypatch: pytest.MonkeyPatch, ours: int, theirs: int, verdict: str
 ) -> None:
-    monkeypatch.setattr(classify, "RESAMPLES", 1000)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 1000)
     result = evaluate(planted(monkeypatch, *outcomes(200, ours, theirs)), texts("a" * 200))
     assert result.verdict.startswith(verdict)
     assert result.winner == {30: "centrality", 10: "tfidf"}.get(ours)
@@ -151,13 +151,13 @@ def test_counting_alone_has_no_network_to_beat() -> None:
 
 
 def test_intervals_are_those_of_a_share_and_hold_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classify, "RESAMPLES", 1000)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 1000)
     right = [place % 5 > 0 for place in range(400)]
     result = evaluate(planted(monkeypatch, answers(right), answers(right)), texts("a" * 400))
     low, high = result.rows[0].interval["accuracy"]
     assert (high - low) / 2 == pytest.approx(1.96 * math.sqrt(0.8 * 0.2 / 400), rel=0.1)  # binomial
     for row in result.rows:
-        assert list(row.figures) == list(row.interval) == list(MEASURES)
+        assert list(row.figures) == list(row.interval) == list(METRICS)
         for name, (low, high) in row.interval.items():
             assert low <= row.figures[name] <= high, (row.model, name)
 
@@ -165,7 +165,7 @@ def test_intervals_are_those_of_a_share_and_hold_the_figure(monkeypatch: pytest.
 @pytest.mark.parametrize("kind", ["groups", "pairs"])
 def test_what_belongs_together_is_drawn_together(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Twenty texts a group are all right or all wrong: as good as one text a group, so sqrt(20) times as wide."""
-    monkeypatch.setattr(classify, "RESAMPLES", 1000)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 1000)
     right, groups = [place // 20 % 5 > 0 for place in range(400)], [place // 20 for place in range(400)]
     widths = []
     for data in (texts("a" * 400), texts("a" * 400, groups)):
@@ -178,7 +178,7 @@ def test_what_belongs_together_is_drawn_together(monkeypatch: pytest.MonkeyPatch
         widths.append(high - low)
     assert widths[1] / widths[0] == pytest.approx(math.sqrt(20), rel=0.15)
     what = "whole groups" if kind == "groups" else "first texts with all their pairs"
-    assert result.protocol.interval.startswith(f"95 %, 1000 resamples of {what}, 20 in all")
+    assert result.card["interval"].startswith(f"95 %, 1000 resamples of {what}, 20 in all")
 
 
 def test_a_row_that_is_not_above_the_majority_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,13 +195,13 @@ def test_a_row_that_is_not_above_the_majority_says_so(monkeypatch: pytest.Monkey
 
 def test_the_card_counts_what_would_spoil_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [Text(("GOOD  u",), "a"), Text(("good nothing",), "b"), Text(("who? why?",), "new"), Text(("",), "a")]
-    card = evaluate(fitted(), Texts.of(asked)).protocol
-    assert card.data == "4 texts"
-    assert card.labels == "a 2, b 1, new 1; 1 (25.0 %) have a label unseen in training and count as wrong"
-    assert card.leaked == "1 (25.0 %) are in the training data, ignoring case and spaces"
-    assert card.unknown == "2 (50.0 %) have no word in the vocabulary; 1 of these are empty"
-    assert card.interval == "95 %, 50 resamples of texts"
-    assert card.significance == (
+    card = evaluate(fitted(), Texts.of(asked)).card
+    assert card["data"] == "4 texts"
+    assert card["labels"] == "a 2, b 1, new 1; 1 (25.0 %) have a label unseen in training and count as wrong"
+    assert card["leaked"] == "1 (25.0 %) are in the training data, ignoring case and spaces"
+    assert card["unknown"] == "2 (50.0 %) have no word in the vocabulary; 1 of these are empty"
+    assert card["interval"] == "95 %, 50 resamples of texts"
+    assert card["significance"] == (
         "paired and two-sided, on the same resamples; significant is p < .05; the best model and the best baseline are "
         "chosen by their metrics on this test data"
     )
@@ -243,7 +243,7 @@ def test_json_form() -> None:
             "verdict",
         ),
     ]
-    assert list(found["rows"][0]) == ["model", *MEASURES, "interval", "seconds_per_1000", "labels"]
+    assert list(found["rows"][0]) == ["model", *METRICS, "interval", "seconds_per_1000", "labels"]
     assert found["task"] == "classify" and list(found["rows"][0]["labels"]) == ["a", "b"]
 
 
@@ -259,7 +259,7 @@ def test_the_card_of_a_folder_tells_facts_and_scores() -> None:
     assert before.startswith("# tfidf for task classify\n") and "- labels: a, b\n" in before
     assert "None yet: run `ensue evaluate FOLDER TEST`." in before and "remembered=0` stores none" in before
     after = describe(predictor, result)
-    assert isinstance(result, TextResult) and result.verdict in after
+    assert isinstance(result, Result) and result.verdict in after
     row = result.rows[0]
     half = (row.interval["log_loss"][1] - row.interval["log_loss"][0]) / 2
     assert f" | {row.figures['log_loss']:.3f} ± {half:.3f} |" in after  # nats, not x 100

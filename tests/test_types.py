@@ -10,7 +10,7 @@ from typing import Any, assert_type
 
 import ensue
 from ensue import Answer, Link, NextEvent, PostLinker, Predictions, QuerySuggester, TextClassifier
-from ensue.evaluation.classify import TextResult
+from ensue.evaluation.result import Result
 from ensue.predictor import make
 from ensue.tasks.next.predictor import NextPredictor
 
@@ -20,7 +20,7 @@ def infer_types(task: str) -> None:
     assert_type(ensue.NextEvent().fit("log.csv"), NextEvent)
     assert_type(ensue.NextEvent().predict([["a"]]), Predictions[Answer])
     assert_type(ensue.PostLinker().predict(["a"])[0].choices[0], Link)
-    assert_type(ensue.TextClassifier().evaluate("texts.csv"), TextResult)
+    assert_type(ensue.TextClassifier().evaluate("texts.csv"), Result)
     assert_type(ensue.load("m"), NextEvent | TextClassifier | QuerySuggester | PostLinker)
     assert_type(make("next"), NextPredictor)
     assert_type(make(task).predict([], 3), Sequence[Any])

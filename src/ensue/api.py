@@ -54,11 +54,8 @@ if TYPE_CHECKING:
         QueryExplanation,
         TextExplanation,
     )
-    from ensue.evaluation.classify import TextResult
     from ensue.evaluation.comparison import Data
-    from ensue.evaluation.link import LinkResult
-    from ensue.evaluation.next_event import Result
-    from ensue.evaluation.suggest import SuggestResult
+    from ensue.evaluation.result import Result
     from ensue.tasks.classify.predictor import ClassifyPredictor  # noqa: F401 - in strings
     from ensue.tasks.link.predictor import LinkPredictor  # noqa: F401 - in strings
     from ensue.tasks.next.predictor import NextPredictor  # noqa: F401 - in strings
@@ -217,7 +214,7 @@ class QuerySuggester(Estimator["SuggestPredictor"]):
         """Return, for each session, the attention weights of its words for each word of the best suggestion."""
         return self._fitted.explain(inputs.sessions_from(queries, self._schema, reading), k)
 
-    def evaluate(self, data: object, *, protocol: str = "full", **reading: Unpack[Reading]) -> SuggestResult:
+    def evaluate(self, data: object, *, protocol: str = "full", **reading: Unpack[Reading]) -> Result:
         """Return the metrics of the model and its baselines; ``protocol`` is ``full`` or ``paper``."""
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0], protocol)
 
@@ -274,7 +271,7 @@ class PostLinker(Estimator["LinkPredictor"]):
         """Return, for each post, the score drop of the best article without each word."""
         return self._fitted.explain(inputs.post_records(queries), k)
 
-    def evaluate(self, posts: object, articles: object = None, **reading: Unpack[Reading]) -> LinkResult:
+    def evaluate(self, posts: object, articles: object = None, **reading: Unpack[Reading]) -> Result:
         """Return the metrics of the model and its baselines on posts that are linked to articles."""
         return evaluate(self._fitted, self._read((posts, articles), self._schema, reading)[0])
 
@@ -351,7 +348,7 @@ class TextClassifier(Estimator["ClassifyPredictor"]):
         """Return, for each text, the weights of its words and sentences, and a deletion test."""
         return self._fitted.explain(list(inputs.unlabelled_texts_from(X, self._schema, reading).records()), k)
 
-    def evaluate(self, X: object, y: object = None, **reading: Unpack[Reading]) -> TextResult:
+    def evaluate(self, X: object, y: object = None, **reading: Unpack[Reading]) -> Result:
         """Score the model next to its baselines: accuracy, macro F1 and calibration with 95 % intervals."""
         data = X if y is None else (X, column_of(y, "y"))
         return evaluate(self._fitted, self._read(data, self._schema, reading)[0])

@@ -13,7 +13,7 @@ from ensue.data import inputs
 from ensue.data.inputs import Reading, TrainingReading
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import ModelFolderError, SettingError
-from ensue.evaluation.cards import describe
+from ensue.evaluation.result import describe
 from ensue.predictor import AnyPredictor, make
 from ensue.predictor import load as load_predictor
 from ensue.registry import require_model, require_settings, task_of

@@ -17,6 +17,28 @@ from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
 MISS = np.inf
+UNBOUNDED = ("log_loss",)
+"""Metrics that are not fractions: shown as they are, others x 100."""
+_LABELS = {
+    "mrr": "MRR",
+    "hit": "HR",
+    "ndcg": "NDCG",
+    "recall": "Recall",
+    "map": "MAP",
+    "article_mrr": "MRR by article",
+    "article_map": "MAP by article",
+    "pooled_ap": "pooled AP",
+    "mrp": "mRP",
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "calibration_error": "ECE",
+    "log_loss": "log loss",
+    "bleu": "BLEU",
+    "exact": "exact match",
+    "content": "content words",
+    "precision": "n-gram precision",
+}
 CUTOFFS = (10, 20, 50, 100)
 """Default cut-offs of ranking metrics."""
 NGRAMS = 4
@@ -26,6 +48,12 @@ s should that the their there they this to was we were what what's when where wh
 your"""
 STOP_WORDS = frozenset(_ENGLISH.split())
 """Words that most English questions share; a suggestion that hits only these has said nothing."""
+
+
+def label(metric: str) -> str:
+    """Return a metric as papers write it: ``HR@10`` of ``hit@10``."""
+    name, at, k = metric.partition("@")
+    return f"{_LABELS.get(name, name)}{at}{k}"
 
 
 def ranks(scores: Tensor, targets: Tensor) -> Tensor:
@@ -74,51 +102,34 @@ def gain(rank: Floats, at: float) -> Floats:
     return np.where(rank <= at, 1 / np.log2(rank + 1), 0.0)
 
 
-def names(at: Sequence[int]) -> list[str]:
-    """The names of the columns of :func:`values`."""
-    return ["mrr", *(f"{measure}@{k}" for k in at for measure in ("hit", "mrr", "ndcg"))]
-
-
-def values(rank: Floats, at: Sequence[int]) -> Floats:
-    """(targets, measures): every measure of every target, in the order of :func:`names`.
+def rank_metrics(rank: Floats, at: Sequence[int]) -> dict[str, Floats]:
+    """Return (targets,) of every metric of each target, by name.
 
     Args:
         rank: (targets,) ranks from 1; ``MISS`` for a target that could not be ranked.
-        at: the cut-offs k.
+        at: the cutoffs k.
     """
-    columns = [reciprocal_rank(rank)]
+    columns = {"mrr": reciprocal_rank(rank)}
     for k in at:
-        columns += [hit(rank, k), reciprocal_rank(rank, k), gain(rank, k)]
-    return np.stack(columns, axis=1)
+        columns |= {f"hit@{k}": hit(rank, k), f"mrr@{k}": reciprocal_rank(rank, k), f"ndcg@{k}": gain(rank, k)}
+    return columns
 
 
-def per_sequence(values: Floats, sequence: npt.NDArray[np.int64], num_sequences: int) -> tuple[Floats, Floats]:
-    """Sums of the measures by sequence, and how many targets each sequence has.
-
-    Args:
-        values: (targets, measures).
-        sequence: (targets,) index of the sequence each target belongs to.
-        num_sequences: number of sequences, those without targets included.
-
-    Returns:
-        (sequences, measures) sums and (sequences,) counts.
-    """
-    counts = np.bincount(sequence, minlength=num_sequences).astype(np.float64)
-    sums = [np.bincount(sequence, column, num_sequences) for column in values.T]
-    return np.stack(sums, axis=1), counts
-
-
-def label_counts(given: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], num_labels: int) -> Floats:
+def label_counts(
+    given: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], num_labels: int, weights: Floats | None = None
+) -> Floats:
     """Return (3, labels) how often each label was predicted and true, was predicted, and was true.
 
     Args:
         given: (texts,) predicted labels as codes from 0; ``num_labels`` stands for no label.
         targets: (texts,) true labels.
         num_labels: number of labels, those that no text has included.
+        weights: (texts,) how often each text counts. [default: once]
     """
-    right = given[given == targets]
-    counts = [np.bincount(codes, minlength=num_labels)[:num_labels] for codes in (right, given, targets)]
-    return np.stack(counts).astype(np.float64)
+    weights = np.ones(len(given)) if weights is None else weights
+    is_right = given == targets
+    columns = [(given[is_right], weights[is_right]), (given, weights), (targets, weights)]
+    return np.stack([np.bincount(codes, counts, num_labels)[:num_labels] for codes, counts in columns])
 
 
 def precision_recall_f1(counts: Floats) -> Floats:

@@ -15,8 +15,9 @@ from ensue.data.schema import NO_SCHEMA
 from ensue.data.test_split import split_data
 from ensue.errors import SettingError
 from ensue.estimator import Estimator
-from ensue.evaluation.comparison import AnyResult, Data
+from ensue.evaluation.comparison import Data
 from ensue.evaluation.comparison import compare as compare_predictors
+from ensue.evaluation.result import Result
 from ensue.registry import models as models_of
 from ensue.registry import require_task
 from ensue.settings import near, require_integer
@@ -35,7 +36,7 @@ def compare(
     seeds: int = 1,
     progress: bool | Literal["auto"] = "auto",
     **reading: Unpack[TrainingReading],
-) -> AnyResult:
+) -> Result:
     """Train several models on the same data and score them on the same test data, next to the baselines.
 
     Args:
@@ -206,7 +207,7 @@ def make(
     return ESTIMATORS[require_task(task)](model, seed=seed, device=device, **settings)
 
 
-def evaluate(model: AnyEstimator, *data: object, **options: object) -> AnyResult:
+def evaluate(model: AnyEstimator, *data: object, **options: object) -> Result:
     """Return the metrics of a fitted estimator next to its baselines, as its method ``evaluate`` does.
 
     Args:
@@ -226,4 +227,4 @@ def evaluate(model: AnyEstimator, *data: object, **options: object) -> AnyResult
     """
     if not isinstance(model, Estimator):
         raise SettingError(f"model is of type {type(model).__name__}; give a fitted estimator")
-    return cast(Callable[..., AnyResult], model.evaluate)(*data, **options)
+    return cast(Callable[..., Result], model.evaluate)(*data, **options)

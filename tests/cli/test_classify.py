@@ -15,9 +15,9 @@ from rich.console import Console
 from ensue import Text
 from ensue.answers import Choice, Deletion, TextAnswer
 from ensue.cli import display, results, show_texts
-from ensue.evaluation.classify import MEASURES, TextCard, TextResult
-from ensue.evaluation.paired_test import PairedTest
-from ensue.evaluation.rows import Row
+from ensue.evaluation.bootstrap import PairedTest
+from ensue.evaluation.classify import METRICS
+from ensue.evaluation.result import Result, Row
 from ensue.tasks.classify import catalogue as classify
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.cli.conftest import Ensue, Logs, Ran, run
@@ -75,7 +75,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.evaluation.classify.RESAMPLES", 50)
+    monkeypatch.setattr("ensue.evaluation.bootstrap.RESAMPLES", 50)
 
 
 def check_refused(ran: Ran, message: str, *, before: int = 0) -> None:
@@ -159,7 +159,7 @@ def test_evaluate_as_json(ensue: Ensue, files: Files, tmp_path: Path) -> None:
     found = only_json(ensue("evaluate", folder, files.test, "--json").out)
     assert [row["model"] for row in found["rows"]] == ["blend", "network", "tfidf", "majority"]
     row = found["rows"][0]
-    assert list(row)[:5] == ["model", *MEASURES] and set(row["labels"]) == {"no", "yes"}
+    assert list(row)[:5] == ["model", *METRICS] and set(row["labels"]) == {"no", "yes"}
     asked = rows(40, 1)
     answers = ensue("predict", folder, files.test, "--json", "--no-attributions").out.splitlines()
     given = [json.loads(line)["choices"][0]["value"] for line in answers]
@@ -264,9 +264,9 @@ def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
 
 
 def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    figures, interval = dict.fromkeys(MEASURES, 1.0), dict.fromkeys(MEASURES, (0.8, 1.0))
+    figures, interval = dict.fromkeys(METRICS, 1.0), dict.fromkeys(METRICS, (0.8, 1.0))
     rows = tuple(Row(name, figures, interval, 123.4, warning="why") for name in ("centrality-bilinear", "tfidf"))
-    card = TextCard("labels", "9 texts", "2", "over texts", "0", "0", "95 %")
+    card = {"name": "labels", "data": "9 texts", "labels": "2", "averaging": "over texts", "interval": "95 %"}
     text = io.StringIO()
     monkeypatch.setattr(
         display,
@@ -276,7 +276,9 @@ def test_the_table_fits_80_columns_and_cuts_nothing_off(monkeypatch: pytest.Monk
         ),
     )
     results.show_result(
-        TextResult(card, rows, (PairedTest("accuracy", "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0),))
+        Result(
+            "classify", card, rows, (PairedTest("accuracy", "centrality-bilinear", "tfidf", (1.0, 1.0), 1.0),), METRICS
+        )
     )
     lines = text.getvalue().splitlines()
     table = "\n".join(line for line in lines if line[:1] in "┏┃┡│└")

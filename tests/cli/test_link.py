@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from ensue.data.posts.dataset import read_articles
-from ensue.evaluation import link as evaluator
+from ensue.evaluation import bootstrap
 from ensue.tasks.link.review.labels import labels_file
 from tests.cli.conftest import Ensue, Ran, run
 from tests.encoders import install
@@ -54,7 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator, "RESAMPLES", 20)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 20)
 
 
 def check_refused(ran: Ran, message: str) -> None:

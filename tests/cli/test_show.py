@@ -7,15 +7,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from ensue.cli import display, results
-from ensue.evaluation.next_event import Card, Result
-from ensue.evaluation.paired_test import PairedTest
-from ensue.evaluation.rows import Row
-from ensue.evaluation.verdicts import Verdict
-from ensue.metrics import names
+from ensue.evaluation.bootstrap import PairedTest, Verdict
+from ensue.evaluation.result import Result, Row
+from ensue.metrics import rank_metrics
 from ensue.training.report import Report
 
 AT = (10, 20, 50, 100)
@@ -40,13 +39,14 @@ def framed(text: str) -> list[str]:
 
 def shown(monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...], warning: str = "") -> str:
     """A table of two models."""
-    measures = names(at)
+    measures = list(rank_metrics(np.ones(1), at))
     figures = dict.fromkeys(measures, 1.0)
     interval = dict.fromkeys(measures, (0.8, 1.0))
     rows = (Row("cooccurrence", figures, interval, 123.45, warning=warning), Row("vsknn", figures, interval, 1.0))
-    card = Card("full", "data", "targets", "miss", "all", "kept", "micro", "papers")
+    card = {"name": "full", "data": "data", "targets": "targets", "unknown": "miss", "candidates": "all"}
     text = terminal(monkeypatch, width)
-    results.show_result(Result(card, rows, (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)), at)
+    tests = (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)
+    results.show_result(Result("next", card, rows, tests, ("mrr", *(f"hit@{k}" for k in at))), at)
     return text.getvalue()
 
 

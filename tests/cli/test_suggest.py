@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ensue.cli import suggest
-from ensue.evaluation import suggest as evaluator
+from ensue.evaluation import bootstrap
 from ensue.tasks.suggest.catalogue import COUNTING
 from tests.cli.conftest import Ensue, Ran, run
 from tests.test_figures import fetches
@@ -56,7 +56,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator, "RESAMPLES", 20)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 20)
 
 
 def check_refused(ran: Ran, message: str) -> None:

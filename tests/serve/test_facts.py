@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from ensue.demo.models import data_of
-from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import evaluate
-from ensue.evaluation.rows import label
+from ensue.evaluation.result import describe
+from ensue.metrics import label
 from ensue.serve.models import facts
 from ensue.serve.tasks import service_of
 from ensue.store.card import scores_of

@@ -16,7 +16,7 @@ import torch
 from ensue.data.texts import Texts
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
-from ensue.evaluation.classify import score
+from ensue.evaluation.classify import LabelledTexts
 from ensue.evaluation.comparison import evaluate
 from ensue.records import Text
 from ensue.tasks.classify.catalogue import COUNTING
@@ -244,15 +244,18 @@ def test_resampling_is_the_referees(data: Path) -> None:
     list(predictor.fit(texts.train, texts.valid))
     expected = evaluate(predictor, texts.test).rows[0]
     labels = ["0", "1"]
-    scored = score(predictor, texts.test, labels)
-    answers = Answers.unpack(json.loads(json.dumps(Answers.of(scored).pack())))
-    assert answers.predicted.tolist() == scored.given.tolist()
-    assert np.abs(answers.probability - scored.sure).max() <= 0.5 / 65_535 + 1e-12
+    examples = LabelledTexts([[predictor]], texts.test)
+    assert sorted(examples.labels) == labels == examples.labels
+    scored = examples.score(predictor)
+    packed = json.loads(json.dumps(Answers(scored.predicted, scored.probability).pack()))
+    answers = Answers.unpack(packed)
+    assert answers.predicted.tolist() == scored.predicted.tolist()
+    assert np.abs(answers.probability - scored.probability).max() <= 0.5 / 65_535 + 1e-12
     found = resample({"tfidf": [answers]}, scored.targets, np.arange(len(texts.test)), RESAMPLES)["tfidf"]
-    for place, measure in enumerate(METRICS):
-        assert found.figures[place] == pytest.approx(expected.figures[measure], abs=1e-5)
+    for measure in METRICS:
+        assert found.by_name()[measure] == pytest.approx(expected.figures[measure], abs=1e-5)
         low, high = expected.interval[measure]
-        assert found.centred().interval()[measure] == pytest.approx((low, high), abs=1e-4)
+        assert found.interval(centred=True)[measure] == pytest.approx((low, high), abs=1e-4)
 
 
 def test_paired_verdict_by_hand() -> None:
@@ -266,8 +269,8 @@ def test_paired_verdict_by_hand() -> None:
     # Owner 0 is never drawn in (2/3)^3 of the resamples, which is when the difference is 0: p = 2 x 0.296.
     assert verdict["p_value"] == pytest.approx(2 * (2 / 3) ** 3, abs=0.06)
     assert (verdict["low"], verdict["high"]) == (0.0, 1.0)  # 1 where owner 0 is drawn three times: 3.7 % of the time
-    assert found["good"].figures == pytest.approx([1.0, 1.0, 0.2])  # right on all, and 0.8 sure: 0.2 off
-    assert found["worse"].figures == pytest.approx([4 / 6, 4 / 6, 0.8 - 4 / 6])
+    assert [*found["good"].by_name().values()] == pytest.approx([1.0, 1.0, 0.2])  # right on all, and 0.8 sure: 0.2 off
+    assert [*found["worse"].by_name().values()] == pytest.approx([4 / 6, 4 / 6, 0.8 - 4 / 6])
 
 
 def test_steps_are_those_of_a_plain_loop(data: Path) -> None:

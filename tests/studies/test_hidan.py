@@ -166,7 +166,7 @@ def test_figures_are_the_referees(data: Path) -> None:
     for protocol in PROTOCOLS:
         (row, *_) = compare([[predictor]], own.test, protocol, (10, 50, 100)).rows
         drawn = resample({"it": [unpack(cell[protocol])]}, protocol, everyone, 20)["it"]
-        for name, figure in zip(drawn.names, drawn.figures.tolist(), strict=True):
+        for name, figure in drawn.by_name().items():
             assert figure == pytest.approx(row.figures[name], abs=1e-6)
 
 

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from ensue.errors import DataError, SettingError
-from ensue.evaluation import suggest as evaluator
+from ensue.evaluation import bootstrap
 from ensue.evaluation.comparison import compare
-from ensue.evaluation.suggest import MEASURES, figures_of
+from ensue.evaluation.suggest import METRICS, means_of
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.version import __version__
@@ -25,7 +25,6 @@ from ensue_studies.mtn import (
     Targets,
     baselines,
     find_sets,
-    means,
     pack,
     resample,
     step_times,
@@ -114,7 +113,7 @@ def test_every_model_has_a_row(finished: tuple[Study, Watcher, Path]) -> None:
     for row in rows:
         trained = row["model"] in CHOSEN
         assert (row["seeds"], "epochs" in row, len(row["bleu_by_seed"])) == ((2, True, 2) if trained else (1, False, 1))
-        for measure in MEASURES:
+        for measure in METRICS:
             low, high = row["interval"][measure]
             assert 0 <= low <= high <= 1 and 0 <= row[measure] <= 1
     mine = next(row for row in rows if row["model"] == "mtn")
@@ -188,7 +187,7 @@ def test_finished_cells_are_not_trained_again(
     gone = next(name for name in cells if json.loads(name).get("model") == "seq2seq")
     copy.write_text(json.dumps({"runs": {name: cell for name, cell in cells.items() if name != gone}}))
     once, watcher = run(data, monkeypatch, copy, seeds=2)
-    rows = [[row[m] for row in found.tables["overall"] for m in MEASURES] for found in (study, once)]
+    rows = [[row[m] for row in found.tables["overall"] for m in METRICS] for found in (study, once)]
     assert watcher.trained == 1 and rows[0] == rows[1]  # the same seed
     write(tmp_path / "other", seed=7)
     _, watcher = run(tmp_path / "other", monkeypatch, copy, models=("seq2seq",))
@@ -203,7 +202,7 @@ def test_quick_says_so(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_figures_are_the_referees(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator, "RESAMPLES", 50)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 50)
     (own,), _ = find_sets(data)
     predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
     list(predictor.fit(own.train))
@@ -214,19 +213,19 @@ def test_figures_are_the_referees(data: Path, monkeypatch: pytest.MonkeyPatch) -
         sums = unpack(cell, targets.true)
         found = resample({name: [sums]}, targets.owners, 50)[name]
         expected = rows[name]
-        assert found.figures == pytest.approx([expected.figures[measure] for measure in MEASURES])
+        assert [*found.by_name().values()] == pytest.approx([expected.figures[measure] for measure in METRICS])
         if name == "most-frequent-next":  # the first row, so it meets the same draws
-            assert found.interval() == {m: pytest.approx(expected.interval[m]) for m in MEASURES}
+            assert found.interval() == {m: pytest.approx(expected.interval[m]) for m in METRICS}
         for place, label in enumerate(LENGTHS):
             if (targets.length == place).any():
-                assert means([sums], targets.length == place) == pytest.approx(expected.notes["by_length"][label])
+                assert means_of([sums], targets.length == place) == pytest.approx(expected.notes["by_length"][label])
 
 
 def test_figures_by_hand() -> None:
     true = pl.Series(["a b c d", "x y"])
     # 5 of 6 words right, 4 of 4 pairs of words, 2 of 2 and 1 of 1: (5/6)^(1/4); no reference is longer.
     sums = unpack({"first": ["a b c d", "x z"], "rank": [1, 4]}, true)
-    found = dict(zip(MEASURES, figures_of(sums.sum(0), np.array(2.0)), strict=True))
+    found = means_of([sums], np.ones(2, np.bool_))
     assert found["precision@1"] == 5 / 6 and found["precision@2"] == 3 / 4 and found["precision@4"] == 1
     assert found["bleu"] == pytest.approx((5 / 6 * 3 / 4) ** 0.25)
     assert (found["exact"], found["mrr@10"], found["recall@10"]) == (1 / 2, (1 + 1 / 4) / 2, 1)
@@ -249,7 +248,7 @@ def test_a_verdict_by_hand() -> None:
 )
 def test_what_must_be_reached(bleu: float, says: str) -> None:
     def row(model: str, value: float) -> dict[str, object]:
-        return {"data": "msmarco", "model": model, **dict.fromkeys(MEASURES, value)}
+        return {"data": "msmarco", "model": model, **dict.fromkeys(METRICS, value)}
 
     lines = mtn.sentences([row("mtn", bleu), row("repeat-last", 0.1)], [])
     assert any(line.startswith(f"mtn by BLEU at least 1.1 x repeat-last: {says}") for line in lines)

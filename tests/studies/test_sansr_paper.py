@@ -11,8 +11,7 @@ from ensue_studies.sansr import CUTOFFS, DIGINETICA, METRICS, PAPER, PRINTED, YO
 
 def figures(rank: metrics.Floats) -> dict[str, float]:
     """What ranks give, with four decimals as a paper prints them."""
-    values = metrics.values(rank, CUTOFFS).mean(0)
-    return {name: round(float(value), 4) for name, value in zip(metrics.names(CUTOFFS), values, strict=True)}
+    return {name: round(float(column.mean()), 4) for name, column in metrics.rank_metrics(rank, CUTOFFS).items()}
 
 
 def test_no_real_ranking_is_called_impossible() -> None:

@@ -16,7 +16,7 @@ from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.posts.splits import given_part
 from ensue.errors import SettingError
 from ensue.store.pack import pack, unpack
-from ensue.tasks.link.measures import area_under_curve, average_precision, by_row, precision_curve
+from ensue.tasks.link.measures import Pool, by_row
 from ensue.text.lexical import KINDS, Kind, Lexical
 from ensue.text.terms import STOP_WORDS, character_terms, word_terms
 from ensue.text.weights import LENGTH, SATURATION
@@ -167,8 +167,9 @@ def test_the_floor_on_politifact() -> None:
     assert (reciprocal >= 0.1).mean() == pytest.approx(0.587, abs=0.01)
     asked = related.any(0)  # the pool: test posts with test articles
     pool, true = scores[:, asked], related[:, asked]
-    assert average_precision(pool, true) == pytest.approx(0.5, abs=0.005)
-    assert area_under_curve(pool, true) == pytest.approx(0.821, abs=0.005)
-    curve = precision_curve(pool, true)
+    whole = Pool(pool, true)
+    assert whole.metrics()["pooled_ap"] == pytest.approx(0.5, abs=0.005)
+    assert whole.metrics()["auc"] == pytest.approx(0.821, abs=0.005)
+    curve = whole.precision_curve()
     assert curve[50] == pytest.approx(0.98, abs=0.001)
     assert curve[100] == pytest.approx(0.87, abs=0.0101)

@@ -42,7 +42,7 @@ from ensue.registry import require_model, require_settings
 from ensue.store.folder import write_file
 
 if TYPE_CHECKING:
-    from ensue.evaluation.comparison import AnyResult
+    from ensue.evaluation.result import Result
 
 TABLE_FORMATS = (".csv", ".md", ".tex", ".json")
 """Endings of a file of metrics."""
@@ -62,11 +62,12 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
     predictor = load(folder)
     test_data = _test_data(command, path, reading.like(folder))
     command.require_like(test_data, path, predictor)
-    from ensue.evaluation import cards, comparison  # torch
+    from ensue.evaluation import comparison  # torch
+    from ensue.evaluation import result as results
 
     result = comparison.evaluate(predictor, test_data, **keywords)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
-        write_file(folder / "CARD.md", cards.describe(predictor, result).encode())
+        write_file(folder / "CARD.md", results.describe(predictor, result).encode())
     _show(result, keywords, scoring)
 
 
@@ -203,7 +204,7 @@ def _split(data: Any, fraction: float) -> tuple[Any, Any]:
     return split_data(data, fraction)
 
 
-def _show(result: AnyResult, keywords: Mapping[str, Any], scoring: Scoring) -> None:
+def _show(result: Result, keywords: Mapping[str, Any], scoring: Scoring) -> None:
     """Write the files that were asked for, and print the result, or its JSON."""
     from ensue.cli import results  # the evaluator, which imports every task
     from ensue.cli.writing import write
@@ -226,7 +227,7 @@ def _show(result: AnyResult, keywords: Mapping[str, Any], scoring: Scoring) -> N
             display.log(f"wrote {path}")
 
 
-def _file_text(result: AnyResult, values: Mapping[str, Any], suffix: str) -> str:
+def _file_text(result: Result, values: Mapping[str, Any], suffix: str) -> str:
     if suffix == ".json":
         return json.dumps(values, ensure_ascii=False, indent=1, default=str) + "\n"
     return {".csv": result.to_csv, ".md": result.to_markdown, ".tex": result.to_latex}[suffix]()

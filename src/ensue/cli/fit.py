@@ -131,7 +131,7 @@ def _require_free(output: Path, replace: bool) -> None:
 
 def _save(predictor: AnyPredictor, output: Path) -> None:
     """Write the folder; a model that is there becomes a version first."""
-    from ensue.evaluation.cards import describe  # polars
+    from ensue.evaluation.result import describe  # polars
 
     if (output / "settings.json").exists():
         versions.keep(output)

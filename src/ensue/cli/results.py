@@ -6,45 +6,34 @@ from collections.abc import Sequence
 
 from ensue.cli import display
 from ensue.cli.show_ranked import cut_in_words
-from ensue.evaluation.classify import TextResult
-from ensue.evaluation.comparison import AnyResult
-from ensue.evaluation.link import LinkResult, even
-from ensue.evaluation.next_event import Result
-from ensue.evaluation.rows import Row, cell, figure, label
-from ensue.evaluation.suggest import SuggestResult
-from ensue.evaluation.verdicts import Verdict
+from ensue.evaluation.bootstrap import Verdict
+from ensue.evaluation.link import even
+from ensue.evaluation.result import Result, Row, figure
+from ensue.metrics import UNBOUNDED, label
 from ensue.significance import p_value_text
+from ensue.tasks import TASKS
 
-_LINK_METRICS = ("mrr", "recall@10", "map", "article_mrr", "article_map", "pooled_ap", "mrp", "auc")
-_QUERY_METRICS = ("bleu", *(f"precision@{n}" for n in range(1, 5)), "content@1", "exact", "mrr@10", "recall@10")
-_TEXT_METRICS = ("accuracy", "macro_f1", "calibration_error", "log_loss")
 _SUBSET_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
 
 
-def show_result(result: AnyResult, cutoffs: Sequence[int] = ()) -> None:
+def show_result(result: Result, cutoffs: Sequence[int] = ()) -> None:
     """Print the table, what only this task has, the protocol card and the verdict."""
-    match result:
-        case Result():
-            ndcg_cutoffs = cutoffs[: 2 if len(cutoffs) < 3 else 1]
-            names = ["mrr", *(f"hit@{k}" for k in cutoffs), *(f"ndcg@{k}" for k in ndcg_cutoffs)]
-            metrics(result.rows, names, f"protocol {result.protocol.name}: metrics in % ± 95 % CI")
-        case TextResult():
-            metrics(result.rows, _TEXT_METRICS, "metrics in % (log loss in nats) ± 95 % CI")
-        case SuggestResult():
-            metrics(result.rows, _QUERY_METRICS, f"protocol {result.protocol.name}: metrics in % ± 95 % CI")
-            _show_subsets(result)
-        case LinkResult():
-            metrics(result.rows, _LINK_METRICS, "metrics in % ± 95 % CI")
-            for row in result.rows:
-                if (at_half := even(row)) is not None:
-                    display.line(f"  {row.model}, P at least .5: {cut_in_words(at_half, 'pair')}")
+    names = [*result.shown, *(f"ndcg@{k}" for k in cutoffs[: 2 if len(cutoffs) < 3 else 1])]
+    protocol = "" if "protocol" in TASKS[result.task].foreign.split() else f"protocol {result.card['name']}: "
+    scale = " (log loss in nats)" if {*names} & {*UNBOUNDED} else ""
+    metrics(result.rows, names, f"{protocol}metrics in %{scale} ± 95 % CI")
+    if "by_length" in result.rows[0].notes:
+        _show_subsets(result)
+    for row in result.rows:
+        if (at_half := even(row)) is not None:
+            display.line(f"  {row.model}, P at least .5: {cut_in_words(at_half, 'pair')}")
     for name, line in result.card.items():
         if name != "name":  # the table has it
             display.line(f"  {name}: {line}")
     display.line(result.verdict)
 
 
-def _show_subsets(result: SuggestResult) -> None:
+def _show_subsets(result: Result) -> None:
     """Print metrics by session length, and by whether the pair of queries is in the training data."""
     rows = []
     for row in result.rows:
@@ -65,7 +54,7 @@ def metrics(rows: Sequence[Row], names: Sequence[str], title: str) -> None:
         seconds = row.seconds_per_1000
         speed = "" if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
         model = f"{row.model}\nat chance level" if row.warning else row.model
-        cells.append([model, *(cell(row, name, " ±") for name in names), speed])
+        cells.append([model, *(row.cell(name, " ±") for name in names), speed])
     display.table(["model", *heads, "s / 1,000"], cells, title=f"{title}, seconds per 1,000 predictions")
     several = [row for row in rows if "by_seed" in row.notes]
     if several:

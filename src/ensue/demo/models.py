@@ -21,8 +21,8 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.texts import Texts
 from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
 from ensue.demo.world import World
-from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import evaluate
+from ensue.evaluation.result import describe
 from ensue.predictor import make
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.report import Report

@@ -1,5 +1,6 @@
-"""The evaluator: a protocol card, counting rows beside every model, 95 % intervals, and one sentence on who wins.
+"""Evaluation: metrics of each example in; tables with baselines, 95 % intervals, paired tests and a card out.
 
-``next_event`` scores rankings, ``classify`` labels, ``suggest`` queries and ``link`` posts with articles; a task names
-its own (:class:`~ensue.evaluation.evaluator.Evaluator`).
+A task names a class of its examples (:class:`~ensue.evaluation.examples.Examples`): ``next_event``, ``classify``,
+``suggest`` and ``link``. ``comparison`` scores all models on them, ``bootstrap`` resamples and tests,
+``result`` is what comes out. ``leaks`` tests whether a model reads other rows.
 """

@@ -1,55 +1,39 @@
-"""Scoring of predictors of any task: one, several models with their seeds, or rankings of other programs."""
+"""Evaluation of predictors of any task: one, several models with their seeds, or rankings of other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from ensue.arguments import require_text
+from ensue.data.rankings import Rankings, tie_rule
 from ensue.errors import SettingError
-from ensue.evaluation.evaluator import evaluator_of
+from ensue.evaluation import bootstrap
+from ensue.evaluation.bootstrap import RULE, BootstrapResult, paired_tests
+from ensue.evaluation.examples import Examples, Line, PerExample, Scored, statistic_of
 from ensue.evaluation.leaks import reads_others, refusal
+from ensue.evaluation.result import Result, Row
 from ensue.ids import as_tuple
-from ensue.registry import names_of
+from ensue.registry import models, names_of
 from ensue.settings import require_integer
+from ensue.tasks import TASKS
+from ensue.tasks.base import named
 from ensue.tasks.saved import SavedPredictor
 
 if TYPE_CHECKING:  # only the task that is scored is imported
     from ensue.data.histories import Histories
     from ensue.data.posts.corpus import Corpus
     from ensue.data.queries import Queries
-    from ensue.data.rankings import Rankings
     from ensue.data.texts import Texts
-    from ensue.evaluation.classify import TextResult
-    from ensue.evaluation.link import LinkResult
-    from ensue.evaluation.next_event import Result
-    from ensue.evaluation.suggest import SuggestResult
     from ensue.predictor import AnyPredictor
-    from ensue.tasks.classify.predictor import ClassifyPredictor
-    from ensue.tasks.link.predictor import LinkPredictor
-    from ensue.tasks.next.predictor import NextPredictor
-    from ensue.tasks.suggest.predictor import SuggestPredictor
 
 Data: TypeAlias = "Histories | Texts | Queries | Corpus"
-AnyResult: TypeAlias = "Result | TextResult | SuggestResult | LinkResult"
 
 
-@overload
-def evaluate(
-    predictor: NextPredictor, data: Histories, protocol: str = "full", at: Sequence[int] = ..., *, unknown: str = "miss"
-) -> Result: ...
-@overload
-def evaluate(predictor: ClassifyPredictor, data: Texts) -> TextResult: ...
-@overload
-def evaluate(predictor: SuggestPredictor, data: Queries, protocol: str = "full") -> SuggestResult: ...
-@overload
-def evaluate(predictor: LinkPredictor, data: Corpus) -> LinkResult: ...
-@overload
-def evaluate(
-    predictor: AnyPredictor, data: Data, protocol: str = ..., at: Sequence[int] = ..., *, unknown: str = ...
-) -> AnyResult: ...
 def evaluate(
     predictor: AnyPredictor,
     data: Data,
@@ -57,17 +41,17 @@ def evaluate(
     at: Sequence[int] | None = None,
     *,
     unknown: str | None = None,
-) -> AnyResult:
-    """Score a predictor and the counting models that were fitted on the same data.
+) -> Result:
+    """Score a predictor and the baselines that were fitted on the same data.
 
     Args:
         predictor: fitted.
         data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
             articles with posts for ``link``.
-        protocol: of ``next`` full, last, paper, macro or sampled, of ``suggest`` full or paper; the others have one.
-        at: of ``next``, the cut-offs.
-        unknown: of ``next``, how events count that the training data lacks: ``miss`` (the default), ``drop`` or
-            ``rank``, the same for every row (:mod:`ensue.evaluation.next_event`).
+        protocol: full, last, paper, macro or sampled for ``next``, full or paper for ``suggest``; other tasks have one.
+        at: the cutoffs (``next`` only).
+        unknown: how events count that the training data lacks: ``miss`` (the default), ``drop`` or ``rank``, the same
+            for every row (``next`` only; :mod:`ensue.evaluation.next_event`).
 
     Raises:
         DataError: the data holds nothing to score.
@@ -85,35 +69,11 @@ def evaluate(
         ('all 24 items', 'markov')
     """
     _require_scorable([[predictor]], data)
-    found = _compare([[predictor]], data, protocol, at, unknown)
-    how = reads_others(predictor, data)
-    return replace(found, leaks=(refusal(predictor.model_name, how),)) if how else found
+    result = _compare([[predictor]], data, protocol, at, unknown)
+    dependence = reads_others(predictor, data)
+    return replace(result, leaks=(refusal(predictor.model_name, dependence),)) if dependence else result
 
 
-@overload
-def compare(
-    entries: Sequence[Sequence[NextPredictor]],
-    data: Histories,
-    protocol: str = "full",
-    at: Sequence[int] = ...,
-    *,
-    unknown: str = "miss",
-) -> Result: ...
-@overload
-def compare(entries: Sequence[Sequence[ClassifyPredictor]], data: Texts) -> TextResult: ...
-@overload
-def compare(entries: Sequence[Sequence[SuggestPredictor]], data: Queries, protocol: str = "full") -> SuggestResult: ...
-@overload
-def compare(entries: Sequence[Sequence[LinkPredictor]], data: Corpus) -> LinkResult: ...
-@overload
-def compare(
-    entries: Sequence[Sequence[AnyPredictor]],
-    data: Data,
-    protocol: str = ...,
-    at: Sequence[int] = ...,
-    *,
-    unknown: str = ...,
-) -> AnyResult: ...
 def compare(
     entries: Sequence[Sequence[AnyPredictor]],
     data: Data,
@@ -121,22 +81,21 @@ def compare(
     at: Sequence[int] | None = None,
     *,
     unknown: str | None = None,
-) -> AnyResult:
+) -> Result:
     """Score several models, each a list of predictors that differ in their seed alone.
 
-    Figures are means over seeds; intervals resample sequences (texts), and seeds where there are several.
+    Metrics are means over seeds; intervals resample sequences (texts), and seeds where there are several.
 
     Args:
         entries: fitted predictors of one task, by model.
-        data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
-            articles with posts for ``link``.
-        protocol: of ``next`` full, last, paper, macro or sampled, of ``suggest`` full or paper; the others have one.
-        at: of ``next``, the cut-offs.
-        unknown: of ``next``, as of :func:`evaluate`.
+        data: as for :func:`evaluate`.
+        protocol: as for :func:`evaluate`.
+        at: as for :func:`evaluate`.
+        unknown: as for :func:`evaluate`.
 
     Raises:
         DataError: the data holds nothing to score.
-        SettingError: an unknown protocol or rule, or a model whose scores change with what else is in the batch.
+        SettingError: an unknown protocol or rule, or a model whose scores change with the other rows of the batch.
 
     Example:
         >>> from ensue.data.sequences import read
@@ -152,8 +111,8 @@ def compare(
     """
     _require_scorable(entries, data)
     for seeds in entries:
-        if how := reads_others(seeds[0], data):
-            raise SettingError(refusal(seeds[0].model_name, how))
+        if dependence := reads_others(seeds[0], data):
+            raise SettingError(refusal(seeds[0].model_name, dependence))
     return _compare(entries, data, protocol, at, unknown)
 
 
@@ -165,40 +124,47 @@ def score_rankings(
     at: Sequence[int] | None = None,
     *,
     unknown: str | None = None,
-) -> AnyResult:
-    """Score what other programs ranked, beside predictors of ours and all that counts.
+) -> Result:
+    """Score what other programs ranked, next to predictors of ours and the baselines.
 
     Args:
         rankings: of :func:`ensue.data.rankings.read_rankings`.
-        predictors: fitted, of one task; the counting rows are those of the first.
+        predictors: fitted, of one task; the baselines are those of the first.
         data: to score.
-        protocol: as of :func:`compare`.
-        at: as of :func:`compare`.
-        unknown: as of :func:`evaluate`.
+        protocol: as for :func:`evaluate`.
+        at: as for :func:`evaluate`.
+        unknown: as for :func:`evaluate`.
 
     Raises:
         DataError: the data holds nothing to score, or rankings of nothing that is scored.
         SettingError: an unknown protocol, or a name of rankings that a model has.
     """
-    for own in rankings:
-        if own.name in [*names_of(predictors[0].task), *(other.name for other in rankings if other is not own)]:
-            raise SettingError(f"rankings {own.name!r} have the name of another row; give --name")
-    found = _compare([[one] for one in predictors], data, protocol, at, unknown, rankings=rankings)
-    assert found.examples is not None  # every evaluator of rankings gives them
-    scored = found.examples.asked()
-    warnings = {own.name: own.warnings(scored) for own in rankings}
-    rows = tuple(
-        replace(row, seconds_per_1000=None, notes={**row.notes, **_unmatched(warnings[row.model])})
-        if row.model in warnings
-        else row
-        for row in found.rows
-    )
-    return replace(found, rows=rows)
+    names = [lists.name for lists in rankings]
+    for name in names:
+        if name in names_of(predictors[0].task) or names.count(name) > 1:
+            raise SettingError(f"rankings {name!r} have the name of another row; give --name")
+    return _compare([[predictor] for predictor in predictors], data, protocol, at, unknown, rankings)
 
 
-def _unmatched(warnings: Sequence[str]) -> dict[str, str]:
-    """Return the warnings about a row of another program as a note of that row."""
-    return {"unmatched": "; ".join(warnings)} if warnings else {}
+def evaluate_alone(
+    predictor: AnyPredictor, data: Data, part: str | None = None, **options: object
+) -> tuple[Row, dict[str, str]]:
+    """Return one row without the others, for a study that makes its table from many runs, and its card.
+
+    Args:
+        predictor: fitted.
+        data: to score.
+        part: a baseline of the predictor to use instead of its model.
+        options: as for :func:`evaluate`.
+
+    Raises:
+        DataError: the data holds nothing to score.
+        SettingError: an unknown protocol or rule.
+    """
+    examples = _examples([[predictor]], data, (), options)
+    line = Line(part or predictor.model_name, [examples.score(predictor, part)], [predictor.seed])
+    (row,) = _rows(examples, [line], _bootstrap(examples, [line]))
+    return row, _card(examples, line.runs[0], [line], ())
 
 
 def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None:
@@ -206,7 +172,7 @@ def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None
 
     Raises:
         DataError: the data is of another type, such as the name of a file.
-        SettingError: a name of a model or of a folder stands in place of a predictor.
+        SettingError: the name of a model or of a folder instead of a predictor.
     """
     if not entries:
         raise SettingError("there is nothing to compare; give a list of predictors for each model")
@@ -226,14 +192,98 @@ def _compare(
     protocol: str | None,
     at: Sequence[int] | None,
     unknown: str | None,
-    **more: object,
-) -> AnyResult:
+    rankings: Sequence[Rankings] = (),
+) -> Result:
+    """Score all rows, resample them together, and test the best model against the best baseline."""
     cutoffs = None if at is None else [require_integer("cutoffs", k) for k in as_tuple(at, "cutoffs", "whole numbers")]
     if cutoffs == [] or any(k < 1 for k in cutoffs or ()):
         raise SettingError(f"cutoffs are {cutoffs}; give whole numbers, 1 or more, such as [10, 20]")
     for name, value in (("protocol", protocol), ("unknown", unknown)):
         if value is not None:
             require_text(value, name)
-    given: dict[str, object] = {"protocol": protocol, "at": cutoffs, "unknown": unknown}
-    given = {name: value for name, value in given.items() if value is not None} | more
-    return cast("AnyResult", evaluator_of(entries[0][0].task).compare(entries, data, **given))
+    options: dict[str, object] = {"protocol": protocol, "at": cutoffs, "unknown": unknown}
+    options = {name: value for name, value in options.items() if value is not None}
+    examples = _examples(entries, data, rankings, options)
+    lines = [Line(lists.name, [examples.score_rankings(lists)], [0], lists) for lists in rankings]
+    for predictors in entries:
+        lines.append(_line(examples, predictors[0].model_name, predictors))
+        lines += [_line(examples, name, seeds, name) for name, seeds in examples.variants(predictors)]
+    first_run = lines[len(rankings)].runs[0]
+    names = {line.name for line in lines}
+    baselines = [name for name in examples.baselines if name not in names]
+    lines += [_line(examples, name, examples.baseline_predictors, name) for name in baselines]
+    results = _bootstrap(examples, lines)
+    task = entries[0][0].task
+    all_baselines = {model.name for model in models(task) if model.counting}
+    return Result(
+        task,
+        _card(examples, first_run, lines, rankings),
+        _rows(examples, lines, results),
+        paired_tests(examples.tested, all_baselines, [line.name for line in lines], results),
+        tuple(examples.shown),
+        tuple(results),
+        examples=PerExample(examples.frame, lines),
+    )
+
+
+def _examples(
+    entries: Sequence[Sequence[AnyPredictor]], data: Data, rankings: Sequence[Rankings], options: dict[str, object]
+) -> Examples[AnyPredictor, Scored]:
+    examples: Examples[AnyPredictor, Scored] = named(TASKS[entries[0][0].task].evaluator)(
+        entries, data, rankings, **options
+    )
+    return examples
+
+
+def _line(
+    examples: Examples[AnyPredictor, Scored], name: str, predictors: Sequence[AnyPredictor], part: str | None = None
+) -> Line:
+    """Score a model, or a part of it, with each of its seeds."""
+    seeds = [predictor.seed for predictor in predictors]
+    return Line(name, [examples.score(predictor, part) for predictor in predictors], seeds)
+
+
+def _bootstrap(examples: Examples[AnyPredictor, Scored], lines: Sequence[Line]) -> list[BootstrapResult]:
+    """Return the metrics of each row, and the same on resampled data."""
+    statistics = [
+        [
+            statistic_of(run, examples.names, examples.units, examples.num_units, macro=examples.macro)
+            for run in line.runs
+        ]
+        for line in lines
+    ]
+    num_counted = len(np.unique(examples.units))
+    names = examples.names
+    return bootstrap.bootstrap(names, statistics, examples.num_units, examples.order, num_counted=num_counted)
+
+
+def _rows(
+    examples: Examples[AnyPredictor, Scored], lines: Sequence[Line], results: Sequence[BootstrapResult]
+) -> tuple[Row, ...]:
+    """Return one row per model."""
+    rows = []
+    by_name = dict(zip((line.name for line in lines), results, strict=True))
+    frame = examples.frame() if any(line.rankings for line in lines) else None
+    for line, result in zip(lines, results, strict=True):
+        notes = {**line.seed_notes(result), **examples.notes(line.runs)}
+        seconds: float | None = 1000 * sum(run.seconds for run in line.runs) / (len(line.runs) * len(examples.units))
+        if line.rankings is not None and frame is not None:
+            seconds = None
+            if warnings := line.rankings.warnings(frame):
+                notes["unmatched"] = "; ".join(warnings)
+        interval = result.interval(centred=examples.centred)
+        rows.append(
+            Row(line.name, result.by_name(), interval, seconds, notes, examples.warning(line.name, result, by_name))
+        )
+    return tuple(rows)
+
+
+def _card(
+    examples: Examples[AnyPredictor, Scored], run: Scored, lines: Sequence[Line], rankings: Sequence[Rankings]
+) -> dict[str, str]:
+    """Return what the metrics mean, by name, without empty lines."""
+    card = examples.card(run)
+    resampled = "; seeds are resampled too" if any(len(line.seeds) > 1 for line in lines) else ""
+    card["interval"] = f"95 %, {bootstrap.RESAMPLES} resamples of {card['interval']}{resampled}"
+    card["ties"] += tie_rule(rankings)
+    return {name: line for name, line in card.items() if line} | {"significance": RULE}

@@ -1,63 +1,198 @@
-"""What each model made of each thing that was scored, so that anybody can test a difference again."""
+"""The examples of a data set, what models make of them, and the metrics of both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import polars as pl
 
 from ensue.data.histories import Index
-from ensue.evaluation.entries import Entry
+from ensue.data.rankings import Rankings
+from ensue.evaluation.bootstrap import BootstrapResult, Order, Statistic, means_over_units
 from ensue.metrics import Floats
 
-RUN = TypeVar("RUN")
-Columns = Mapping[str, pl.Series]
+Json = dict[str, Any]
+"""A JSON object."""
+P = TypeVar("P")
+S = TypeVar("S", bound="Scored")
+
+
+class Scored(Protocol):
+    """What one model with one seed made of the examples of a data set."""
+
+    @property
+    def seconds(self) -> float:
+        """Time of all predictions."""
+        ...
+
+    def metrics(self) -> Mapping[str, Floats]:
+        """Return (examples,) of each metric that is a mean over examples; NaN where an example does not count."""
+        ...
+
+    def pooled(self, weights: Floats) -> Mapping[str, Floats]:
+        """Return (draws,) of each other metric, from (draws, examples) how often each example counts."""
+        ...
+
+    def answers(self) -> Mapping[str, pl.Series]:
+        """Return the columns of a table with one row per example."""
+        ...
+
+
+class Examples(Protocol[P, S]):
+    """The examples of a data set that a task scores; one class per task, which a ``Task`` names as its evaluator.
+
+    It is made of the predictors (by model and seed), the data, the rankings of other programs, and the options of the
+    task, such as a protocol.
+
+    Attributes:
+        units: (examples,) number of the unit that each example is resampled with.
+        num_units: number of units, those without examples included.
+        order: of resampling.
+        macro: whether means are over the examples of a unit first, then over units.
+        centred: whether intervals are centred at the metrics.
+        names: of all metrics, in the order of the table.
+        shown: those that a card and a table for a paper show.
+        tested: those of the paired tests.
+        baselines: names of the baselines that are reported next to every model.
+        baseline_predictors: the predictors that have the baselines.
+    """
+
+    units: Index
+    num_units: int
+    order: Order
+    macro: bool
+    centred: bool
+    names: Sequence[str]
+    shown: Sequence[str]
+    tested: Sequence[str]
+    baselines: Sequence[str]
+    baseline_predictors: Sequence[P]
+
+    def score(self, predictor: P, part: str | None = None) -> S:
+        """Score a predictor, or a baseline or another part of it."""
+        ...
+
+    def score_rankings(self, rankings: Rankings) -> S:
+        """Score what another program ranked."""
+        ...
+
+    def variants(self, predictors: Sequence[P]) -> Sequence[tuple[str, Sequence[P]]]:
+        """Return further rows of a model: the part of the predictors, which is the name of the row."""
+        ...
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row per example: its ``id``, its ``unit``, and the true answer."""
+        ...
+
+    def notes(self, runs: Sequence[S]) -> Json:
+        """Return what a row says besides its metrics, from each seed of the model."""
+        ...
+
+    def warning(self, name: str, result: BootstrapResult, results: Mapping[str, BootstrapResult]) -> str:
+        """Return a sentence where the result of a row is not significantly better than chance."""
+        ...
+
+    def card(self, run: S) -> dict[str, str]:
+        """Return what the metrics mean, by name; ``interval`` names the units, ``run`` is of the first predictor."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One model that is scored.
+
+    Attributes:
+        name: of its row.
+        runs: one per seed.
+        seeds: of the trainings.
+        rankings: of another program; ``None`` for ours.
+    """
+
+    name: str
+    runs: Sequence[Scored]
+    seeds: Sequence[int]
+    rankings: Rankings | None = None
+
+    def seed_notes(self, result: BootstrapResult) -> Json:
+        """Return the metrics of each seed and their standard deviation; nothing for a single seed."""
+        if len(self.seeds) < 2:
+            return {}
+        by_seed = [
+            {"seed": seed, **dict(zip(result.names, values, strict=True))}
+            for seed, values in zip(self.seeds, result.by_seed.tolist(), strict=True)
+        ]
+        spread = dict(zip(result.names, np.std(result.by_seed, axis=0, ddof=1).tolist(), strict=True))
+        return {"seeds": len(self.seeds), "by_seed": by_seed, "spread": spread}
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
-    """What was asked, and of each model and seed what it found; both are made when they are looked at.
+class PerExample:
+    """What each model made of each example, for other tests of the same differences.
 
     Args:
-        asked: makes a row for each thing that was scored: ``id``; ``unit``, the number of what it is resampled with;
-            and what was true.
-        found: makes (model, seed, columns), the columns in the order of ``asked``.
+        frame: returns one row per example.
+        lines: the models.
     """
 
-    asked: Callable[[], pl.DataFrame]
-    found: Callable[[], Sequence[tuple[str, int, Columns]]]
+    frame: Callable[[], pl.DataFrame]
+    lines: Sequence[Line]
 
     def to_frame(self) -> pl.DataFrame:
-        """A row for each model, seed and thing that was scored."""
-        asked = self.asked()
-        parts = [
-            asked.with_columns(pl.lit(model).alias("model"), pl.lit(seed).alias("seed"), **columns)
-            for model, seed, columns in self.found()
+        """Return one row per model, seed and example."""
+        examples = self.frame()
+        tables = [
+            examples.with_columns(pl.lit(line.name).alias("model"), pl.lit(seed).alias("seed"), **run.answers())
+            for line in self.lines
+            for run, seed in zip(line.runs, line.seeds, strict=True)
         ]
-        return pl.concat(parts).select("model", "seed", pl.exclude("model", "seed"))
+        return pl.concat(tables).select("model", "seed", pl.exclude("model", "seed"))
 
 
-def found_of(lines: Sequence[Entry[RUN]], columns: Callable[[RUN], Columns]) -> list[tuple[str, int, Columns]]:
-    """(model, seed, columns) of every run."""
-    return [(line.name, seed, columns(run)) for line in lines for run, seed in zip(line.runs, line.seeds, strict=True)]
+def statistic_of(run: Scored, names: Sequence[str], units: Index, num_units: int, *, macro: bool = False) -> Statistic:
+    """Return all metrics of a run as a statistic of how often each unit is drawn.
+
+    Args:
+        run: of one model with one seed.
+        names: of the metrics.
+        units: (examples,) number of the unit of each example.
+        num_units: number of units, those without examples included.
+        macro: whether means are over the examples of a unit first, then over units.
+    """
+    columns = run.metrics()
+    table = np.stack([*columns.values()], axis=1)
+    means = means_over_units(table, units, num_units, macro=macro)
+    means_of = list(columns)
+
+    def statistic(times: Floats) -> Floats:
+        values = dict(zip(means_of, means(times).T, strict=True))
+        if len(values) < len(names):
+            values |= run.pooled(times[:, units])
+        return np.stack([values[name] for name in names], axis=1)
+
+    return statistic
 
 
-def ranked(rank: Floats) -> pl.Series:
-    """Ranks from 1; empty where there is none."""
+def rank_column(rank: Floats) -> pl.Series:
+    """Return ranks from 1 as whole numbers, null where there is none."""
     return pl.Series("rank", np.where(np.isfinite(rank), rank, 0), pl.Int64).replace(0, None)
 
 
-def named(names: pl.Series, rows: Index, num: int) -> pl.Series:
-    """(rows,) the name of each; its number from 1 where it has none.
+def ids_of(names: pl.Series, rows: Index, num: int) -> pl.Series:
+    """Return the (rows,) id of each row; its number from 1 where it has no name.
 
     Args:
         names: (num,) names, or none at all.
-        rows: places in them.
-        num: how many there are.
+        rows: indices of names.
+        num: number of names.
     """
     numbers = pl.Series(np.arange(1, num + 1)).cast(pl.String)
-    every = names.zip_with(names != "", numbers) if len(names) else numbers
-    return every.gather(rows)
+    ids = names.zip_with(names != "", numbers) if len(names) else numbers
+    return ids.gather(rows)
+
+
+def fraction_of(count: int, total: int) -> str:
+    """Return a count with its fraction of the total: ``12 (50.0 %)``."""
+    return f"{count:,} ({100 * count / total:.1f} %)"

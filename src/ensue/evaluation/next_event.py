@@ -1,4 +1,4 @@
-"""The evaluator of ``next``: a protocol card, baselines next to every model, intervals by resampling sequences.
+"""Evaluation of task ``next``: protocols, ranks of the targets, and the card.
 
 A target is an event that a model has to predict from the events before it. The protocols:
 
@@ -34,9 +34,8 @@ Under all three a known target that follows no known event is ranked by populari
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -44,17 +43,12 @@ import polars as pl
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.data.rankings import Rankings, placed, tie_rule
+from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.bootstrap import RESAMPLES, BootstrapResult, resample
-from ensue.evaluation.entries import Entry, beside_counting
-from ensue.evaluation.examples import Examples, found_of, named, ranked
-from ensue.evaluation.paired_test import RULE, paired_tests
-from ensue.evaluation.result import TaskResult, with_seeds
-from ensue.evaluation.rows import Row, seed_notes
+from ensue.evaluation.bootstrap import BootstrapResult, Order, means_over_units
+from ensue.evaluation.examples import Json, ids_of, rank_column
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
-from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.training_data import fingerprints
@@ -86,143 +80,317 @@ PAPER_PROTOCOLS = {
 UNKNOWN_RULES = {"miss": "misses", "drop": "not scored", "rank": "ranked where the session has them"}
 """Rule for targets unseen in training -> what they are."""
 SAMPLED = 100
-EVERY, LAST = "every event after the first", "the last event of each session"
+EVERY = "every event after the first"
+LAST = "the last event of each session"
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """What the metrics of a table mean.
+@dataclass(frozen=True, eq=False)
+class TargetRanks:
+    """The rank that one model gives to every target.
 
     Attributes:
-        name: of the protocol.
-        data: sequences and events.
-        targets: how many are scored, how many the training data lacks, and how many follow no known event.
-        unknown: the rule for events that the training data lacks, one of ``UNKNOWN_RULES``.
-        candidates: what each target is ranked among.
-        repeats: whether events of the sequence are ruled out.
-        served: where ``predict`` rules out others by default: which, and the metrics of its lists.
-        averaging: over what the mean is taken.
-        published: which papers use this protocol.
-        ties: how equal scores count.
-        interval: what is resampled.
-        leaked: how many sequences the training data holds too.
-        significance: the rule of the verdict.
+        rank: (targets,) from 1; ``metrics.MISS`` where it has none.
+        at: cutoffs.
+        seconds: of all predictions.
     """
 
-    name: str
-    data: str
-    targets: str
-    unknown: str
-    candidates: str
-    repeats: str
-    averaging: str
-    published: str
-    served: str = ""
-    ties: str = "count against the target"
-    interval: str = f"95 %, {RESAMPLES} resamples of whole sessions"
-    leaked: str = ""
-    significance: str = RULE
-
-
-class Result(TaskResult[Card]):
-    """A table, its card, and whether the first rows beat counting, by MRR."""
-
-    __slots__ = ()
-    task = "next"
-
-    @property
-    def shown(self) -> list[str]:
-        """MRR and hits."""
-        return [name for name in self.rows[0].figures if name == "mrr" or name.startswith("hit")]
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """The ranks one model gives to every target of a data set."""
-
-    model: str
     rank: Floats
-    sequence: npt.NDArray[np.int64]
-    event: npt.NDArray[np.int64]
-    """(targets,) which event of the data each target is."""
-    seconds: float
+    at: Sequence[int]
+    seconds: float = 0.0
+
+    def metrics(self) -> Mapping[str, Floats]:
+        """Return the (targets,) of each metric."""
+        return metrics.rank_metrics(self.rank, self.at)
+
+    def pooled(self, weights: Floats) -> Mapping[str, Floats]:
+        """Return no metric: all are means over targets."""
+        return {}
+
+    def answers(self) -> Mapping[str, pl.Series]:
+        """Return the rank of every target."""
+        return {"rank": rank_column(self.rank)}
 
 
-def evaluate(
-    predictor: NextPredictor,
-    data: Histories,
-    protocol: str = "full",
-    at: Sequence[int] = CUTOFFS,
-    unknown: str = "miss",
-) -> Result:
-    """Score a predictor and the baselines that were fitted on the same data.
-
-    Raises:
-        DataError: the data holds nothing to score.
-        SettingError: an unknown protocol or rule.
-    """
-    return compare([[predictor]], data, protocol, at, unknown)
-
-
-def compare(
-    entries: Sequence[Sequence[NextPredictor]],
-    data: Histories,
-    protocol: str = "full",
-    at: Sequence[int] = CUTOFFS,
-    unknown: str = "miss",
-    rankings: Sequence[Rankings] = (),
-) -> Result:
-    """Score several models, each a list of predictors that differ in their seed alone.
-
-    Metrics are means over seeds; intervals resample sequences, and seeds where there are several.
+class SessionTargets:
+    """The targets of a data set, which models rank.
 
     Args:
-        entries: by model.
+        entries: fitted predictors by model and seed.
         data: to score.
+        rankings: what other programs ranked: of every event (``ID:PLACE``), or else of the last one of each sequence
+            (``ID``), which then is all that is scored. ``miss`` holds for them too.
         protocol: one of ``PROTOCOLS``.
         at: the cutoffs.
         unknown: one of ``UNKNOWN_RULES``. A target is dropped where no model's training data holds it.
-        rankings: what other programs ranked, as it stands: of every event (``ID:PLACE``), or else of the last one of
-            each sequence (``ID``), which then is all that is scored. ``miss`` holds for them too.
 
     Raises:
         DataError: the data holds nothing to score, or rankings of nothing that is scored.
         SettingError: an unknown protocol or rule, or rankings under ``sampled``.
     """
-    first = entries[0][0]
-    applied = resolve_protocol(protocol, first.model_name)
-    is_target = _targets(data, applied)
-    if rankings:
-        if applied == "sampled":
-            raise SettingError("rankings of all items cannot be scored under the protocol sampled")
-        queries, is_ranked = _queries(data, rankings, is_target)
-        if applied == "full" and not is_ranked[is_target].all():
-            protocol = applied = "last"
-        is_target = is_target & is_ranked
-    predictors = [predictor for seeds in entries for predictor in seeds]
-    is_scored = _scored(data, is_target, unknown, predictors)
-    rank = partial(_rank_targets, data=data, is_scored=is_scored, protocol=applied, unknown=unknown)
-    lines = beside_counting(
-        (Entry.of(seeds, rank) for seeds in entries),
-        first.counted_baselines,
-        [first],
-        lambda predictor, name: rank(predictor, counting=name),
-    )
-    card = _card(first, lines[0].runs[0], data, (protocol, applied, unknown), is_target, _common_vocabulary(predictors))
-    if rankings:
-        is_known = is_scored if unknown != "miss" else is_scored & _in_training(data, predictors)
-        lines = [
-            *(Entry(own.name, [_ranked(own, data, queries, is_scored, is_known)], [0]) for own in rankings),
-            *lines,
-        ]
-    found = _resample([line.runs for line in lines], len(data), at, macro=applied == "macro")
-    candidates = _candidates(first, applied)
-    rows = tuple(_row(line, at, own, candidates) for line, own in zip(lines, found, strict=True))
-    tests = paired_tests(("mrr",), COUNTING, [line.name for line in lines], found)
-    examples = Examples(partial(_asked, data, lines[0].runs[0].event), partial(found_of, lines, _ranks))
-    served = _served(entries, rank, at, applied) if not rankings else ""
-    card = replace(with_seeds(card, lines), ties=f"{card.ties}{tie_rule(rankings)}", served=served)
-    return Result(card, rows, tests, tuple(found), examples=examples)
+
+    order: Order = "in turn"
+    centred = False
+    tested = ("mrr",)
+
+    def __init__(
+        self,
+        entries: Sequence[Sequence[NextPredictor]],
+        data: Histories,
+        rankings: Sequence[Rankings] = (),
+        protocol: str = "full",
+        at: Sequence[int] = CUTOFFS,
+        unknown: str = "miss",
+    ) -> None:
+        first = entries[0][0]
+        self.entries = entries
+        self.data = data
+        self.at = at
+        self.unknown = unknown
+        self.has_rankings = bool(rankings)
+        self.protocol = resolve_protocol(protocol, first.model_name)
+        self.is_target = self._targets()
+        if rankings:
+            if self.protocol == "sampled":
+                raise SettingError("rankings of all items cannot be scored under the protocol sampled")
+            self.queries, is_ranked = self._queries(rankings)
+            if self.protocol == "full" and not is_ranked[self.is_target].all():
+                protocol = self.protocol = "last"
+            self.is_target = self.is_target & is_ranked
+        self.protocol_name = protocol
+        self.predictors = [predictor for seeds in entries for predictor in seeds]
+        self.events = np.flatnonzero(self._scored())
+        self.sequences: Index = data.sequence_index()[self.events]
+        # Sequences without a target are never drawn.
+        used, units = np.unique(self.sequences, return_inverse=True)
+        self.units: Index = units.astype(np.int64)
+        self.num_units = len(used)
+        self.macro = self.protocol == "macro"
+        self.names = list(metrics.rank_metrics(np.ones(1), at))
+        self.shown = [name for name in self.names if name == "mrr" or name.startswith("hit")]
+        self.baselines = first.counted_baselines
+        self.baseline_predictors = [first]
+
+    def score(
+        self, predictor: NextPredictor, part: str | None = None, *, exclusion: Exclusion | None = None
+    ) -> TargetRanks:
+        """Rank the targets by a predictor, or by one of its baselines.
+
+        Args:
+            predictor: the model.
+            part: a baseline to use instead of the model.
+            exclusion: items to exclude. [default: those of the protocol]
+        """
+        coded = self.data.encode(predictor.vocabulary, number_unknown=True)
+        start = time.perf_counter()
+        rank, _, event = predictor.ranks(
+            coded,
+            exclusion=exclusion or self._exclusion(predictor),
+            sampled=min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if self.protocol == "sampled" else 0,
+            counting=part,
+            context=np.maximum(self.data.lengths - 1, 0) if self.protocol == "last" else None,
+            rank_unknown=self.unknown == "rank",
+        )
+        seconds = time.perf_counter() - start
+        ranks = np.full(len(self.data.ids), metrics.MISS)
+        ranks[event] = rank
+        return TargetRanks(ranks[self.events], self.at, seconds)
+
+    def score_rankings(self, rankings: Rankings) -> TargetRanks:
+        """Return the ranks of another program; a target that its list lacks is a miss, and so is an unknown one."""
+        ranks = rankings.best_first().ranks(self.queries.gather(self.events), self.frame()["target"])
+        rank = ranks.cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
+        if self.unknown == "miss":
+            rank = np.where(self._in_training()[self.events], rank, metrics.MISS)
+        return TargetRanks(rank, self.at)
+
+    def variants(self, predictors: Sequence[NextPredictor]) -> Sequence[tuple[str, Sequence[NextPredictor]]]:
+        """Return no further rows."""
+        return ()
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row per target, in the order of the data."""
+        return self._frame(self.events)
+
+    def _frame(self, events: Index) -> pl.DataFrame:
+        sequence = self.data.sequence_index()[events]
+        # An id that stands for no value has no text.
+        values = pl.Series(self.data.ids[events].astype(np.int64) - FIRST).replace(UNKNOWN - FIRST, None)
+        return pl.DataFrame(
+            {
+                "id": ids_of(self.data.names, sequence, len(self.data)),
+                "unit": sequence,
+                "place": events - self.data.offsets[sequence],
+                "target": pl.Series(self.data.vocabulary.values, dtype=pl.String).gather(values),
+            }
+        )
+
+    def notes(self, runs: Sequence[TargetRanks]) -> Json:
+        """Return no notes."""
+        return {}
+
+    def warning(self, name: str, result: BootstrapResult, results: Mapping[str, BootstrapResult]) -> str:
+        """Return a sentence unless the interval at the first cutoff is above a random order's k / candidates."""
+        k = min(self.at)
+        values = len(self.entries[0][0].vocabulary) - FIRST
+        level = k / (min(SAMPLED + 1, values) if self.protocol == "sampled" else values)
+        if level >= 1 or result.interval()[f"hit@{k}"][0] > level:
+            return ""
+        metric = f"{name}: HR@{k} {100 * result.by_name()[f'hit@{k}']:.2f} %"
+        return f"{metric} is not significantly above {100 * level:.2f} %, that of a random order"
+
+    def card(self, run: TargetRanks) -> dict[str, str]:
+        """Return what the metrics mean.
+
+        ``targets`` says how many are scored, how many the training data lacks, and how many follow no known event;
+        ``served``, which items ``predict`` leaves out though the metrics do not; ``leaked``, how many sequences the
+        training data holds too.
+        """
+        first = self.entries[0][0]
+        coded = self.data.encode(first.vocabulary)
+        leaked = np.isin(fingerprints(coded).view(np.int64), first.training_hashes.numpy())
+        copies = f"{plural(int(leaked.sum()), 'session')} ({100 * leaked.mean():.1f} %)"
+        if not first.keeps_histories:
+            copies = "not known: with replay=0 the model keeps no fingerprints"
+        is_excluded = self._exclusion(first) is Exclusion.SEEN
+        values = len(first.vocabulary) - FIRST
+        is_every = self.protocol != "last" and np.array_equal(self.is_target, self._targets())
+        averaging = "macro: over the targets of a session, then over sessions" if self.macro else "micro: over targets"
+        return {
+            "name": self.protocol_name,
+            "data": f"{plural(len(self.data), 'session')}, {plural(len(self.data.ids), 'event')}",
+            "targets": f"{len(self.events):,}: {EVERY if is_every else LAST}; {self._counts(coded, run)}",
+            "unknown": f"{self.unknown}: targets unseen in training are {UNKNOWN_RULES[self.unknown]}",
+            "candidates": chance(min(SAMPLED, values - 1))
+            if self.protocol == "sampled"
+            else f"all {plural(values, 'item')}",
+            "repeats": f"items already in the session {'are excluded' if is_excluded else 'stay in the ranking'}",
+            "averaging": averaging,
+            "published": PUBLISHED[self.protocol],
+            "served": "" if self.has_rankings else self._served(),
+            "ties": "count against the target",
+            "interval": "whole sessions",
+            "leaked": f"{copies} are exact duplicates of training data",
+        }
+
+    def _targets(self) -> Mask:
+        """Return (events,) whether an event is a target: all but the first of each sequence, or the last one."""
+        targets = np.ones(len(self.data.ids), np.bool_)
+        targets[self.data.offsets[:-1][self.data.lengths > 0]] = False
+        return targets & self._last() if self.protocol == "last" else targets
+
+    def _last(self) -> Mask:
+        """Return (events,) whether an event is the last of its sequence."""
+        last = np.zeros(len(self.data.ids), np.bool_)
+        last[self.data.offsets[1:][self.data.lengths > 0] - 1] = True
+        return last
+
+    def _scored(self) -> Mask:
+        """Return (events,) which targets are scored: all, or those that the training data of any predictor holds.
+
+        Raises:
+            DataError: none.
+            SettingError: an unknown rule.
+        """
+        if self.unknown not in UNKNOWN_RULES:
+            raise SettingError(f"unknown {self.unknown!r} is not a rule; choose from {', '.join(UNKNOWN_RULES)}")
+        if not self.is_target.any():
+            raise DataError("nothing to score: no session has two events")
+        if self.unknown != "drop":
+            return self.is_target
+        is_scored = self.is_target & self._in_training()
+        if not is_scored.any():
+            raise DataError(
+                f"nothing to score: the training data has none of the {plural(int(self.is_target.sum()), 'target')}; "
+                "--unknown miss counts them as misses"
+            )
+        return is_scored
+
+    def _in_training(self) -> Mask:
+        """Return (events,) whether the training data of any predictor holds the value."""
+        vocabularies = {id(predictor.vocabulary): predictor.vocabulary for predictor in self.predictors}
+        is_known = np.zeros(len(self.data.ids), np.bool_)
+        for vocabulary in vocabularies.values():
+            is_known |= self.data.encode(vocabulary).ids != UNKNOWN
+        return is_known
+
+    def _exclusion(self, predictor: NextPredictor) -> Exclusion:
+        """Return what the protocol excludes."""
+        return predictor.metadata.ruled_out if self.protocol in ("full", "last") else Exclusion.NONE
+
+    def _queries(self, rankings: Sequence[Rankings]) -> tuple[pl.Series, Mask]:
+        """Return the (events,) queries of rankings, and which events they rank: all targets, or the last ones.
+
+        Raises:
+            DataError: rankings of nothing in the data, or answers of what follows the last event.
+        """
+        events = self._frame(np.arange(len(self.data.ids)))
+        for queries, is_ranked in ((placed(events), self.is_target), (events["id"], self.is_target & self._last())):
+            scored = queries.filter(pl.Series(is_ranked)).implode()
+            if any(lists.frame["query"].is_in(scored).any() for lists in rankings):
+                for lists in rankings:
+                    self._require_last(lists)
+                return queries, is_ranked
+        raise DataError(
+            f"{rankings[0].name}: ranks no scored query; its queries must be ids, such as {events['id'][0]}, or ids "
+            f"with the number of earlier events, such as {events['id'][0]}:1"
+        )
+
+    def _require_last(self, rankings: Rankings) -> None:
+        """Refuse answers of ours that were not made from all events of a sequence but the last, which is scored."""
+        answers = rankings.frame.filter(pl.col("given").is_not_null()).unique("query", maintain_order=True)
+        names = ids_of(self.data.names, np.arange(len(self.data)), len(self.data))
+        lengths = pl.DataFrame({"query": names, "length": self.data.lengths})
+        wrong = answers.join(lengths, on="query", maintain_order="left").filter(pl.col("given") != pl.col("length") - 1)
+        for query, num_events, length in wrong.select("query", "given", "length").head(1).iter_rows():
+            raise DataError(
+                f"{rankings.name}: the answer for {query} predicts what follows {plural(num_events, 'event')}, but "
+                f"only the last of its {length} is scored; predict for sessions without their last event"
+            )
+
+    def _served(self) -> str:
+        """Say which items ``predict`` leaves out though the metrics do not, and how its lists of one model score."""
+        labels = {Exclusion.SEEN: "items already in the session", Exclusion.LAST: "the item just viewed"}
+        differs = []
+        for predictor, *_ in self.entries:
+            exclusion = predictor.metadata.exclusion
+            if exclusion in labels and exclusion is not self._exclusion(predictor):
+                differs.append(f"{predictor.model_name} leaves out {labels[exclusion]}")
+        if not differs or self.protocol == "sampled":
+            return ""
+        sentence = f"by default predict of {', '.join(dict.fromkeys(differs))}; the metrics here do not"
+        if len(self.entries) > 1:
+            return f"{sentence}, and evaluate of one model says how its lists score"
+        by_seed = []
+        for predictor in self.entries[0]:
+            columns = np.stack([*self.score(predictor, exclusion=predictor.metadata.exclusion).metrics().values()], 1)
+            statistic = means_over_units(columns, self.units, self.num_units, macro=self.macro)
+            by_seed.append(statistic(np.ones((1, self.num_units)))[0])
+        scores = dict(zip(self.names, np.mean(by_seed, 0), strict=True))
+        listed = {"MRR": scores["mrr"], **{f"HR@{k}": scores[f"hit@{k}"] for k in self.at}}
+        return f"{sentence}. As served: {', '.join(f'{name} {100 * score:.2f}' for name, score in listed.items())}"
+
+    def _counts(self, coded: Histories, run: TargetRanks) -> str:
+        """Say how many targets the training data lacks, how they count, and how many follow no known event."""
+        first, *others = (predictor.vocabulary for predictor in self.predictors)
+        is_common = all(other == first or set(other.values) == set(first.values) for other in others)
+        training = "the training data" if is_common else f"the training data of {self.entries[0][0].model_name}"
+        is_known = coded.ids != UNKNOWN
+        is_unknown = ~is_known[self.events]
+        num_unknown = int(is_unknown.sum())
+        num_ranked = int(np.isfinite(run.rank[is_unknown]).sum())
+        num_known_before = np.concatenate([[0], np.cumsum(is_known)])
+        starts = coded.offsets[:-1][self.sequences]
+        after_none = ~is_unknown & (num_known_before[self.events] == num_known_before[starts])
+        num_dropped = int(self.is_target.sum()) - len(self.events)
+        lacking = {
+            "miss": f"{num_unknown:,} not in {training} (misses)",
+            "drop": f"{num_dropped:,} more in no training data (not scored)",
+            "rank": f"{num_unknown:,} not in {training} ({num_ranked:,} ranked, {num_unknown - num_ranked:,} misses)",
+        }
+        counts = [lacking[self.unknown], f"{int(after_none.sum()):,} after unseen events only (ranked by popularity)"]
+        if self.unknown == "drop" and num_unknown:  # another model's training data holds them
+            counts.insert(1, lacking["miss"])
+        return ", ".join(counts)
 
 
 def resolve_protocol(protocol: str, model_name: str) -> str:
@@ -236,323 +404,8 @@ def resolve_protocol(protocol: str, model_name: str) -> str:
     return PAPER_PROTOCOLS.get(model_name.removesuffix("-paper"), "macro") if protocol == "paper" else protocol
 
 
-def evaluate_alone(
-    predictor: NextPredictor,
-    data: Histories,
-    protocol: str,
-    at: Sequence[int] = CUTOFFS,
-    counting: str | None = None,
-    unknown: str = "miss",
-) -> tuple[Row, Card]:
-    """Return one row without the others, for a study that makes its table from many runs, and its card.
-
-    Args:
-        predictor: fitted.
-        data: to score.
-        protocol: full, last, macro or sampled.
-        at: the cutoffs.
-        counting: one of the predictor's baselines instead of its model.
-        unknown: one of ``UNKNOWN_RULES``.
-
-    Raises:
-        DataError: the data holds nothing to score.
-        SettingError: an unknown rule.
-    """
-    run = score(predictor, data, protocol, counting, unknown)
-    (found,) = _resample([[run]], len(data), at, macro=protocol == "macro")
-    row = _row(Entry(run.model, [run], [predictor.seed]), at, found, _candidates(predictor, protocol))
-    return row, _card(predictor, run, data, (protocol, protocol, unknown), _targets(data, protocol))
-
-
-def _candidates(predictor: NextPredictor, protocol: str) -> int:
-    values = len(predictor.vocabulary) - FIRST
-    return min(SAMPLED + 1, values) if protocol == "sampled" else values
-
-
-def _row(entry: Entry[Scored], at: Sequence[int], found: BootstrapResult, candidates: int) -> Row:
-    figures, interval = found.by_name(), found.interval()
-    seconds = 1000 * sum(run.seconds for run in entry.runs) / max(1, sum(len(run.rank) for run in entry.runs))
-    warning = _warning(entry.name, figures, interval, min(at), candidates)
-    return Row(entry.name, figures, interval, seconds, seed_notes(entry.seeds, found), warning)
-
-
-def _warning(
-    name: str, figures: Mapping[str, float], interval: Mapping[str, tuple[float, float]], k: int, candidates: int
-) -> str:
-    """Says so unless the whole interval at the first cut-off lies above a random order's k / candidates."""
-    level = k / candidates
-    if level >= 1 or interval[f"hit@{k}"][0] > level:
-        return ""
-    metric = f"{name}: HR@{k} {100 * figures[f'hit@{k}']:.2f} %"
-    return f"{metric} is not significantly above {100 * level:.2f} %, that of a random order"
-
-
-def score(
-    predictor: NextPredictor, data: Histories, protocol: str, counting: str | None = None, unknown: str = "miss"
-) -> Scored:
-    """Rank every target of the data, by the predictor's model or by one of its baselines.
-
-    Raises:
-        DataError: the data holds nothing to score.
-        SettingError: an unknown rule.
-    """
-    is_scored = _scored(data, _targets(data, protocol), unknown, [predictor])
-    return _rank_targets(predictor, data, is_scored, protocol, unknown, counting)
-
-
-def _rank_targets(
-    predictor: NextPredictor, data: Histories, is_scored: Mask, protocol: str, unknown: str,
-    counting: str | None = None, exclusion: Exclusion | None = None,
-) -> Scored:  # fmt: skip
-    """Rank the events that are scored, without what the protocol or ``exclusion`` rules out; the others are misses."""
-    coded = data.encode(predictor.vocabulary, number_unknown=True)
-    begun = time.perf_counter()
-    rank, _, event = predictor.ranks(
-        coded,
-        exclusion=exclusion or _exclusion(predictor, protocol),
-        sampled=min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if protocol == "sampled" else 0,
-        counting=counting,
-        context=np.maximum(data.lengths - 1, 0) if protocol == "last" else None,
-        rank_unknown=unknown == "rank",
-    )
-    seconds = time.perf_counter() - begun
-    ranks = np.full(len(data.ids), metrics.MISS)
-    ranks[event] = rank
-    events = np.flatnonzero(is_scored)
-    return Scored(counting or predictor.model_name, ranks[events], data.sequence_index()[events], events, seconds)
-
-
-def _targets(data: Histories, protocol: str) -> Mask:
-    """(events,) whether an event is a target: all but the first of each sequence, or the last of two and more."""
-    targets = np.ones(len(data.ids), np.bool_)
-    targets[data.offsets[:-1][data.lengths > 0]] = False
-    return targets & _last(data) if protocol == "last" else targets
-
-
-def _last(data: Histories) -> Mask:
-    """(events,) whether an event is the last of its sequence."""
-    last = np.zeros(len(data.ids), np.bool_)
-    last[data.offsets[1:][data.lengths > 0] - 1] = True
-    return last
-
-
-def _scored(data: Histories, is_target: Mask, unknown: str, predictors: Sequence[NextPredictor]) -> Mask:
-    """(events,) which targets are scored: all, or those that the training data of any predictor holds.
-
-    Raises:
-        DataError: none.
-        SettingError: an unknown rule.
-    """
-    if unknown not in UNKNOWN_RULES:
-        raise SettingError(f"unknown {unknown!r} is not a rule; choose from {', '.join(UNKNOWN_RULES)}")
-    if not is_target.any():
-        raise DataError("nothing to score: no session has two events")
-    if unknown != "drop":
-        return is_target
-    is_scored = is_target & _in_training(data, predictors)
-    if not is_scored.any():
-        raise DataError(
-            f"nothing to score: the training data has none of the {plural(int(is_target.sum()), 'target')}; "
-            "--unknown miss counts them as misses"
-        )
-    return is_scored
-
-
-def _in_training(data: Histories, predictors: Sequence[NextPredictor]) -> Mask:
-    """(events,) whether the training data of any predictor holds the value."""
-    vocabularies = {id(predictor.vocabulary): predictor.vocabulary for predictor in predictors}
-    known = np.zeros(len(data.ids), np.bool_)
-    for vocabulary in vocabularies.values():
-        known |= data.encode(vocabulary).ids != UNKNOWN
-    return known
-
-
-def _common_vocabulary(predictors: Sequence[NextPredictor]) -> bool:
-    """Whether all predictors know the same values."""
-    first, *others = (predictor.vocabulary for predictor in predictors)
-    return all(other == first or set(other.values) == set(first.values) for other in others)
-
-
-def _queries(data: Histories, rankings: Sequence[Rankings], is_target: Mask) -> tuple[pl.Series, Mask]:
-    """(events,) what rankings call each event, and whether they rank it: all targets, or the last of each sequence.
-
-    Raises:
-        DataError: rankings of nothing that is there, or answers of what follows the last event.
-    """
-    every = _asked(data, np.arange(len(data.ids)))
-    for queries, chosen in ((placed(every), is_target), (every["id"], is_target & _last(data))):
-        known = queries.filter(pl.Series(chosen)).implode()
-        if any(own.frame["query"].is_in(known).any() for own in rankings):
-            for own in rankings:
-                _require_last(own, data)
-            return queries, chosen
-    raise DataError(
-        f"{rankings[0].name}: ranks no scored query; its queries must be ids, such as {every['id'][0]}, or ids with "
-        f"the number of earlier events, such as {every['id'][0]}:1"
-    )
-
-
-def _require_last(own: Rankings, data: Histories) -> None:
-    """Refuse answers of ours that were made from all events of a sequence, or from too few: the last one is scored."""
-    answers = own.frame.filter(pl.col("given").is_not_null()).unique("query", maintain_order=True)
-    lengths = pl.DataFrame({"query": named(data.names, np.arange(len(data)), len(data)), "length": data.lengths})
-    wrong = answers.join(lengths, on="query", maintain_order="left").filter(pl.col("given") != pl.col("length") - 1)
-    for query, given, length in wrong.select("query", "given", "length").head(1).iter_rows():
-        raise DataError(
-            f"{own.name}: the answer for {query} predicts what follows {plural(given, 'event')}, but only the last "
-            f"of its {length} is scored; predict for sessions without their last event"
-        )
-
-
-def _ranked(own: Rankings, data: Histories, queries: pl.Series, is_scored: Mask, is_known: Mask) -> Scored:
-    """What another program ranked: a target that its list lacks is a miss, and so is one that is not known."""
-    events = np.flatnonzero(is_scored)
-    found = own.best_first().ranks(queries.gather(events), _asked(data, events)["target"])
-    rank = np.where(is_known[events], found.cast(pl.Float64).fill_null(metrics.MISS).to_numpy(), metrics.MISS)
-    return Scored(own.name, rank, data.sequence_index()[events], events, 0.0)
-
-
-def _asked(data: Histories, events: Index) -> pl.DataFrame:
-    """A row an event, in the order of the data."""
-    sequence = data.sequence_index()[events]
-    values = pl.Series(data.ids[events].astype(np.int64) - FIRST).replace(UNKNOWN - FIRST, None)  # no value, no text
-    return pl.DataFrame(
-        {
-            "id": named(data.names, sequence, len(data)),
-            "unit": sequence,
-            "place": events - data.offsets[sequence],
-            "target": pl.Series(data.vocabulary.values, dtype=pl.String).gather(values),
-        }
-    )
-
-
-def _ranks(run: Scored) -> dict[str, pl.Series]:
-    """The rank of every target, in the order of the data."""
-    return {"rank": ranked(run.rank)}
-
-
-def _exclusion(predictor: NextPredictor, protocol: str) -> Exclusion:
-    """What a protocol rules out."""
-    return predictor.metadata.ruled_out if protocol in ("full", "last") else Exclusion.NONE
-
-
-def _served(
-    entries: Sequence[Sequence[NextPredictor]], rank: Callable[..., Scored], at: Sequence[int], protocol: str
-) -> str:
-    """Say which items ``predict`` leaves out though the metrics do not, and how its lists of one model score."""
-    predictors = [seeds[0] for seeds in entries]
-    default = [predictor.metadata.exclusion for predictor in predictors]
-    left_out = {Exclusion.SEEN: "items already in the session", Exclusion.LAST: "the item just viewed"}
-    differs = [
-        f"{predictor.model_name} leaves out {left_out[exclusion]}"
-        for predictor, exclusion in zip(predictors, default, strict=True)
-        if exclusion in left_out and exclusion is not _exclusion(predictor, protocol)
-    ]
-    if not differs or protocol == "sampled":
-        return ""
-    sentence = f"by default predict of {', '.join(dict.fromkeys(differs))}; the metrics here do not"
-    if len(entries) > 1:
-        return f"{sentence}, and evaluate of one model says how its lists score"
-    averages = []
-    for predictor, exclusion in zip(entries[0], [seed.metadata.exclusion for seed in entries[0]], strict=True):
-        run = rank(predictor, exclusion=exclusion)
-        sums, counts = metrics.per_sequence(metrics.values(run.rank, at), run.sequence, int(run.sequence.max()) + 1)
-        sums, counts = sums[counts > 0], counts[counts > 0, None]
-        averages.append((sums / counts).mean(0) if protocol == "macro" else sums.sum(0) / counts.sum())
-    scores = dict(zip(metrics.names(at), np.mean(averages, 0), strict=True))
-    shown = {"MRR": scores["mrr"], **{f"HR@{k}": scores[f"hit@{k}"] for k in at}}
-    return f"{sentence}. As served: {', '.join(f'{name} {100 * score:.2f}' for name, score in shown.items())}"
-
-
-def _resample(
-    runs: Sequence[Sequence[Scored]], num_sequences: int, at: Sequence[int], *, macro: bool
-) -> list[BootstrapResult]:
-    """Figures of each model, and the same for resampled sequences."""
-    table = [
-        [metrics.per_sequence(metrics.values(run.rank, at), run.sequence, num_sequences) for run in seeds]
-        for seeds in runs
-    ]
-    counts = table[0][0][1]
-    used = counts > 0
-    counts = np.ones(int(used.sum())) if macro else counts[used]
-    models = [[(sums[used] / own[used, None] if macro else sums[used]) for sums, own in seeds] for seeds in table]
-
-    def summed(times: Floats) -> Iterator[Floats]:
-        targets = (times @ counts)[:, None]
-        for seeds in models:
-            yield np.stack([np.append(times @ sums, targets, axis=1) for sums in seeds])
-
-    found = []
-    drawn = resample([*map(len, models)], len(counts), summed, order="in turn", resamples=RESAMPLES)
-    for seeds, draws in zip(models, drawn, strict=True):
-        by_seed = np.stack([sums.sum(0) for sums in seeds]) / counts.sum()
-        found.append(BootstrapResult((*metrics.names(at),), by_seed, draws[:, :-1] / draws[:, -1:], len(counts)))
-    return found
-
-
-def _card(
-    predictor: NextPredictor,
-    run: Scored,
-    data: Histories,
-    rules: tuple[str, str, str],
-    is_target: Mask,
-    same_vocabulary: bool = True,
-) -> Card:
-    """Return the card of a table.
-
-    Args:
-        predictor: the first model's.
-        run: its ranks.
-        data: what is scored.
-        rules: the protocol by its name, the one that is applied, and the rule for unknown events.
-        is_target: (events,) the targets of the protocol, dropped ones among them.
-        same_vocabulary: whether the training data of all models holds the same values.
-    """
-    name, applied, unknown = rules
-    coded = data.encode(predictor.vocabulary)
-    leaked = np.isin(fingerprints(coded).view(np.int64), predictor.training_hashes.numpy())
-    copies = f"{plural(int(leaked.sum()), 'session')} ({100 * leaked.mean():.1f} %)"
-    if not predictor.keeps_histories:
-        copies = "not known: with replay=0 the model keeps no fingerprints"
-    excluded = _exclusion(predictor, applied)
-    values = len(predictor.vocabulary) - FIRST
-    training = "the training data" if same_vocabulary else f"the training data of {predictor.model_name}"
-    every = applied != "last" and np.array_equal(is_target, _targets(data, applied))
-    return Card(
-        name,
-        f"{plural(len(data), 'session')}, {plural(len(data.ids), 'event')}",
-        f"{len(run.rank):,}: {EVERY if every else LAST}; {_counts(coded, run, is_target, unknown, training)}",
-        f"{unknown}: targets unseen in training are {UNKNOWN_RULES[unknown]}",
-        chance(min(SAMPLED, values - 1)) if applied == "sampled" else f"all {plural(values, 'item')}",
-        f"items already in the session {'are excluded' if excluded is Exclusion.SEEN else 'stay in the ranking'}",
-        "micro: over targets" if applied != "macro" else "macro: over the targets of a session, then over sessions",
-        PUBLISHED[applied],
-        leaked=f"{copies} are exact duplicates of training data",
-    )
-
-
-def _counts(coded: Histories, run: Scored, is_target: Mask, unknown: str, training: str) -> str:
-    """How many targets the training data lacks and what became of them, and how many follow no known event."""
-    is_known = coded.ids != UNKNOWN
-    num_dropped = int(is_target.sum()) - len(run.rank)
-    num_unknown = int((~is_known[run.event]).sum())
-    num_ranked = int(np.isfinite(run.rank[~is_known[run.event]]).sum())
-    num_known_before = np.concatenate([[0], np.cumsum(is_known)])
-    starts = coded.offsets[:-1][run.sequence]
-    after_none = is_known[run.event] & (num_known_before[run.event] == num_known_before[starts])
-    lacking = {
-        "miss": f"{num_unknown:,} not in {training} (misses)",
-        "drop": f"{num_dropped:,} more in no training data (not scored)",
-        "rank": f"{num_unknown:,} not in {training} ({num_ranked:,} ranked, {num_unknown - num_ranked:,} misses)",
-    }
-    counts = [lacking[unknown], f"{int(after_none.sum()):,} after unseen events only (ranked by popularity)"]
-    if unknown == "drop" and num_unknown:  # another model's training data holds them
-        counts.insert(1, lacking["miss"])
-    return ", ".join(counts)
-
-
 def chance(sampled: int) -> str:
-    """What a random order scores against so many sampled candidates: any row near or below it has learned nothing."""
+    """Return what a random order scores against sampled candidates: a row near or below it is useless."""
     ranks = np.arange(1, sampled + 2)
     hits = ", ".join(f"HR@{k} {min(k / len(ranks), 1):.3f}" for k in (10, 20))
     return f"the target and {sampled} random items; a random order has {hits}, MRR {(1 / ranks).mean():.3f}"

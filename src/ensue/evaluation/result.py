@@ -1,158 +1,311 @@
-"""What every evaluator gives: a protocol card, a row a model, and who wins."""
+"""The result of an evaluation: rows of metrics with intervals, the card that says what they mean, and paired tests.
+
+It is shown as a frame, Markdown, LaTeX, HTML in notebooks, and in the model card ``CARD.md``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import ClassVar, Generic, Protocol, TypeVar
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
-from ensue.evaluation import export
-from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.entries import Entry
-from ensue.evaluation.examples import Examples
-from ensue.evaluation.paired_test import PairedTest
-from ensue.evaluation.rows import Json, Row
-from ensue.evaluation.verdicts import Verdict, verdicts
+from ensue.evaluation.bootstrap import BootstrapResult, PairedTest, Verdict, verdicts
+from ensue.evaluation.examples import Json, PerExample
+from ensue.metrics import UNBOUNDED, label
+from ensue.store.card import SCORES, WEIGHTS
+from ensue.version import __version__
 
-
-class Card(Protocol):
-    """What the figures mean: stands beside every table."""
-
-    __dataclass_fields__: ClassVar[Json]
-
-    @property
-    def name(self) -> str:
-        """Of the protocol."""
-        ...
-
-    @property
-    def interval(self) -> str:
-        """What is resampled, for people."""
-        ...
-
+if TYPE_CHECKING:
+    from ensue.predictor import AnyPredictor
 
 CHOSEN = "the best are chosen on this test data"
 """End of a verdict between models or baselines of which the best was chosen by its metric on the test data."""
-CARD = TypeVar("CARD", bound=Card, covariant=True)
-OWN = TypeVar("OWN", bound=Card)
-RUN = TypeVar("RUN")
+RARE = 0.5
+"""Fraction of an equal share of the texts below which a label is rare."""
+LISTED = 12
+"""Maximum number of labels that a sentence lists."""
+ERRORS = ("calibration_error", "log_loss")
+"""Metrics of which the lowest is best."""
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+_LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_CAPTION = ("data", "targets", "unknown", "candidates", "repeats", "averaging", "ties", "interval", "leaked")
+"""The lines of a card that a caption repeats."""
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResult(Generic[CARD]):
-    """A table, its card, and whether a network or counting wins."""
+class Row:
+    """The metrics of one model, as fractions, with 95 % intervals by metric; means over its seeds.
 
-    task: ClassVar[str]
+    Attributes:
+        model: its name.
+        figures: metrics by name.
+        interval: the 95 % interval of each.
+        seconds_per_1000: seconds per 1,000 predictions.
+        notes: more of the task, by name.
+        warning: a sentence where the metrics are not above those of a random order (of texts: of always predicting the
+            most frequent label).
+    """
 
-    protocol: CARD
+    model: str
+    figures: Mapping[str, float]
+    interval: Mapping[str, tuple[float, float]]
+    seconds_per_1000: float | None = None
+    notes: Json = field(default_factory=dict)
+    warning: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name of the model, as tables show it."""
+        return f"{self.model} (at chance level)" if self.warning else self.model
+
+    def cell(self, name: str, between: str = " ± ") -> str:
+        """Return a metric with the half-width of its interval."""
+        low, high = self.interval[name]
+        return f"{figure(self.figures[name], name)}{between}{figure((high - low) / 2, name)}"
+
+    def to_dict(self) -> Json:
+        """Return the flat JSON form: ``{"model", "mrr", …, "interval": {…}}``; ``"at_chance_level": true``."""
+        below = {"at_chance_level": True} if self.warning else {}
+        speed = {} if self.seconds_per_1000 is None else {"seconds_per_1000": self.seconds_per_1000}
+        return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes, **below}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A table of metrics, its card, and whether a model or a baseline is better.
+
+    Attributes:
+        task: that was scored.
+        card: what the metrics mean, by name.
+        rows: one per model.
+        paired_tests: the best model against the best baseline, by each metric of the verdict.
+        shown: the metrics that a table shows.
+        bootstrap: the metrics of each row on the same resampled data.
+        leaks: sentences on how answers may have leaked.
+        examples: what each model made of each example.
+    """
+
+    task: str
+    card: Mapping[str, str]
     rows: tuple[Row, ...]
     paired_tests: tuple[PairedTest, ...]
-    """One for each measure that the verdict goes by."""
-    drawn: tuple[BootstrapResult, ...] = field(default=(), repr=False, compare=False)
-    """What resampling found of each row, on the same draws."""
+    shown: tuple[str, ...] = ()
+    bootstrap: tuple[BootstrapResult, ...] = field(default=(), repr=False, compare=False)
     leaks: tuple[str, ...] = ()
-    """What of the figures may have been read off, a line each."""
-    examples: Examples | None = field(default=None, repr=False, compare=False)
-    """What each model made of each thing that was scored."""
+    examples: PerExample | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        """Two lines: what it is, and who wins."""
-        return f"{type(self).__name__}({self.protocol.name}: {len(self.rows)} rows)\n{self.verdict}"
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return export.to_html(self)
+        """Return two lines: the protocol and the verdict."""
+        return f"{type(self).__name__}({self.card['name']}: {len(self.rows)} rows)\n{self.verdict}"
 
     @property
     def model(self) -> str | None:
-        """The best model by the first of them; ``None`` where only baselines were scored."""
+        """The best model by the first metric of the verdict; ``None`` where only baselines were scored."""
         return self.paired_tests[0].model
 
     @property
     def best_baseline(self) -> str:
-        """The best baseline by the first of them."""
+        """The best baseline by the first metric of the verdict."""
         return self.paired_tests[0].baseline
 
     @property
     def p_value(self) -> float:
-        """The two-sided p-value of the first difference."""
+        """The two-sided p-value of the first paired test."""
         return self.paired_tests[0].p_value
 
     @property
     def winner(self) -> str | None:
-        """The model or baseline that is significantly better by the first of them; ``None`` where neither is."""
+        """The model or baseline that is significantly better by the first paired test; ``None`` where neither is."""
         return self.paired_tests[0].winner
 
     @property
     def beats_baselines(self) -> bool:
-        """Whether a model that is not a baseline is significantly better by the first of them."""
+        """Whether a model that is not a baseline is significantly better by the first paired test."""
         return self.winner is not None and self.winner == self.model
 
     @property
     def verdict(self) -> str:
         """The line under the table."""
         chosen = any(test.is_chosen_on_test_data for test in self.paired_tests)
-        return "; ".join([*(test.sentence for test in self.paired_tests), *([CHOSEN] if chosen else [])])
+        sentences = [
+            *(test.sentence for test in self.paired_tests),
+            *([CHOSEN] if chosen else []),
+            *self._rare_labels(),
+        ]
+        return "; ".join(sentences)
 
-    @property
-    def shown(self) -> list[str]:
-        """The figures that a card shows."""
-        return list(self.rows[0].figures)
-
-    @property
-    def card(self) -> dict[str, str]:
-        """What the figures mean, by name; without lines that say nothing of this table."""
-        return {name: line for name, line in asdict(self.protocol).items() if line != ""}
+    def _rare_labels(self) -> list[str]:
+        """Return a sentence on the recall of rare labels, if the rows have metrics by label."""
+        labels = self.rows[0].notes.get("labels", {})
+        texts = {label: values["texts"] for label, values in labels.items() if values["texts"]}
+        limit = RARE * sum(texts.values()) / max(len(texts), 1)
+        rare = sorted((label for label in texts if texts[label] < limit), key=texts.__getitem__)
+        if not rare:
+            return []
+        listed = ", ".join(f"{label} {texts[label]:,}" for label in rare[:LISTED]) + ", …" * (len(rare) > LISTED)
+        recalls = []
+        for row in self.rows:
+            if row.model in (self.model, self.best_baseline):
+                recall = np.mean([row.notes["labels"][label]["recall"] for label in rare])
+                recalls.append(f"{row.model} {100 * recall:.2f}")
+        return [f"mean recall of rare labels ({listed}): {', '.join(recalls)}"]
 
     def verdicts(self, measure: str = "") -> tuple[Verdict, ...]:
-        """Every pair of rows on the same resampled data, corrected after Holm over all pairs.
+        """Return a paired test of each pair of rows on the same resampled data, Holm-corrected over all pairs.
 
         Args:
-            measure: by which; that of the verdict unless stated.
+            measure: name of a metric. [default: the first of the verdict]
         """
-        return verdicts([row.model for row in self.rows], self.drawn, measure or self.paired_tests[0].measure)
+        names = [row.model for row in self.rows]
+        return verdicts(names, self.bootstrap, measure or self.paired_tests[0].measure)
+
+    @property
+    def caption(self) -> str:
+        """The protocol in words: what the metrics mean."""
+        scale = "metrics in %" + (" (log loss in nats)" if {*self.shown} & {*UNBOUNDED} else "")
+        lines = "; ".join(f"{name}: {self.card[name]}" for name in _CAPTION if self.card.get(name))
+        return f"Protocol {self.card['name']}, {scale} ± half of the 95 % interval. {lines[:1].upper()}{lines[1:]}."
 
     def to_frame(self, measures: Sequence[str] = ()) -> pl.DataFrame:
-        """A row a model: measures as fractions, and the ends of their 95 %."""
-        return export.to_frame(self, measures)
+        """Return one row per model: metrics as fractions, their 95 % intervals in ``NAME_low`` and ``NAME_high``."""
+        rows = []
+        for row in self.rows:
+            values: dict[str, object] = {"model": row.model}
+            for name in measures or row.figures:
+                low, high = row.interval[name]
+                values |= {name: row.figures[name], f"{name}_low": low, f"{name}_high": high}
+            rows.append(values | {"seconds_per_1000": row.seconds_per_1000, "at_chance_level": bool(row.warning)})
+        return pl.DataFrame(rows, infer_schema_length=None)
 
     def to_csv(self, measures: Sequence[str] = ()) -> str:
-        """The same as CSV."""
+        """Return :meth:`to_frame` as CSV."""
         return self.to_frame(measures).write_csv()
 
     def to_markdown(self, measures: Sequence[str] = ()) -> str:
-        """A table for Markdown, figures x 100, and the protocol below it."""
-        return export.to_markdown(self, measures)
+        """Return a table for Markdown, metrics x 100, and the protocol below it."""
+        return f"{self.table(measures)}\n\n{self.caption}\n"
+
+    def table(self, measures: Sequence[str] = ()) -> str:
+        """Return a Markdown table of metrics in % with half of their interval, then warnings."""
+        names = measures or self.shown
+        lines = [f"| model | {' | '.join(map(label, names))} |", "|---" * (1 + len(names)) + "|"]
+        lines += [f"| {row.title} | {' | '.join(row.cell(name) for name in names)} |" for row in self.rows]
+        return "\n".join([*lines, *(f"\nWarning: {row.warning}" for row in self.rows if row.warning)])
 
     def to_latex(self, measures: Sequence[str] = ()) -> str:
-        """A table for LaTeX (``booktabs``): the best of a column in bold, the protocol in the caption."""
-        return export.to_latex(self, measures)
+        """Return a table for LaTeX (``booktabs``): the best of a column in bold, the protocol in the caption."""
+        names = measures or self.shown
+        lines = [r"\begin{table}", r"  \centering", rf"  \caption{{{escaped(self.caption)}}}"]
+        lines += [rf"  \begin{{tabular}}{{l{'r' * len(names)}}}", r"    \toprule"]
+        lines += [f"    {' & '.join(['Model', *(escaped(label(name)) for name in names)])} \\\\", r"    \midrule"]
+        for row in self.rows:
+            cells = [escaped(row.title)]
+            for name in names:
+                value, half = row.cell(name, "±").split("±")
+                bold = rf"\textbf{{{value}}}" if self._is_best(row, name) else value
+                cells.append(rf"{bold} $\pm$ {half}")
+            lines.append(f"    {' & '.join(cells)} \\\\")
+        return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""])
 
-    def outcome(self) -> Json:
-        """Return the paired tests as JSON, and the first of them flat."""
+    def _repr_html_(self) -> str:
+        """Return the table, its protocol and the verdict for a notebook; nothing is fetched, nothing runs."""
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in ("model", *map(label, self.shown)))
+        body = []
+        for row in self.rows:
+            cells = [f"<th>{html.escape(row.title)}</th>"]
+            for name in self.shown:
+                text = row.cell(name)
+                cells.append(f"<td><b>{text}</b></td>" if self._is_best(row, name) else f"<td>{text}</td>")
+            body.append(f"<tr>{''.join(cells)}</tr>")
+        heading = f"<table><caption>{html.escape(self.caption)}</caption><thead><tr>{head}</tr></thead>"
+        return f"{heading}<tbody>{''.join(body)}</tbody></table><p>{html.escape(self.verdict)}</p>"
+
+    def _is_best(self, row: Row, name: str) -> bool:
+        """Return whether a metric is the best of its column, as it is shown."""
+        best = (min if name in ERRORS else max)(other.figures[name] for other in self.rows)
+        return figure(row.figures[name], name) == figure(best, name)
+
+    def to_dict(self) -> Json:
+        """Return the JSON object that ``evaluate --json`` and ``compare --json`` print."""
         return {
+            "task": self.task,
+            "protocol": dict(self.card),
+            "rows": [row.to_dict() for row in self.rows],
             "paired_tests": [test.to_dict() for test in self.paired_tests],
             "best_baseline": self.best_baseline,
             "beats_baselines": self.beats_baselines,
             "winner": self.winner,
             "p_value": None if self.model is None else self.p_value,
-        }
-
-    def to_dict(self) -> Json:
-        """The JSON object that ``evaluate --json`` and ``compare --json`` print."""
-        return {
-            "task": self.task,
-            "protocol": self.card,
-            "rows": [row.to_dict() for row in self.rows],
-            **self.outcome(),
             "verdict": self.verdict,
             **({"leaks": [*self.leaks]} if self.leaks else {}),
         }
 
 
-def with_seeds(card: OWN, entries: Sequence[Entry[RUN]]) -> OWN:
-    """The card, which says so where intervals resample seeds too."""
-    several = any(len(entry.seeds) > 1 for entry in entries)
-    return replace(card, interval=f"{card.interval}; seeds are resampled too") if several else card
+def figure(value: float, name: str) -> str:
+    """Return a metric as tables show it: x 100, unless it is not a fraction."""
+    return f"{value:.3f}" if name in UNBOUNDED else f"{100 * value:.2f}"
+
+
+def escaped(text: str) -> str:
+    """Return text as LaTeX reads it."""
+    return re.sub(r"[\\~^±&%$#_{}]", lambda match: _LATEX[match[0]], text)
+
+
+def describe(predictor: AnyPredictor, result: Result | None = None) -> str:
+    """Return the text of ``CARD.md``: training data, settings, and the latest metrics with those of the baselines."""
+    summary = predictor.summary()
+    examples = "- up to six held-out records, verbatim, in `settings.json`; `ensue fit --no-examples` stores none."
+    lines = [
+        f"# {summary['model']} for task {summary['task']}",
+        "",
+        f"Written by ensue {__version__}. Same seed, data and machine give the same bytes on the CPU.",
+        "",
+        "## Training data",
+        *(f"- {name}: {value}" for name, value in _metadata_lines(summary["facts"])),
+        "",
+        "## Stored data",
+        *predictor.stored_data(),
+        *([] if predictor.metadata.examples is None else [examples]),
+        "",
+        "## Settings",
+        f"- seed: {summary['seed']}",
+        *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
+        "",
+        SCORES,
+    ]
+    if result is None:
+        return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
+    card = [f"- {name}: {value}" for name, value in result.card.items()]
+    card += [f"- leaks: {'; '.join(result.leaks)}"] if result.leaks else []
+    return "\n".join([*lines, result.table(), "", result.verdict, "", *card, "", WEIGHTS, ""])
+
+
+def _metadata_lines(metadata: Json) -> Iterator[tuple[str, object]]:
+    """Yield metadata as lines: lists joined, metrics by model on one line, one line per epoch of the training log."""
+    for name, value in metadata.items():
+        if name == "examples":
+            continue  # described under the stored data
+        if name == "log":
+            for row in value:
+                yield f"epoch {row['epoch']}", _listed({key: number for key, number in row.items() if key != "epoch"})
+        elif isinstance(value, Mapping):
+            yield name, _listed(value)
+        elif not isinstance(value, list):
+            yield name, value
+        elif name == "answered":
+            yield name, f"{len(value)} latest updates by their Idempotency-Key"
+        elif name == "encoder":
+            yield name, f"recognised by {', '.join(f'{number:.4f}' for number in value[:3])}, …"
+        elif value:
+            yield name, ("; " if name == "notes" else ", ").join(map(str, value))
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()
+    )

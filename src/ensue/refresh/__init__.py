@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ensue.errors import SettingError
-from ensue.evaluation.cards import describe
 from ensue.evaluation.comparison import Data
+from ensue.evaluation.result import describe
 from ensue.predictor import load
 from ensue.refresh.trial import NEWEST, Ask, Learn, Slice
 from ensue.store import versions

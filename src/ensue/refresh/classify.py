@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensue.data.texts import Texts
-from ensue.metrics import Floats
-from ensue.refresh.trial import Ask, Slice, Trial, slices_of
+from ensue.refresh.trial import Ask, Columns, Slice, Trial
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
 
@@ -20,14 +19,14 @@ def learn(old: ClassifyPredictor, candidate: ClassifyPredictor, data: Texts, ask
 
 
 def slices(old: ClassifyPredictor, new: ClassifyPredictor) -> tuple[Slice, ...]:
-    """What both predictors come to on what the old one remembers."""
-    return slices_of("accuracy", {"remembered": (_right(old, old), _right(new, old))})
+    """Return both predictors on the texts that the old one remembers."""
+    if old.remembered is None or not len(old.remembered[1]):
+        return ()
+    return (Slice.of("remembered", _columns(old, old), _columns(new, old)),)
 
 
-def _right(predictor: ClassifyPredictor, old: ClassifyPredictor) -> Floats:
-    """(texts,) whether each remembered text gets its label."""
-    if old.remembered is None:
-        return np.zeros(0)
+def _columns(predictor: ClassifyPredictor, old: ClassifyPredictor) -> Columns:
+    """Return whether each remembered text gets its label."""
+    assert old.remembered is not None
     sides, targets = old.remembered
-    found: Floats = (predictor.probabilities(sides).argmax(1) == targets).astype(np.float64)
-    return found
+    return {"accuracy": (predictor.probabilities(sides).argmax(1) == targets).astype(np.float64)}

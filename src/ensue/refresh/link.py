@@ -14,7 +14,7 @@ from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Posts
 from ensue.metrics import Floats
 from ensue.records import Post
-from ensue.refresh.trial import Ask, Slice, Trial, slices_of
+from ensue.refresh.trial import Ask, Slice, Trial
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.scores import reciprocal_ranks
 
@@ -30,36 +30,37 @@ def learn(old: LinkPredictor, candidate: LinkPredictor, data: Corpus, ask: Ask) 
 
 
 def slices(old: LinkPredictor, new: LinkPredictor) -> tuple[Slice, ...]:
-    """What both predictors come to on what the old one remembers."""
-    return slices_of("mrr", _ranked(old, new))
+    """Return both predictors on the posts that the old one remembers, or on titles of its articles.
 
-
-def _ranked(old: LinkPredictor, new: LinkPredictor) -> dict[str, tuple[Floats, Floats]]:
-    """(posts,) of both models, one over the rank of the article that each remembered post is about.
-
-    Of ``best`` the network that it weighs is asked alone too: what it learns wrong changes no order for a while.
+    The network of ``best`` is tested on its own too: what it learns wrong changes no order for a while.
     """
-    kept = old.remembered
-    if kept is None:
-        return {"titles": _own_titles(old, new)}
-    asked = {"remembered": "", **({"network": old.shared.network} if kept.tokens and old.shared.network else {})}
-    known = old.articles.ids
-    return {
-        part: (reciprocal_ranks(old, kept, known, name), reciprocal_ranks(new, kept, known, name))
-        for part, name in asked.items()
-    }
+    posts = old.remembered
+    if posts is None:
+        return _slice("titles", _own_titles(old, old), _own_titles(new, old))
+    parts = {"remembered": ""}
+    if posts.tokens and old.shared.network:
+        parts["network"] = old.shared.network
+    ids = old.articles.ids
+    tests: tuple[Slice, ...] = ()
+    for name, part in parts.items():
+        tests += _slice(name, reciprocal_ranks(old, posts, ids, part), reciprocal_ranks(new, posts, ids, part))
+    return tests
 
 
-def _own_titles(old: LinkPredictor, new: LinkPredictor) -> tuple[Floats, Floats]:
-    """(articles,) of both models, one over the rank of each article among those the old one knows."""
-    articles, num = old.articles, len(old.articles)
-    asked = np.sort(np.random.default_rng(old.seed).permutation(num)[:NUM])
+def _slice(name: str, old: Floats, new: Floats) -> tuple[Slice, ...]:
+    """Return the slice of (posts,) reciprocal ranks of both models; none without posts."""
+    return (Slice.of(name, {"mrr": old}, {"mrr": new}),) if len(old) else ()
+
+
+def _own_titles(predictor: LinkPredictor, old: LinkPredictor) -> Floats:
+    """Return the (articles,) reciprocal rank of each article among those of the old model, for its own title."""
+    articles = old.articles
+    num_articles = len(articles)
+    rows = np.sort(np.random.default_rng(old.seed).permutation(num_articles)[:NUM])
     words = pl.Series(articles.texts).str.split(" ").list.head(FIRST_WORDS).list.join(" ")
     titles = pl.select(pl.when(articles.titles.str.len_chars() > 0).then(articles.titles).otherwise(words)).to_series()
-    posts = Posts.of([Post(text) for text in titles.gather(asked).to_list()])
-    found = []
-    for predictor in (old, new):
-        scores = np.asarray(predictor.scores(posts).whole())[:, :num]
-        own = scores[np.arange(len(asked)), asked][:, None]
-        found.append(1 / (scores >= own).sum(1).clip(1).astype(np.float64))
-    return found[0], found[1]
+    posts = Posts.of([Post(text) for text in titles.gather(rows).to_list()])
+    scores = np.asarray(predictor.scores(posts).whole())[:, :num_articles]
+    targets = scores[np.arange(len(rows)), rows][:, None]
+    reciprocal: Floats = 1 / (scores >= targets).sum(1).clip(1).astype(np.float64)
+    return reciprocal

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.splits import dated, hold_out
-from ensue.evaluation.next_event import score
-from ensue.refresh.trial import NEWEST, Ask, Slice, Trial, standard_error
+from ensue.evaluation.next_event import SessionTargets
+from ensue.refresh.trial import NEWEST, Ask, Columns, Slice, Trial
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.training_data import require_targets, shared_part
 from ensue.tasks.next.update import passes
@@ -57,19 +56,12 @@ def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: As
 
 
 def _slice(name: str, old: NextPredictor, new: NextPredictor, data: Histories) -> Slice:
-    before, after = score(old, data, "full").rank, score(new, data, "full").rank
-    counted = {model: _figures(score(new, data, "full", model).rank) for model in new.counted_baselines}
-    best = max(counted, key=lambda model: counted[model]["mrr"])
-    return Slice(
-        name,
-        len(before),
-        _figures(before),
-        _figures(after),
-        counted[best],
-        best,
-        error=standard_error(metrics.reciprocal_rank(before), metrics.reciprocal_rank(after)),
-    )
+    """Score both models and the baselines of the candidate."""
+    baselines = {model: _columns(new, data, model) for model in new.counted_baselines}
+    return Slice.of(name, _columns(old, data), _columns(new, data), baselines)
 
 
-def _figures(rank: metrics.Floats) -> dict[str, float]:
-    return {"mrr": float(metrics.reciprocal_rank(rank).mean()), f"hit@{AT}": float(metrics.hit(rank, AT).mean())}
+def _columns(predictor: NextPredictor, data: Histories, baseline: str | None = None) -> Columns:
+    """Return MRR and hits of each target, under the protocol ``full``."""
+    columns = SessionTargets([[predictor]], data, at=(AT,)).score(predictor, baseline).metrics()
+    return {name: columns[name] for name in ("mrr", f"hit@{AT}")}

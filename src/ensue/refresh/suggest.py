@@ -6,12 +6,14 @@ Both as the old model counts them; the figure is MRR@10.
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
+from ensue import metrics
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
-from ensue.metrics import Floats
+from ensue.evaluation.suggest import SHOWN
 from ensue.records import History
-from ensue.refresh.trial import Ask, Slice, Trial, slices_of
+from ensue.refresh.trial import Ask, Columns, Slice, Trial
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
 NUM = 200
@@ -25,23 +27,21 @@ def learn(old: SuggestPredictor, candidate: SuggestPredictor, data: Queries, ask
 
 
 def slices(old: SuggestPredictor, new: SuggestPredictor) -> tuple[Slice, ...]:
-    """What both predictors come to on what the old one remembers."""
-    return slices_of("mrr@10", {"remembered": _following(old, new)})
+    """Return both predictors on queries and the query that followed each most often, as the old model counts."""
+    counts = old.following
+    rows = np.flatnonzero(np.diff(counts.rows))
+    if not len(rows):
+        return ()
+    if len(rows) > NUM:
+        probabilities = counts.totals[rows] / counts.totals[rows].sum()
+        rows = np.sort(np.random.default_rng(old.seed).choice(rows, NUM, replace=False, p=probabilities))
+    queries = Histories.of([History((query,)) for query in counts.queries.gather(rows).to_list()])
+    followers = counts.queries.gather(counts.followers[counts.rows[rows]])
+    return (Slice.of("remembered", _columns(old, queries, followers), _columns(new, queries, followers)),)
 
 
-def _following(old: SuggestPredictor, new: SuggestPredictor) -> tuple[Floats, Floats]:
-    """(queries,) of both models, one over the rank of what followed each query most."""
-    counted = old.following
-    asked = np.flatnonzero(np.diff(counted.rows))
-    if len(asked) > NUM:
-        shares = counted.totals[asked] / counted.totals[asked].sum()
-        asked = np.sort(np.random.default_rng(old.seed).choice(asked, NUM, replace=False, p=shares))
-    queries = counted.queries.gather(asked).to_list()
-    followers = counted.queries.gather(counted.followers[counted.rows[asked]]).to_list()
-    found = []
-    for predictor in (old, new):
-        said = predictor.suggest(Histories.of([History((query,)) for query in queries]), 10)
-        lists = [[text for text, _ in said.of(at)] for at in range(len(queries))]
-        places = [own.index(true) if true in own else np.inf for own, true in zip(lists, followers, strict=True)]
-        found.append(1 / (1 + np.array(places)))
-    return found[0], found[1]
+def _columns(predictor: SuggestPredictor, queries: Histories, followers: pl.Series) -> Columns:
+    """Return the reciprocal rank of what followed each query."""
+    lists = predictor.suggest(queries, SHOWN)
+    rank = metrics.text_ranks(lists.texts, lists.offsets, followers)
+    return {f"mrr@{SHOWN}": metrics.reciprocal_rank(rank, SHOWN)}

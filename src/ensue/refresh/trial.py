@@ -1,111 +1,126 @@
-"""What an update is tested on, and what it came to there."""
+"""The test of an update: slices of examples, each scored by the active model and by the candidate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ensue.metrics import Floats
+from ensue.metrics import Floats, label
 from ensue.training.report import Report
 
 NEWEST = "newest"
-"""Name of the slice of what is new; all others are of what the model learned before."""
-LABELS = {"mrr": "MRR", "mrr@10": "MRR@10", "accuracy": "accuracy"}
+"""Name of the slice of new data; all others are of what the model was trained on before."""
+Columns = Mapping[str, Floats]
+"""(examples,) of each metric, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One slice of examples, and the figures on it, as fractions."""
+    """The metrics of two models on one slice of examples, as fractions.
+
+    Attributes:
+        name: of the slice.
+        targets: number of examples.
+        old: metrics of the active model.
+        new: metrics of the candidate.
+        counting: metrics of the best baseline, if there are baselines.
+        best_baseline: its name.
+        figure: the metric that decides.
+        error: standard error of its mean change.
+    """
 
     name: str
     targets: int
     old: dict[str, float]
     new: dict[str, float]
-    counting: dict[str, float]
-    best_baseline: str
+    counting: dict[str, float] = field(default_factory=dict)
+    best_baseline: str = ""
     figure: str = "mrr"
-    """The figure that decides."""
     error: float = 0.0
-    """Standard error of its mean change."""
+
+    @classmethod
+    def of(cls, name: str, old: Columns, new: Columns, baselines: Mapping[str, Columns] | None = None) -> Self:
+        """Compare two models on the same examples, by the first metric.
+
+        Args:
+            name: of the slice.
+            old: metrics of each example, of the active model.
+            new: those of the candidate.
+            baselines: those of each baseline.
+        """
+        metric = next(iter(old))
+        counted = {model: _means(columns) for model, columns in (baselines or {}).items()}
+        best = max(counted, key=lambda model: counted[model][metric], default="")
+        error = standard_error(old[metric], new[metric])
+        num_examples = len(old[metric])
+        return cls(name, num_examples, _means(old), _means(new), counted.get(best, {}), best, metric, error)
 
     @property
     def label(self) -> str:
-        """The figure that decides, for people."""
-        return LABELS[self.figure]
+        """The metric that decides, as tables show it."""
+        return label(self.figure)
 
     @property
     def before(self) -> float:
-        """The old model's figure."""
+        """The metric of the active model."""
         return self.old[self.figure]
 
     @property
     def after(self) -> float:
-        """The candidate's figure."""
+        """The metric of the candidate."""
         return self.new[self.figure]
 
     @property
     def change(self) -> float:
-        """Relative change from old to new; 0 where the old one is 0."""
+        """Relative change from old to new; 0 where the old metric is 0."""
         return self.after / self.before - 1 if self.before else 0.0
 
     def falls(self, max_drop: float) -> bool:
-        """Whether the figure fell by more than a share, and by more than chance."""
+        """Return whether the metric fell by more than a fraction, and by more than two standard errors."""
         return self.change < -max_drop and self.after - self.before + 2 * self.error < 0
 
 
+def _means(columns: Columns) -> dict[str, float]:
+    return {name: float(column.mean()) for name, column in columns.items()}
+
+
 def standard_error(old: Floats, new: Floats) -> float:
-    """Of the mean of paired differences; infinite of fewer than two."""
+    """Return the standard error of the mean of paired differences; infinite for fewer than two."""
     return float((new - old).std(ddof=1) / np.sqrt(len(old))) if len(old) > 1 else float("inf")
 
 
-def slices_of(figure: str, parts: Mapping[str, tuple[Floats, Floats]]) -> tuple[Slice, ...]:
-    """The slices of a figure of each example, of the model that stands and of the candidate; of none no slice.
-
-    Args:
-        figure: its name in :data:`LABELS`.
-        parts: (examples,) of both models, by the name of the slice.
-    """
-    return tuple(
-        Slice(
-            name,
-            len(before),
-            {figure: float(before.mean())},
-            {figure: float(after.mean())},
-            {},
-            "",
-            figure,
-            standard_error(before, after),
-        )
-        for name, (before, after) in parts.items()
-        if len(before)
-    )
-
-
 class Trial(NamedTuple):
-    """What a candidate that has learned came to."""
+    """The result of testing a candidate that was trained on new data.
+
+    Attributes:
+        slices: none where nothing was tested.
+        held: which part of the new data was held out.
+        loss: of the latest step, in nats.
+        learn_rest: trains on what was held out and builds what needs all data; called once the candidate has passed.
+    """
 
     slices: tuple[Slice, ...] = ()
-    """None where nothing was tested."""
     held: str = ""
-    """Which part of what is new was held out."""
     loss: float = 0.0
-    """Of the latest step, in nats."""
     learn_rest: Callable[[], object] = lambda: None
-    """Learns what was held out, and makes what is made once all is learned; called once the candidate has passed."""
 
 
 class Ask(NamedTuple):
-    """How a candidate shall learn."""
+    """How a candidate is trained.
+
+    Attributes:
+        tested: whether it is tested.
+        standing: the active version.
+        follow: what to do with the reports of a pass; it has to run through them.
+    """
 
     tested: bool
     standing: int
-    """The version that stands."""
     follow: Callable[[Iterable[Report]], None]
-    """What to do with the reports of a pass; it has to run through them."""
 
 
 Learn = Callable[[Any, Any, Any, Ask], Trial]
-"""Lets a candidate learn and tests it: (the predictor that stands, the candidate, what is new, how)."""
+"""Trains a candidate and tests it: (the active predictor, the candidate, new data, how)."""

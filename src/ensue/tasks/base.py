@@ -25,7 +25,7 @@ class Record(Protocol):
 class Task:
     """One question that logs answer, and what answers it.
 
-    What is named is a module (``ensue.evaluation.link``) or something in one
+    What is named is a module (``ensue.cli.link``) or something in one
     (``ensue.tasks.link.predictor:LinkPredictor``); :func:`named` imports it.
     """
 
@@ -41,7 +41,7 @@ class Task:
     predictor: str
     """A class that is an :class:`ensue.predictor.Predictor`."""
     evaluator: str
-    """An :class:`ensue.evaluation.Evaluator`."""
+    """The examples that its models are scored on: a class that is an :class:`ensue.evaluation.examples.Examples`."""
     update: str
     """A function that lets a candidate learn and tests it: :data:`ensue.refresh.Learn`."""
     command: str

@@ -25,10 +25,11 @@ from ensue.data.sequences import read
 from ensue.data.splits import dated, hold_out
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.evaluation.comparison import AnyResult, compare
+from ensue.evaluation.comparison import compare
 from ensue.evaluation.leaks import untrained_with_leaks
-from ensue.evaluation.rows import label
+from ensue.evaluation.result import Result
 from ensue.lines import plural
+from ensue.metrics import label
 from ensue.predictor import AnyPredictor, make
 from ensue.registry import models, settings_of
 from ensue_studies import ast, centrality, hidan, mtn, sansr
@@ -306,10 +307,10 @@ class _Comparison:
         self.runs.progress(predictor.fit(self.subset.train))
         return predictor, time.process_time() - start
 
-    def rows(self, result: AnyResult, seconds: Mapping[str, Sequence[float]]) -> Rows:
+    def rows(self, result: Result, seconds: Mapping[str, Sequence[float]]) -> Rows:
         """Return one row per model: its metrics, their intervals, and the seconds of its trainings."""
         rows = []
-        for number, (row, drawn) in enumerate(zip(result.rows, result.drawn, strict=True)):
+        for number, (row, drawn) in enumerate(zip(result.rows, result.bootstrap, strict=True)):
             values, interval = drawn.by_name(), drawn.interval()
             kind = "best" if number == 0 else "baseline" if row.model in self.baselines else "network"
             rows.append(
@@ -324,15 +325,15 @@ class _Comparison:
             )
         return rows
 
-    def paired_test(self, result: AnyResult, best: Sequence[tuple[AnyPredictor, float]]) -> Row:
+    def paired_test(self, result: Result, best: Sequence[tuple[AnyPredictor, float]]) -> Row:
         """Return ``best`` against the baseline that scores best."""
         metric, *more = self.metrics
-        drawn = {row.model: values for row, values in zip(result.rows, result.drawn, strict=True)}
+        drawn = {row.model: values for row, values in zip(result.rows, result.bootstrap, strict=True)}
         rows = [row.model for row in (*result.rows[1:], result.rows[0])]  # the first of equal baselines is taken
         baseline = max(
             (name for name in rows if name in self.baselines), key=lambda name: drawn[name].by_name()[metric]
         )
-        first = result.drawn[0]
+        first = result.bootstrap[0]
         against = {
             name: {key: round(value, 5) for key, value in first.against(drawn[baseline], name).items()}
             for name in self.metrics

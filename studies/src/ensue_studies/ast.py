@@ -23,13 +23,14 @@ from ensue import figures
 from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.data.posts.dataset import Articles
 from ensue.errors import DataError
-from ensue.evaluation.bootstrap import BootstrapResult, seeds_apart
-from ensue.evaluation.link import MEASURES, JudgedPosts, LinkScored, figures_of, score
+from ensue.evaluation.bootstrap import BootstrapResult, bootstrap, resample_seeds
+from ensue.evaluation.examples import statistic_of
+from ensue.evaluation.link import METRICS, JudgedPosts
 from ensue.nn.device import find_device
 from ensue.nn.normalisers import sparsemax
 from ensue.significance import LEVEL
 from ensue.tasks.link.catalogue import COUNTING, MODELS
-from ensue.tasks.link.measures import at_cut, precision_curve
+from ensue.tasks.link.measures import Pool, at_cut
 from ensue.tasks.link.model import LearnsAlphas
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.text.encoder import Encoder
@@ -198,7 +199,7 @@ class Trainer:
         self.plan, self.runs, self.vectors, self.encoder = plan, runs, vectors, encoder
         self.vectors_hash = hashlib.blake2b(vectors.read_bytes(), digest_size=8).hexdigest() if vectors else ""
 
-    def train(self, data: DataSet[Corpus], judged: JudgedPosts, model: str, seed: int) -> CachedRun:
+    def train(self, data: DataSet[Corpus], model: str, seed: int) -> CachedRun:
         """Return the measurements of one row and seed."""
         row = {**VARIANTS, **ENSEMBLES, **ENCODED}.get(model, {"model": model})
         changes = row.get("settings", {})
@@ -216,7 +217,7 @@ class Trainer:
             f"{data.name}: {model} seed {seed}",
             lambda: LinkPredictor(row["model"], settings={**options, **paths}, seed=seed),
             lambda predictor: predictor.fit(data.train),
-            lambda predictor: {**measured(score(predictor, judged), judged), **_summary(predictor, judged)},
+            lambda predictor: measured(predictor, JudgedPosts([[predictor]], data.test)),
         )
 
 
@@ -239,11 +240,10 @@ def _summary(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
 
 def _tables(plan: Plan, trainer: Trainer, data: DataSet[Corpus], models: Sequence[str], seeds: int) -> Tables:
     """Return all rows of one data set but its statistics."""
-    judged = JudgedPosts(data.test)
     runs = {}
     for name in (*models, *COUNTING):
         requested = plan.seeds(seeds if name in NETWORKS else 1, data.name, name)
-        runs[name] = [trainer.train(data, judged, name, seed) for seed in requested]
+        runs[name] = [trainer.train(data, name, seed) for seed in requested]
     results = {name: bootstrap_of(found) for name, found in runs.items()}
     return {
         "overall": [_row(data.name, name, runs[name], results[name]) for name in runs],
@@ -289,16 +289,18 @@ def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 # --- metrics -----------------------------------------------------------------------------------------------------
 
 
-def measured(scored: LinkScored, judged: JudgedPosts) -> CachedRun:
+def measured(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
     """Return the metrics of a model, the same on each resample, precision by r, and what two thresholds retrieve."""
-    values, draws = figures_of(scored, judged)
-    pool, true = scored.scores[:, judged.pool], judged.related[:, judged.pool]
+    scored = judged.score(predictor)
+    statistic = statistic_of(scored, METRICS, judged.units, judged.num_units)
+    (result,) = bootstrap(METRICS, [[statistic]], judged.num_units, "multinomial")
+    pool = scored.scores[:, judged.pool]
     thresholds = {"cosine": PAPER["cut"]} | ({"even": scored.cut} if scored.cut is not None else {})
-    retrieved = {name: at_cut(pool, true, threshold) for name, threshold in thresholds.items()}
+    retrieved = {name: at_cut(pool, judged.true, threshold) for name, threshold in thresholds.items()}
     return {
-        "figures": dict(zip(MEASURES, values.tolist(), strict=True)),
-        "draws": base64.b64encode(np.rint(draws * SCALE).astype("<u2").tobytes()).decode("ascii"),
-        "precision_at": {str(r): value for r, value in precision_curve(pool, true).items()},
+        "figures": result.by_name(),
+        "draws": base64.b64encode(np.rint(result.draws * SCALE).astype("<u2").tobytes()).decode("ascii"),
+        "precision_at": {str(r): value for r, value in Pool(pool, judged.true).precision_curve().items()},
         "thresholds": {
             name: {
                 "threshold": found.cut,
@@ -313,15 +315,16 @@ def measured(scored: LinkScored, judged: JudgedPosts) -> CachedRun:
             for name, found in retrieved.items()
         },
         "seconds_to_score": round(scored.seconds, 3),
+        **_summary(predictor, judged),
     }
 
 
 def bootstrap_of(runs: Sequence[CachedRun]) -> BootstrapResult:
     """Return the metrics and resamples of a model, from :func:`measured` of each seed."""
-    by_seed = np.array([[run["figures"][name] for name in MEASURES] for run in runs])
+    by_seed = np.array([[run["figures"][name] for name in METRICS] for run in runs])
     packed = [np.frombuffer(base64.b64decode(run["draws"]), "<u2") for run in runs]
-    draws = np.stack([seed.reshape(-1, len(MEASURES)) / SCALE for seed in packed])
-    return BootstrapResult(MEASURES, by_seed, seeds_apart(draws))
+    draws = np.stack([seed.reshape(-1, len(METRICS)) / SCALE for seed in packed])
+    return BootstrapResult(METRICS, by_seed, resample_seeds(draws))
 
 
 def post_map(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
@@ -471,7 +474,7 @@ def _printed(value: float | None) -> str:
 
 
 def _overall_line(row: Row) -> Row:
-    cells = {HEADS[name]: f"{estimate(row, name, 1)}{_printed(row['paper'].get(name))}" for name in MEASURES}
+    cells = {HEADS[name]: f"{estimate(row, name, 1)}{_printed(row['paper'].get(name))}" for name in METRICS}
     return {"model": row["model"], "seeds": row["seeds"], **cells}
 
 

@@ -10,7 +10,7 @@ import base64
 import copy
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import log, sqrt
@@ -26,14 +26,13 @@ from ensue import figures
 from ensue.data.histories import Index
 from ensue.data.texts import Texts, leaks, read_texts
 from ensue.errors import DataError
-from ensue.evaluation import bootstrap
-from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.classify import TextScored, score
-from ensue.metrics import Floats, macro_f1
+from ensue.evaluation.bootstrap import BootstrapResult, bootstrap
+from ensue.evaluation.classify import LabelledTexts, TextLabels
+from ensue.evaluation.examples import statistic_of
+from ensue.metrics import Floats
 from ensue.nn.centrality import second_eigenvalue, steps_to_converge
 from ensue.nn.pooling import POOLINGS
 from ensue.significance import LEVEL
-from ensue.tasks.classify.calibration import BINS
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.dataset import Passages, codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
@@ -345,7 +344,10 @@ class Trainer:
 
 def _answers(predictor: ClassifyPredictor, data: DataSet[Texts], part: str | None) -> CachedRun:
     start = time.perf_counter()
-    answers = Answers.of(score(predictor, data.test, labels_of(data), part)).pack()
+    examples = LabelledTexts([[predictor]], data.test)
+    scored = examples.score(predictor, part)
+    numbers = np.array([labels_of(data).index(label) for label in examples.labels])
+    answers = Answers(numbers[scored.predicted], scored.probability).pack()
     return {**answers, "seconds_to_score": round(time.perf_counter() - start, 2)}
 
 
@@ -384,7 +386,7 @@ def _row(data: DataSet[Texts], name: str, runs: Sequence[CachedRun], result: Boo
     """Return a row of Table 3 (Table 4 for SNLI): means over seeds, intervals, the accuracy of the paper."""
     row: Row = {"data": data.name, "model": name, "seeds": len(runs), "tested": len(data.test)}
     paper = PRINTED.get(data.name, {}).get(name)
-    row |= {**metrics_of(result), "interval": result.centred().interval(), "paper": paper}
+    row |= {**metrics_of(result), "interval": result.interval(centred=True), "paper": paper}
     if name in TRAINED:
         row |= {**{key: runs[0][key] for key in ("parameters", "architecture", "held_out")}, **cost_of(runs)}
     return {**row, "seconds_to_score": mean_of(runs, "seconds_to_score", 2)}
@@ -428,11 +430,6 @@ class Answers:
         predicted = np.frombuffer(run["predicted"].encode("ascii"), np.uint8).astype(np.int64) - ord("0")
         return cls(predicted, np.frombuffer(base64.b64decode(run["probability"]), "<u2") / SCALE)
 
-    @classmethod
-    def of(cls, scored: TextScored) -> Answers:
-        """Return the answers that the evaluator scored."""
-        return cls(scored.given, scored.sure)
-
 
 def resample(
     runs: Mapping[str, Sequence[Answers]], targets: Index, owners: Index, resamples: int
@@ -446,36 +443,18 @@ def resample(
         resamples: number of resamples.
     """
     num_labels = 1 + max(int(targets.max()), *(int(run.predicted.max()) for seeds in runs.values() for run in seeds))
-    counts = [[_Counts(run, targets, num_labels) for run in seeds] for seeds in runs.values()]
-
-    def values(times: Floats) -> Iterator[Floats]:
-        for seeds in counts:
-            yield np.array([[seed.metrics(times[0][owners])] for seed in seeds])
-
-    ones = np.ones(len(targets))
-    by_seed = [np.array([seed.metrics(ones) for seed in seeds]) for seeds in counts]
     units = int(owners.max()) + 1
-    draws = bootstrap.resample([*map(len, counts)], units, values, order="in turn", resamples=resamples)
-    return {
-        name: BootstrapResult(METRICS, seeds, drawn) for name, seeds, drawn in zip(runs, by_seed, draws, strict=True)
-    }
-
-
-class _Counts:
-    """Answers in a form that can be counted with weights."""
-
-    def __init__(self, run: Answers, targets: Index, num_labels: int) -> None:
-        self.num_labels = num_labels
-        self.pairs = run.predicted * num_labels + targets
-        self.bins = np.clip(np.ceil(run.probability * BINS).astype(np.int64) - 1, 0, BINS - 1)
-        self.errors = run.probability - (run.predicted == targets)
-
-    def metrics(self, times: Floats) -> list[float]:
-        """Return ``METRICS``, each text weighted by ``times``."""
-        table = np.bincount(self.pairs, times, self.num_labels**2).reshape(self.num_labels, -1)
-        counts = np.stack([table.diagonal(), table.sum(1), table.sum(0)])
-        error = np.abs(np.bincount(self.bins, times * self.errors, BINS)).sum()
-        return [float(counts[0].sum() / times.sum()), macro_f1(counts), float(error / times.sum())]
+    labels = [str(number) for number in range(num_labels)]
+    loss = np.full(len(targets), np.nan)
+    statistics = [
+        [
+            statistic_of(TextLabels(labels, run.predicted, targets, run.probability, loss), METRICS, owners, units)
+            for run in seeds
+        ]
+        for seeds in runs.values()
+    ]
+    results = bootstrap(METRICS, statistics, units, "in turn", resamples=resamples)
+    return dict(zip(runs, results, strict=True))
 
 
 def owners(texts: Texts) -> Index:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +24,8 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.data.sequences import read
 from ensue.data.splits import dated
 from ensue.errors import DataError
-from ensue.evaluation import bootstrap
-from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.next_event import score
+from ensue.evaluation.bootstrap import BootstrapResult, Statistic, bootstrap
+from ensue.evaluation.next_event import SessionTargets
 from ensue.metrics import Floats
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import Windows, hide_seen
@@ -61,7 +60,6 @@ HEADS = {"mrr": "MRR", "hit@10": "A@10", "hit@50": "A@50", "hit@100": "A@100", "
 METRICS = tuple(HEADS)
 PAPER_METRICS = METRICS[:4]
 CUTOFFS = (10, 50, 100)
-COLUMNS = [metrics.names(CUTOFFS).index(name) for name in METRICS]
 PROTOCOLS = ("macro", "full")
 END = "end"
 """As full, but the end of a cascade is a target too."""
@@ -329,10 +327,11 @@ def sums(
         if protocol == END:
             rank, sequence = with_end(predictor, test, baseline)
         else:
-            scored = score(predictor, test, protocol, baseline)
-            rank, sequence = scored.rank, scored.sequence
-        table, targets = metrics.per_sequence(metrics.values(rank, CUTOFFS)[:, COLUMNS], sequence, len(test))
-        packed = np.concatenate([table, targets[:, None]], axis=1).astype("<f4")
+            examples = SessionTargets([[predictor]], test, protocol=protocol)
+            rank, sequence = examples.score(predictor, baseline).rank, examples.sequences
+        columns = metrics.rank_metrics(rank, CUTOFFS)
+        table = [np.bincount(sequence, columns[name], len(test)) for name in METRICS]
+        packed = np.stack([*table, np.bincount(sequence, minlength=len(test))], axis=1).astype("<f4")
         run[protocol] = base64.b64encode(zlib.compress(packed.tobytes())).decode("ascii")
     return run
 
@@ -389,17 +388,20 @@ def resample(
         resamples: number of resamples.
     """
     valid = mask & (next(iter(runs.values()))[0][:, -1] > 0)
-    tables = [[_weighted(table[valid], protocol) for table in seeds] for seeds in runs.values()]
+    statistics = [[_statistic(_weighted(table[valid], protocol)) for table in seeds] for seeds in runs.values()]
+    results = bootstrap(METRICS, statistics, int(valid.sum()), "units first", resamples=resamples)
+    return dict(zip(runs, results, strict=True))
 
-    def values(counts: Floats) -> Iterator[Floats]:
-        for seeds in tables:
-            yield np.stack([(summed := counts @ table)[:, :-1] / summed[:, -1:] for table in seeds])
 
-    by_seed = [np.stack([table[:, :-1].sum(0) / table[:, -1].sum() for table in seeds]) for seeds in tables]
-    draws = bootstrap.resample([*map(len, tables)], int(valid.sum()), values, order="units first", resamples=resamples)
-    return {
-        name: BootstrapResult(METRICS, seeds, drawn) for name, seeds, drawn in zip(runs, by_seed, draws, strict=True)
-    }
+def _statistic(table: Floats) -> Statistic:
+    """Return the means of a (cascades, metrics + 1) table of sums, by how often each cascade is drawn."""
+
+    def statistic(times: Floats) -> Floats:
+        sums = times @ table
+        means: Floats = sums[:, :-1] / sums[:, -1:]
+        return means
+
+    return statistic
 
 
 def _weighted(table: Floats, protocol: str) -> Floats:

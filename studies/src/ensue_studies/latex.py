@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ensue.evaluation.export import escaped
+from ensue.evaluation.result import escaped
 
 _HEADING = re.compile(r"#+ (Table \d+.*)")
 _MEASURED = re.compile(r"(-?[\d,.]+) ± [\d.]+")

@@ -24,9 +24,9 @@ from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.errors import DataError
-from ensue.evaluation.bootstrap import BootstrapResult
-from ensue.evaluation.suggest import MEASURES, SHOWN, counted, figures_of, resampled
-from ensue.metrics import Floats
+from ensue.evaluation.bootstrap import BootstrapResult, bootstrap
+from ensue.evaluation.examples import statistic_of
+from ensue.evaluation.suggest import METRICS, SHOWN, ScoredSuggestions, means_of
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.batch import pad
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
@@ -261,9 +261,9 @@ def _tables(
     cells |= {name: [_baseline(plan, runs, data, targets, name)] for name in COUNTING}
     deep = {(name, depth): trained(name, depth) for name, depth in plan.details["depths"] if name in models}
     labels = {" ".join(key): key for key in deep}
-    sums = {name: [unpack(run, targets.true) for run in found] for name, found in cells.items()}
-    sums |= {name: [unpack(run, targets.true) for run in deep[key]] for name, key in labels.items()}
-    results = resample(sums, targets.owners, plan.resamples)
+    answers = {name: [unpack(run, targets.true) for run in found] for name, found in cells.items()}
+    answers |= {name: [unpack(run, targets.true) for run in deep[key]] for name, key in labels.items()}
+    results = resample(answers, targets.owners, plan.resamples)
     lengths = {label: targets.length == index for index, label in enumerate(LENGTHS)}
     pairs = {
         "seen in training": targets.seen,
@@ -281,8 +281,8 @@ def _tables(
             }
             for name, key in labels.items()
         ],
-        "lengths": [row for name in cells for row in _parts(data.name, name, "queries before", sums[name], lengths)],
-        "pairs": [row for name in cells for row in _parts(data.name, name, "pair", sums[name], pairs)],
+        "lengths": [row for name in cells for row in _parts(data.name, name, "queries before", answers[name], lengths)],
+        "pairs": [row for name in cells for row in _parts(data.name, name, "pair", answers[name], pairs)],
         "examples": _examples(data.name, cells, targets),
     }
 
@@ -341,9 +341,9 @@ def baselines(data: Sessions, runs: CachedRuns) -> Rows:
         predictor = SuggestPredictor("most-frequent-next", settings={"min_users": 1})
         runs.progress(predictor.fit(data.train))
         for name in COUNTING:
-            sums = unpack(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
+            answers = unpack(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
             about = {"data": data.name, "caps": caps, "model": name}
-            rows.append({**about, **means([sums], np.ones(len(sums), np.bool_))})
+            rows.append({**about, **means_of([answers], np.ones(len(targets), np.bool_))})
     return rows
 
 
@@ -356,10 +356,12 @@ def _row(data: str, name: str, runs: Sequence[CachedRun], result: BootstrapResul
     return {**row, "seconds_to_score": mean_of(runs, "seconds_to_score", 2)}
 
 
-def _parts(data: str, name: str, by: str, sums: Sequence[Floats], masks: Mapping[str, npt.NDArray[np.bool_]]) -> Rows:
+def _parts(
+    data: str, name: str, by: str, answers: Sequence[ScoredSuggestions], masks: Mapping[str, npt.NDArray[np.bool_]]
+) -> Rows:
     """Return one row per part of the targets, by name."""
     about = {"data": data, "model": name}
-    return [{**about, by: part, **means(sums, mask)} for part, mask in masks.items() if mask.any()]
+    return [{**about, by: part, **means_of(answers, mask)} for part, mask in masks.items() if mask.any()]
 
 
 def _examples(data: str, cells: Mapping[str, Sequence[CachedRun]], targets: Targets) -> Rows:
@@ -381,29 +383,27 @@ def pack(suggestions: Suggestions, true: pl.Series) -> Row:
     return {"first": suggestions.first.to_list(), "rank": np.where(ranks <= SHOWN, ranks, 0).astype(int).tolist()}
 
 
-def unpack(run: Values, true: pl.Series) -> Floats:
-    """Return (targets, 23) sums from which ``figures_of`` computes the metrics, of what :func:`pack` wrote."""
+def unpack(run: Values, true: pl.Series) -> ScoredSuggestions:
+    """Return the suggestions that :func:`pack` wrote."""
     rank = np.array(run["rank"], np.float64)
-    return counted(pl.Series("query", run["first"], dtype=pl.String), true, np.where(rank > 0, rank, metrics.MISS))
+    first = pl.Series("query", run["first"], dtype=pl.String)
+    return ScoredSuggestions.of(first, true, np.where(rank > 0, rank, metrics.MISS))
 
 
-def resample(sums: Mapping[str, Sequence[Floats]], owners: Index, resamples: int) -> dict[str, BootstrapResult]:
+def resample(
+    answers: Mapping[str, Sequence[ScoredSuggestions]], owners: Index, resamples: int
+) -> dict[str, BootstrapResult]:
     """Resample sessions, the same for all models, and the seeds of each model.
 
     Args:
-        sums: :func:`unpack` of each model, one table per seed.
+        answers: :func:`unpack` of each model, one per seed.
         owners: (targets,) the session of each.
         resamples: number of resamples.
     """
-    results = resampled([*sums.values()], owners, int(owners.max()) + 1, resamples)
-    return dict(zip(sums, results, strict=True))
-
-
-def means(sums: Sequence[Floats], mask: npt.NDArray[np.bool_]) -> Row:
-    """Return the metrics of some of the targets, means over seeds, and their number."""
-    number = np.array(mask.sum(), np.float64)
-    values = np.mean([figures_of(seed[mask].sum(0), number) for seed in sums], 0)
-    return {"targets": int(number), **dict(zip(MEASURES, values.tolist(), strict=True))}
+    num_sessions = int(owners.max()) + 1
+    statistics = [[statistic_of(run, METRICS, owners, num_sessions) for run in runs] for runs in answers.values()]
+    results = bootstrap(METRICS, statistics, num_sessions, "units first", resamples=resamples)
+    return dict(zip(answers, results, strict=True))
 
 
 def _cost(plan: Plan, runs: CachedRuns, targets: Targets, models: Sequence[str]) -> Rows:
@@ -473,7 +473,7 @@ def write(text: str, tables: Mapping[str, Rows]) -> str:
     page.table(tables["statistics"])
     page.section("Baselines", level=3)
     about = ("data", "caps", "model", "pairs")
-    page.table([_metrics(row, about, MEASURES) for row in tables["baselines"]], "No full test part is available.")
+    page.table([_metrics(row, about, METRICS) for row in tables["baselines"]], "No full test part is available.")
     for data in distinct(tables["overall"], "data"):
         of_data = {name: select(rows, data=data) for name, rows in tables.items()}
         page.section(f"Table 2: {data}")
@@ -529,7 +529,7 @@ def _overall_line(row: Row) -> Row:
         "weights": f"{row['parameters']:,}" if "parameters" in row else "",
         "seeds": row["seeds"],
         "epochs": listed(row.get("epochs", [])),
-        **{HEADS[name]: estimate(row, name) for name in MEASURES},
+        **{HEADS[name]: estimate(row, name) for name in METRICS},
         "the paper's BLEU (AOL)": "" if bleu is None else f"{bleu:.2f}",
     }
 

@@ -22,8 +22,8 @@ from ensue import figures
 from ensue.data.histories import Histories
 from ensue.data.sequences import read
 from ensue.errors import DataError
-from ensue.evaluation.next_event import evaluate_alone
-from ensue.evaluation.rows import label
+from ensue.evaluation.comparison import evaluate_alone
+from ensue.metrics import label
 from ensue.tasks.next.catalogue import COUNTING, MODELS
 from ensue.tasks.next.predictor import NextPredictor
 from ensue_studies.datasets import DataSet, available, columns_of, fingerprint, folder_of, planned
@@ -171,8 +171,8 @@ def _measure(predictor: NextPredictor, test: Histories, test_size: int | None) -
     test = test if test_size is None else test.select(slice(max(0, len(test) - test_size), None))
     run: CachedRun = {"protocols": {}}
     for protocol in PROTOCOLS:
-        row, card = evaluate_alone(predictor, test, protocol, CUTOFFS)
-        about = {"targets": card.targets, "candidates": card.candidates, "leaked": card.leaked}
+        row, card = evaluate_alone(predictor, test, protocol=protocol, at=CUTOFFS)
+        about = {name: card[name] for name in ("targets", "candidates", "leaked")}
         run["protocols"][protocol] = {**row.to_dict(), "warning": row.warning, **about}
     if predictor.schedule is not None:
         run["epochs"] = predictor.metadata.epochs

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from ensue import Text
 from ensue.data.texts import Texts
-from ensue.evaluation import classify
+from ensue.evaluation import bootstrap
 from ensue.evaluation.comparison import evaluate
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -46,7 +46,7 @@ def test_probabilities_of_many_labels_are_calibrated(
     monkeypatch: pytest.MonkeyPatch, num_labels: int, num_texts: int
 ) -> None:
     """The smoothed target of a label with few held-out texts once drove the temperature up to 5, and ECE to 0.8."""
-    monkeypatch.setattr(classify, "RESAMPLES", 2)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 2)
     test = made(num_labels, 1000, seed=1)
     predictor = fitted("tfidf", made(num_labels, num_texts, seed=0), strength=1.0)
     row = evaluate(predictor, test).rows[0]
@@ -59,7 +59,7 @@ def test_probabilities_of_many_labels_are_calibrated(
 
 
 def test_probabilities_that_are_far_off_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classify, "RESAMPLES", 2)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 2)
     predictor = fitted("tfidf", made(20, 600, seed=0))
     predictor.metadata.temperature["tfidf"] = 5.0
     result = evaluate(predictor, made(20, 600, seed=1))

@@ -10,7 +10,7 @@ import pytest
 
 from ensue.data.posts.dataset import Posts
 from ensue.errors import ModelFolderError, SettingError
-from ensue.evaluation.cards import describe
+from ensue.evaluation.result import describe
 from ensue.records import Post
 from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.predictor import LinkPredictor

@@ -13,13 +13,11 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from ensue.tasks.link import measures
 from ensue.tasks.link.measures import (
     Calibration,
-    area_under_curve,
+    Pool,
     at_cut,
-    average_precision,
     by_row,
     calibrate,
     cross_fitted,
-    precision_curve,
     wilson,
 )
 
@@ -35,12 +33,12 @@ def pool(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_precision_curve_by_hand() -> None:
     # From the best down: .9 true; .8 false before .8 true, as ties count against; then .5 true. Three are true.
-    assert precision_curve(SCORES, RELATED) == {3: 2 / 3}
+    assert Pool(SCORES, RELATED).precision_curve() == {3: 2 / 3}
     scores = np.linspace(1, 0, 220).reshape(20, 11)
     related = np.zeros((20, 11), bool)
     related.ravel()[[0, 1, 60, 150]] = True
     # Among the first 50 there are 2 true ones, among 100 3, among 200 all 4, and among the first 4 2.
-    assert precision_curve(scores, related) == {50: 2 / 50, 100: 3 / 100, 200: 4 / 200, 4: 2 / 4}
+    assert Pool(scores, related).precision_curve() == {50: 2 / 50, 100: 3 / 100, 200: 4 / 200, 4: 2 / 4}
 
 
 def test_by_row_by_hand() -> None:
@@ -66,22 +64,30 @@ def test_by_row_is_the_literal_loop() -> None:
 @given(st.integers(0, 1000))
 def test_the_pool_agrees_with_scikit_learn(seed: int) -> None:
     scores, related = pool(seed)
-    assert average_precision(scores, related) == pytest.approx(average_precision_score(related.ravel(), scores.ravel()))
-    assert area_under_curve(scores, related) == pytest.approx(roc_auc_score(related.ravel(), scores.ravel()))
+    found = Pool(scores, related).metrics()
+    assert found["pooled_ap"] == pytest.approx(average_precision_score(related.ravel(), scores.ravel()))
+    assert found["auc"] == pytest.approx(roc_auc_score(related.ravel(), scores.ravel()))
+    weights = np.random.default_rng(seed).integers(0, 3, len(scores)).astype(np.float64)
+    weights[related.any(1).argmax()] = 1.0
+    found, counts = Pool(scores, related).metrics(weights), np.repeat(weights, related.shape[1])
+    assert found["pooled_ap"] == pytest.approx(
+        average_precision_score(related.ravel(), scores.ravel(), sample_weight=counts)
+    )
+    assert found["auc"] == pytest.approx(roc_auc_score(related.ravel(), scores.ravel(), sample_weight=counts))
 
 
 def test_a_constant_scorer_earns_nothing() -> None:
     related = np.eye(10, dtype=bool)
     constant = np.zeros((10, 10))
-    assert precision_curve(constant, related)[10] == 0.0
+    assert Pool(constant, related).precision_curve()[10] == 0.0
     assert by_row(constant, related)[:, 0].tolist() == [0.1] * 10
-    assert (average_precision(constant, related), area_under_curve(constant, related)) == (0.1, 0.5)
+    assert Pool(constant, related).metrics() == {"pooled_ap": 0.1, "mrp": pytest.approx(0.1 / 3), "auc": 0.5}
 
 
 def test_pools_of_one_kind() -> None:
     nothing = np.zeros((2, 2), bool)
-    assert (average_precision(SCORES[:2, :2], nothing), area_under_curve(SCORES[:2, :2], nothing)) == (0.0, 0.5)
-    assert precision_curve(SCORES[:2, :2], nothing) == {}
+    assert Pool(SCORES[:2, :2], nothing).metrics() == {"pooled_ap": 0.0, "mrp": 0.0, "auc": 0.5}
+    assert Pool(SCORES[:2, :2], nothing).precision_curve() == {}
     assert by_row(SCORES[:2, :2], nothing).shape == (0, 3)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from ensue import metrics
 from ensue.data.histories import Histories
-from ensue.evaluation.next_event import score
+from ensue.evaluation.next_event import SessionTargets
 from ensue.records import History
 from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.baselines.repeats import RepeatShares
@@ -200,14 +200,14 @@ def test_ranks_are_those_of_the_answers(predictor: NextPredictor, *, rank_unknow
 
 def test_an_evaluation_finds_what_comes_again_where_that_is_asked_for(predictor: NextPredictor) -> None:
     test = Histories.of([History((f"n{number}", "a1", f"n{number}"), (0.0, 1.0, 2.0)) for number in range(20)])
-    scored = score(predictor, test, "full", unknown="rank")
+    scored = SessionTargets([[predictor]], test, unknown="rank").score(predictor)
     assert len(scored.rank) == 40 and (scored.rank[1::2] <= 3).all()  # n comes again
     assert (scored.rank[::2] == scored.rank[0]).all() and scored.rank[0] <= 13  # a1 follows nothing known
-    sampled = score(predictor, test, "sampled", unknown="rank")
+    sampled = SessionTargets([[predictor]], test, protocol="sampled", unknown="rank").score(predictor)
     assert np.isfinite(sampled.rank).all() and sampled.rank.min() >= 1
     for counting in (None, "popularity"):
-        assert np.isinf(score(predictor, test, "full", counting).rank[1::2]).all()
-        assert len(score(predictor, test, "full", counting, "drop").rank) == 20
+        assert np.isinf(SessionTargets([[predictor]], test).score(predictor, counting).rank[1::2]).all()
+        assert len(SessionTargets([[predictor]], test, unknown="drop").score(predictor, counting).rank) == 20
 
 
 def test_nothing_is_added_where_nothing_repeats() -> None:
@@ -216,7 +216,8 @@ def test_nothing_is_added_where_nothing_repeats() -> None:
     assert predictor.repeat_shares() is None
     (answer,) = predictor.predict([History(("new", "a1"))], 99, rank_unknown=True, exclude_seen=False)
     assert "new" not in {choice.value for choice in answer.choices}
-    scored = score(predictor, Histories.of([History(("new", "a1", "new"))]), "macro", unknown="rank")
+    test = Histories.of([History(("new", "a1", "new"))])
+    scored = SessionTargets([[predictor]], test, protocol="macro", unknown="rank").score(predictor)
     assert np.isfinite(scored.rank).tolist() == [True, False]
 
 

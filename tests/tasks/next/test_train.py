@@ -13,7 +13,7 @@ from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.demo.world import World, make_world
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.cards import describe
+from ensue.evaluation.result import describe
 from ensue.records import History
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train

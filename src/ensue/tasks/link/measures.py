@@ -26,37 +26,59 @@ _STEPS, _RIDGE, _BINS = 100, 1e-12, 1 << 16
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
-def precision_curve(scores: Scores, related: Mask) -> dict[int, float]:
-    """Precision of the r best pairs of the pool by r, for ``AT`` as far as there are pairs, and for all true pairs.
+class Pool:
+    """All pairs of a post and an article in one list, best score first.
 
-    The mean of its values is the paper's mRP.
+    Average precision and AUC take pairs of equal scores together, as scikit-learn does; in precision at r the
+    irrelevant ones come first.
 
     Args:
         scores: (posts, articles).
         related: (posts, articles) whether a post is about an article.
     """
-    flat, true = scores.ravel(), related.ravel()
-    hits = np.cumsum(true[np.lexsort((true, -flat))])
-    cutoffs = dict.fromkeys([*(r for r in AT if r <= len(hits)), int(true.sum())])
-    return {r: float(hits[r - 1] / r) for r in cutoffs if r}
 
+    def __init__(self, scores: Scores, related: Mask) -> None:
+        flat, true = scores.ravel(), related.ravel()
+        order = np.lexsort((true, -flat))
+        self.hits = true[order]
+        self.posts = order // max(scores.shape[1], 1)
+        self.num_related = int(true.sum())
+        # The last pair of each distinct score.
+        self.ends = np.flatnonzero(np.append(np.diff(flat[order]) != 0, True)) if len(order) else order
+        self.cutoffs = [*dict.fromkeys([*(r for r in AT if r <= len(order)), self.num_related])]
 
-def average_precision(scores: Scores, related: Mask) -> float:
-    """Area under precision by recall over the pool, as scikit-learn's ``average_precision_score``; 0 without a pair."""
-    above, right = _steps(scores, related)
-    if not len(right) or not right[-1]:
-        return 0.0
-    return float((np.diff(right, prepend=0) / right[-1] * (right / above)).sum())
+    def precision_curve(self) -> dict[int, float]:
+        """Return precision of the r best pairs by r, for ``AT`` as far as there are pairs, and for all true pairs.
 
+        The mean of its values is the paper's mRP.
+        """
+        hits = np.cumsum(self.hits)
+        return {r: float(hits[r - 1] / r) for r in self.cutoffs if r}
 
-def area_under_curve(scores: Scores, related: Mask) -> float:
-    """Chance that a true pair scores above a false one, ties counting half; 0.5 where there is only one kind."""
-    above, right = _steps(scores, related)
-    if not len(right) or right[-1] in (0, above[-1]):
-        return 0.5
-    wrong = above - right
-    middle = right - np.diff(right, prepend=0) / 2
-    return float((np.diff(wrong, prepend=0) * middle).sum() / (right[-1] * wrong[-1]))
+    def metrics(self, weights: Floats | None = None) -> dict[str, float]:
+        """Return average precision, mRP and AUC; 0, 0 and .5 where there is only one kind of pairs.
+
+        Args:
+            weights: (posts,) how often each post counts. [default: once]
+        """
+        pair_weights = np.ones(len(self.hits)) if weights is None else weights[self.posts]
+        above = np.cumsum(pair_weights)
+        right = np.cumsum(pair_weights * self.hits)
+        if not len(right) or not right[-1]:
+            return {"pooled_ap": 0.0, "mrp": 0.0, "auc": 0.5}
+        total, num_wrong = right[-1], above[-1] - right[-1]
+        gained = np.diff(right[self.ends], prepend=0)
+        wrong = np.diff(above[self.ends] - right[self.ends], prepend=0)
+        precision = right[self.ends] / np.maximum(above[self.ends], 1e-9)
+        # The number of true pairs is a cutoff too, and changes with the weights.
+        cutoffs = [total if r == self.num_related else r for r in self.cutoffs]
+        indices = np.minimum(np.searchsorted(above, cutoffs), len(above) - 1)
+        pairs = total * num_wrong
+        return {
+            "pooled_ap": float((gained * precision).sum() / total),
+            "mrp": float((right[indices] / np.maximum(above[indices], 1)).mean()),
+            "auc": float((wrong * (right[self.ends] - gained / 2)).sum() / pairs) if pairs else 0.5,
+        }
 
 
 def by_row(scores: Scores, related: Mask, at: int = 10, relevant: Index | None = None) -> Floats:
@@ -299,11 +321,3 @@ def _closeness(logs: Scores) -> Floats:
 
 def _loss(logits: Floats, targets: Floats, counts: Floats) -> float:
     return float((counts * np.logaddexp(0, logits) - targets * logits).sum())
-
-
-def _steps(scores: Scores, related: Mask) -> tuple[Floats, Floats]:
-    """For every distinct score from the best down: pairs that reach it, and true ones among them."""
-    flat, true = scores.ravel(), related.ravel()
-    order = np.argsort(-flat, kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(flat[order])), len(order) - 1) if len(order) else np.empty(0, np.int64)
-    return (ends + 1).astype(np.float64), np.cumsum(true[order])[ends].astype(np.float64)

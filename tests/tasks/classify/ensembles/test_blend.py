@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ensue.data.texts import Texts
-from ensue.evaluation.classify import compare
+from ensue.evaluation.comparison import compare
 from ensue.tasks.classify.ensembles.blend import choose_weights, pool, smoothed
 from ensue.tasks.classify.infer import raw_scores
 from ensue.tasks.classify.predictor import ClassifyPredictor

@@ -19,7 +19,7 @@ from ensue.tasks.link.ensembles.likelihood import Candidates, candidates, fit_we
 from ensue.tasks.link.ensembles.neighbours import WEIGHTS, Neighbours
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
 from ensue.tasks.link.folds import FOLDS
-from ensue.tasks.link.measures import Mask, average_precision, by_row
+from ensue.tasks.link.measures import Mask, Pool, by_row
 from ensue.text.lexical import Lexical, chosen_terms
 from ensue.text.terms import Terms
 
@@ -274,4 +274,7 @@ def reciprocal(scores: npt.NDArray[np.floating], related: Mask) -> Floats:
 def _worth(scores: Floats, related: Mask) -> float:
     """The sum of MRR, recall@10 and pooled average precision, over the articles that posts are about."""
     pool = related.any(0)
-    return float(by_row(scores, related)[:, :2].mean(0).sum()) + average_precision(scores[:, pool], related[:, pool])
+    return (
+        float(by_row(scores, related)[:, :2].mean(0).sum())
+        + Pool(scores[:, pool], related[:, pool]).metrics()["pooled_ap"]
+    )

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 from ensue.data.edges import Edges
 from ensue.errors import DataError, EnsueError
 from ensue.serve import bodies, learning
-from ensue.serve.bodies import BodyType, Update, read_apart, read_body, read_json, read_key
+from ensue.serve.bodies import Update, read_apart, read_body, read_key, read_request
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
 from ensue.serve.limits import COUNTED, Guard, require_tested, require_update
@@ -194,7 +194,7 @@ def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
     )
     async def predict(name: str, request: Request) -> Response:
         model = service.models.named(name)
-        body = await _read(service, request, requests.bodies[model.task].predict)
+        body = await read_request(request, service.settings, requests.bodies[model.task].predict)
         kind = Kind("predict", body.k, body.evidence)
         return await _answers(service, request, model, kind, model.service.questions(body))
 
@@ -208,7 +208,7 @@ def _add_answers(app: FastAPI, service: Service, requests: Requests) -> None:
     )
     async def explain(name: str, request: Request) -> Response:
         model = service.models.named(name)
-        body = await _read(service, request, requests.bodies[model.task].explain)
+        body = await read_request(request, service.settings, requests.bodies[model.task].explain)
         return await _answers(service, request, model, Kind("explain", body.k), model.service.questions(body))
 
 
@@ -223,7 +223,7 @@ def _add_figure(app: FastAPI, service: Service, requests: Requests) -> None:
     )
     async def figure(name: str, request: Request) -> Response:
         model = service.models.named(name)
-        body = await _read(service, request, requests.bodies[model.task].figure)
+        body = await read_request(request, service.settings, requests.bodies[model.task].figure)
         request.scope[COUNTED] = 1
         drawn = Drawn(max(body.k, body.choice + 1), body.choice, service.edges.get(model.name))
         (line,) = await model.ask(drawn, model.service.questions(body))
@@ -244,11 +244,6 @@ def _add_update(app: FastAPI, service: Service, requests: Requests) -> None:
         require_update(request.scope)
         model = service.models.named(name)
         return await _update(service, model, request, requests.bodies[model.task].update)
-
-
-async def _read(service: Service, request: Request, body: type[BodyType]) -> BodyType:
-    settings = service.settings
-    return await read_json(request, settings, settings.body_bytes, partial(bodies.read, body))
 
 
 async def _answers(
@@ -305,7 +300,8 @@ def _add_events(app: FastAPI, service: Service, requests: Requests) -> None:
                 404, "this service takes no events", "start it with --queue sqlite:queue.db or a Redis address"
             )
         read = partial(read_events, body=requests.events, settings=service.settings)
-        taken = await read_json(request, service.settings, service.settings.update_bytes, read)
+        sent = await read_body(request, service.settings.update_bytes, service.settings.patience)
+        taken = await read_apart(sent, service.settings, read)
         request.scope[COUNTED] = len(taken.lines)
         if taken.lines:
             await asyncio.to_thread(put, service.queue, taken.lines)

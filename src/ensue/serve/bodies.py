@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import GenericAlias
 from typing import Annotated, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
 
@@ -69,25 +70,28 @@ async def read_body(request: Request, limit: int, patience: float) -> bytes:
     return b"".join(parts)
 
 
-async def read_json(request: Request, settings: ServeSettings, limit: int, then: Callable[[object], Read]) -> Read:
-    """What a body says, decoded and read by ``then``.
+async def read_request(request: Request, settings: ServeSettings, kind: type[BodyType]) -> BodyType:
+    """Return the body of a request that asks something.
+
+    Raises:
+        Problem: it is not JSON in UTF-8, too large, too deep, or has too many parts.
+        DataError: naming the field and what to do.
+    """
+    body = await read_body(request, settings.body_bytes, settings.patience)
+    return await read_apart(body, settings, partial(read, kind))
+
+
+async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[object], Read]) -> Read:
+    """Decode the bytes of a body and read them by ``then``; large ones in a thread.
 
     Raises:
         Problem: it is not JSON in UTF-8, too deep, or has too many parts.
         DataError: of ``then``.
     """
-    return await read_apart(await read_body(request, limit, settings.patience), settings, then)
-
-
-async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[object], Read]) -> Read:
-    """What the bytes of a body say, as :func:`read_json`."""
-
-    def read() -> Read:
+    if len(body) <= LARGE:
         return then(decode(body, settings.depth, settings.parts))
-
-    if len(body) > LARGE:
-        return await asyncio.get_running_loop().run_in_executor(_READING, read)
-    return read()
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_READING, lambda: then(decode(body, settings.depth, settings.parts)))
 
 
 def decode(body: bytes, depth: int, parts: int) -> object:

@@ -429,7 +429,8 @@ class Guard:
                     scope, receive, answer
                 )
         finally:
-            taken, route, method = time.perf_counter() - begun, route_of(scope), _method(scope)
+            taken, route = time.perf_counter() - begun, route_of(scope)
+            method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
             self._metrics.request(method=method, route=route, status=status, seconds=taken)
             self._log.request(method=method, route=route, status=status, seconds=taken, records=scope.get(COUNTED, 0))
 
@@ -486,10 +487,6 @@ def require_tested(scope: Scope, *, test: bool, max_drop: float) -> None:
 def route_of(scope: Scope) -> str:
     """The template of the route that a request took, such as ``/v1/models/{name}/predict``."""
     return getattr(scope.get("route"), "path", "other")
-
-
-def _method(scope: Scope) -> str:
-    return scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
 
 
 def _place(origin: str) -> str:

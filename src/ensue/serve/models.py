@@ -303,15 +303,17 @@ class Model:
             most=settings.batch,
             room=settings.waiting,
             begin=lambda: torch.set_num_threads(settings.threads),
-            heard=self._heard,
+            heard=self._count_batch,
             load=lambda question: load_of(cast(Question, question).record),
             interval=settings.interval,
         )
-        metrics.watch_waiting(held.name, lambda: self.worker.waiting)
+        if metrics.places is None:  # else each process writes it down for the others
+            metrics.waiting.labels(held.name).set_function(lambda: self.worker.waiting)
 
-    def _heard(self, size: int) -> None:
+    def _count_batch(self, size: int) -> None:
         self._metrics.batch.labels(self.name).observe(size)
-        self._metrics.tell_waiting(self.name, self.worker.waiting)
+        if self._metrics.places is not None:
+            self._metrics.waiting.labels(self.name).set(self.worker.waiting)
 
     async def ask(self, kind: Hashable, records: Sequence[object]) -> Sequence[str]:
         """Lines of JSON, one a record.

@@ -173,12 +173,12 @@ class _Processes(Collector):
     """What the system says of all processes together; memory that several share counts once."""
 
     def __init__(self, places: Places) -> None:
-        self._places = places
+        self.places = places
 
     def collect(self) -> Iterable[Metric]:
         """The sums of what a collector of one process shows."""
         sums: dict[str, Metric] = {}
-        for pid in self._places.processes:
+        for pid in self.places.processes:
             for metric in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():  # type: ignore[misc]
                 if metric.name in ("process_cpu_seconds", "process_open_fds", "process_resident_memory_bytes"):
                     shared = _proportional(pid) if metric.name == "process_resident_memory_bytes" else None
@@ -205,6 +205,7 @@ class Metrics:
         places: of the processes that serve together; none where this one serves alone.
 
     Attributes:
+        places: the argument.
         requests: by route, method and status.
         seconds: of requests, by route.
         records: answered, by model and verb.
@@ -222,7 +223,7 @@ class Metrics:
     """
 
     def __init__(self, places: Places | None = None) -> None:
-        self._places = places
+        self.places = places
         own = self._registry = CollectorRegistry()
         if places is None:
             ProcessCollector(registry=own)
@@ -251,27 +252,17 @@ class Metrics:
         self.requests.labels(route, method, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def watch_waiting(self, model: str, waiting: Callable[[], int]) -> None:
-        """How many records wait, whenever somebody asks; of several processes :meth:`tell_waiting` says it."""
-        if self._places is None:
-            self.waiting.labels(model).set_function(waiting)
-
-    def tell_waiting(self, model: str, waiting: int) -> None:
-        """How many records wait, for others to read."""
-        if self._places is not None:
-            self.waiting.labels(model).set(waiting)
-
     def drift(self, model: str) -> Drift:
         """What a model does not know of what it is asked, over the same processes."""
-        if self._places is None:
+        if self.places is None:
             return Drift()
-        return Drift(file=self._places.folder / f"{model}.drift" / self._places.name)
+        return Drift(file=self.places.folder / f"{model}.drift" / self.places.name)
 
     def text(self) -> bytes:
         """All of it, in Prometheus' text format."""
-        if self._places is None:
+        if self.places is None:
             return generate_latest(self._registry)
         together = CollectorRegistry()
-        MultiProcessCollector(together, str(self._places.folder))  # type: ignore[no-untyped-call]
-        together.register(_Processes(self._places))
+        MultiProcessCollector(together, str(self.places.folder))  # type: ignore[no-untyped-call]
+        together.register(_Processes(self.places))
         return generate_latest(together)

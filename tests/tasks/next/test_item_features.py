@@ -14,9 +14,11 @@ import torch
 from ensue import DataError, NextEvent, SettingError, load
 from ensue.data.item_table import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items
 from ensue.data.items import read_items
+from ensue.errors import ModelFolderError
 from ensue.nn.item_head import ItemHead
 from ensue.tasks.next.item_features import FeatureEncoder
 from ensue.tasks.state import module_of
+from tests.folders import resum
 
 KINDS = ("boat", "tea", "moss")
 TABLE = "sku,title,topic,price,added\n" + "".join(
@@ -156,9 +158,11 @@ def test_damaged_tables_of_a_folder_are_refused(fitted: NextEvent, tmp_path: Pat
         folder = tmp_path / str(number)
         fitted.save(folder)
         described = json.loads((folder / "items.json").read_text())
-        described["encoder"][0][name] = value
-        with pytest.raises(ValueError, match="encoder"):
-            FeatureEncoder.from_list(described["encoder"], described["kinds"])
+        described["encoder"]["columns"][0][name] = value
+        (folder / "items.json").write_text(json.dumps(described))
+        resum(folder)
+        with pytest.raises(ModelFolderError, match=r"damaged \(items\.json\.encoder.*the encoder of column"):
+            load(folder)
 
 
 def test_dropped_rows_are_carried_by_features(fitted: NextEvent) -> None:

@@ -165,7 +165,7 @@ def test_few_candidates_hold_nearly_all_that_is_best(few: NextPredictor) -> None
     assert np.mean([len(one.keys() & other.keys()) / 10 for one, other in both]) > 0.95
     off = [one[value] / other[value] - 1 for one, other in both for value in one.keys() & other.keys()]
     assert abs(np.mean(off)) < 0.05 and np.abs(off).max() < 0.5
-    assert few.index is not None and few.metadata.index == vars(few.index.facts)
+    assert few.index is not None and few.metadata.index == few.index.facts
     assert few.index.facts.recall > 0.95 and "recall" in describe(few)
 
 
@@ -310,7 +310,7 @@ def test_an_update_with_a_test_makes_it_once_and_a_refused_one_never(
     assert accepted.accepted and accepted.held and len(made) == 1
     updated = NextPredictor.load(tmp_path / "m")
     assert "brand new" in updated.vocabulary and made == [len(updated.vocabulary)]
-    assert updated.index is not None and updated.metadata.index == vars(updated.index.facts)
+    assert updated.index is not None and updated.metadata.index == updated.index.facts
     assert refresh(tmp_path / "m", new, max_drop=None).accepted and len(made) == 2
 
 

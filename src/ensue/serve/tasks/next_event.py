@@ -151,8 +151,8 @@ def _pack_index(predictor: NextPredictor) -> bytes:
 
 def _unpack_index(predictor: NextPredictor, packed: bytes) -> None:
     line, _, index = packed.partition(b"\n")
-    predictor.metadata.index = json.loads(line)
-    predictor.index = ItemIndex.from_bytes(index, IndexFacts(**json.loads(line)))
+    predictor.metadata.index = facts = IndexFacts(**json.loads(line))
+    predictor.index = ItemIndex.from_bytes(index, facts)
 
 
 def _shown(predictor: NextPredictor) -> list[dict[str, object]]:

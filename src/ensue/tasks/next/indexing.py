@@ -43,7 +43,7 @@ def index_items(state: NextState, *, together: bool = False) -> None:
         return nearest(index, sides, 1, (), [0] * len(histories)).totals
 
     state.index = _of_first_rank(lambda: make_index(product, len(state.vocabulary), total), alone=not together)
-    state.metadata.index = asdict(state.index.facts)
+    state.metadata.index = state.index.facts
 
 
 def _of_first_rank(make: Callable[[], ItemIndex], *, alone: bool) -> ItemIndex:

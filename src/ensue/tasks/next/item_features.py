@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import isfinite
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ from ensue.data.item_table import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.nn.item_features import ItemFeatures
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.store.folder import read_file, read_json
+from ensue.store.pack import pack, unpack
 from ensue.vocabulary import FIRST
 
 TABLE, ENCODER = "items.parquet", "items.json"
@@ -71,55 +71,48 @@ class ColumnEncoder:
     values: tuple[str, ...] = ()
     knots: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Check that no token stands for two things.
+
+        Raises:
+            ValueError: one does.
+        """
+        rising = sorted(set(self.knots))
+        if [*self.knots] != rising or len(self.values) != len(set(self.values)) or (self.values and self.knots):
+            raise ValueError(f"the encoder of column {self.name} holds a value twice")
+
     @property
     def num_tokens(self) -> int:
         """Number of its tokens."""
         return len(self.values) or len(self.knots)
 
 
+@dataclass(frozen=True)
 class FeatureEncoder:
     """Item tables into tokens.
 
-    Args:
+    Attributes:
         columns: one encoder per feature.
     """
 
-    def __init__(self, columns: Sequence[ColumnEncoder]) -> None:
-        self.columns = tuple(columns)
+    columns: tuple[ColumnEncoder, ...]
+
+    def __post_init__(self) -> None:
+        """Check that the tokens of a column follow those of the column before it.
+
+        Raises:
+            ValueError: they do not.
+        """
+        first = 1
+        for column in self.columns:
+            if column.first != first:
+                raise ValueError(f"the encoder of column {column.name} begins with token {column.first}, not {first}")
+            first += column.num_tokens
 
     @property
     def num_tokens(self) -> int:
         """Number of tokens, token 0 included."""
         return 1 + sum(column.num_tokens for column in self.columns)
-
-    @classmethod
-    def from_list(cls, columns: object, kinds: Mapping[str, str]) -> FeatureEncoder:
-        """Return the encoder of a model folder.
-
-        Args:
-            columns: one mapping per column, as ``dataclasses.asdict`` gives it.
-            kinds: the type of each column of the item table.
-
-        Raises:
-            ValueError: it is no encoder of such a table.
-        """
-        encoders: list[ColumnEncoder] = []
-        first = 1
-        for fields in columns if isinstance(columns, list) else [None]:
-            if not isinstance(fields, dict) or set(fields) != {"name", "kind", "first", "values", "knots"}:
-                raise ValueError("a column of the encoder is damaged")
-            values, knots = fields["values"], fields["knots"]
-            if kinds.get(fields["name"]) != fields["kind"] or fields["first"] != first:
-                raise ValueError(f"column {fields['name']} of the encoder is not that of the table")
-            if not (isinstance(values, list) and all(isinstance(value, str) for value in values)):
-                raise ValueError(f"column {fields['name']} of the encoder holds a non-text")
-            if not (isinstance(knots, list) and all(isinstance(knot, float) and isfinite(knot) for knot in knots)):
-                raise ValueError(f"column {fields['name']} of the encoder holds a non-number")
-            if knots != sorted(set(knots)) or len(values) != len(set(values)) or (values and knots):
-                raise ValueError(f"column {fields['name']} of the encoder holds a value twice")
-            encoders.append(ColumnEncoder(fields["name"], fields["kind"], first, tuple(values), tuple(knots)))
-            first += encoders[-1].num_tokens
-        return cls(encoders)
 
     @classmethod
     def fit(cls, items: Items) -> FeatureEncoder:
@@ -140,7 +133,7 @@ class FeatureEncoder:
                 encoder = ColumnEncoder(name, kind, first, values=tuple(shared.sort().to_list()))
             encoders.append(encoder)
             first += encoder.num_tokens
-        return cls(encoders)
+        return cls(tuple(encoders))
 
     def encode(self, items: Items) -> FeatureRows:
         """Return the tokens of some items."""
@@ -170,6 +163,22 @@ class FeatureEncoder:
         return tokens, ((tokens > 0) / np.sqrt(lengths)).astype(np.float32)
 
 
+@dataclass(frozen=True)
+class _TableDescription:
+    """The contents of ``items.json``."""
+
+    kinds: dict[str, str]
+    title: str
+    id: str
+    encoder: FeatureEncoder
+
+    def __post_init__(self) -> None:
+        if not {*self.kinds.values()} <= {*KINDS} or self.title not in ("", *self.kinds):
+            raise ValueError("a type or a title does not exist")
+        if any(self.kinds.get(column.name) != column.kind for column in self.encoder.columns):
+            raise ValueError("the columns of the encoder are not those of the table")
+
+
 class KnownItems:
     """The item table of a model: what its items are, and their tokens by id.
 
@@ -186,14 +195,9 @@ class KnownItems:
         """Return the files of a model folder that hold the item table and its encoder."""
         table = io.BytesIO()
         self.items.columns.select(self.items.ids.alias(_ID), pl.all()).write_parquet(table)
-        encoder = [asdict(column) for column in self.encoder.columns]
-        described = {
-            "kinds": dict(self.items.kinds),
-            "title": self.items.title,
-            "id": self.items.id_column,
-            "encoder": encoder,
-        }
-        return {TABLE: table.getvalue(), ENCODER: json.dumps(described, ensure_ascii=False).encode()}
+        items = self.items
+        tree, _ = pack(_TableDescription(dict(items.kinds), items.title, items.id_column, self.encoder))
+        return {TABLE: table.getvalue(), ENCODER: json.dumps(tree, ensure_ascii=False).encode()}
 
     @classmethod
     def read(cls, folder: Path) -> KnownItems:
@@ -202,22 +206,15 @@ class KnownItems:
         Raises:
             ValueError: the files do not fit each other.
         """
-        described = read_json(folder, ENCODER)
-        if not isinstance(described, dict) or set(described) != {"kinds", "title", "id", "encoder"}:
-            raise ValueError(f"{ENCODER} does not hold kinds, title, id and encoder")
-        kinds, title = described["kinds"], described["title"]
-        if not isinstance(described["id"], str):
-            raise ValueError(f"{ENCODER} holds a column of ids that is no name")
-        if not isinstance(kinds, dict) or not {*kinds.values()} <= {*KINDS} or title not in ("", *kinds):
-            raise ValueError(f"{ENCODER} holds a type or a title that does not exist")
+        stored = unpack(_TableDescription, read_json(folder, ENCODER), {}, ENCODER)
         with answering(folder / TABLE):
             table = pl.read_parquet(io.BytesIO(read_file(folder, TABLE)))
-        if dict(table.schema) != {_ID: pl.String, **dict.fromkeys(kinds, pl.String)}:
+        if dict(table.schema) != {_ID: pl.String, **dict.fromkeys(stored.kinds, pl.String)}:
             raise ValueError(f"{TABLE} does not have the columns of {ENCODER}")
         if table[_ID].null_count() or table[_ID].n_unique() < len(table):
             raise ValueError(f"{TABLE} holds an item twice")
-        items = Items(table[_ID], table.drop(_ID), kinds, title, described["id"])
-        return cls(items, FeatureEncoder.from_list(described["encoder"], kinds))
+        items = Items(table[_ID], table.drop(_ID), stored.kinds, stored.title, stored.id)
+        return cls(items, stored.encoder)
 
     def rows(self, values: Sequence[str]) -> FeatureRows:
         """Return the tokens of the values of a vocabulary, from padding on; values without a row have none."""

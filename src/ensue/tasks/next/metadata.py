@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from ensue.tasks.metadata import Count
 from ensue.tasks.metadata import Metadata as SharedMetadata
+from ensue.tasks.next.item_index import IndexFacts
 
 IDLE = "the network was left out: it does not improve on the baselines on held-out data"
 """What is said of a blend that only counts."""
@@ -63,7 +63,7 @@ class Metadata(SharedMetadata):
     """Ids whose values were removed with a person: no answers, and without a value in the vocabulary."""
     item_columns: dict[str, str] | None = None
     """The type of each feature of items, by column."""
-    index: dict[str, Any] | None = None
+    index: IndexFacts | None = None
     """Of a large catalogue: what was measured when its index was made."""
 
     @property

@@ -25,7 +25,7 @@ from ensue.tasks.next import item_index, reservoir
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.catalogue import BEST, MODELS
 from ensue.tasks.next.item_features import KnownItems
-from ensue.tasks.next.item_index import IndexFacts, ItemIndex
+from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.reservoir import LATEST
 from ensue.tasks.next.state import NextState
@@ -92,7 +92,7 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     facts = state.metadata.index
     if facts is not None and state.device.type == "cpu" and has_faiss():
         tensors, num_items = read_tensors(path, item_index.FILE), len(state.vocabulary) - FIRST
-        state.index = ItemIndex.restored(tensors, IndexFacts(**facts), num_items)
+        state.index = ItemIndex.restored(tensors, facts, num_items)
 
 
 def _fill_baselines(state: NextState, counts: dict[str, Tensor]) -> None:

@@ -31,7 +31,7 @@ def test_a_larger_network_keeps_the_rows_of_before() -> None:
     with torch.no_grad():
         small.bias.copy_(torch.tensor([-9.0, -8.0, 2.0, 1.0]))  # of padding, unknown, and two ids
     drawn = large.items.weight[4:].clone()
-    grown = with_rows_of(small, large, bias="bias")
+    grown = with_rows_of(small, large)
     assert grown is large
     assert torch.equal(grown.items.weight[:4], small.items.weight) and torch.equal(grown.items.weight[4:], drawn)
     assert torch.equal(grown.inner.weight, small.inner.weight)

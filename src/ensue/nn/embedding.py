@@ -31,7 +31,7 @@ def clear_padding(table: nn.Embedding) -> None:
 
 
 @torch.no_grad()
-def with_rows_of(earlier: nn.Module, larger: Network, bias: str = "") -> Network:
+def with_rows_of(earlier: nn.Module, larger: Network) -> Network:
     """A network that has just been made for more ids, with all that an earlier one of fewer ids learned.
 
     Of each tensor the first rows are those of before; what is beyond them stays as it was drawn::
@@ -41,13 +41,12 @@ def with_rows_of(earlier: nn.Module, larger: Network, bias: str = "") -> Network
 
     Args:
         earlier: the network of fewer ids.
-        larger: another of the same class and settings; it is changed.
-        bias: name of a bias an id, which starts at the lowest one that an id has.
+        larger: another of the same class and settings; it is changed. A bias per id starts at the lowest one of before.
     """
     rows = larger.state_dict()  # the same memory as the parameters
     for name, tensor in earlier.state_dict().items():
         rows[name][: len(tensor)] = tensor
-    if bias:
-        old = earlier.get_parameter(bias)
-        rows[bias][len(old) :] = old[FIRST:].min()
+    for name, parameter in earlier.named_parameters():
+        if parameter.dim() == 1 and len(parameter) < len(rows[name]):
+            rows[name][len(parameter) :] = parameter[FIRST:].min()
     return larger

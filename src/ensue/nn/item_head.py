@@ -23,6 +23,8 @@ from ensue.nn.sampling import POWER, Sampler, sampled_cross_entropy
 from ensue.vocabulary import FIRST, PADDING
 
 ALL_IDS = slice(None)
+Rows = Callable[[Tensor | slice], Tensor]
+"""From ids to the vectors that stand for them, (…, dim)."""
 
 
 def item_scores(queries: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -62,8 +64,7 @@ class Product(NamedTuple):
 
     queries: Tensor
     """(targets, dim)."""
-    rows: Callable[[Tensor | slice], Tensor]
-    """From ids to the vectors that stand for them, (…, dim)."""
+    rows: Rows
     bias: Tensor | None = None
     """(ids,)."""
     weights: tuple[Tensor, ...] = ()
@@ -152,7 +153,7 @@ class ItemHead(ItemTable):
         """
         return Product(queries, self.rows, weights=weights)
 
-    def loss(self, queries: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, queries: Tensor, targets: Tensor, candidates: Rows | None = None) -> Tensor:
         """Return the cross-entropy of the targets, a mean in nats.
 
         In training it goes over the target and the drawn negatives where there are any, else over all ids but padding
@@ -161,10 +162,12 @@ class ItemHead(ItemTable):
         Args:
             queries: (targets, dim).
             targets: (targets,) which id came.
+            candidates: from ids to the vectors that queries are compared with. [default: :meth:`rows`]
         """
+        candidates = candidates or self.rows
         if self.negatives is None or not self.training:
-            return item_loss(queries, self.rows(ALL_IDS), targets)
-        return sampled_cross_entropy(queries, self, targets, self.sampler, self.negatives)
+            return item_loss(queries, candidates(ALL_IDS), targets)
+        return sampled_cross_entropy(queries, candidates, targets, self.sampler, self.negatives)
 
 
 class ItemLayer(nn.Linear):

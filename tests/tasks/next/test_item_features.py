@@ -138,12 +138,26 @@ def test_a_folder_keeps_the_table(fitted: NextEvent, tmp_path: Path) -> None:
     assert {"items.parquet", "items.json"} <= names
 
 
-@pytest.mark.parametrize("model", ["sansr", "gru4rec", "narm", "stamp", "hidan", "blend"])
-def test_every_network_reads_features(model: str, table: Path) -> None:
-    made = NextEvent(model, epochs=1, refit=False).fit(sessions(2, 60), items=table)
-    plain = NextEvent(model, epochs=1, refit=False).fit(sessions(2, 60))
-    assert "tea8" in made.predict([["tea1", "tea2"]], k=30).values[0]
-    assert "tea8" not in plain.predict([["tea1", "tea2"]], k=30).values[0]
+@pytest.mark.parametrize("model", ["core", "sansr", "gru4rec", "narm", "stamp", "hidan", "blend", "cascade-blend"])
+def test_every_network_reads_features(model: str, table: Path, tmp_path: Path) -> None:
+    first, again = (NextEvent(model, epochs=1, refit=False).fit(sessions(2, 60), items=table) for _ in range(2))
+    query = ["tea1", "tea2"]
+    answer = first.predict([query], k=40)
+    assert answer.scores == again.predict([query], k=40).scores and "tea8" in answer.values[0]
+    # A longer session beside it pads the batch, and an item with more tokens pads the table: neither is seen.
+    beside = first.predict([query, ["boat1", "boat2", "boat3", "boat4"]], k=40)
+    assert beside.values[0] == answer.values[0] and beside.scores[0] == pytest.approx(answer.scores[0], abs=1e-6)
+    known = first.similar(["tea1"], k=26)[0]
+    (tmp_path / "new.csv").write_text(f"sku,title,topic,price,added\ntea99,{'The tea no ' * 8},tea,25,2024-01-12\n")
+    first.update([], items=tmp_path / "new.csv")
+    assert "tea99" in first.predict([query], k=40).values[0]
+    near = [choice for choice in first.similar(["tea1"], k=27)[0] if choice.value != "tea99"]
+    assert [choice.value for choice in near] == [choice.value for choice in known]
+
+
+def test_only_items_of_the_table_are_answers_without_events(table: Path) -> None:
+    plain = NextEvent("sansr", epochs=1, refit=False).fit(sessions(2, 60))
+    assert "tea8" not in plain.predict([["tea1", "tea2"]], k=40).values[0]
 
 
 def test_a_model_that_counts_refuses_a_table(table: Path) -> None:

@@ -1,17 +1,19 @@
 """Interfaces of the models of task ``next``: required methods and optional hooks.
 
-Hooks are found by their names (``isinstance`` with a protocol); a model inherits from torch alone.
+Hooks are found by their names (``isinstance`` with a protocol). A model of anybody inherits from torch alone;
+:class:`ItemNetwork` is what the networks here share beside their equations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids
-from ensue.nn.item_head import Output, Product
+from ensue.nn.embedding import with_rows_of
+from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product
 from ensue.tasks.next.batch import Batch
 
 
@@ -58,6 +60,39 @@ class Network(Model, Protocol):
     def loss(self, batch: Batch) -> Tensor:
         """The mean over the batch's targets, in nats."""
         ...
+
+
+class ItemNetwork(nn.Module):
+    """A network whose equations are :meth:`encode`; its item head or its output layer scores.
+
+    A subclass is made of ``(settings, num_ids)``, keeps its ``settings``, and has one submodule that is an
+    :class:`~ensue.nn.item_head.ItemHead` or an :class:`~ensue.nn.item_head.ItemLayer`.
+    """
+
+    @property
+    def head(self) -> ItemHead | ItemLayer:
+        """The submodule that scores items."""
+        return next(module for module in self.children() if isinstance(module, ItemHead | ItemLayer))
+
+    def encode(self, batch: Batch) -> tuple[Tensor, *tuple[Tensor, ...]]:
+        """Return the query of each target step, (targets, dim), and the attention weights, each (batch, time, time)."""
+        raise NotImplementedError
+
+    def grow(self, num_ids: int) -> Self:
+        """Return this network resized for more ids. New ids start at random, with the lowest bias of the known ones."""
+        return with_rows_of(self, type(self)(self.settings, num_ids))
+
+    def forward(self, batch: Batch) -> Output:
+        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
+        return self.product(batch).output()
+
+    def product(self, batch: Batch) -> Product:
+        """Return the scores as a product."""
+        return self.head.product(*self.encode(batch))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
+        return self.head.loss(self.encode(batch)[0], batch.targets)
 
 
 @runtime_checkable

@@ -33,12 +33,12 @@ from ensue.nn import fused_items
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.embedding import start_normal
 from ensue.nn.item_features import ID_DROPOUT
-from ensue.nn.item_head import ItemHead, Output, Product, item_loss, item_scores
-from ensue.nn.sampling import sampled_cross_entropy
+from ensue.nn.item_head import ItemHead, Output, Product, item_scores
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.models.fused_core import FEW, FusedCORE
 from ensue.tasks.next.settings import CORESettings
 from ensue.vocabulary import FIRST
@@ -51,7 +51,7 @@ FADED = 1e-3
 """What has faded to less than so many events is no longer recent."""
 
 
-class CORE(nn.Module):
+class CORE(ItemNetwork):
     """The network over ids; see the module's table.
 
     Args:
@@ -95,10 +95,6 @@ class CORE(nn.Module):
     def reach(self) -> int | None:
         """Receptive field in events: two layers, one on top of the other."""
         return 2 * (self.settings.max_length - 1)
-
-    def grow(self, num_ids: int) -> CORE:
-        """The same network with room for more items; a new item starts at random."""
-        return with_rows_of(self, CORE(self.settings, num_ids))
 
     @torch.no_grad()
     def place(self, first: int) -> None:
@@ -254,8 +250,4 @@ class CORE(nn.Module):
         """Mean of -log softmax at the targets by the network alone; in training over shared negatives, if so set."""
         sessions, _ = self.encode(batch)
         queries = self.with_prior(sessions)
-        if self.settings.loss == "sampled" and self.training:
-            return sampled_cross_entropy(
-                queries, self.candidates, batch.targets, self.items.sampler, self.settings.negatives
-            )
-        return item_loss(queries, self.table(), batch.targets)
+        return self.items.loss(queries, batch.targets, self.candidates)

@@ -39,10 +39,10 @@ from torch.nn import functional
 from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
+from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import GRULayer, RNNLayer
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.models.recurrent import initialise, with_one
 from ensue.tasks.next.settings import CYANRNNSettings
 
@@ -88,7 +88,7 @@ class _AlignmentScores(torch.autograd.Function):
         return errors.sum(1), errors, errors @ project, project_grad, vector_grad
 
 
-class CYANRNN(nn.Module):
+class CYANRNN(ItemNetwork):
     """The network over ids and gaps; see the module's table.
 
     Args:
@@ -118,10 +118,6 @@ class CYANRNN(nn.Module):
         initialise(self)
         with torch.no_grad():
             self.encoder.get_parameter("weight_ih_l0")[:, -1].zero_()
-
-    def grow(self, num_ids: int) -> CYANRNN:
-        """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
-        return with_rows_of(self, CYANRNN(self.settings, num_ids), bias="output.bias")
 
     def clock(self, times: Tensor) -> Tensor:
         """(batch, time, 2) the gap since the event before, in tens of hours, and log(1 + gap).
@@ -205,15 +201,3 @@ class CYANRNN(nn.Module):
         decoded, summed, weights = self.decode(inputs, states, batch.mask)
         queries: Tensor = self.dropout(torch.cat([inputs, decoded, summed], dim=2)[batch.target_mask])
         return queries, functional.pad(weights, (0, 0, 1, 0))[:, :-1], weights
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.output.product(*self.encode(batch))
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return self.output.loss(self.encode(batch)[0], batch.targets)

@@ -25,14 +25,15 @@ of the validation data.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean
-from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.item_head import ItemHead, ItemTable, Output, Product
+from ensue.nn.embedding import start_normal
+from ensue.nn.item_head import ItemHead, ItemTable
 from ensue.nn.sampling import PAIRS, pairwise_loss
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.settings import BPRMFSettings, FPMCSettings
 
 
@@ -42,7 +43,7 @@ def equal_weights(mask: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     return masked_mean(visible, dtype)
 
 
-class BPRMF(nn.Module):
+class BPRMF(ItemNetwork):
     """Matrix factorisation where the session is the mean of its items.
 
     Args:
@@ -61,29 +62,17 @@ class BPRMF(nn.Module):
         """Receptive field: the number of earlier events that can change a step's answer."""
         return self.settings.max_length - 1
 
-    def grow(self, num_ids: int) -> BPRMF:
-        """The same factors with room for more items; a new item starts at random."""
-        return with_rows_of(self, BPRMF(self.settings, num_ids))
-
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the mean factors so far at the target clicks, (targets, dim), and the weights, (batch, time, time)."""
         weights = equal_weights(batch.mask, self.settings.max_length, self.items.weight.dtype)
         return (weights @ self.items(batch.ids))[batch.target_mask], weights
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.items.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return BPR-Opt, a mean over pairs."""
         return pairwise_loss(self.encode(batch)[0], self.items.rows, batch.targets, self.items.sampler.draw(PAIRS))
 
 
-class FPMC(nn.Module):
+class FPMC(ItemNetwork):
     """Factorised Markov chain where the user's factors are the mean of the session's.
 
     Args:
@@ -104,10 +93,6 @@ class FPMC(nn.Module):
         """Receptive field: the number of earlier events that can change a step's answer."""
         return self.settings.max_length - 1
 
-    def grow(self, num_ids: int) -> FPMC:
-        """The same factors with room for more items; a new item starts at random."""
-        return with_rows_of(self, FPMC(self.settings, num_ids))
-
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return V_u next to V_latest at the target clicks, (targets, 2 x dim), and the weights, (batch, time, time).
 
@@ -118,14 +103,6 @@ class FPMC(nn.Module):
         latest = self.latest(batch.ids[batch.target_mask])
         on_latest = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device) * batch.mask[:, None, :]
         return torch.cat([user[batch.target_mask], latest], dim=1), (weights + on_latest) / 2
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.items.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the pairwise criterion, a mean over pairs, plus the L2 of the factors that a target touches."""

@@ -34,10 +34,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import clear_padding, with_rows_of
-from ensue.nn.item_head import ALL_IDS, ItemHead, Output, Product, item_loss
+from ensue.nn.embedding import clear_padding
+from ensue.nn.item_head import ALL_IDS, ItemHead, Product, item_loss
 from ensue.nn.recurrent import GRULayer
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.settings import GRU4RecSettings
 
 
@@ -60,7 +61,7 @@ def bpr_max(target: Tensor, others: Tensor, hidden: Tensor, regularisation: floa
     return (regularisation * squares - pairs.logsumexp(1)).masked_fill(hidden.all(1), 0.0).mean()
 
 
-class GRU4Rec(nn.Module):
+class GRU4Rec(ItemNetwork):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -81,20 +82,12 @@ class GRU4Rec(nn.Module):
         nn.init.uniform_(self.items.weight, -(settings.dim**-0.5), settings.dim**-0.5)
         clear_padding(self.items)
 
-    def grow(self, num_ids: int) -> GRU4Rec:
-        """The same network with room for more items. A new item starts at random, with the lowest bias seen so far."""
-        return with_rows_of(self, GRU4Rec(self.settings, num_ids), bias="bias")
-
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the state after each target click, (targets, dim), and weights of 1 on it, (batch, time, time)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
         sessions: Tensor = self.dropout_state(states[batch.target_mask])
         latest = torch.eye(batch.mask.shape[1], dtype=sessions.dtype, device=sessions.device)
         return sessions, latest * batch.mask[:, None, :]
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
 
     def product(self, batch: Batch) -> Product:
         """Return the scores as a product."""

@@ -43,18 +43,19 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import clear_padding, with_rows_of
+from ensue.nn.embedding import clear_padding
 from ensue.nn.fused_band import Ages, Band, fits
 from ensue.nn.fused_cascades import Reading, Weights, cascades
-from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
+from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.settings import HiDANSettings
 
 SCALE = 10.0
 """Initial factor of the cosines."""
 
 
-class HiDAN(nn.Module):
+class HiDAN(ItemNetwork):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -105,10 +106,6 @@ class HiDAN(nn.Module):
     def reach(self) -> int | None:
         """Receptive field in events: two windows, one per level; ``None`` for all events."""
         return 2 * (self.settings.window - 1) if self.settings.window else None
-
-    def grow(self, num_ids: int) -> HiDAN:
-        """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
-        return with_rows_of(self, HiDAN(self.settings, num_ids), bias="output.bias")
 
     def embed(self, ids: Tensor) -> Tensor:
         """Eq. 1. (batch, time) ids to (batch, time, dim)."""
@@ -205,14 +202,6 @@ class HiDAN(nn.Module):
         dependency = self.dependency(users, batch.mask)
         fused = self.fuse(users, dependency @ users)
         return fused, dependency, self.influence(fused, batch.times, batch.mask)
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.output.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return Eq. 11 as a mean over the targets of the batch, in nats; padding and unknown are no candidates."""

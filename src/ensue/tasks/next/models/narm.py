@@ -32,14 +32,15 @@ from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.item_head import ItemHead, Output, Product
+from ensue.nn.embedding import start_normal
+from ensue.nn.item_head import ItemHead
 from ensue.nn.recurrent import GRULayer
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.settings import NARMSettings
 
 
-class NARM(nn.Module):
+class NARM(ItemNetwork):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -63,10 +64,6 @@ class NARM(nn.Module):
         self.dropout_items, self.dropout_session = Dropout(settings.dropout_items), Dropout(settings.dropout_session)
         start_normal(self.items, std=0.1)
 
-    def grow(self, num_ids: int) -> NARM:
-        """The same network with room for more items; a new item starts at random."""
-        return with_rows_of(self, NARM(self.settings, num_ids))
-
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return B c of Eqs. 9-10 at the target clicks, (targets, dim), and shares of |a_ij|, (batch, time, time)."""
         states: Tensor = self.gru(self.dropout_items(self.items(batch.ids)))[0]
@@ -74,15 +71,3 @@ class NARM(nn.Module):
         both = torch.cat([states, scores @ states], dim=2)[batch.target_mask]
         sessions: Tensor = self.bilinear(self.dropout_session(both))
         return sessions, absolute_shares(scores, batch.mask)
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.items.product(*self.encode(batch))
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return self.items.loss(self.encode(batch)[0], batch.targets)

@@ -33,10 +33,10 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
+from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import LSTMLayer, RNNLayer
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.settings import RecurrentSettings
 from ensue.vocabulary import PADDING
 
@@ -64,7 +64,7 @@ def latest_only(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.eye(mask.shape[1], dtype=dtype, device=mask.device) * mask[:, None, :]
 
 
-class Recurrent(nn.Module):
+class Recurrent(ItemNetwork):
     """The network over ids; see the module's table.
 
     Args:
@@ -92,10 +92,6 @@ class Recurrent(nn.Module):
             biases = self.cell.get_parameter("weight_ih_l0")[:, -1].zero_()
             if settings.cell == "lstm":
                 biases[dim : 2 * dim] = 1.0  # gates stand in the order input, forget, cell, output
-
-    def grow(self, num_ids: int) -> Recurrent:
-        """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
-        return with_rows_of(self, Recurrent(self.settings, num_ids), bias="output.bias")
 
     def states(self, ids: Tensor) -> Tensor:
         """(batch, time, dim) the state after each user of (batch, time) ids."""
@@ -127,15 +123,3 @@ class Recurrent(nn.Module):
         weights = self.attention(states, batch.mask)
         both = torch.cat([weights @ states, states], dim=2)[batch.target_mask]
         return self.dropout(torch.tanh(self.joined(both))), weights, weights
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.output.product(*self.encode(batch))
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return self.output.loss(self.encode(batch)[0], batch.targets)

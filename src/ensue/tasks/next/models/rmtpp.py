@@ -36,10 +36,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import ItemLayer, ItemTable, Output, Product
+from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.nn.recurrent import RNNLayer
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.models.recurrent import initialise, latest_only, with_one
 from ensue.tasks.next.settings import SHORTEST, RMTPPSettings
 
@@ -87,7 +87,7 @@ def delay(log_rate: Tensor, trend: Tensor, share: float) -> Tensor:
     return flat * torch.where(small, series, exact)
 
 
-class RMTPP(nn.Module):
+class RMTPP(ItemNetwork):
     """The network over ids and gaps; see the module's table.
 
     Args:
@@ -112,10 +112,6 @@ class RMTPP(nn.Module):
         initialise(self)
         with torch.no_grad():
             self.cell.get_parameter("weight_ih_l0")[:, -1].zero_()
-
-    def grow(self, num_ids: int) -> RMTPP:
-        """The same network with room for more users. A new user starts at random, with the lowest bias seen so far."""
-        return with_rows_of(self, RMTPP(self.settings, num_ids), bias="output.bias")
 
     def ages(self, times: Tensor) -> Tensor:
         """The interval of each gap since the event before: (batch, time) in [0, intervals]; 0 only for no gap.
@@ -156,14 +152,6 @@ class RMTPP(nn.Module):
         """Return the state after each target step, (targets, dim), and weights (batch, time, time), 1 on that step."""
         states = self.states(batch)[batch.target_mask]
         return states, latest_only(batch.mask, states.dtype)
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.output.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
         """-log of marker and time, a mean over the targets in nats; padding and unknown are no candidates."""

@@ -39,10 +39,11 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import start_normal, with_rows_of
-from ensue.nn.item_head import ItemHead, Output, Product
+from ensue.nn.embedding import start_normal
+from ensue.nn.item_head import ItemHead
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.settings import SANSRSettings
 from ensue.vocabulary import PADDING
 
@@ -94,7 +95,7 @@ class Block(nn.Module):
         return fed + normed if self.residual else fed
 
 
-class SANSR(nn.Module):
+class SANSR(ItemNetwork):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -119,23 +120,11 @@ class SANSR(nn.Module):
         """Receptive field: the number of earlier events that can change a step's answer."""
         return self.settings.max_length - 1
 
-    def grow(self, num_ids: int) -> SANSR:
-        """The same network with room for more items; a new item starts at random."""
-        return with_rows_of(self, SANSR(self.settings, num_ids))
-
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return F of Eq. 5 at the target clicks, (targets, dim), and the attention there, (batch, time, time)."""
         if len(self.blocks) == 1:
             return self._one_pass(batch)
         return self._prefixes(batch)
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.items.product(*self.encode(batch))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss that the settings name, a mean over the targets; padding and unknown are no candidates."""

@@ -29,13 +29,14 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
-from ensue.nn.embedding import clear_padding, with_rows_of
-from ensue.nn.item_head import ItemHead, Output, Product
+from ensue.nn.embedding import clear_padding
+from ensue.nn.item_head import ItemHead
 from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import ItemNetwork
 from ensue.tasks.next.settings import STAMPSettings
 
 
-class STAMP(nn.Module):
+class STAMP(ItemNetwork):
     """The network over ids; see the module's table for the equations.
 
     Args:
@@ -64,10 +65,6 @@ class STAMP(nn.Module):
         """Receptive field: the number of earlier events that can change a step's answer."""
         return self.settings.max_length - 1
 
-    def grow(self, num_ids: int) -> STAMP:
-        """The same network with room for more items; a new item starts at random."""
-        return with_rows_of(self, STAMP(self.settings, num_ids))
-
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return h_s * h_t at the target clicks, (targets, dim), and the shares of |a_i|, (batch, time, time)."""
         length, mask = self.settings.max_length, batch.mask
@@ -78,15 +75,3 @@ class STAMP(nn.Module):
         summed = (scores @ items)[batch.target_mask]
         sessions: Tensor = self.session_cell(summed).tanh() * self.latest_cell(items[batch.target_mask]).tanh()
         return sessions, absolute_shares(scores, batch.mask)
-
-    def forward(self, batch: Batch) -> Output:
-        """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
-
-    def product(self, batch: Batch) -> Product:
-        """Return the scores as a product."""
-        return self.items.product(*self.encode(batch))
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the cross-entropy, a mean over the targets in nats; padding and unknown are no candidates."""
-        return self.items.loss(self.encode(batch)[0], batch.targets)

@@ -79,7 +79,55 @@ class Product(NamedTuple):
         return Output(item_scores(self.queries, self.rows(ALL_IDS), self.bias), self.weights)
 
 
-class ItemTable(nn.Embedding):
+class _ItemVectors(nn.Module):
+    """The vectors of a table or of an output layer: learned rows, and the features of items where there are any."""
+
+    weight: Tensor
+    """(ids, dim)."""
+    sparse: bool
+    """Whether gradients hold only the rows that were looked up."""
+    padding_idx: int | None = None
+    """The id whose row gets no gradient, if there is one."""
+    features: ItemFeatures | None
+
+    def rows(self, ids: Tensor | slice) -> Tensor:
+        """Return the vectors of some ids, (…, dim); a plain slice is a view of the weights."""
+        if self.features is None:
+            return self._scaled(self._look_up(self.weight, ids))
+        if not torch.is_grad_enabled():
+            return self._look_up(self.table(), ids)
+        return self._scaled(self.features.add_to(self._look_up(self.weight, ids), ids))
+
+    def table(self) -> Tensor:
+        """Return the vectors of all ids for inference, (ids, dim): the weights, or weights and features added."""
+        return self._scaled(self.weight) if self.features is None else self._vectors.get(self.sources())
+
+    def sources(self) -> tuple[Tensor, ...]:
+        """Return the tensors that :meth:`table` is computed from: what is cached of it is valid as long as they are."""
+        if self.features is None:
+            return (self.weight,)
+        return self.weight, self.features.embedding.weight, self.features.tokens
+
+    def _prepare_features(self) -> None:
+        """Make room for features, which are attached later."""
+        self.features = None
+        self._vectors = DerivedCache(self._all_vectors)
+
+    def _all_vectors(self) -> Tensor:
+        assert self.features is not None
+        return self._scaled(self.weight + self.features(ALL_IDS))
+
+    def _look_up(self, table: Tensor, ids: Tensor | slice) -> Tensor:
+        if isinstance(ids, slice):
+            return table[ids]
+        return functional.embedding(ids, table, self.padding_idx, sparse=self.sparse)
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
+        """Return vectors in the length in which they are compared: as they are."""
+        return vectors
+
+
+class ItemTable(_ItemVectors, nn.Embedding):
     """One vector per item id, as a network reads it.
 
     Args:
@@ -90,40 +138,11 @@ class ItemTable(nn.Embedding):
 
     def __init__(self, num_ids: int, dim: int, *, sparse: bool) -> None:
         super().__init__(num_ids, dim, padding_idx=PADDING, sparse=sparse)
-        self.features: ItemFeatures | None = None
-        self._vectors = DerivedCache(self._all_vectors)
+        self._prepare_features()
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the vectors of some ids, (…, dim)."""
         return self.rows(ids)
-
-    def rows(self, ids: Tensor | slice) -> Tensor:
-        """Return the vectors of some ids, (…, dim); without gradients a slice is a view of :meth:`table`."""
-        if self.features is None or not torch.is_grad_enabled():
-            return self._look_up(self.table(), ids)
-        return self.features.add_to(self._look_up(self.weight, ids), ids)
-
-    def table(self) -> Tensor:
-        """Return the vectors of all ids for inference, (ids, dim): the weights, or weights and features added."""
-        if self.features is None:
-            return self.weight
-        return self._vectors.get(self.sources())
-
-    def sources(self) -> tuple[Tensor, ...]:
-        """Return the tensors that :meth:`table` is computed from: what is cached of it is valid as long as they are."""
-        if self.features is None:
-            return (self.weight,)
-        return self.weight, self.features.embedding.weight, self.features.tokens
-
-    def _all_vectors(self) -> Tensor:
-        assert self.features is not None
-        features: Tensor = self.features(ALL_IDS)
-        return self.weight + features
-
-    def _look_up(self, table: Tensor, ids: Tensor | slice) -> Tensor:
-        if isinstance(ids, slice):
-            return table[ids]
-        return functional.embedding(ids, table, self.padding_idx, sparse=self.sparse)
 
 
 class ItemHead(ItemTable):
@@ -170,7 +189,7 @@ class ItemHead(ItemTable):
         return sampled_cross_entropy(queries, candidates, targets, self.sampler, self.negatives)
 
 
-class ItemLayer(nn.Linear):
+class ItemLayer(_ItemVectors, nn.Linear):
     """An output layer with its own vector and bias per id; initialised like a linear layer.
 
     Where negatives are drawn, a step reads, updates and exchanges only their rows (``sparse``).
@@ -188,28 +207,10 @@ class ItemLayer(nn.Linear):
         self.cosine = cosine
         if negatives is not None:
             self.sampler = Sampler(num_ids)
-        self.features: ItemFeatures | None = None
-        self._vectors = DerivedCache(self._all_vectors)
-
-    def rows(self, ids: Tensor | slice) -> Tensor:
-        """Return the vectors of some ids, (…, dim); a plain slice is a view of the weights."""
-        if self.features is None:
-            return self._scaled(self._look_up(self.weight, ids))
-        if not torch.is_grad_enabled():
-            vectors = self._vectors.get((self.weight, self.features.embedding.weight, self.features.tokens))
-            return self._look_up(vectors, ids)
-        return self._scaled(self.features.add_to(self._look_up(self.weight, ids), ids))
-
-    def _all_vectors(self) -> Tensor:
-        assert self.features is not None
-        return self._scaled(self.weight + self.features(ALL_IDS))
-
-    def _look_up(self, table: Tensor, ids: Tensor | slice) -> Tensor:
-        if isinstance(ids, slice):
-            return table[ids]
-        return functional.embedding(ids, table, sparse=self.sparse)
+        self._prepare_features()
 
     def _scaled(self, vectors: Tensor) -> Tensor:
+        """Return vectors in the length in which they are compared: 1 with ``cosine``."""
         return functional.normalize(vectors, dim=-1) if self.cosine else vectors
 
     def product(self, queries: Tensor, *weights: Tensor) -> Product:

@@ -20,7 +20,7 @@ from ensue.data.file_bytes import FileBytes
 from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.histories import Times
 from ensue.data.ids import IdColumns
-from ensue.data.sequences.rows import Rows, id_columns, read_rows
+from ensue.data.sequences.rows import TEXT, Rows, id_columns, read_rows
 from ensue.data.sequences.sources import Source
 from ensue.data.table import ReadOptions, Table
 from ensue.data.time_summary import TimeSummary, Where
@@ -292,7 +292,7 @@ def _checksum(path: Path) -> int:
         return -1
 
 
-def pieces(content: Content, layout: str | None, cursor: Cursor) -> Iterator[tuple[Content, Cursor]]:
+def pieces(content: Content, layout: str, cursor: Cursor) -> Iterator[tuple[Content, Cursor]]:
     """Yield the pieces of a file that fit in memory, each with the cursor of the next.
 
     A piece is a slice of Parquet, or whole records of text under the file's header.
@@ -307,7 +307,7 @@ def pieces(content: Content, layout: str | None, cursor: Cursor) -> Iterator[tup
         for low in range(cursor.offset, rows, PIECE):
             yield replace(content, part=(low, min(PIECE, rows - low))), replace(cursor, offset=low + PIECE)
         return
-    header = _header(content) if layout is None and not content.header else b""
+    header = _header(content) if layout == TEXT and not content.header else b""
     if not cursor.offset and (len(content.data) <= BYTES or header.count(b'"') % 2):  # a header over several lines
         data = content.data.whole() if isinstance(content.data, FileBytes) else content.data
         require_no_zeros(content.path, data, content.first_line)

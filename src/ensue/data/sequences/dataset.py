@@ -20,18 +20,8 @@ from ensue.data.posts.exports import FIELDS, read_cascades
 from ensue.data.report import SequencesReport
 from ensue.data.sequences.columns import EVENT, WHOLE_USERS, is_user_log
 from ensue.data.sequences.events import Events, with_ids
-from ensue.data.sequences.formats import READERS, list_events, read_lists_of_parquet
-from ensue.data.sequences.rows import (
-    EXPORT,
-    Rows,
-    holds_lists,
-    id_columns,
-    layout_of,
-    lists_of,
-    read_rows,
-    require_event_types,
-)
-from ensue.data.sequences.sessions import GAP, cut, drop_prefixes, read_lists
+from ensue.data.sequences.rows import Rows, id_columns, read_rows, recognise_layout, require_event_types
+from ensue.data.sequences.sessions import GAP, cut, drop_prefixes
 from ensue.data.sequences.sources import Source, rows_together
 from ensue.data.table import ReadOptions
 from ensue.data.time_summary import Where
@@ -178,39 +168,21 @@ def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
         DataError: naming the file, the line, the field and what to do.
         SettingError: an unknown role, or columns of a layout that has none.
     """
-    layout = layout_of(content, options)
-    is_export = layout is not None and layout.startswith(EXPORT)
-    if options.events and (is_export or holds_lists(content, options, layout)):
+    layout = recognise_layout(content, options)
+    if layout.shape != "events" and options.events:
         raise SettingError(
-            f"{content.path}: the layout {layout or 'recbole lists'} has no column of event types; remove --events"
+            f"{content.path}: the layout {layout.description} has no column of event types; remove --events"
         )
-    if is_export or not holds_lists(content, options, layout):
-        rows = _read_export(content, options, layout) if is_export else read_rows(content, options, layout)
-        if not is_export:
-            require_event_types(content.path, rows.event_types, options)
-        filled = rows.table.filled(content.path, "event")
-        return rows.layout, group(replace(rows, table=filled).with_ids(id_columns(options)))
-    layout, events = _read_lists(content, options, layout)
-    return layout, with_ids(events, id_columns(options))
-
-
-def _read_export(content: Content, options: ReadOptions, layout: str | None) -> Rows:
-    """Return who passed on what in an export of posts, one row per event."""
-    export = str(layout).removeprefix(EXPORT)
-    trained = content.trained.columns if set(content.trained.columns.values()) <= {*FIELDS} else {}
-    return Rows(export, read_cascades(content, export, options.columns or trained))
-
-
-def _read_lists(content: Content, options: ReadOptions, layout: str | None) -> tuple[str, Events]:
-    """The layout and the events of a file with a whole sequence in a row."""
-    if layout in READERS:
-        return layout, READERS[layout](content)
-    if layout == "parquet":
-        return content.layout, list_events(content, read_lists_of_parquet(content), content.place)
-    found = lists_of(content, options)
-    assert found is not None
-    delimited, lists = found
-    return "recbole lists", read_lists(content, delimited.read(lists.used), lists, delimited.where)
+    if layout.read is not None:
+        return layout.name, with_ids(layout.read(content), id_columns(options))
+    if layout.shape == "posts":
+        trained = content.trained.columns if set(content.trained.columns.values()) <= {*FIELDS} else {}
+        rows = Rows(layout.name, read_cascades(content, layout.name, options.columns or trained))
+    else:
+        rows = read_rows(content, options, layout.name)
+        require_event_types(content.path, rows.event_types, options)
+    filled = rows.table.filled(content.path, "event")
+    return rows.layout, group(replace(rows, table=filled).with_ids(id_columns(options)))
 
 
 def group(rows: Rows) -> Events:

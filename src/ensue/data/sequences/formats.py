@@ -535,6 +535,11 @@ def read_lists_of_parquet(content: Content) -> pl.DataFrame:
     )
 
 
+def read_parquet_lists(content: Content) -> Events:
+    """Read Parquet or a sheet with a session per row."""
+    return list_events(content, read_lists_of_parquet(content), content.place)
+
+
 def _are_objects(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 

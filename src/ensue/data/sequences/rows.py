@@ -28,8 +28,9 @@ from ensue.data.sequences.columns import (
     is_typed,
     is_user_log,
 )
-from ensue.data.sequences.formats import READERS, recognise, stated_layout
-from ensue.data.sequences.sessions import Lists, add_offsets, find_lists
+from ensue.data.sequences.events import Events
+from ensue.data.sequences.formats import READERS, read_parquet_lists, recognise, stated_layout
+from ensue.data.sequences.sessions import add_offsets, find_lists, read_lists
 from ensue.data.table import (
     ReadOptions,
     Table,
@@ -42,9 +43,25 @@ from ensue.data.table import (
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
 
-EXPORT = "export of "
-"""Begins the name of the layout of an export of posts."""
+TEXT = "a table of text"
+"""The layout of a delimited file with one event per row."""
 _SEPARATORS = ("\t", ",", ";", "|")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the events of a file are laid out."""
+
+    name: str
+    shape: str = "events"
+    """The content of a row: ``events`` (one each), ``sessions`` (one each) or ``posts`` (of an export)."""
+    read: Callable[[Content], Events] | None = None
+    """Reads a file with one session per row."""
+
+    @property
+    def description(self) -> str:
+        """The name for messages."""
+        return f"export of {self.name}" if self.shape == "posts" else self.name
 
 
 @dataclass(frozen=True)
@@ -145,44 +162,33 @@ def id_columns(options: ReadOptions) -> IdColumns:
     return IdColumns({"session": "session", "item": "item"}, missing=options.missing_ids)
 
 
-def layout_of(content: Content, options: ReadOptions) -> str | None:
-    """The layout that a file's head has, see :func:`~ensue.data.sequences.formats.recognise`.
+def recognise_layout(content: Content, options: ReadOptions) -> Layout:
+    """Return the layout of a file, by its first lines.
 
     Raises:
+        DataError: what should be a header is none, or lines of ids that may begin with a user or with an item.
         SettingError: columns are stated for a layout that has none.
     """
-    stated = options.columns or content.trained.columns
     if (export := export_of(content)) is not None and set(options.columns.values()) <= {*EXPORT_FIELDS}:
-        return f"{EXPORT}{export}"
-    layout = recognise(content, stated)
-    if options.columns and layout in READERS and layout != stated_layout(options.columns):
-        raise SettingError(f"{content.path}: the layout {layout} has no named columns; remove --columns")
-    return layout
+        return Layout(export, "posts")
+    name = recognise(content, options.columns or content.trained.columns)
+    if name in READERS:
+        if options.columns and name != stated_layout(options.columns):
+            raise SettingError(f"{content.path}: the layout {name} has no named columns; remove --columns")
+        return Layout(name, "sessions", READERS[name])
+    if name == "parquet":
+        has_lists = isinstance(content.schema().get("values"), pl.List) and not options.columns
+        return Layout(content.layout, "sessions", read_parquet_lists) if has_lists else Layout(name)
+    if name is None:
+        delimited = _delimited(content)
+        typed = is_typed(delimited.names, f"{content.path}, line {delimited.number}")
+        lists = find_lists(delimited.names) if typed and not options.columns else None
+        if lists is not None:
+            return Layout("recbole lists", "sessions", partial(read_lists, delimited=delimited, lists=lists))
+    return Layout(name or TEXT)
 
 
-def holds_lists(content: Content, options: ReadOptions, layout: str | None) -> bool:
-    """Whether a file of this layout has a whole sequence in a row."""
-    if layout == "parquet":
-        return isinstance(content.schema().get("values"), pl.List) and not options.columns
-    if layout is not None and layout.startswith(EXPORT):
-        return True
-    return layout in READERS or (layout is None and lists_of(content, options) is not None)
-
-
-def lists_of(content: Content, options: ReadOptions) -> tuple[Delimited, Lists] | None:
-    """The columns of a RecBole file with a whole session in a row; ``None`` of another table.
-
-    Raises:
-        DataError: what should be a header is none.
-    """
-    delimited = _delimited(content)
-    names = delimited.names
-    typed = is_typed(names, f"{content.path}, line {delimited.number}")
-    lists = find_lists(names) if typed and not options.columns else None
-    return None if lists is None else (delimited, lists)
-
-
-def find_roles(content: Content, options: ReadOptions, layout: str | None) -> Found:
+def find_roles(content: Content, options: ReadOptions, layout: str) -> Found:
     """The columns that :func:`read_rows` will read, by role, without reading any row but the first.
 
     Raises:
@@ -195,13 +201,13 @@ def find_roles(content: Content, options: ReadOptions, layout: str | None) -> Fo
     return find_columns(content.path, names, options.columns, content.trained, options.events)
 
 
-def read_rows(content: Content, options: ReadOptions, layout: str | None) -> Rows:
+def read_rows(content: Content, options: ReadOptions, layout: str) -> Rows:
     """The events of a table.
 
     Args:
         content: the file, or a part of it under its header.
         options: how it is read.
-        layout: what :func:`layout_of` says of the whole file, a layout with one event a row.
+        layout: the name of its layout, one with one event per row.
 
     Raises:
         DataError: the first row that does not fit.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Histories, ranges
 from ensue.data.sequences.events import Events
@@ -126,19 +127,20 @@ def find_lists(header: Sequence[str]) -> Lists | None:
     return Lists(values, target, times, target_time if target else None, name)
 
 
-def read_lists(content: Content, frame: pl.DataFrame, lists: Lists, where: Where) -> Events:
+def read_lists(content: Content, delimited: Delimited, lists: Lists) -> Events:
     """Each row's list with its target at the end: one whole session.
 
     Raises:
         DataError: a row without a target, a row without a name, or not one time a value.
     """
+    frame = delimited.read(lists.used)
     filled = ~pl.all_horizontal(pl.col(name).is_null() for name in lists.used)
     kept = frame.select(filled).to_series()
     rows, frame = kept.arg_true().to_numpy(), frame.filter(kept)
     notes = (f"{plural(len(kept) - len(frame), 'empty row')} skipped",) if len(frame) < len(kept) else ()
 
     def place(row: int) -> str:
-        return where(int(rows[row]))
+        return delimited.where(int(rows[row]))
 
     for column in (lists.target, lists.name, lists.target_time):
         empty = pl.Series() if column is None else (frame[column].fill_null("") == "").arg_true()

@@ -17,10 +17,9 @@ from ensue.data.packed import SUFFIXES, ending, files_in, is_several
 from ensue.data.sequences.rows import (
     Rows,
     find_roles,
-    holds_lists,
     id_columns,
-    layout_of,
     read_rows,
+    recognise_layout,
     require_event_types,
 )
 from ensue.data.table import ReadOptions, Table, place_in_files, require_columns_of, skipped
@@ -37,7 +36,7 @@ class Source:
     """A file with one event a row, and what its head says."""
 
     path: Path
-    layout: str | None
+    layout: str
     columns: dict[str, str]
     """Role -> column."""
     size: int
@@ -82,7 +81,7 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
     first = found[0]
     for other in found[1:]:
         if other.layout != first.layout:
-            kinds = (source.layout or "a table of text" for source in (other, first))
+            kinds = (source.layout for source in (other, first))
             raise DataError(
                 f"{other.path}: is {next(kinds)}, but {first.path} is {next(kinds)}; files that are read together "
                 "must be of one kind: select files by a pattern in quotes, such as 'logs/*.parquet'"
@@ -95,21 +94,21 @@ def _source(path: Path, options: ReadOptions) -> Source:
     if path.is_file() and not path.stat().st_size:
         raise DataError(f"{path}: is empty; fetch it again, or remove it from the folder")
     content = options.open(path, in_pieces=True)
-    layout = layout_of(content, options)
-    if holds_lists(content, options, layout):
+    layout = recognise_layout(content, options)
+    if layout.shape != "events":
         raise DataError(
-            f"{path}: has one session per row ({layout or 'recbole lists'}), and such files are read one at a "
-            "time; give one file"
+            f"{path}: has one session per row ({layout.description}), and such files are read one at a time; give one "
+            "file"
         )
-    columns, _ = find_roles(content, options, layout)
-    schema = content.schema() if layout == "parquet" else {}
+    columns, _ = find_roles(content, options, layout.name)
+    schema = content.schema() if content.parquet else {}
     wide = (pl.UInt64, pl.Int128, pl.UInt128)
     whole_numbers = frozenset(
         role for role, name in columns.items() if schema and schema[name].is_integer() and schema[name] not in wide
     )
     return Source(
         path,
-        layout,
+        layout.name,
         columns,
         path.stat().st_size,
         content.num_rows() if schema else 0,
@@ -189,4 +188,4 @@ def keeps_sequences(path: Path, options: ReadOptions) -> bool:
     """Return whether each row of a file holds a whole sequence."""
     with answering(path):
         content = options.open(path, in_pieces=True)
-        return holds_lists(content, options, layout_of(content, options))
+        return recognise_layout(content, options).shape != "events"

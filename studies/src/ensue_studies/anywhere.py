@@ -26,7 +26,6 @@ from ensue.data.splits import dated, hold_out
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.comparison import compare
-from ensue.evaluation.leaks import untrained_with_leaks
 from ensue.evaluation.result import Result
 from ensue.lines import plural
 from ensue.metrics import label
@@ -38,6 +37,7 @@ from ensue_studies.page import Page, Row, Rows, Tables, Values, distinct, estima
 from ensue_studies.papers import Paper
 from ensue_studies.results import Study
 from ensue_studies.runner import CachedRun, CachedRuns, Request, require_models
+from ensue_studies.untrained import untrained_with_leaks
 
 PAPER = Paper("anywhere")
 METRICS: Mapping[str, Sequence[str]] = PAPER["metrics"]

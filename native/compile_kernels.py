@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "src" / "ensue" / "kernels" / "libkernels.so.1"
 FLAGS = [
     "-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
-    "-fvisibility=hidden", "-Wno-psabi", "-pthread",
+    "-fvisibility=hidden", "-Wno-psabi", "-pthread", "-I../src/ensue/kernels",  # kernels.h
 ]  # fmt: skip
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"]
 ARCHS = {
@@ -34,8 +34,6 @@ ARCHS = {
     ],
 }  # fmt: skip
 """Flags of an instruction set; all but the first are of x86-64."""
-BFLOAT = "-mavx512bf16"
-"""The flag of what multiplies bfloat16 numbers, which compilers from before 2020 do not know."""
 
 
 class NotCompiled(Exception):  # noqa: N818
@@ -66,7 +64,7 @@ def compile_kernels(target: Path = TARGET, *, sanitize: bool = False) -> Path:
             made = _compiled(compiler(), wanted, Path(place), list(ARCHS) if x86 else ["plain"])
             beside = target.with_name(f"{target.name}.{os.getpid()}")
             content = made.read_bytes()
-            # ensue/kernels/loading.py opens no library without this checksum at its end.
+            # ensue/kernels/__init__.py opens no library without this checksum at its end.
             beside.write_bytes(content + zlib.crc32(content).to_bytes(4, "little"))
             os.replace(beside, target)  # noqa: PTH105
     except NotCompiled:
@@ -80,9 +78,6 @@ def _compiled(compiler: str, flags: list[str], place: Path, archs: list[str]) ->
     x86 = ["-DENSUE_X86"] if len(archs) > 1 else []
     parts = {f"{name}.o": [*ARCHS[name], f"-DENSUE_ARCH={name}", "arch.cpp"] for name in archs}
     parts |= {f"{path.stem}.o": [*x86, path.name] for path in sorted(HERE.glob("*.cpp")) if path.name != "arch.cpp"}
-    if x86 and _start([compiler, BFLOAT, "-E", "-x", "c++", os.devnull, "-o", os.devnull]).wait() == 0:
-        parts["bfloat.o"] = [*ARCHS["avx512"], BFLOAT, "-DENSUE_ARCH=bfloat", "arch.cpp"]
-        parts["dispatch.o"].append("-DENSUE_BFLOAT")
     running = {
         name: _start([compiler, *flags, *own, "-c", "-o", str(place / name)]) for name, own in sorted(parts.items())
     }

@@ -11,8 +11,6 @@
 #include "bounds.h"
 #include "kernels.h"
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 #define DECLARE(arch)                                                                                     \
     namespace arch {                                                                                      \
     void entmax(const EntmaxCall& call, bool wide, bool backward, int64_t first, int64_t last, void* scratch); \
@@ -23,7 +21,6 @@
                  const float* bias, float* y);                                                            \
     void decoder_step(const StepCall& call, float* room);                                                 \
     void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room);              \
-    void rounded_product(const RoundedCall& call, int64_t first, int64_t last, int32_t* room);            \
     bool pair_scores(const PairCall& call, int64_t text, int64_t wide, float* room);                      \
     void word_graph(const GraphCall& call, int64_t text, float* room);                                    \
     void highest(const float* numbers, int64_t count, int64_t k, float* best, int64_t* places);           \
@@ -46,9 +43,6 @@ DECLARE(plain)
 DECLARE(avx2)
 DECLARE(avx512)
 #endif
-#ifdef ENSUE_BFLOAT
-DECLARE(bfloat)
-#endif
 
 namespace {
 
@@ -60,7 +54,6 @@ struct Functions {
     decltype(&plain::product) product;
     decltype(&plain::decoder_step) decoder_step;
     decltype(&plain::lstm) lstm;
-    decltype(&plain::rounded_product) rounded_product;
     decltype(&plain::pair_scores) pair_scores;
     decltype(&plain::word_graph) word_graph;
     decltype(&plain::encode) encode;
@@ -77,23 +70,13 @@ struct Functions {
 
 #define FUNCTIONS(arch)                                                                              \
     {arch::entmax,       arch::log_mixture, arch::log_total,   arch::highest, arch::product,   \
-     arch::decoder_step, arch::lstm,        arch::rounded_product, arch::pair_scores, arch::word_graph, arch::encode,  \
+     arch::decoder_step, arch::lstm,        arch::pair_scores, arch::word_graph, arch::encode,  \
      arch::session,      arch::all_scores,  arch::window,      arch::exponentials, arch::dropped,   \
      arch::dropped_elu,  arch::dropped_elu_errors, arch::adam_rows, arch::band_forward, arch::band_backward}
 constexpr Functions PLAIN = FUNCTIONS(plain);
 #ifdef ENSUE_X86
 constexpr Functions AVX2 = FUNCTIONS(avx2), AVX512 = FUNCTIONS(avx512);
 #endif
-#ifdef ENSUE_BFLOAT
-constexpr Functions with_bfloat() {
-    Functions found = AVX512;
-    found.lstm = bfloat::lstm;
-    found.rounded_product = bfloat::rounded_product;
-    return found;
-}
-constexpr Functions BFLOAT = with_bfloat();
-#endif
-
 #ifdef ENSUE_X86
 constexpr auto DOUBLES = avx2::entmax;  // gradients are checked with them, no more: not worth code of their own
 #else
@@ -150,14 +133,10 @@ template <class T, class Body> int64_t with_room(int64_t rows, int threads, int6
 
 }  // namespace
 
-// Chooses the code: at most `limit`, and never more than the processor has. Returns what is used from now on.
 EXPORT int ensue_level(int limit) {
     level = std::min(limit, highest());
 #ifdef ENSUE_X86
     chosen = level == 2 ? &AVX512 : level == 1 ? &AVX2 : &PLAIN;
-#endif
-#ifdef ENSUE_BFLOAT
-    if (level == 2 && __builtin_cpu_supports("avx512bf16")) chosen = &BFLOAT;
 #endif
     return level;
 }
@@ -180,7 +159,7 @@ EXPORT int64_t ensue_entmax(const EntmaxCall* call, int wide, int backward, int 
 }
 
 // The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
-EXPORT int ensue_interface() { return 13; }
+EXPORT int ensue_interface() { return INTERFACE; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT int64_t ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,
@@ -283,7 +262,7 @@ EXPORT int64_t ensue_lstm(const LstmCall* call, int threads) {
     if (!sized) return OUT_OF_RANGE;
     for (int64_t row = 0; row < call->rows; row++)
         if (!all_inside(call->index + row * call->length, call->lengths[row], call->distinct)) return OUT_OF_RANGE;
-    const int64_t tiles = (call->rows + LSTM_TILE - 1) / LSTM_TILE, size = LSTM_TILE * (6 * call->hidden + pair_room(call->hidden));
+    const int64_t tiles = (call->rows + LSTM_TILE - 1) / LSTM_TILE, size = LSTM_TILE * (6 * call->hidden);
     std::atomic<int64_t> next{0};
     const auto work = [&](int64_t, int64_t, float* room) {
         for (int64_t job; (job = next++) < 2 * tiles;) {
@@ -293,16 +272,6 @@ EXPORT int64_t ensue_lstm(const LstmCall* call, int threads) {
     };
     const int64_t pieces = 16 * std::min<int64_t>(threads, 2 * tiles);  // one a thread, which takes jobs in turns
     return with_room<float>(pieces, threads, size, work);
-}
-
-EXPORT int64_t ensue_rounded_product(const RoundedCall* call, int threads) {
-    if (!bounded({call->rows, call->in}) || !bounded({call->rows, call->out})) return OUT_OF_RANGE;
-    if (!bounded({call->in + 1, call->out + 16})) return OUT_OF_RANGE;
-    if (!call->out) return 0;
-    const int64_t size = PAIR_ROWS * pair_room((call->in + 1) / 2);
-    return with_room<int32_t>(call->rows, threads, size, [&](int64_t first, int64_t last, int32_t* room) {
-        chosen->rounded_product(*call, first, last, room);
-    });
 }
 
 // 1: a number that is too large, or none.

@@ -155,7 +155,7 @@ template <class T, int kind> void few_forward(const EntmaxCall& call, int64_t fi
     constexpr int L = lanes<T>();
     alignas(64) T steep[FEW * L], weights[FEW * L], falls[FEW * L];
     const int64_t keys = call.keys;
-    const T* scores = static_cast<const T*>(call.in);
+    const T* scores = static_cast<const T*>(call.input);
     Walk walk(call, first);
     Block<T> block;
     for (int64_t row = first; row < last; row += L) {
@@ -226,7 +226,7 @@ template <class T, int kind> void many_forward(const EntmaxCall& call, int64_t f
     T *steep = reinterpret_cast<T*>(places + keys), *weights = steep + room, *falls = weights + room;
     Walk walk(call, first);
     for (int64_t row = first; row < last; row++, walk.next()) {
-        const T* scores = static_cast<const T*>(call.in) + walk.in;
+        const T* scores = static_cast<const T*>(call.input) + walk.in;
         const uint8_t* mask = call.other ? static_cast<const uint8_t*>(call.other) + walk.other : nullptr;
         const int64_t mask_step = call.other_steps[call.dims], out_step = call.out_steps[call.dims];
         T* out = static_cast<T*>(call.out) + walk.out;
@@ -323,7 +323,7 @@ template <class T, int kind> void few_backward(const EntmaxCall& call, int64_t f
     for (int64_t row = first; row < last; row += L) {
         const int count = last - row < L ? int(last - row) : L;
         block.fill(walk, count);
-        gather<T>(static_cast<const T*>(call.in), block.in, block.in_line, call.in_steps[call.dims], keys, slopes);
+        gather<T>(static_cast<const T*>(call.input), block.in, block.in_line, call.in_steps[call.dims], keys, slopes);
         gather<T>(static_cast<const T*>(call.other), block.other, block.other_line, call.other_steps[call.dims], keys, grads);
         const Vec<T> power = load<T>(block.power);
         Vec<T> total = {}, pulled = {}, bent = {};
@@ -357,7 +357,7 @@ template <class T, int kind> void many_backward(const EntmaxCall& call, int64_t 
     T *slopes = reinterpret_cast<T*>(places + keys), *grads = slopes + room, *curved = grads + room;
     Walk walk(call, first);
     for (int64_t row = first; row < last; row++, walk.next()) {
-        const T *weights = static_cast<const T*>(call.in) + walk.in, *given = static_cast<const T*>(call.other) + walk.other;
+        const T *weights = static_cast<const T*>(call.input) + walk.in, *given = static_cast<const T*>(call.other) + walk.other;
         T* out = static_cast<T*>(call.out) + walk.out;
         const int64_t in_step = call.in_steps[call.dims], out_step = call.out_steps[call.dims];
         const int64_t other_step = call.other_steps[call.dims];

@@ -134,7 +134,7 @@ bool fits(const NeighboursCall& call) {
 }  // namespace
 
 // Returns how many entries there are: more than there is room for, and it is to be called again with as much.
-extern "C" __attribute__((visibility("default"))) int64_t ensue_neighbours(const NeighboursCall* call) {
+EXPORT int64_t ensue_neighbours(const NeighboursCall* call) {
     if (!fits(*call)) return OUT_OF_RANGE;
     try {
         std::vector<Click> clicks;

@@ -3,7 +3,7 @@
 #include "kernels.h"
 
 // Sums are taken in the order of the cells, and in 64 bits, so that they are those of the reference.
-extern "C" __attribute__((visibility("default"))) int64_t ensue_postings(const PostingsCall* call) {
+EXPORT int64_t ensue_postings(const PostingsCall* call) {
     const bool sized = bounded({call->cells}) && bounded({call->num_texts, call->documents}) &&
                        bounded({call->num_terms}) && bounded({call->num_entries});
     if (!sized || !all_inside(call->texts, call->cells, call->num_texts)) return OUT_OF_RANGE;

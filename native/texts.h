@@ -5,10 +5,21 @@
 #pragma once
 #include "decoder.h"
 #include "kernels.h"
-#include "pairs.h"
 #include "vector.h"
 
 namespace ENSUE_ARCH {
+
+INLINE Vec<float> some(const float* from, int64_t count) {
+    float part[lanes<float>()] = {};
+    std::memcpy(part, from, count * sizeof(float));
+    return load<float>(part);
+}
+
+INLINE void keep(float* to, Vec<float> value, int64_t count) {
+    float part[lanes<float>()];
+    store<float>(part, value);
+    std::memcpy(to, part, count * sizeof(float));
+}
 
 // e^-x, within bounds that leave room for the product of three; what is no number stays so.
 INLINE Vec<float> fallen(Vec<float> x) {
@@ -43,12 +54,11 @@ INLINE void cell_step(const float* gates, int64_t hidden, float* cell, float* st
     }
 }
 
-// Texts `first` to `last`, at most LSTM_TILE, in one direction. Room: LSTM_TILE x (6 hidden + pair_room(hidden)).
+// Texts `first` to `last`, at most LSTM_TILE, in one direction. Room: LSTM_TILE x 6 hidden.
 void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float* room) {
     const int64_t hidden = call.hidden, wide = 4 * hidden;
     const float* recurrent = call.recurrent + side * hidden * wide;
     float *states = room, *cells = room + LSTM_TILE * hidden, *gates = cells + LSTM_TILE * hidden;
-    int32_t* folded = reinterpret_cast<int32_t*>(gates + LSTM_TILE * wide);
     std::memset(room, 0, 2 * LSTM_TILE * hidden * sizeof(float));
     int64_t texts[LSTM_TILE], running = last - first, steps = 0;
     for (int64_t at = 0; at < running; at++) {  // longest first, so that those that have ended are the last
@@ -64,10 +74,7 @@ void lstm(const LstmCall& call, int64_t side, int64_t first, int64_t last, float
             const int64_t item = call.index[text * call.length + place];
             std::memcpy(gates + one * wide, call.projected + (2 * item + side) * wide, wide * sizeof(float));
         }
-        if (step && call.pairs)
-            add_rounded(states, running, hidden, call.pairs + side * (hidden + 1) / 2 * pair_room(wide), wide, gates, folded);
-        else if (step)
-            add_product(states, running, hidden, recurrent, wide, wide, gates);
+        if (step) add_product(states, running, hidden, recurrent, wide, wide, gates);
         for (int64_t one = 0; one < running; one++) {
             const int64_t text = texts[one], place = side ? call.lengths[text] - 1 - step : step;
             cell_step(gates + one * wide, hidden, cells + one * hidden, states + one * hidden);

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn.attention import band, masked_softmax
-from ensue.nn.fused_band import Ages, Band, attention, fits, gradients
+from ensue.nn.fused_cascades import Ages, Band, attention, gradients, suits_kernel
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import HiDANSettings
@@ -88,7 +88,7 @@ def test_sums_and_gradients_are_those_of_masks(level: str, reach: int, own: bool
     for clock, parts in zip((None, ages), inputs, strict=True):
         flat = [part.flatten(0, 1) for part in parts]
         with using(level):
-            assert fits(values)
+            assert suits_kernel(values)
             sums, weights = attention(who, clock, *flat)
             ours = [sums, *gradients(who, clock, weights, given.flatten(0, 1), *flat)]
         asked = [part.clone().requires_grad_() for part in parts]
@@ -128,4 +128,4 @@ def test_nothing_at_all(level: str) -> None:
         for rows in (0, 2):
             part = torch.zeros(0, 4)
             assert attention(Band(torch.zeros(rows).long(), 3, own=True), None, part, part, part)[0].shape == (0, 4)
-        assert not fits(torch.zeros(1).double())
+        assert not suits_kernel(torch.zeros(1).double())

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import fused_decoder
-from ensue.nn.incremental import IncrementalDecoder, Past
+from ensue.nn.incremental import MAX_ROWS, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer
 from ensue.tasks.suggest.batch import FIRST, pad
 from ensue.tasks.suggest.decoding import Found, beam_search
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.scoring import score
+from ensue.tasks.suggest.models.words import log_probabilities
 from ensue.tasks.suggest.settings import MTNSettings, Search
 from tests.kernels.paths import HERE, needs_kernels, using
 
@@ -55,7 +55,7 @@ def walk(level: str, made: list[DecoderLayer], rows: int, length: int) -> list[t
 @pytest.mark.parametrize(("dim", "heads", "wide"), [(8, 2, 16), (20, 4, 7), (64, 8, 130), (6, 1, 3)])
 def test_a_step_equals_the_reference(level: str, dim: int, heads: int, wide: int) -> None:
     made = layers(dim, heads, wide)
-    for rows in (1, 2, 5, 7, 8, 9, fused_decoder.WIDEST + 1):  # of the most both go the same way
+    for rows in (1, 2, 5, 7, 8, 9, MAX_ROWS + 1):  # of the most both go the same way
         for length in (1, 3, 17):
             expected, found = walk("off", made, rows, length), walk(level, made, rows, length)
             for ours, reference in zip(found, expected, strict=True):
@@ -70,19 +70,14 @@ def test_scores_of_all_tokens(level: str) -> None:
         states, table = torch.randn(7, dim, generator=draw), torch.randn(dim + 1, ids, generator=draw)
         table[-1, 0] = -torch.inf if ids > 1 else 0.0
         with using(level):
-            found = fused_decoder.log_shares(states, table)
-            assert found is not None
-            alone = fused_decoder.log_shares(states[3:4].contiguous(), table)
+            found = log_probabilities(states, table)
+            alone = log_probabilities(states[3:4].contiguous(), table)
         torch.testing.assert_close(found, (states @ table[:-1] + table[-1]).log_softmax(1), rtol=1e-5, atol=1e-5)
-        assert alone is not None and torch.equal(alone[0], found[3])
-        for odd in (
-            states.double(),
-            states[:0],
-            states.repeat(2, 1),
-            torch.randn(dim, 7).t() if dim > 1 else states[0:0],
-        ):
+        assert torch.equal(alone[0], found[3])
+        for other in (states[:0], states.repeat(2, 1), torch.randn(dim, 7).t()):  # for torch
             with using(level):
-                assert fused_decoder.log_shares(odd, table) is None
+                found = log_probabilities(other, table)
+            torch.testing.assert_close(found, (other @ table[:-1] + table[-1]).log_softmax(1), rtol=1e-5, atol=1e-5)
 
 
 def search(level: str, network: MTN, session: list[list[int]], options: Search) -> Found:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn.fused_encoder import MOST, FusedEncoder
+from ensue.nn.incremental import MAX_ITEMS, PackedEncoder
 from ensue.nn.transformer import EncoderLayer, Rows
 from ensue.tasks.suggest.batch import FIRST, pad
 from ensue.tasks.suggest.models.mtn import MTN
@@ -42,21 +42,18 @@ def test_layers_are_those_of_torch(level: str, dim: int, heads: int, wide: int, 
         for layer in made:
             expected = layer(expected, rows, seen)
         with using(level):
-            states = FusedEncoder(made).encode(items, rows, seen)
-        assert states is not None and torch.equal(items, before)
+            states = PackedEncoder(made).encode(items, rows, seen)
+        assert torch.equal(items, before)
         torch.testing.assert_close(states, expected, rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()
 def test_what_does_not_fit_is_left_to_torch(level: str) -> None:
-    made = FusedEncoder(layers(8, 2, 16))
+    made = PackedEncoder(layers(8, 2, 16))
     with using(level):
-        for items in (torch.zeros(MOST + 1, 8), torch.zeros(0, 8), torch.zeros(3, 8).double()):
-            rows = Rows(1, len(items))
-            assert made.encode(items, rows, torch.ones(1, 1, max(1, len(items)), dtype=torch.bool)) is None
-        assert FusedEncoder(layer.double() for layer in layers(8, 2, 16)).encode(
-            torch.zeros(3, 8), Rows(1, 3), torch.ones(1, 1, 3, dtype=torch.bool)
-        ) is None  # fmt: skip
+        for items in (torch.zeros(MAX_ITEMS + 1, 8), torch.zeros(0, 8), torch.zeros(3, 8).double()):
+            assert not made.suits(items)
+        assert not PackedEncoder(layer.double() for layer in layers(8, 2, 16)).suits(torch.zeros(3, 8))
 
 
 @torch.no_grad()

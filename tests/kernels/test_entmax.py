@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import fused_entmax
-from ensue.nn.normalisers import entmax
+from ensue.nn.normalisers import entmax, suits_kernel
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = needs_kernels
@@ -120,12 +119,12 @@ def test_numbers_that_are_none_are_said_as_the_reference_does(level: str) -> Non
 
 def test_what_does_not_fit_goes_the_other_way() -> None:
     scores = torch.zeros(2, 3)
-    assert fused_entmax.fits(scores, 1.5, None)
-    assert not fused_entmax.fits(scores.int(), 1.5, None)
-    assert not fused_entmax.fits(scores.to("meta"), 1.5, None)
-    assert not fused_entmax.fits(scores[0, 0], 1.5, None)
-    assert not fused_entmax.fits(scores, torch.ones(1, 2, 3, 1), None)
-    assert not fused_entmax.fits(scores, 1.5, scores)
+    assert suits_kernel(scores, 1.5, None)
+    assert not suits_kernel(scores.int(), 1.5, None)
+    assert not suits_kernel(scores.to("meta"), 1.5, None)
+    assert not suits_kernel(scores[0, 0], 1.5, None)
+    assert not suits_kernel(scores, torch.ones(1, 2, 3, 1), None)
+    assert not suits_kernel(scores, 1.5, scores)
     with pytest.raises(RuntimeError):  # as torch says it, and nothing is written
         entmax(scores, torch.ones(7, 1))
     assert entmax(torch.zeros(2, 0, 3), torch.tensor(1.5)).shape == (2, 0, 3)

@@ -12,7 +12,6 @@ import pytest
 
 from ensue import kernels
 from ensue.errors import SettingError
-from ensue.kernels import loading
 from tests.kernels.paths import COMPILED, HERE, needs_kernels, using
 
 LEVEL = [sys.executable, "-c", "import ensue.kernels; print(ensue.kernels.level())"]
@@ -27,7 +26,7 @@ def said(value: str) -> str:
 def test_off_means_off() -> None:
     assert said("off") == "off"
     with using("off"):
-        assert kernels.library() is None and kernels.level() == "off"
+        assert not kernels.is_loaded() and kernels.level() == "off"
 
 
 @needs_kernels
@@ -47,8 +46,8 @@ def test_an_unknown_one_is_named() -> None:
 def damaged(folder: Path) -> list[Path]:
     """Files where the library is looked for that are none, some of which kill whoever opens them."""
     contents = {"empty": b"", "short": b"no library", "zeros": bytes(5000)}
-    if loading.FILE.is_file():
-        whole = loading.FILE.read_bytes()
+    if kernels.FILE.is_file():
+        whole = kernels.FILE.read_bytes()
         middle = len(whole) // 2
         other_machine = whole[:18] + b"\xff\x00" + whole[20:-4]
         contents |= {f"cut{size}": whole[:size] for size in (64, 4096, middle, len(whole) - 4096, len(whole) - 1)}
@@ -67,10 +66,11 @@ def test_a_library_that_is_not_there_broken_or_of_other_sources_is_left_alone(
 ) -> None:
     with using(COMPILED):
         for path in (tmp_path / "none.so", *damaged(tmp_path)):
-            monkeypatch.setattr(loading, "FILE", path)
-            assert kernels.load("avx512") == "off" and kernels.library() is None, path
+            monkeypatch.setattr(kernels, "FILE", path)
+            assert kernels.load("avx512") == "off" and not kernels.is_loaded(), path
         monkeypatch.undo()
-        monkeypatch.setattr(loading, "INTERFACE", -1)
+        other = kernels._declarations()._replace(interface=-1)
+        monkeypatch.setattr(kernels, "_declarations", lambda: other)
         assert kernels.load("avx512") == "off"
         monkeypatch.undo()
     assert kernels.level() == COMPILED

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from ensue.data.histories import Histories
-from ensue.tasks.next.baselines import fused_knn
-from ensue.tasks.next.baselines.session_knn import VSKNN
+from ensue.tasks.next.baselines.session_knn import VSKNN, WIDEST
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.settings import VSKNNSettings
@@ -74,7 +73,7 @@ def test_more_entries_than_was_thought_are_asked_for_again() -> None:
 
 
 def test_a_window_beyond_what_is_compiled_goes_the_other_way() -> None:
-    model = VSKNN(VSKNNSettings(window=fused_knn.WIDEST + 1), 12)
+    model = VSKNN(VSKNNSettings(window=WIDEST + 1), 12)
     model.count(drawn(0, 20, 5, 10))
     (batch, _) = batches(model, 0, 10, 5)
     with using(HERE[-1]):

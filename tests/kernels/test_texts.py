@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import fused_texts
 from ensue.nn.centrality import centrality, connections
-from ensue.nn.pooling import Centrality
+from ensue.nn.pooling import Centrality, word_graph
 from ensue.nn.recurrent import BiLSTM
 from ensue.nn.word_graph import AdditiveScores
 from tests.kernels.paths import HERE, needs_kernels, using
@@ -98,10 +97,9 @@ def test_word_graphs_are_those_of_torch(level: str, longest: int, count: int, sc
         expected = connections(scores, mask)
         torch_weights = centrality(expected, mask)
     with using(level):
-        found = fused_texts.word_graph(scores, mask)
-        assert found is not None
-        alone = fused_texts.word_graph(scores[:1, : mask[0].sum(), : mask[0].sum()], mask[:1, : mask[0].sum()])
-    graph, weights = found
+        graph, weights = word_graph(scores, mask, "solve")
+        first = int(mask[0].sum())
+        alone = word_graph(scores[:1, :first, :first], mask[:1, :first], "solve")[1]
     torch.testing.assert_close(graph, expected, rtol=1e-5, atol=1e-7)
     least = 8 * torch.finfo(torch.float32).eps / mask.sum(1).clamp(min=1)
     exact = centrality(expected.double() + least[:, None, None], mask)
@@ -109,8 +107,7 @@ def test_word_graphs_are_those_of_torch(level: str, longest: int, count: int, sc
     assert apart[0] <= max(2 * apart[1], 1e-6)
     torch.testing.assert_close(weights.sum(1), mask.any(1).float())
     assert not weights[~mask].any() and (weights >= 0).all()
-    if alone is not None:
-        torch.testing.assert_close(weights[:1, : mask[0].sum()], alone[1], rtol=0, atol=0)
+    torch.testing.assert_close(weights[:1, :first], alone, rtol=0, atol=0)
 
 
 @torch.no_grad()
@@ -134,6 +131,5 @@ def test_graphs_of_what_is_no_number_say_so(level: str) -> None:
     scores, mask = torch.zeros(2, 5, 5), torch.ones(2, 5, dtype=torch.bool)
     scores[0, 2, 3] = torch.nan
     with using(level):
-        found = fused_texts.word_graph(scores, mask)
-    assert found is not None
+        found = word_graph(scores, mask, "solve")
     assert found[1][0].isnan().all() and found[1][1].isfinite().all()

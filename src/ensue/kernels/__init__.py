@@ -1,10 +1,328 @@
-"""What is compiled where it pays: loops that are slow in Python and in many small operations of a tensor library.
+"""Compiled kernels: loops that are slow in Python, or as many small operations of a tensor library.
 
-All of it is optional. A wheel that was built where a C++ compiler is holds one library with a plain C interface; where
-there is none, or ``ENSUE_KERNELS`` is ``off``, the code in torch and NumPy does the same, and tests compare the two.
-Neither this room nor the library knows torch or Python: addresses and numbers go in.
+All of them are optional. A wheel that was built with a C++ compiler holds one library with a plain C interface,
+declared in ``kernels.h``. Without it, or with ``ENSUE_KERNELS=off``, code in torch and NumPy computes the same;
+:func:`compiled` puts the two side by side, and tests compare them. This package does not import torch.
 """
 
-from ensue.kernels.loading import LEVELS, VARIABLE, level, library, load
+from __future__ import annotations
 
-__all__ = ["LEVELS", "VARIABLE", "level", "library", "load"]
+import ctypes
+import functools
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.errors import SettingError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FILE = Path(__file__).with_name("libkernels.so.1")
+HEADER = Path(__file__).with_name("kernels.h")
+VARIABLE = "ENSUE_KERNELS"
+LEVELS = ("plain", "avx2", "avx512")
+"""Instruction sets, each with all before it; every processor of the platform has ``plain``."""
+_NO_MEMORY, _OUT_OF_RANGE = -1, -2
+_CHECKED = 0x2144DF1C
+"""CRC-32 of any bytes that are followed by their own CRC-32, lowest byte first."""
+_NUMBERS: dict[str, type[ctypes._CDataType]] = {
+    "int": ctypes.c_int,
+    "int64_t": ctypes.c_int64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+_DTYPES = {
+    "float": "float32", "double": "float64", "uint8_t": "bool", "int16_t": "int16", "int32_t": "int32",
+    "int64_t": "int64", "uint64_t": "uint64",
+}  # fmt: skip
+
+_NO_NAMES: dict[str, object] = {"__builtins__": {}}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Field(NamedTuple):
+    """A field of a structure or a parameter of a function, as ``kernels.h`` declares it."""
+
+    kind: type
+    """Its type for ctypes."""
+    names: tuple[str | None, ...] = ()
+    """Of an array: for each dimension the size that it decides, if any."""
+    shape: CodeType | None = None
+    """Of an array: its shape as an expression over sizes."""
+    dtype: str | None = None
+    """Of an array: the type of its elements; ``None`` for structures."""
+
+    def address(self, name: str, array: Array, sizes: dict[str, int]) -> int:
+        """Return where an array begins in memory, once its type, shape and layout are as declared.
+
+        Raises:
+            ValueError: they are not.
+        """
+        if isinstance(array, np.ndarray):
+            contiguous, start = array.flags.c_contiguous, array.ctypes.data
+        else:
+            contiguous, start = array.is_contiguous() and array.is_cpu, array.data_ptr()
+        shape = eval(cast(CodeType, self.shape), _NO_NAMES, sizes)
+        if array.shape != shape or (self.dtype is not None and _dtype_name(array.dtype) != self.dtype):
+            given = f"{_dtype_name(array.dtype)} of shape {tuple(array.shape)}"
+            raise ValueError(f"{name} is {given}, not {self.dtype} of shape {shape}")
+        if not contiguous:
+            raise ValueError(f"{name} is not contiguous in CPU memory")
+        return start
+
+
+class Structure(ctypes.Structure):
+    """Fields of a structure of ``kernels.h``, followed by the other parameters of a function that takes it."""
+
+    declared: ClassVar[dict[str, _Field]] = {}
+    dimensions: dict[str, int]
+    """Sizes of arrays, by the names that ``kernels.h`` gives them."""
+
+    def fill(self, values: Mapping[str, Value]) -> None:
+        """Set fields: numbers as they are, arrays by their addresses, sizes by the arrays that decide them.
+
+        Raises:
+            ValueError: an array has another type or shape, or is not contiguous in CPU memory.
+        """
+        declared, sizes = self.declared, self.dimensions
+        for name, value in values.items():
+            if isinstance(value, int):
+                sizes[name] = value
+                if name in declared:
+                    setattr(self, name, value)
+        arrays = [
+            (name, declared[name], cast("Array", value))
+            for name, value in values.items()
+            if value is not None and not isinstance(value, int)
+        ]
+        for name, field, array in arrays:  # before any is checked, for all that decide a size
+            if field.shape is not None:
+                if len(field.names) != array.ndim:
+                    raise ValueError(f"{name} has {array.ndim} dimensions, not {len(field.names)}")
+                for size_name, size in zip(field.names, array.shape, strict=True):
+                    if size_name is not None and size_name not in sizes:
+                        sizes[size_name] = size
+                        if size_name in declared:
+                            setattr(self, size_name, size)
+        for name, field, array in arrays:
+            setattr(self, name, array if field.shape is None else field.address(name, array, sizes))
+
+
+@functools.cache
+def _dtype_name(dtype: object) -> str:
+    """Return the name of a type of elements, the same for NumPy's and torch's."""
+    return str(dtype).removeprefix("torch.")
+
+
+Array: TypeAlias = "Tensor | npt.NDArray[np.generic]"
+Value: TypeAlias = "Array | float | Sequence[float] | Structure | ctypes.Array[Structure] | None"
+"""A number, an array, or structures side by side."""
+
+
+class _Declarations(NamedTuple):
+    """What ``kernels.h`` declares."""
+
+    interface: int
+    structures: dict[str, type[Structure]]
+    """By the names of structures, and of functions: with all of their parameters."""
+    functions: dict[str, tuple[str, ...]]
+    """Names of the parameters of each function; ``call`` is the structure itself."""
+
+
+class _State:
+    """The library of this process, once it was looked for."""
+
+    searched = False
+    level = "off"
+    functions: ClassVar[dict[str, ctypes._NamedFuncPointer]] = {}
+
+
+def compiled(native: Callable[P, R], *, when: Callable[P, bool]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Replace a function by its compiled twin where the library is loaded and the arguments suit it.
+
+    Args:
+        native: takes and returns what the decorated function does. It may return ``NotImplemented`` where only the
+            kernel can tell that its arguments do not suit.
+        when: tells from the arguments whether the kernel takes them.
+    """
+
+    def decorate(reference: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(reference)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            if is_loaded() and when(*args, **kwargs):
+                result = native(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+            return reference(*args, **kwargs)
+
+        return run
+
+    return decorate
+
+
+def prepare(name: str, prepared: Structure | None = None, /, **values: Value) -> Structure:
+    """Return a structure, or the parameters of a function, with some fields set; it keeps their arrays alive.
+
+    Args:
+        name: of the structure or, without ``ensue_``, of the function.
+        prepared: the same with other fields set, which are copied.
+        values: fields by name. Sizes that arrays decide are left out.
+
+    Raises:
+        ValueError: an array has another type or shape, or is not contiguous in CPU memory.
+    """
+    kind = _declarations().structures[name]
+    structure = kind() if prepared is None else kind.from_buffer_copy(prepared)
+    structure.dimensions = {} if prepared is None else dict(prepared.dimensions)
+    structure.arrays = prepared, values
+    structure.fill(values)
+    return structure
+
+
+def array(structures: Sequence[Structure]) -> ctypes.Array[Structure]:
+    """Return structures side by side in memory."""
+    return (type(structures[0]) * len(structures))(*structures)
+
+
+def call(name: str, prepared: Structure | None = None, /, **values: Value) -> int:
+    """Call a compiled function.
+
+    Args:
+        name: of the function, without ``ensue_``.
+        prepared: parameters that were set before; they are copied.
+        values: parameters of the function and fields of its structure, by name. Sizes that arrays decide are left out,
+            and so are arrays that may be null.
+
+    Returns:
+        0 or a number of results.
+
+    Raises:
+        IndexError: an index lies outside the table that it is for, or sizes contradict each other.
+        MemoryError: there is no memory for its intermediate results.
+        ValueError: an array has another type or shape, or is not contiguous in CPU memory.
+    """
+    return run(name, prepare(name, prepared, **values))
+
+
+def run(name: str, structure: Structure) -> int:
+    """Call a compiled function with parameters that are all set; see :func:`call`."""
+    parameters = _declarations().functions[name]
+    arguments = (ctypes.byref(structure) if own == "call" else getattr(structure, own) for own in parameters)
+    result = int(_State.functions[name](*arguments))
+    if result == _NO_MEMORY:
+        raise MemoryError(f"no memory for {name}")
+    if result == _OUT_OF_RANGE:
+        raise IndexError(f"{name} was given an index or a size outside of its tables")
+    return result
+
+
+def is_loaded() -> bool:
+    """Return whether compiled functions can be called.
+
+    Raises:
+        SettingError: ``ENSUE_KERNELS`` is something else than ``off`` or one of ``LEVELS``.
+    """
+    if not _State.searched:
+        load(os.environ.get(VARIABLE) or LEVELS[-1])
+    return _State.level != "off"
+
+
+def level() -> str:
+    """Return the instruction set in use, one of ``LEVELS``; ``off`` where nothing compiled is."""
+    return _State.level if is_loaded() else "off"
+
+
+def load(most: str) -> str:
+    """Use at most this instruction set from now on, or nothing compiled (``off``).
+
+    Returns:
+        What is used.
+
+    Raises:
+        SettingError: there is no such one.
+    """
+    if most not in ("off", *LEVELS):
+        raise SettingError(f"{VARIABLE} is {most!r}; choose from off, {', '.join(LEVELS)}, or leave it out")
+    library = None if most == "off" else _open()
+    _State.level = "off" if library is None else LEVELS[library.ensue_level(LEVELS.index(most))]
+    _State.searched = True
+    return _State.level
+
+
+def _open() -> ctypes.CDLL | None:
+    """Open the library; ``None`` where there is none, or one of other sources."""
+    declarations = _declarations()
+    try:
+        # To open a file that was cut kills the process: it must end with the checksum of all before it.
+        if not FILE.is_file() or zlib.crc32(FILE.read_bytes()) != _CHECKED:
+            return None
+        library = ctypes.CDLL(str(FILE))
+        if library.ensue_interface() != declarations.interface:
+            return None
+        _State.functions = {name: getattr(library, f"ensue_{name}") for name in declarations.functions}
+    except (OSError, AttributeError):  # none, or for another machine
+        return None
+    for name, function in _State.functions.items():
+        fields = declarations.structures[name].declared | {"call": _Field(ctypes.c_void_p)}
+        function.restype, function.argtypes = ctypes.c_int64, [fields[own].kind for own in declarations.functions[name]]
+    return library
+
+
+@functools.cache
+def _declarations() -> _Declarations:
+    """Read ``kernels.h``."""
+    text = re.sub("//.*", "", HEADER.read_text("ascii"))
+    structures, functions = dict[str, type[Structure]](), dict[str, tuple[str, ...]]()
+    for name, body in re.findall(r"struct (\w+) \{(.*?)\n\};", text, re.DOTALL):
+        structures[name] = _structure(name, body.split(";")[:-1], Structure, structures)
+    for name, parameters in re.findall(r"EXPORT int64_t ensue_(\w+)\((.*?)\);", text, re.DOTALL):
+        own, base = [], Structure
+        for parameter in re.split(r",\s*(?![^(]*\))", parameters):
+            matched = re.fullmatch(r"const (\w+)\* call", parameter)
+            if matched is None:
+                own.append(parameter)
+            else:
+                base = structures[matched[1]]
+            functions[name] = (*functions.get(name, ()), re.sub(r" ARRAY.*", "", parameter).split()[-1])
+        structures[name] = _structure(name, own, base, structures)
+    interface = re.findall(r"INTERFACE = (\d+)", text)[0]
+    return _Declarations(int(interface), structures, functions)
+
+
+def _structure(
+    name: str, declarations: Sequence[str], base: type[Structure], others: Mapping[str, type[Structure]]
+) -> type[Structure]:
+    """Return a structure with the fields of ``base`` before its own; fields may be of the other structures."""
+    fields = dict(field for declaration in declarations for field in _fields(declaration, others))
+    declared = {"declared": base.declared | fields, "_fields_": [(field, own.kind) for field, own in fields.items()]}
+    return type(name, (base,), declared)
+
+
+def _fields(declaration: str, others: Mapping[str, type[Structure]]) -> Iterator[tuple[str, _Field]]:
+    """Read a declaration: ``const float* x ARRAY(rows, 2 * dim)``, ``int64_t rows, dim``, ``int64_t steps[9]``."""
+    pattern = r"\s*(?:const )?(\w+)\s*(\*?)\s*(.*?)\s*(?:ARRAY\((.*)\))?\s*"
+    matched = re.fullmatch(pattern, declaration, re.DOTALL)
+    assert matched is not None
+    element, pointer, names, sizes = matched.groups()
+    decided, shape = tuple[str | None, ...](), None
+    if sizes is not None:
+        dimensions = [size.strip() for size in re.split(r",(?![^(]*\))", sizes)]
+        decided = tuple(size if size.isidentifier() else None for size in dimensions)
+        shape = compile(f"({', '.join(dimensions)},)".replace("/", "//"), str(HEADER), "eval")
+    for name in names.replace("*", "").split(","):
+        field, _, count = name.strip().partition("[")
+        kind: type[ctypes._CDataType] = ctypes.c_void_p
+        kind = others[element] if element in others else _NUMBERS.get(element, kind)
+        if pointer:
+            kind = ctypes.POINTER(others[element]) if element in others and shape is None else ctypes.c_void_p
+        yield field, _Field(kind * int(count[:-1]) if count else kind, decided, shape, _DTYPES.get(element))

@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from ensue import kernels
 from ensue.nn.autograd import Context, apply
-from ensue.nn.fused_rows import softmax_errors
+from ensue.nn.topk import has_plain_rows
 
 BLOCK = 2**23
 """Scores held at once at most: 32 MB in float32."""
@@ -55,7 +56,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for low in range(0, num_targets, rows):
             part = hidden[low : low + rows]
             errors = torch.mm(part, choices.T, out=block[: len(part)])
-            sums, losses = _errors(errors, bias[first:], wanted[low : low + rows])
+            sums, losses = softmax_errors(errors, bias[first:], wanted[low : low + rows])
             total += losses.sum()
             if learning:  # what the sums divide is done to the narrow side of each product
                 each = (1 / (sums * num_targets))[:, None]
@@ -74,13 +75,34 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return (*(saved.mul(grad) for saved in ctx.saved_tensors), None, None)
 
 
-def _errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the errors of :func:`ensue.nn.fused_rows.softmax_errors`, with torch where that is not available."""
-    compiled = softmax_errors(scores, bias, wanted)
-    if compiled is not None:
-        return compiled
-    own = scores.add_(bias).gather(1, wanted[:, None])[:, 0]
+def _compiled_softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    sums, losses = scores.new_empty(2, len(scores))
+    kernels.call(
+        "softmax_errors", scores=scores, bias=bias, wanted=wanted.contiguous(), sums=sums, losses=losses,
+        threads=torch.get_num_threads(),
+    )  # fmt: skip
+    return sums, losses
+
+
+def _suits_softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> bool:
+    contiguous = scores.is_contiguous() and bias.is_contiguous()
+    return has_plain_rows(scores) and contiguous and bias.dtype == scores.dtype and not wanted.is_cuda
+
+
+@kernels.compiled(_compiled_softmax_errors, when=_suits_softmax_errors)
+def softmax_errors(scores: Tensor, bias: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cross-entropy of scores, which lack their biases; its gradient takes the place of the scores.
+
+    Args:
+        scores: (rows, many); overwritten by the gradient times the row's sum.
+        bias: (many,).
+        wanted: (rows,) the index of the target in each row.
+
+    Returns:
+        (rows,) sums, and (rows,) losses in nats.
+    """
+    target_scores = scores.add_(bias).gather(1, wanted[:, None])[:, 0]
     top = scores.amax(dim=1, keepdim=True)
     sums = scores.sub_(top).exp_().sum(dim=1)
     scores.scatter_add_(1, wanted[:, None], -sums[:, None])
-    return sums, sums.log() + top[:, 0] - own
+    return sums, sums.log() + top[:, 0] - target_scores

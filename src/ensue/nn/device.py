@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ensue.errors import SettingError
@@ -76,3 +77,8 @@ def in_order(device: torch.device) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(enabled, warn_only=warn)
         about.fill_uninitialized_memory = filled
+
+
+def is_float32_on_cpu(*tensors: Tensor) -> bool:
+    """Return whether compiled kernels take tensors of this type and device."""
+    return all(tensor.dtype == torch.float32 and tensor.is_cpu for tensor in tensors)

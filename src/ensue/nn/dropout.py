@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ensue.kernels import library
-from ensue.nn.addresses import address
+from ensue import kernels
 from ensue.nn.autograd import Context, apply
 
 _LEVELS = 2**16
@@ -34,25 +33,34 @@ class Drawn(NamedTuple):
 
     def kept(self, units: Tensor, *, elu: bool = False) -> Tensor:
         """Units, or their ELU, scaled up or 0: compiled, without ELU the same bits as by torch."""
-        functions, (least, scale) = library(), self.rule
-        if functions is None or units.dtype != torch.float32:
-            units = functional.elu(units) if elu else units
-            return units * (self.levels >= least).to(units.dtype).mul_(scale)
-        units = units.contiguous()
-        out, levels = torch.empty_like(units), address("levels", self.levels, torch.int16, units.shape)
-        inputs = address("units", units, torch.float32, units.shape), levels, units.numel(), elu, least, scale
-        functions.ensue_dropped(*inputs, out.data_ptr(), torch.get_num_threads())
-        return out
+        return _dropped(units, self, elu)
 
     def elu_errors(self, grad: Tensor, units: Tensor) -> Tensor:
         """Gradient of what :meth:`kept` with ELU made units of, compiled; both in one piece."""
-        functions, out = library(), torch.empty_like(grad)
-        assert functions is not None
-        named = (("grad", grad), ("units", units))
-        inputs = [address(name, part, torch.float32, grad.shape) for name, part in named]
-        levels = address("levels", self.levels, torch.int16, grad.shape)
-        functions.ensue_dropped_elu_errors(*inputs, levels, grad.numel(), *self.rule, out.data_ptr())
+        out, (least, scale) = torch.empty_like(grad), self.rule
+        kernels.call(
+            "dropped_elu_errors", grad=grad.view(-1), units=units.view(-1), levels=self.levels.view(-1), least=least,
+            scale=scale, out=out.view(-1),
+        )  # fmt: skip
         return out
+
+
+def _compiled_dropped(units: Tensor, drawn: Drawn, elu: bool) -> Tensor:
+    units, (least, scale) = units.contiguous(), drawn.rule
+    out = torch.empty_like(units)
+    kernels.call(
+        "dropped", units=units.view(-1), levels=drawn.levels.view(-1), elu=elu, least=least, scale=scale,
+        out=out.view(-1), threads=torch.get_num_threads(),
+    )  # fmt: skip
+    return out
+
+
+@kernels.compiled(_compiled_dropped, when=lambda units, drawn, elu: units.dtype == torch.float32 and units.is_cpu)
+def _dropped(units: Tensor, drawn: Drawn, elu: bool) -> Tensor:
+    """Return units, or their ELU, scaled up or 0."""
+    least, scale = drawn.rule
+    units = functional.elu(units) if elu else units
+    return units * (drawn.levels >= least).to(units.dtype).mul_(scale)
 
 
 class Dropout(nn.Module):

@@ -1,7 +1,9 @@
-"""HiDAN's cascades at the target steps, with their gradients, in one piece.
+"""HiDAN's cascades at the target steps, with their gradients, in one piece, and their attention, compiled.
 
 :mod:`ensue.tasks.next.models.hidan` has the same equation by equation. A step of a small network is mostly what torch
-does around each of many small operations, on the way there and back; here are few.
+does around each of many small operations, on the way there and back; here are few. Of the attention of an event over
+the few before it, only pairs that see each other cost anything, and each history is worked on alone: neither other
+histories nor the number of threads change a bit.
 """
 
 from __future__ import annotations
@@ -12,9 +14,36 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ensue import kernels
 from ensue.nn.autograd import Context, apply
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Drawn
-from ensue.nn.fused_band import Ages, Band, attention, gradients
+
+
+class Band(NamedTuple):
+    """Who sees whom.
+
+    Attributes:
+        lengths: (batch,) the events of each history, which stand in front.
+        reach: how many events are seen at most, the step's own counted if ``own``.
+        own: whether a step sees its own event.
+    """
+
+    lengths: Tensor
+    reach: int
+    own: bool
+
+
+class Ages(NamedTuple):
+    """When events came, in intervals of one width.
+
+    Attributes:
+        times: (batch, time) float64 seconds.
+        width: seconds of an interval; an age of more than all intervals counts as the last.
+    """
+
+    times: Tensor
+    width: float
 
 
 class Reading(NamedTuple):
@@ -117,3 +146,57 @@ class _Cascades(torch.autograd.Function):
             to_importance.T @ fused, to_importance.sum(0),
             (to_by_age * decay).sum(0), to_decay, to_decay.sum(0),
         )  # fmt: skip
+
+
+def suits_kernel(values: Tensor) -> bool:
+    """Return whether there is a compiled attention for events like these."""
+    return kernels.is_loaded() and is_float32_on_cpu(values)
+
+
+def attention(band: Band, ages: Ages | None, values: Tensor, *scored: Tensor) -> tuple[Tensor, Tensor]:
+    """(batch x time, dim) means of the events seen, by the softmax of products or of what each is worth at its age.
+
+    Args:
+        band: who sees whom.
+        ages: when events came; ``None`` for products.
+        values: (batch x time, dim) one an event.
+        scored: (batch x time, dim) queries, one a step, and keys, one an event; or (batch x time, ages) scores of an
+            event at age 0, in the first interval and so on. All lie in one piece.
+
+    Returns:
+        0 at padding, and where nothing is seen; and the weights, for :func:`gradients`.
+    """
+    sums, time = torch.zeros_like(values), len(values) // max(1, len(band.lengths))
+    weights = values.new_empty(len(values), min(band.reach, time))  # each step's at the end
+    _run(band, ages, weights, sums, (values, *scored), [])
+    return sums, weights
+
+
+def gradients(band: Band, ages: Ages | None, weights: Tensor, grad: Tensor, *given: Tensor) -> list[Tensor]:
+    """Return the gradients of all inputs, from the gradient of the means."""
+    grads = [torch.zeros_like(part) for part in given]
+    _run(band, ages, weights, grad, given, grads)
+    return grads
+
+
+def _run(
+    band: Band, ages: Ages | None, weights: Tensor, sums: Tensor, inputs: tuple[Tensor, ...], grads: list[Tensor]
+) -> None:
+    """Compute the sums and weights, or the gradients where there are any to fill.
+
+    Raises:
+        IndexError: a length outside the histories.
+        ValueError: a tensor of another shape or type.
+    """
+    rows = len(band.lengths)
+    names: tuple[str, ...] = ("values", "queries", "keys")
+    optional: dict[str, kernels.Value] = {}
+    if ages is not None:
+        names = ("values", "scores")
+        optional = {"times": ages.times.double().contiguous().view(-1), "width": ages.width}
+    kernels.call(
+        "band", rows=rows, time=len(sums) // max(1, rows), reach=band.reach, own=band.own,
+        lengths=band.lengths.contiguous(), weights=weights, out=sums, backward=bool(grads),
+        threads=torch.get_num_threads(), **optional, **dict(zip(names, inputs, strict=True)),
+        **{f"to_{name}": grad for name, grad in zip(names, grads, strict=False)},
+    )  # fmt: skip

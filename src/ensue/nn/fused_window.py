@@ -7,7 +7,6 @@ copied for a place. Heads are worked on apart, each place after place: threads d
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -15,10 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ensue.kernels import library
-from ensue.kernels.loading import WindowCall
-from ensue.nn.addresses import address
+from ensue import kernels
 from ensue.nn.autograd import Context, apply
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.validation import require_table
 
 _DOTS, _SUMS, _SPREAD = range(3)
@@ -47,8 +45,8 @@ class _Read(Context, Protocol):
 
 
 def fits(rows: Tensor) -> bool:
-    """Whether there is a compiled function for rows like these."""
-    return library() is not None and rows.device.type == "cpu" and rows.dtype == torch.float32
+    """Return whether there is a compiled function for rows like these."""
+    return kernels.is_loaded() and is_float32_on_cpu(rows)
 
 
 def window_products(windows: Windows, queries: Tensor, nears: Tensor, firsts: Tensor, relays: Tensor | None) -> Tensor:
@@ -126,27 +124,20 @@ def _run(
         IndexError: a row stands somewhere that its table lacks.
         ValueError: a tensor of another shape or type.
     """
-    functions, (nears, firsts, relays) = library(), seen
-    assert functions is not None and nears is not None and firsts is not None
-    words, mask = windows.words.contiguous(), windows.mask.contiguous()
-    nodes, asked = (None if index is None else index.contiguous() for index in (windows.nodes, asked))
-    (rows, length), dim, heads = mask.shape, own.shape[1], windows.heads
-    keys = 2 * windows.reach + 2 + (relays is not None)
-    call = WindowCall(
-        rows, length, dim, heads, windows.reach, len(own), len(nears), len(firsts),
-        mask=address("mask", mask, torch.bool, (rows, length)),
-        words=address("words", words, torch.int64, (rows, length)),
-        weights=address("weights", weights, torch.float32, (keys, rows, length, heads)),
-    )  # fmt: skip
-    for name, index in (("asked", asked), ("asked_near", nodes)):
-        if index is not None:
-            setattr(call, name, address(name, index, torch.int64, (rows, length)))
+    (nears, firsts, relays), dim = seen, own.shape[1]
+    assert nears is not None and firsts is not None
+    rows, steps = dict[str, int](), {"relay_step": 0}
     for name, table in (("own", own), ("near", nears), ("first", firsts), ("relay", relays)):
         if table is not None:
-            count = rows if name == "relay" else len(table)
+            count = len(windows.mask) if name == "relay" else len(table)
             require_table(name, table, torch.float32, (count, dim))
             if (table.stride(1) != 1 and dim > 1) or not table.is_cpu:
                 raise ValueError(f"a row of {name} is not contiguous in CPU memory")
-            setattr(call, name, table.data_ptr())
-            setattr(call, f"{name}_step", table.stride(0))
-    functions.ensue_window(ctypes.byref(call), kind, torch.get_num_threads())
+            rows[name], steps[f"{name}_step"] = table.data_ptr(), table.stride(0)
+    kernels.call(
+        "window", dim=dim, heads=windows.heads, reach=windows.reach, own_rows=len(own), near_rows=len(nears),
+        first_rows=len(firsts), mask=windows.mask.contiguous(), words=windows.words.contiguous(),
+        asked=None if asked is None else asked.contiguous(),
+        asked_near=None if windows.nodes is None else windows.nodes.contiguous(),
+        weights=weights, kind=kind, threads=torch.get_num_threads(), **rows, **steps,
+    )  # fmt: skip

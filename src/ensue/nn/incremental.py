@@ -17,12 +17,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ensue.kernels import library
-from ensue.nn.fused_decoder import WEIGHTS, Folds, FusedLayers
-from ensue.nn.transformer import Attention, DecoderLayer
+from ensue import kernels
+from ensue.nn.device import is_float32_on_cpu
+from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, Rows
 
 _ROOM = 64
 """Items for which there is room at least."""
+MAX_ROWS = 512
+"""Rows of a compiled step at most: the nodes of a tree, each of which sees few others."""
+MAX_ITEMS = 256
+"""Items of a compiled pass of an encoder at most: products of more are faster in torch."""
 _NEVER = -1e30
 """The score of what is masked; finite, so that a row that may attend to nothing has no NaN."""
 
@@ -55,11 +59,52 @@ def scaled_inward(attention: Attention) -> TransposedLinear:
 
 
 def named_weights(linears: Iterable[TransposedLinear]) -> dict[str, Tensor]:
-    """Weights and biases, by the names that compiled layers have for them."""
-    found: dict[str, Tensor] = {}
-    for name, linear in zip(WEIGHTS, linears, strict=True):
-        found |= {name: linear.weight, f"{name}_bias": linear.bias}
-    return found
+    """Return weights and biases by the names that compiled layers have for them."""
+    names = ("inward", "outward", "wide", "narrow")
+    pairs = [(name, linear) for name, linear in zip(names, linears, strict=True)]
+    return {name: linear.weight for name, linear in pairs} | {f"{name}_bias": linear.bias for name, linear in pairs}
+
+
+class PackedLayers:
+    """Weights of layers as compiled functions read them.
+
+    Args:
+        weights: of each layer, by the names of ``kernels.h``: (in, out) matrices row by row, and biases.
+        norms: of each layer, the weight, bias and epsilon of its three norms, in order.
+    """
+
+    def __init__(self, weights: Sequence[dict[str, Tensor]], norms: Sequence[Sequence[tuple[Tensor, Tensor, float]]]):
+        self.dim, self.hidden = weights[0]["wide"].shape
+        tensors = [tensor for named in weights for tensor in named.values()]
+        tensors += [tensor for layer in norms for norm in layer for tensor in norm[:2]]
+        self.layers: list[kernels.Structure] = []
+        self._latest: tuple[Sequence[Folded], list[kernels.Structure]] | None = None
+        self.plain = is_float32_on_cpu(*tensors) and all(tensor.is_contiguous() for tensor in tensors)
+        if not (self.plain and kernels.is_loaded()):
+            return
+        for named, layer_norms in zip(weights, norms, strict=True):
+            three = [kernels.prepare("Norm", weight=norm[0], bias=norm[1], eps=norm[2]) for norm in layer_norms]
+            pairs = zip(("written", "read", "fed"), three, strict=True)
+            self.layers.append(kernels.prepare("StepLayer", dim=self.dim, **named, **dict(pairs)))
+
+    def folded(self, folds: Sequence[Folded], heads: int) -> list[kernels.Structure]:
+        """Return the layers with the attention over a memory; those of the latest memory are kept."""
+        if self._latest is None or self._latest[0] is not folds:
+            length = folds[0].base.shape[-1] // heads
+            layers = [
+                kernels.prepare(
+                    "StepLayer", layer, heads=heads, length=length, scores=fold.scores, base=fold.base,
+                    outputs=fold.values,
+                )
+                for layer, fold in zip(self.layers, folds, strict=True)
+            ]  # fmt: skip
+            self._latest = folds, layers
+        return self._latest[1]
+
+    def suit(self, *tensors: Tensor) -> bool:
+        """Return whether there is a compiled function, and it takes such tensors."""
+        plain = is_float32_on_cpu(*tensors) and not tensors[0].requires_grad
+        return plain and bool(self.layers) and kernels.is_loaded() and all(one.is_contiguous() for one in tensors)
 
 
 class _Norm(NamedTuple):
@@ -190,7 +235,7 @@ class IncrementalDecoder:
     def __init__(self, layers: Sequence[DecoderLayer]) -> None:
         self.dim, self.heads = layers[0].own.dim, layers[0].own.heads
         self.layers = [_Layer.of(layer) for layer in layers]
-        self.fused = FusedLayers([layer.named() for layer in self.layers], [layer.norms() for layer in self.layers])
+        self.packed = PackedLayers([layer.named() for layer in self.layers], [layer.norms() for layer in self.layers])
         self._latest: tuple[Tensor, Tensor, tuple[Folded, ...]] | None = None
 
     def fold(self, memory: Tensor, mask: Tensor) -> tuple[Folded, ...]:
@@ -210,7 +255,7 @@ class IncrementalDecoder:
             keys, values = memory[:, number].unbind(1)
             scores = (keys @ layer.query).permute(0, 3, 1, 2).reshape(sources, self.dim, self.heads * length)
             base = ((keys @ layer.query_bias).squeeze(3) + wall).view(sources, 1, self.heads * length)
-            if library() is not None:
+            if kernels.is_loaded():
                 scores = scores.contiguous()  # the compiled step reads it row by row
             output = (values * mask[:, None, :, None]) @ layer.output
             folds.append(Folded(scores, base, output.reshape(sources, self.heads * length, self.dim)))
@@ -233,11 +278,12 @@ class IncrementalDecoder:
             (sources, rows, dim); the past with the new items; (sources, rows, heads, length) weights of the last layer,
             or ``None``.
         """
-        if self.fused.fits(items, seen) and all(part.is_contiguous() for fold in folded for part in fold):
+        few = items.shape[0] == 1 and 0 < items.shape[1] <= MAX_ROWS
+        if few and self.packed.suit(items, seen, *(part for fold in folded for part in fold)):
             opened = tuple(before.open(items.shape[1]) for before in past)
-            folds = [Folds(*fold, after.room.kept) for fold, after in zip(folded, opened, strict=True)]
-            found, heed = self.fused.step(items, folds, seen, self.heads, weigh=weigh)
-            return found, opened, heed
+            rooms = [after.room.kept for after in opened]
+            states, attended = compiled_step(self.packed, items, folded, rooms, seen, self.heads, weigh=weigh)
+            return states, opened, attended
         (sources, rows, dim), heads = items.shape, self.heads
         split, joined = (sources, rows, 3, heads, dim // heads), (sources, heads, rows, dim // heads)
         wall = seen if sources == 1 else seen.repeat_interleave(heads, 0)
@@ -256,6 +302,91 @@ class IncrementalDecoder:
             flat = layer.read(read + layer.output_bias).view(-1, dim)
             flat = layer.fed(flat + _map(layer.narrow, _map(layer.wide, flat).relu_()))
         return flat.view(sources, rows, dim), tuple(kept), weights if weigh else None
+
+
+def compiled_step(
+    packed: PackedLayers,
+    items: Tensor,
+    folds: Sequence[Folded],
+    rooms: Sequence[Tensor],
+    seen: Tensor,
+    heads: int,
+    *,
+    weigh: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """All layers of :meth:`IncrementalDecoder.step` for the few rows of one source, in one call.
+
+    Args:
+        packed: the weights.
+        items: (1, rows, dim).
+        folds: one per layer.
+        rooms: one per layer, (2, heads, capacity, dim / heads); keys and values are written behind those there are.
+        seen: (1, rows, before + rows) 0 for what each row sees, -inf elsewhere.
+        heads: of both attentions.
+        weigh: whether the weights of the memory are asked for.
+
+    Returns:
+        (1, rows, dim), and (1, rows, heads, length) weights of the last layer, or ``None``.
+
+    Raises:
+        IndexError: a room is too small.
+        ValueError: a tensor of another shape or type.
+    """
+    (sources, rows, _), length = items.shape, folds[0].base.shape[-1] // heads
+    items = items.clone()
+    weights = items.new_empty(sources, rows, heads, length) if weigh else None
+    capacity = rooms[0].shape[2]
+    layers = packed.folded(folds, heads)
+    for layer, room in zip(layers, rooms, strict=True):
+        keys, values = room.unbind()
+        layer.fill({"keys": keys, "values": values, "capacity": capacity})
+    kernels.call(
+        "decoder_step", heads=heads, length=length, capacity=capacity, wide=packed.hidden,
+        before=seen.shape[2] - rows, layers=len(layers), layer=kernels.array(layers), seen=seen, items=items,
+        weights=weights,
+    )  # fmt: skip
+    return items, weights
+
+
+class PackedEncoder:
+    """Encoder layers for few items, in one call; :class:`ensue.nn.transformer.EncoderLayer` does the same.
+
+    Args:
+        layers: at least one, all of one width.
+    """
+
+    def __init__(self, layers: Iterable[EncoderLayer]) -> None:
+        weights, norms = [], []
+        for layer in layers:
+            attention, feed = layer.attention, layer.feed
+            self.dim, self.heads = attention.dim, attention.heads
+            others = map(TransposedLinear.of, (attention.outward, feed.wide, feed.narrow))
+            weights.append(named_weights((scaled_inward(attention), *others)))
+            ends = layer.attended, layer.attended, layer.fed
+            norms.append([(norm.weight.detach(), norm.bias.detach(), norm.eps) for norm in ends])
+        self.packed = PackedLayers(weights, norms)
+
+    def suits(self, items: Tensor) -> bool:
+        """Return whether the compiled pass takes (items, dim) and is the faster one."""
+        return 0 < len(items) <= MAX_ITEMS and self.packed.suit(items.contiguous())
+
+    def encode(self, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:
+        """Compute all layers; see :meth:`ensue.nn.transformer.EncoderLayer.forward`.
+
+        Raises:
+            IndexError: places that do not rise, or lie outside the rows.
+            ValueError: a tensor of another shape or type.
+        """
+        states, places = items.contiguous().clone(), torch.arange(len(items)) if rows.places is None else rows.places
+        # An axis of size 1 holds for all rows or queries: its step is 0.
+        one_row, one_query = (mask.shape[axis] == 1 for axis in (0, 1))
+        kernels.call(
+            "encode", rows=rows.rows, length=rows.length, heads=self.heads, wide=self.packed.hidden,
+            layers=len(self.packed.layers), layer=kernels.array(self.packed.layers), places=places,
+            mask=mask.contiguous(), states=states, query_step=0 if one_query else rows.length,
+            row_step=0 if one_row else rows.length * (1 if one_query else rows.length),
+        )  # fmt: skip
+        return states
 
 
 def _map(linear: TransposedLinear, items: Tensor) -> Tensor:

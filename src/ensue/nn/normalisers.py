@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ensue import kernels
 from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
-from ensue.nn.fused_entmax import FusedEntmax, fits
 
 FEW = 16
 """Up to so many keys are sorted, or laid out with the keys slowest."""
@@ -38,6 +38,7 @@ _FLATTEST = 1e-6  # the least alpha - 1 that is computed with: the weights diffe
 _FLAT = 1e-2  # up to here the gradient in alpha needs a series in float32
 _LOWEST = -100.0  # exponent of 2: its power counts as 0, and is still a normal number
 _EASY = (1.5, 2.0)  # where powers are squares, or none
+_MAX_DIMS = 9  # of the kernel
 _STEPS = 40  # of Newton at most; the tolerance ends it long before
 
 
@@ -62,16 +63,31 @@ def entmax(scores: Tensor, alpha: float | Tensor, mask: Tensor | None = None) ->
         scores = scores.float()
     if isinstance(alpha, Tensor):
         alpha = alpha.to(scores.dtype)
-        return apply(_chosen(scores, alpha, mask), scores, alpha, mask)
+        return _weights(scores, alpha, mask)
     if not 1 <= alpha <= 2:
         raise SettingError(f"alpha is {alpha}; it must be between 1 (softmax) and 2 (sparsemax)")
     if alpha == 1:
         return scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
-    return apply(_chosen(scores, alpha, mask), scores, alpha, mask)
+    return _weights(scores, alpha, mask)
 
 
-def _chosen(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> type[torch.autograd.Function]:
-    return FusedEntmax if fits(scores, alpha, mask) else _Entmax
+def _compiled_weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+    return apply(_CompiledEntmax, scores, alpha, mask)
+
+
+def suits_kernel(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> bool:
+    """Return whether the compiled kernel takes these; scores, mask and alpha may lie in memory in any order."""
+    if not scores.is_cpu or not 0 < scores.dim() <= _MAX_DIMS or scores.dtype not in (torch.float32, torch.float64):
+        return False
+    tensors = [tensor for tensor in (alpha, mask) if isinstance(tensor, Tensor)]
+    shaped = all(tensor.dim() <= scores.dim() and tensor.is_cpu for tensor in tensors)
+    typed = not isinstance(alpha, Tensor) or alpha.dtype == scores.dtype
+    return shaped and typed and (mask is None or mask.dtype == torch.bool)
+
+
+@kernels.compiled(_compiled_weights, when=suits_kernel)
+def _weights(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+    return apply(_Entmax, scores, alpha, mask)
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -108,6 +124,52 @@ class Alphas(nn.Module):
 class _Cases(Context, Protocol):
     easy: float | None
     alpha: float | None
+
+
+class _CompiledEntmax(torch.autograd.Function):
+    """The weights in one pass over memory; neither other rows nor the number of threads change a bit of a row."""
+
+    @staticmethod
+    def forward(ctx: _Cases, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
+        seen = None if mask is None else mask.expand(scores.shape)
+        weights = torch.empty_like(scores)
+        _call_entmax(scores, seen, alpha, weights, None, backward=False)
+        ctx.save_for_backward(weights, *([alpha] if isinstance(alpha, Tensor) else []))
+        ctx.alpha = None if isinstance(alpha, Tensor) else alpha
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: _Cases, grad: Tensor) -> tuple[Tensor | None, ...]:
+        weights = ctx.saved_tensors[0]
+        alpha = ctx.alpha if ctx.alpha is not None else ctx.saved_tensors[1]
+        to_scores, to_alpha = torch.empty_like(weights), None
+        if isinstance(alpha, Tensor) and ctx.needs_input_grad[1]:
+            to_alpha = weights.new_zeros(*weights.shape[:-1], 1)
+        _call_entmax(weights, grad, alpha, to_scores, to_alpha, backward=True)
+        if to_alpha is not None and isinstance(alpha, Tensor):
+            to_alpha = to_alpha.sum_to_size(alpha.shape)
+        return to_scores, to_alpha, None
+
+
+def _call_entmax(
+    rows: Tensor, other: Tensor | None, alpha: float | Tensor, out: Tensor, to_alpha: Tensor | None, *, backward: bool
+) -> None:
+    *sizes, keys = rows.shape
+    optional: dict[str, kernels.Value] = {}
+    if other is not None:
+        optional |= {"other": other.data_ptr(), "other_steps": other.stride()}
+    if isinstance(alpha, Tensor):
+        optional |= {"alpha": alpha.data_ptr(), "alpha_steps": alpha.expand(*sizes, 1).stride()[:-1]}
+    else:
+        optional["fixed"] = float(alpha)
+    if to_alpha is not None:
+        optional["to_alpha"] = to_alpha.data_ptr()
+    kernels.call(
+        "entmax", dims=len(sizes), keys=keys, sizes=tuple(sizes), input=rows.data_ptr(), in_steps=rows.stride(),
+        out=out.data_ptr(), out_steps=out.stride(), wide=rows.dtype == torch.float64, backward=backward,
+        threads=torch.get_num_threads(), **optional,
+    )  # fmt: skip
 
 
 class _Entmax(torch.autograd.Function):

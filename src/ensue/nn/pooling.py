@@ -26,10 +26,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ensue import kernels
 from ensue.errors import SettingError
-from ensue.nn import fused_texts
 from ensue.nn.attention import masked_mean, masked_softmax
 from ensue.nn.centrality import Method, centrality, connections
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.word_graph import AdditiveScores, BilinearScores
 
 
@@ -186,16 +187,38 @@ class Centrality(nn.Module):
     def forward(self, vectors: Tensor, mask: Tensor) -> Pooled:
         """(batch, words, dim) vectors and (batch, words) bool, words at least 1."""
         words = self.before(vectors)
-        graph, weights = self._graph(self.score(words, mask), mask)
+        graph, weights = word_graph(self.score(words, mask), mask, self.method)
         return Pooled(_normalize(self.after, _mix(weights, words), mask), weights, graph)
 
-    def _graph(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the word graph (the transition matrix) and the centralities."""
-        solved = self.method == "solve" and not torch.is_grad_enabled()
-        if solved and (read := fused_texts.word_graph(scores, mask)) is not None:
-            return read
-        graph = connections(scores, mask)
-        return graph, centrality(graph, mask, method=self.method)
+
+def _compiled_word_graph(scores: Tensor, mask: Tensor, method: Method) -> tuple[Tensor, Tensor]:
+    weights, graph = scores.new_empty(mask.shape), torch.empty_like(scores, memory_format=torch.contiguous_format)
+    kernels.call(
+        "word_graphs", lengths=mask.sum(1), scores=scores.contiguous(), weights=weights, graph=graph,
+        threads=torch.get_num_threads(),
+    )  # fmt: skip
+    return graph, weights
+
+
+def _suits_word_graph(scores: Tensor, mask: Tensor, method: Method) -> bool:
+    plain = is_float32_on_cpu(scores) and mask.is_cpu and scores.numel() > 0 and not torch.is_grad_enabled()
+    return plain and method == "solve" and not bool((mask[:, 1:] > mask[:, :-1]).any())  # words stand in front
+
+
+@kernels.compiled(_compiled_word_graph, when=_suits_word_graph)
+def word_graph(scores: Tensor, mask: Tensor, method: Method) -> tuple[Tensor, Tensor]:
+    """Return the word graph (the transition matrix) and the centralities.
+
+    Args:
+        scores: (batch, words, words) any finite numbers, also at padding.
+        mask: (batch, words) bool.
+        method: see :func:`ensue.nn.centrality.centrality`.
+
+    Returns:
+        (batch, words, words) as from ``connections``, and (batch, words) as from ``centrality``.
+    """
+    graph = connections(scores, mask)
+    return graph, centrality(graph, mask, method=method)
 
 
 Pooling = Max | Mean | SelfAttention | DynamicRouting | Centrality

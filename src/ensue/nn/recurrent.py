@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ensue.nn import fused_texts
+from ensue import kernels
 from ensue.nn.derived import DerivedCache, parameters_of
+from ensue.nn.device import is_float32_on_cpu
 
 _State = Tensor | tuple[Tensor, ...]
 
@@ -81,8 +82,7 @@ class BiLSTM(nn.Module):
     def read(self, vectors: Tensor, index: Tensor, mask: Tensor) -> Tensor:
         """The same states, without a gradient and at less than half the time on a CPU.
 
-        Each distinct item is projected once. What follows is compiled; where it is not, both directions make each step
-        in one product, and a tanh is taken from a sigmoid, for torch's own costs as much as four of them.
+        Each distinct item is projected once.
 
         Args:
             vectors: (distinct, dim) the items.
@@ -92,23 +92,9 @@ class BiLSTM(nn.Module):
         Returns:
             (rows, length, 2 x hidden); finite at padding, where it means nothing.
         """
-        (rows, length), hidden = index.shape, self.hidden
         inward, recurrent, bias = self.kept.get(parameters_of(self))
-        projected = torch.addmm(bias, vectors, inward).view(-1, 4 * hidden)  # item 0 forth, item 0 back, item 1 forth
-        read = fused_texts.lstm_states(projected, index, mask, recurrent)
-        if read is not None:
-            return read
-        recurrent, turned = 2 * recurrent, _turned(mask)
-        where = torch.stack([2 * index, 2 * index.gather(1, turned) + 1]).permute(2, 0, 1).reshape(length, -1)
-        cells = states = vectors.new_zeros(2, rows, hidden)  # twice the cells, half the states: powers of two are exact
-        outputs = vectors.new_empty(2, length, rows, hidden)
-        for step in range(length):
-            gates = projected.index_select(0, where[step]).view(2, rows, 4 * hidden)
-            inlet, forget, new, outlet = gates.baddbmm_(states, recurrent).sigmoid_().chunk(4, dim=2)
-            cells = (cells * forget).addcmul_(inlet, new, value=4).sub_(inlet, alpha=2)
-            states = torch.sigmoid(cells, out=outputs[:, step]).sub_(0.5).mul_(outlet)
-        forth, back = outputs.mul_(2).transpose(1, 2)
-        return torch.cat([forth, back.gather(1, turned[..., None].expand_as(back))], dim=2)
+        projected = torch.addmm(bias, vectors, inward).view(-1, 2, 4 * self.hidden)  # each item forth, then back
+        return lstm_states(projected, index, mask, recurrent)
 
     def _gates(self) -> tuple[Tensor, Tensor, Tensor]:
         """Weights of both directions: (dim, 2 x gates), (2, hidden, gates) and (2 x gates,).
@@ -122,6 +108,52 @@ class BiLSTM(nn.Module):
         inward = torch.cat([side["weight_ih_l0"].T * scale for side in sides], dim=1)
         recurrent = torch.stack([side["weight_hh_l0"].T * scale for side in sides])
         return inward, recurrent, torch.cat([(side["bias_ih_l0"] + side["bias_hh_l0"]) * scale for side in sides])
+
+
+def _compiled_lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor) -> Tensor:
+    states = projected.new_zeros(*index.shape, 2 * recurrent.shape[1])
+    kernels.call(
+        "lstm", projected=projected.contiguous(), index=index.contiguous(), lengths=mask.sum(1),
+        recurrent=recurrent.contiguous(), out=states, threads=torch.get_num_threads(),
+    )  # fmt: skip
+    return states
+
+
+def _suits_lstm(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor) -> bool:
+    return is_float32_on_cpu(projected, recurrent) and index.numel() * recurrent.numel() > 0 and not mask.is_cuda
+
+
+@kernels.compiled(_compiled_lstm_states, when=_suits_lstm)
+def lstm_states(projected: Tensor, index: Tensor, mask: Tensor, recurrent: Tensor) -> Tensor:
+    """Return the states of both directions of an LSTM.
+
+    Both directions make each step in one product, and a tanh is taken from a sigmoid, for torch's own costs as much as
+    four of them.
+
+    Args:
+        projected: (distinct, 2, 4 x hidden) gates of every item, forth and back, biases in; those of the tanh gate
+            doubled, here and in ``recurrent``.
+        index: (rows, length) which item stands where.
+        mask: (rows, length) bool, True up to the end of each row.
+        recurrent: (2, hidden, 4 x hidden).
+
+    Returns:
+        (rows, length, 2 x hidden); finite at padding, where it means nothing.
+    """
+    (rows, length), hidden = index.shape, recurrent.shape[1]
+    recurrent, turned = 2 * recurrent, _turned(mask)
+    # Item 0 forth is row 0, item 0 back is row 1, item 1 forth is row 2.
+    where = torch.stack([2 * index, 2 * index.gather(1, turned) + 1]).permute(2, 0, 1).reshape(length, -1)
+    projected = projected.flatten(0, 1)
+    cells = states = projected.new_zeros(2, rows, hidden)  # twice the cells, half the states: powers of two are exact
+    outputs = projected.new_empty(2, length, rows, hidden)
+    for step in range(length):
+        gates = projected.index_select(0, where[step]).view(2, rows, 4 * hidden)
+        inlet, forget, new, outlet = gates.baddbmm_(states, recurrent).sigmoid_().chunk(4, dim=2)
+        cells = (cells * forget).addcmul_(inlet, new, value=4).sub_(inlet, alpha=2)
+        states = torch.sigmoid(cells, out=outputs[:, step]).sub_(0.5).mul_(outlet)
+    forth, back = outputs.mul_(2).transpose(1, 2)
+    return torch.cat([forth, back.gather(1, turned[..., None].expand_as(back))], dim=2)
 
 
 def _turned(mask: Tensor) -> Tensor:

@@ -5,15 +5,38 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ensue.nn import fused_rows
+from ensue import kernels
+from ensue.nn.device import is_float32_on_cpu
 
 _LINES = 64
 _BRIEF = 2**15
 """So many scores are looked through before the columns are laid out."""
 _CACHED = 2**18
 """Scores normalised at once."""
+_MAX_K = 256
+"""Largest k of the compiled kernel: to sort all scores is faster where more are wanted."""
 
 
+def has_plain_rows(scores: Tensor) -> bool:
+    """Return whether kernels take (rows, many) scores: each row is contiguous, and no gradient is needed."""
+    plain = is_float32_on_cpu(scores) and not scores.requires_grad and scores.dim() == 2 and scores.numel() > 0
+    return plain and scores.stride(1) == 1 and scores.stride(0) >= 0
+
+
+def _compiled_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Compute :func:`topk`; of equal scores the earlier comes first."""
+    (rows, width), k = scores.shape, min(k, scores.shape[1])
+    best, places = scores.new_empty(rows, k), torch.empty(rows, k, dtype=torch.int64)
+    kernels.call(
+        "topk", numbers=scores.data_ptr(), width=width, step=scores.stride(0), best=best, places=places,
+        threads=torch.get_num_threads(),
+    )  # fmt: skip
+    return best, places
+
+
+@kernels.compiled(
+    _compiled_topk, when=lambda scores, k: 0 < min(k, scores.shape[1]) <= _MAX_K and has_plain_rows(scores)
+)
 def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The ``k`` highest of each row, falling, and their places; all of them where there are fewer.
 
@@ -24,8 +47,6 @@ def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         scores: (rows, many).
         k: how many.
     """
-    if (found := fused_rows.highest(scores, k)) is not None:
-        return found
     width = scores.shape[1]
     columns = width // _LINES
     if columns <= 4 * k or scores.numel() <= _BRIEF:
@@ -40,10 +61,18 @@ def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return best, torch.where(places < k * _LINES, inside, places + (whole - k * _LINES))
 
 
+def _compiled_log_totals(scores: Tensor) -> Tensor:
+    totals = scores.new_empty(len(scores))
+    kernels.call(
+        "log_totals", numbers=scores.data_ptr(), width=scores.shape[1], step=scores.stride(0), totals=totals,
+        threads=torch.get_num_threads(),
+    )  # fmt: skip
+    return totals
+
+
+@kernels.compiled(_compiled_log_totals, when=has_plain_rows)
 def log_totals(scores: Tensor) -> Tensor:
     """(rows,) logsumexp of (rows, ids), a few rows at a time: what it needs beside them stays in the cache."""
-    if (found := fused_rows.log_totals(scores)) is not None:
-        return found
     totals, size = scores.new_empty(len(scores)), max(1, _CACHED // scores.shape[1])
     for low in range(0, len(scores), size):
         totals[low : low + size] = scores[low : low + size].logsumexp(dim=1)

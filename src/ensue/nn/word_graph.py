@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ensue.nn import fused_texts
+from ensue import kernels
 from ensue.nn.autograd import Context, apply
+from ensue.nn.device import is_float32_on_cpu
 
 BLOCK = 2**18
 """Numbers held at once (1 MB in float32): a block stays in the processor's cache from product to sum."""
@@ -74,6 +75,28 @@ def _sides(dim: int, score_dim: int) -> nn.Linear:
     return layer
 
 
+def _compiled_additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
+    """Compute :func:`additive_scores`; ``NotImplemented`` where exp(2 x) of a number is too large."""
+    (batch, words, dim), step = receiving.shape, receiving.stride(1)
+    if receiving.shape != giving.shape:
+        raise ValueError(f"giving has the shape {tuple(giving.shape)}, not {tuple(receiving.shape)}")
+    if not receiving.stride() == giving.stride() == (words * step, step, 1):
+        receiving, giving, step = receiving.contiguous(), giving.contiguous(), dim
+    scores = receiving.new_zeros(batch, words, words)
+    too_large = kernels.call(
+        "pair_scores", receiving=receiving.data_ptr(), giving=giving.data_ptr(), vector=vector.contiguous(), dim=dim,
+        lengths=(mask * torch.arange(1, words + 1)).amax(1), out=scores, step=step, largest=_LARGEST,
+        threads=torch.get_num_threads(),
+    )  # fmt: skip
+    return NotImplemented if too_large else scores
+
+
+def _suits_additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> bool:
+    plain = is_float32_on_cpu(receiving, giving, vector) and mask.is_cpu and receiving.numel() > 0
+    return plain and not torch.is_grad_enabled()
+
+
+@kernels.compiled(_compiled_additive_scores, when=_suits_additive_scores)
 def additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
     """Scores vector . tanh(receiving_i + giving_j) of all pairs of words, without a (words x words x dim) tensor.
 
@@ -90,10 +113,6 @@ def additive_scores(receiving: Tensor, giving: Tensor, vector: Tensor, mask: Ten
         (batch, words, words); pairs with padding hold some finite number. Their gradient must be 0, as it is after
         ``connections``.
     """
-    if not torch.is_grad_enabled():
-        read = fused_texts.pair_scores(receiving, giving, vector, mask, _LARGEST)
-        if read is not None:
-            return read
     return apply(_AdditiveScores, receiving, giving, vector, mask)
 
 

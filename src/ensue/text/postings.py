@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from ensue import kernels
 from ensue.data.histories import Index, ranges
-from ensue.kernels import library
-from ensue.kernels.loading import PostingsCall
 from ensue.metrics import Floats
 
 _PRODUCTS = 1 << 22
@@ -50,8 +48,15 @@ class Postings:
             ValueError: arrays that belong together are of different lengths.
         """
         sums = np.zeros(num_texts * self.num_documents)
-        if (functions := library()) is not None:
-            functions.ensue_postings(ctypes.byref(self._call(texts, terms, weights, num_texts, sums)))
+        if kernels.is_loaded():
+            kernels.call(
+                "postings", documents=self.num_documents, num_texts=num_texts, sums=sums,
+                texts=np.ascontiguousarray(texts, np.int64), terms=np.ascontiguousarray(terms, np.int64),
+                text_weights=None if weights is None else np.ascontiguousarray(weights, np.float64),
+                offsets=np.ascontiguousarray(self.offsets, np.int64), num_terms=len(self.offsets) - 1,
+                holders=np.ascontiguousarray(self.documents, np.int32),
+                weights=np.ascontiguousarray(self.weights, np.float32),
+            )  # fmt: skip
             return sums.reshape(num_texts, self.num_documents)
         lengths = self.offsets[terms + 1] - self.offsets[terms]
         ends = np.cumsum(lengths)
@@ -71,28 +76,3 @@ class Postings:
             sums[first:last] += np.bincount(cells - first, products, last - first)
             low = high
         return sums.reshape(num_texts, self.num_documents)
-
-    def _call(self, texts: Index, terms: Index, weights: Floats | None, num_texts: int, sums: Floats) -> PostingsCall:
-        """Return what the compiled loop takes; it holds the arrays that it points to.
-
-        Raises:
-            ValueError: arrays that belong together are of different lengths.
-        """
-        num_cells, num_entries, num_documents = len(terms), len(self.weights), self.num_documents
-        arrays: dict[str, tuple[npt.NDArray[np.generic], int]] = {
-            "texts": (np.ascontiguousarray(texts, np.int64), num_cells),
-            "terms": (np.ascontiguousarray(terms, np.int64), num_cells),
-            "offsets": (np.ascontiguousarray(self.offsets, np.int64), len(self.offsets)),
-            "holders": (np.ascontiguousarray(self.documents, np.int32), num_entries),
-            "weights": (np.ascontiguousarray(self.weights, np.float32), num_entries),
-            "sums": (sums, num_texts * num_documents),
-        }
-        if weights is not None:
-            arrays["text_weights"] = np.ascontiguousarray(weights, np.float64), num_cells
-        call = PostingsCall(num_cells, num_documents, num_texts, len(self.offsets) - 1, num_entries)
-        call.held = arrays
-        for name, (array, size) in arrays.items():
-            if array.shape != (size,):
-                raise ValueError(f"{name} of postings has the shape {array.shape}, not ({size},)")
-            setattr(call, name, array.ctypes.data)
-        return call

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from torch.optim import Adam
 from torch.optim.adam import adam
 
-from ensue.kernels import library
-from ensue.kernels.loading import AdamCall
-from ensue.nn.addresses import address
+from ensue import kernels
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import ItemLayer
 from ensue.nn.sampling import MANY
 from ensue.nn.validation import require_number, require_table
@@ -90,41 +89,41 @@ class RowAdam(Adam):
         rows = grad.indices()[0]
         if self.touched is not None:
             self.touched.setdefault(table, []).append(rows)
-        if _compiled(group, table, state, rows, grad.values()):
-            return
-        wholes = (table, state["exp_avg"], state["exp_avg_sq"])
-        weights, means, squares = (whole.index_select(0, rows) for whole in wholes)
-        beta1, beta2 = group["betas"]
-        adam(
-            [weights], [grad.values()], [means], [squares], [], [state["step"]],
-            foreach=False, fused=True, amsgrad=False, maximize=False, beta1=beta1, beta2=beta2, eps=group["eps"],
-            lr=group["lr"], weight_decay=group["weight_decay"],
-        )  # fmt: skip
-        for whole, part in zip(wholes, (weights, means, squares), strict=True):
-            whole.index_copy_(0, rows, part)
+        _adam_rows(group, table, state, rows, grad.values())
 
 
-def _compiled(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Tensor, values: Tensor) -> bool:
-    """Adam on some rows in one pass over them; ``False``, and nothing is done, where that is not compiled."""
-    functions, wholes = library(), (table, state["exp_avg"], state["exp_avg_sq"])
-    plain = all(part.dtype == torch.float32 and part.is_contiguous() for part in (*wholes, values))
-    if functions is None or not plain or table.device.type != "cpu":
-        return False
+def _compiled_adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Tensor, grads: Tensor) -> None:
     (beta1, beta2), step = group["betas"], float(state["step"]) + 1
-    rows, width = rows.contiguous(), table.shape[1:]
-    call = AdamCall(
-        len(rows), width.numel(), len(table),
-        ids=address("rows", rows, torch.int64, (len(rows),)),
-        grads=address("gradients", values, torch.float32, (len(rows), *width)),
-        weights=address("table", table, torch.float32, table.shape),
-        means=address("exp_avg", wholes[1], torch.float32, table.shape),
-        squares=address("exp_avg_sq", wholes[2], torch.float32, table.shape),
+    width = table.shape[1:].numel()
+    weights, means, squares, grads = (
+        tensor.view(len(tensor), width) for tensor in (table, state["exp_avg"], state["exp_avg_sq"], grads)
+    )
+    kernels.call(
+        "adam_rows", ids=rows.contiguous(), grads=grads, weights=weights, means=means, squares=squares,
         rate=group["lr"] / (1 - beta1**step), root=math.sqrt(1 - beta2**step), rest1=1 - beta1, beta2=beta2,
-        rest2=1 - beta2, eps=group["eps"], decay=group["weight_decay"],
+        rest2=1 - beta2, eps=group["eps"], decay=group["weight_decay"], threads=torch.get_num_threads(),
     )  # fmt: skip
-    functions.ensue_adam_rows(call, torch.get_num_threads())
     state["step"] += 1
-    return True
+
+
+def _suits_adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Tensor, grads: Tensor) -> bool:
+    tensors = (table, state["exp_avg"], state["exp_avg_sq"], grads)
+    return is_float32_on_cpu(*tensors) and all(tensor.is_contiguous() for tensor in tensors) and table.numel() > 0
+
+
+@kernels.compiled(_compiled_adam_rows, when=_suits_adam_rows)
+def _adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: Tensor, grads: Tensor) -> None:
+    """Take a step of Adam on some rows of a table; none comes twice."""
+    tables = (table, state["exp_avg"], state["exp_avg_sq"])
+    weights, means, squares = (whole.index_select(0, rows) for whole in tables)
+    beta1, beta2 = group["betas"]
+    adam(
+        [weights], [grads], [means], [squares], [], [state["step"]],
+        foreach=False, fused=True, amsgrad=False, maximize=False, beta1=beta1, beta2=beta2, eps=group["eps"],
+        lr=group["lr"], weight_decay=group["weight_decay"],
+    )  # fmt: skip
+    for whole, part in zip(tables, (weights, means, squares), strict=True):
+        whole.index_copy_(0, rows, part)
 
 
 def make_optimizer(model: nn.Module, schedule: Rates) -> RowAdam:

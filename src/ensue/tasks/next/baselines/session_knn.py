@@ -34,18 +34,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ensue import kernels
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges, scrambled
-from ensue.kernels import library
-from ensue.nn import fused_rows
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import Output
 from ensue.nn.validation import require_counts, require_ids, require_offsets
-from ensue.tasks.next.baselines import fused_knn
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
 
 LOOKUPS = 2**20
 """Look-ups held at once (about 50 MB), whatever the batch."""
+WIDEST = 256
+"""Clicks of a session that the kernel compares at most."""
 EVENTS = 2**18
 """So many events are counted at once."""
 
@@ -102,7 +103,7 @@ class VSKNN(nn.Module):
         self.starts: Tensor
         self.items: Tensor
         self.postings: tuple[Index, Index] | None = None
-        self.decay = decayed(settings.decay, min(settings.window, fused_knn.WIDEST)).float()
+        self.decay = decayed(settings.decay, min(settings.window, WIDEST)).float()
 
     def validate(self, name: str) -> None:
         """See :class:`ensue.nn.validation.Validated`: the items of each session are ids, rising."""
@@ -209,14 +210,8 @@ class VSKNN(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), and each event's part of the neighbours' similarity, (batch, time, time)."""
         cell, shares, weights = self.score(batch)
-        rows, popularity = int(batch.target_mask.sum()), self.settings.popularity
-        factor = popularity / max(1.0, float(self.totals.sum())) if library() else 0.0
-        scores = fused_rows.log_mixture(self.totals, factor, rows, cell, shares)
-        if scores is None:
-            scores = (popularity * self.shares()).repeat(rows, 1)
-            scores.view(-1).index_add_(0, cell, shares)
-            scores.log_()
-        return Output(scores, (weights,))
+        rows = int(batch.target_mask.sum())
+        return Output(log_mixture(self.totals, self.settings.popularity, rows, cell, shares), (weights,))
 
     def score(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Score the items of the neighbours.
@@ -225,7 +220,7 @@ class VSKNN(nn.Module):
             row x ids + item of every time a neighbour of a target step holds an item, what that adds to the item's
             share (a row's sum to 1), and each event's part of the neighbours' similarity, (batch, time, time).
         """
-        if library() is not None and self.settings.window <= fused_knn.WIDEST and batch.ids.device.type == "cpu":
+        if kernels.is_loaded() and self.settings.window <= WIDEST and batch.ids.is_cpu:
             return self._score_compiled(batch)
         clicks = self._clicks(batch)
         mass = torch.zeros(len(clicks.row))
@@ -243,17 +238,20 @@ class VSKNN(nn.Module):
 
     def _score_compiled(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         settings, (postings, stops) = self.settings, self._looked_up()
-        tables = {
-            "decay": self.decay,
-            "postings": torch.from_numpy(postings),
-            "stops": torch.from_numpy(stops),
-            "starts": self.starts,
-            "items": self.items,
-            "holders": self.holders,
-            "sessions": self.sessions,
-        }
-        sizes = {name: getattr(settings, name) for name in ("window", "sample", "neighbours")}
-        return fused_knn.score(batch, tables, {**sizes, "num_ids": len(self.totals)}, settings.idf)
+        rows, steps = batch.target_mask.nonzero(as_tuple=True)
+        weights = torch.empty(*batch.ids.shape, batch.ids.shape[1])
+        prepared = kernels.prepare(
+            "neighbours", ids=batch.ids.contiguous(), rows=rows, steps=steps, decay=self.decay, postings=postings,
+            stops=stops, starts=self.starts, items=self.items, holders=self.holders, sessions=float(self.sessions),
+            idf=settings.idf, window=settings.window, sample=settings.sample, neighbours=settings.neighbours,
+            num_ids=len(self.totals), num_sessions=len(self.starts) - 1, weights=weights,
+        )  # fmt: skip
+        count, room = 16 * len(rows) * min(settings.neighbours, settings.sample), -1
+        while count > room:  # the kernel returns how much room it needs
+            room = count
+            cells, shares = torch.empty(room, dtype=torch.int64), torch.empty(room)
+            count = kernels.call("neighbours", prepared, cells=cells, shares=shares)
+        return cells[:count], shares[:count], weights
 
     def _score_rows(self, clicks: Clicks, mass: Tensor) -> tuple[Tensor, Tensor]:
         """Score the items of some rows' neighbours and add each click's contribution to ``mass``."""
@@ -354,3 +352,31 @@ def _sums_of_hashes(items: Ids, starts: Index) -> npt.NDArray[np.uint64]:
 def _places(rows: Tensor) -> Tensor:
     """(n,) the place of each entry within its row, 0 first; ``rows`` are in order: of [3 3 7 7 7] it is [0 1 0 1 2]."""
     return torch.arange(len(rows)) - torch.searchsorted(rows, rows)
+
+
+def _compiled_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:
+    out, factor = totals.new_empty(rows, len(totals)), popularity / max(1.0, float(totals.sum()))
+    kernels.call(
+        "log_mixture", totals=totals, factor=factor, cells=cells.contiguous(), added=shares.contiguous(), out=out
+    )
+    return out
+
+
+def _suits_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> bool:
+    return is_float32_on_cpu(totals) and cells.is_cpu and totals.numel() > 0 and not totals.requires_grad
+
+
+@kernels.compiled(_compiled_log_mixture, when=_suits_log_mixture)
+def log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:
+    """Return the logarithms of the neighbours' shares plus those of all events, (rows, ids).
+
+    Args:
+        totals: (ids,) occurrences.
+        popularity: weight of an item's share of all occurrences.
+        rows: of the result.
+        cells: (shares,) positions row x ids + id.
+        shares: (shares,) addends.
+    """
+    scores = (popularity * (totals / totals.sum().clamp(min=1))).repeat(rows, 1)
+    scores.view(-1).index_add_(0, cells, shares)
+    return scores.log_()

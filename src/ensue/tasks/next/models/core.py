@@ -29,7 +29,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.nn import fused_items
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
@@ -39,7 +38,7 @@ from ensue.nn.item_head import ItemHead, Output, Product, item_scores
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.model import ItemNetwork
-from ensue.tasks.next.models.fused_core import FEW, FusedCORE
+from ensue.tasks.next.models.fused_core import FEW, FusedCORE, ShortItems, short_items_pay
 from ensue.tasks.next.settings import CORESettings
 from ensue.vocabulary import FIRST
 
@@ -142,8 +141,8 @@ class CORE(ItemNetwork):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return unit vectors of the target steps, (targets, dim), and the weights of events, (batch, time, time)."""
-        if self._few(batch) and (compiled := self._fused.get(parameters_of(self)).sessions(batch)):
-            return compiled
+        if self._few(batch) and (fused := self._fused.get(parameters_of(self))).suits(batch):
+            return fused.sessions(batch)
         time, dim = batch.ids.shape[1], self.settings.dim
         steps = torch.arange(time, device=batch.ids.device)
         distance = (steps[:, None] - steps[None, :]).clamp(0, self.settings.max_length - 1)
@@ -190,12 +189,12 @@ class CORE(ItemNetwork):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.encode(batch)
-        scores = self._few_scores(sessions) if self._few(batch) and fused_items.pays() else None
+        scores = self._few_scores(sessions) if self._few(batch) and short_items_pay() else None
         return Output(self._mixed(self.compare(sessions, self.table()) if scores is None else scores), (weights,))
 
     def _few_scores(self, sessions: Tensor) -> Tensor | None:
         short = self._short.get((*self.items.sources(), self.items.sampler.totals, self.lately, self.prior))
-        return None if short is None else short.scores(sessions, FIRST)
+        return None if short is None or not short.suits(sessions) else short.scores(sessions, FIRST)
 
     def _few(self, batch: Batch) -> bool:
         """Whether so few sessions are asked about, and no gradient, that a compiled pass pays."""
@@ -206,12 +205,12 @@ class CORE(ItemNetwork):
         linears = before, [self.joined], [self.wide], [self.narrow], after
         return FusedCORE(self.items.table(), (self.before, self.after), linears, self.by_distance)
 
-    def _shortened(self) -> fused_items.ShortItems | None:
+    def _shortened(self) -> ShortItems | None:
         """:meth:`table` in half its size, the counts as what is added to a score."""
         counts = torch.cat([self._log_counts(slice(None))[:, None], self.lately.log1p()], dim=1)
         table = self.items.table()
         factors = 1 / (table.norm(dim=1).clamp(min=1e-12) * self.settings.temperature)
-        return fused_items.ShortItems.of(table, factors, counts @ self.prior / self.settings.temperature)
+        return ShortItems.of(table, factors, counts @ self.prior / self.settings.temperature)
 
     def product(self, batch: Batch) -> Product:
         """What :meth:`forward` multiplies, and mixes in a stream; no table of all items is made for it."""

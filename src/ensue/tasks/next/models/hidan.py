@@ -44,8 +44,7 @@ from torch.nn import functional
 from ensue.nn.attention import band, masked_mean, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding
-from ensue.nn.fused_band import Ages, Band, fits
-from ensue.nn.fused_cascades import Reading, Weights, cascades
+from ensue.nn.fused_cascades import Ages, Band, Reading, Weights, cascades, suits_kernel
 from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.model import ItemNetwork
@@ -211,7 +210,7 @@ class HiDAN(ItemNetwork):
     def _fits(self) -> bool:
         """Return whether there are compiled functions for both attentions."""
         own = self.settings
-        return own.user_attention and own.cascade_attention and own.time_decay and fits(self.dense.weight)
+        return own.user_attention and own.cascade_attention and own.time_decay and suits_kernel(self.dense.weight)
 
     def _compiled(self, batch: Batch) -> Tensor:
         """Return Eq. 9 at the target steps as :meth:`encode` does, unscaled, without a weight for every pair."""

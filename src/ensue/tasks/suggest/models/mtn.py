@@ -44,7 +44,7 @@ from torch import Tensor, nn
 from ensue.nn.attention import band, masked_mean
 from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
-from ensue.nn.fused_encoder import FusedEncoder
+from ensue.nn.incremental import PackedEncoder
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
 from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
 from ensue.tasks.suggest.models import scoring
@@ -185,12 +185,12 @@ class MTN(nn.Module):
         tokens = self.added[0](tokens + rows.pack(session))
         return _Read(tokens, rows, kept.flatten().cumsum(0).view(kept.shape) - 1, seen[0], lean)
 
-    def _fused(self) -> list[FusedEncoder]:
+    def _fused(self) -> list[PackedEncoder]:
         stacks = (self.query_layers, *self.levels)
-        return [FusedEncoder(cast("Iterable[EncoderLayer]", layers)) for layers in stacks]
+        return [PackedEncoder(cast("Iterable[EncoderLayer]", layers)) for layers in stacks]
 
     def _climb(
-        self, vectors: Tensor, seen: list[Tensor], compiled: list[FusedEncoder] | None, *, weigh: bool
+        self, vectors: Tensor, seen: list[Tensor], compiled: list[PackedEncoder] | None, *, weigh: bool
     ) -> tuple[Tensor, Tensor | None]:
         """All the masked encoders, and the way down again: (batch, turns, dim)."""
         states, leans = [], []
@@ -229,10 +229,10 @@ class MTN(nn.Module):
         return Memory(keys, mask.flatten(1), batch.words[row].flatten(1), places.view(1, -1).expand(len(row), -1))
 
 
-def _encode(compiled: FusedEncoder | None, layers: nn.ModuleList, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:
+def _encode(compiled: PackedEncoder | None, layers: nn.ModuleList, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:
     """All layers; see :meth:`EncoderLayer.forward`."""
-    if compiled is not None and (states := compiled.encode(items, rows, mask)) is not None:
-        return states
+    if compiled is not None and compiled.suits(items):
+        return compiled.encode(items, rows, mask)
     for layer in layers:
         items = layer(items, rows, mask)
     return items

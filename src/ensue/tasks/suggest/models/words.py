@@ -6,12 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue import kernels
 from ensue.nn.cross_entropy import linear_cross_entropy
 from ensue.nn.derived import DerivedCache
-from ensue.nn.fused_decoder import log_shares
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.topk import log_totals
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN
 
+MAX_ROWS = 8
+"""Rows whose tokens a kernel scores at most: products of more are faster in torch."""
 _BLOCK = 512, 1536
 """States and tokens whose scores are held at once: 3 MB, made where the block before them was, in the cache."""
 
@@ -84,11 +87,7 @@ class Words(nn.Module):
     def log_probabilities(self, states: Tensor) -> Tensor:
         """(rows, dim) to (rows, ids) of all tokens, without a gradient; padding at -inf."""
         weight = self.kept.get((self.bias, self.table.weight if self.weight is None else self.weight))
-        states = self.narrow(states)
-        if (found := log_shares(states, weight)) is not None:
-            return found
-        states = torch.cat([states, states.new_ones(len(states), 1)], dim=1)
-        return (states @ weight).log_softmax(1)
+        return log_probabilities(self.narrow(states), weight)
 
     def _turned(self) -> Tensor:
         """(dim + 1, ids) the weights and, as the last row, the bias, which else is written over all scores first."""
@@ -105,6 +104,24 @@ class Words(nn.Module):
     def _parts(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         weight = self.table.weight if self.weight is None else self.weight
         return self.narrow(states), weight[UNKNOWN:], self.bias[UNKNOWN:]
+
+
+def _compiled_log_probabilities(states: Tensor, weight: Tensor) -> Tensor:
+    out = states.new_empty(len(states), weight.shape[1])
+    kernels.call("log_shares", x=states, w=weight[:-1], bias=weight[-1], out=out)
+    return out
+
+
+def _suits_log_probabilities(states: Tensor, weight: Tensor) -> bool:
+    contiguous = states.is_contiguous() and weight.is_contiguous()
+    return 0 < len(states) <= MAX_ROWS and is_float32_on_cpu(states, weight) and contiguous
+
+
+@kernels.compiled(_compiled_log_probabilities, when=_suits_log_probabilities)
+def log_probabilities(states: Tensor, weight: Tensor) -> Tensor:
+    """Return the (rows, ids) log-softmax of (rows, dim) states times a (dim + 1, ids) table whose last row is added."""
+    states = torch.cat([states, states.new_ones(len(states), 1)], dim=1)
+    return (states @ weight).log_softmax(1)
 
 
 def _log_totals(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

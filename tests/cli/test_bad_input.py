@@ -366,7 +366,7 @@ def test_an_output_that_cannot_be_written_is_found_out_before_the_work(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("the work has begun")
 
-    monkeypatch.setattr("ensue.cli.next_event.read_log", never)
+    monkeypatch.setattr("ensue.cli.tasks.next_event.read_log", never)
     place = tmp_path / "m"
     if taken in ("folder", "settings"):
         place.mkdir()
@@ -471,7 +471,7 @@ def test_main_lets_other_errors_through(monkeypatch: pytest.MonkeyPatch, ensue: 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("ensue.cli.next_event.read_log", broken)
+    monkeypatch.setattr("ensue.cli.tasks.next_event.read_log", broken)
     with pytest.raises(ZeroDivisionError):
         ensue("check", logs.train)
     assert cli.main.__doc__

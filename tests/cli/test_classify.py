@@ -14,7 +14,8 @@ from rich.console import Console
 
 from ensue import Text
 from ensue.answers import Choice, Deletion, TextAnswer
-from ensue.cli import display, results, show_texts
+from ensue.cli import display, results, tasks
+from ensue.cli.tasks import classify as commands
 from ensue.evaluation.bootstrap import PairedTest
 from ensue.evaluation.classify import METRICS
 from ensue.evaluation.result import Result, Row
@@ -256,7 +257,7 @@ def test_weights_that_a_random_choice_equals_are_said_to_tell_nothing(
             file=text, width=80, force_terminal=True, color_system=None, soft_wrap=True, emoji=False
         ),
     )
-    show_texts.answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, deletion=Deletion(2, score_drop, random, 5)))
+    tasks.show_answer(TextAnswer((Choice("[b]", 0.9),), 3, 3, deletion=Deletion(2, score_drop, random, 5)), commands)
     assert f"deletion test of [b]: score drop {score_drop:.3f} without the 2 words" in text.getvalue()
     assert "-0.000" not in text.getvalue()
     useless = score_drop <= random

@@ -34,7 +34,7 @@ def test_a_trained_model_is_not_replaced_unasked(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("the log was read")
 
-    monkeypatch.setattr("ensue.cli.next_event.read_log", never)
+    monkeypatch.setattr("ensue.cli.tasks.next_event.read_log", never)
     before = contents(own.parent)
     ran = ensue("fit", "next", logs.train, "-o", own, *COUNTED, *more)
     assert (ran.code, ran.out) == (2, "")

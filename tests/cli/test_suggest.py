@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ensue.cli import suggest
+from ensue.cli.tasks import suggest
 from ensue.evaluation import bootstrap
 from ensue.tasks.suggest.catalogue import COUNTING
 from tests.cli.conftest import Ensue, Ran, run

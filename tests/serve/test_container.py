@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ensue.cli.serving import serve
+from ensue.cli.serve import serve
 from ensue.cli.stream import stream
 from tests.processes import PYTHON
 

@@ -17,7 +17,7 @@ from urllib.error import HTTPError, URLError
 import pytest
 import yaml
 
-from ensue.cli.serving import serve
+from ensue.cli.serve import serve
 from ensue.store import versions
 from tests.processes import Started
 from tests.serve.test_server import start

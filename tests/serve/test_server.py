@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ensue import serve as package
-from ensue.cli.serving import named
+from ensue.cli.serve import named
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.serve.server import run as run_server
 from tests.cli.conftest import run as run_command

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from ensue.cli import tasks
-from ensue.cli.command import command_of
 from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, all_present, reads
 
 
@@ -30,4 +29,4 @@ def check(
     data = reading.data(data)
     chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
     reading = replace(reading, missing=reading.missing or "report")
-    command_of(chosen).check(data, compare_to or [], reading, json)
+    tasks.commands_of(chosen).check(data, compare_to or [], reading, json)

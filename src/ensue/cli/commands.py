@@ -76,8 +76,8 @@ _COMMANDS = {
     "Data": ("check:check", "prepare:prepare", "split:split"),
     "Models": ("fit:fit", "update:update", "forget:forget", "models:models", "models:settings"),
     "Evaluation": ("evaluate:evaluate", "evaluate:compare", "evaluate:score", "reproduce:reproduce"),
-    "Answers": ("predict:predict", "predict:explain", "predict:similar", "linking:link", "spreaders:spreaders"),
-    "Services": ("serving:serve", "stream:stream", "demo:demo"),
+    "Answers": ("predict:predict", "predict:explain", "predict:similar", "link:link", "spreaders:spreaders"),
+    "Services": ("serve:serve", "stream:stream", "demo:demo"),
 }
 """By section of the help, the module of each command and its function, whose name is that of the command."""
 

@@ -13,9 +13,10 @@ from urllib.request import Request, urlopen
 import typer
 
 from ensue import serve as service
-from ensue.cli import display, show_events
+from ensue.cli import display, tasks
 from ensue.cli.options import Json, Seed
 from ensue.errors import EnsueError, SettingError
+from ensue.tasks.next import TASK
 
 if TYPE_CHECKING:
     from ensue.demo.models import Demo
@@ -127,6 +128,8 @@ def _show(fitted: Demo) -> None:
     display.table(("question", "model", "best baseline", "ceiling"), rows, wraps=("question",), title=title)
     for row in fitted.rows:
         display.line(f"{row.name}: {row.verdict}")
-    show_events.explanation(fitted.explanation)
+    command = tasks.commands_of(TASK)
+    command.show_attention(fitted.explanation)
+    tasks.show_answer(fitted.explanation.answer, command)
     for line in fitted.lines():
         display.line(line)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ensue.answers import Choice
+from ensue.answers import Choice, Forecast
 from ensue.data.report import ReadReport
 from ensue.lines import CONTROLS, plural, printable, printable_line, printable_message
 from ensue.training.report import Report
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from ensue.tasks.link.measures import AtCut
+
+_MAX_TEXT = 100
+"""Characters that are shown of a longer text."""
 _READABLE = 16
 """Columns of a terminal that a column of text needs at least."""
 
@@ -230,8 +235,32 @@ def drop(score_drop: float, digits: int = 3) -> str:
     return f"{round(score_drop, digits) + 0.0:.{digits}f}"
 
 
-ATTRIBUTIONS = "attributions (weight; score drop without it)"
-"""Heading of :func:`attended`."""
+@dataclass(frozen=True)
+class Column:
+    """One column of the choices of an answer, in tables of the terminal and in files.
+
+    Attributes:
+        heading: its name in the terminal; empty where only files have it.
+        value: the text or the number of a choice, or ``None``.
+        name: its name in files; empty where only the terminal has it.
+        is_number: whether ``value`` is a number, which the terminal shows with three digits.
+        optional: whether it is left out where no choice has a value.
+    """
+
+    heading: str
+    value: Callable[[Any], str | float | None]
+    name: str = ""
+    is_number: bool = False
+    optional: bool = False
+
+    def cell(self, choice: object) -> str:
+        """Return the text of a choice in a table of the terminal."""
+        value = self.value(choice)
+        return f"{value:.3f}" if self.is_number else one_line(str(value or ""))
+
+    def is_shown(self, choices: Iterable[object]) -> bool:
+        """Return whether tables of these choices have the column."""
+        return not self.optional or any(map(self.value, choices))
 
 
 def attributions_text(choice: Choice) -> str:
@@ -242,3 +271,57 @@ def attributions_text(choice: Choice) -> str:
         for attribution in choice.attributions
     )
     return "   ".join(parts)
+
+
+ATTRIBUTIONS = Column("attributions (weight; score drop without it)", attributions_text)
+
+
+def choices(ranked: Sequence[object], columns: Sequence[Column]) -> None:
+    """Print a table of choices, best first."""
+    shown = [column for column in columns if column.heading and column.is_shown(ranked)]
+    rows = ([str(rank), *(column.cell(choice) for column in shown)] for rank, choice in enumerate(ranked, 1))
+    wraps = [column.heading for column in shown if not column.is_number]
+    table(("#", *(column.heading for column in shown)), rows, wraps=wraps)
+
+
+def forecast(found: Forecast) -> None:
+    """Print the steps of a forecast, one per row."""
+    rows = []
+    for number, step in enumerate(found.steps, 1):
+        items = "   ".join(f"{one_line(choice.value)} ({choice.score:.3f})" for choice in step.choices)
+        low, median, high = map(duration, step.after) if step.after else ("", "", "")
+        rows.append((str(number), f"{100 * step.stop:.1f} %", f"{low} to {high}" if step.after else "", median, items))
+    if found.id:
+        line(one_line(found.id))
+    heads = ("step", "P(end)", "time to event (80 %)", "median", "items (score)")
+    table(heads, rows, wraps=heads[-1:])
+    line(f"in vocabulary: {found.in_vocabulary} of {plural(found.events, 'event')}")
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in its largest unit."""
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def shorten(text: str) -> str:
+    """Return the first characters of a text, on one line."""
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _MAX_TEXT else f"{plain[: _MAX_TEXT - 1]}…"
+
+
+def cutoff_metrics(metrics: AtCut, what: str) -> str:
+    """Return how many a threshold retrieves, and precision and recall with their intervals."""
+    precision_low, precision_high = map(_fraction, metrics.precision_interval)
+    recall_low, recall_high = map(_fraction, metrics.recall_interval)
+    return (
+        f"{plural(metrics.retrieved, what)}, precision {_fraction(metrics.precision)} [{precision_low}, "
+        f"{precision_high}], recall {_fraction(metrics.recall)} [{recall_low}, {recall_high}]"
+    )
+
+
+def _fraction(value: float) -> str:
+    """Return a fraction of 1, as .25."""
+    return f"{value:.2f}".removeprefix("0") if value < 1 else "1.00"

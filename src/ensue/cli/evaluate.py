@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.command import Command, command_of
 from ensue.cli.options import (
     LINKED,
     SCORING,
@@ -55,7 +54,7 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
     The table is also written to CARD.md in the model folder.
     """
     reading, scoring = parsed(options)
-    command = command_of(tasks.of_folder(folder, context))
+    command = tasks.commands_of(tasks.of_folder(folder, context))
     path = reading.data(data)
     _require_outputs(scoring, [path])
     keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
@@ -99,7 +98,7 @@ def compare(
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in model_names]
     path = reading.data(data)
     _require_outputs(scoring, [path, test, validation])
-    command = command_of(chosen)
+    command = tasks.commands_of(chosen)
     keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
     training_reading = replace(reading, split="")  # a part is of what is scored: nothing of it may be trained on
     train_data, schema = command.read_for_training(path, training_reading)
@@ -109,8 +108,8 @@ def compare(
         display.log(f"{path}: {len(train_data):,} for training, {len(test_data):,} held out as test data")
     else:
         test_data = command.read(test, replace(reading, schema=schema))
-    command.require(train_data, path, learn=True)
-    command.require(test_data, test or path, learn=False)
+    command.require(train_data, path, training=True)
+    command.require(test_data, test or path, training=False)
     valid_data = command.read(validation, replace(training_reading, schema=schema)) if validation else None
     for predictors in entries:
         for predictor in predictors:
@@ -151,7 +150,7 @@ def score(
     if not ranking_paths:
         raise SettingError(f"{last_path}: give the rankings first, then the data that they rank for")
     chosen = tasks.of_folder(folders[0], context) if folders else tasks.chosen(task, context)
-    command = command_of(chosen)
+    command = tasks.commands_of(chosen)
     _require_outputs(scoring, [path, *ranking_paths, train])
     keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
     from ensue.data.rankings import read_rankings
@@ -163,7 +162,7 @@ def score(
     schema = reading.like(folders[0]).schema if folders else reading.schema
     if train is not None:
         train_data, schema = command.read_for_training(train, replace(reading, split="", schema=schema))
-        command.require(train_data, train, learn=True)
+        command.require(train_data, train, training=True)
         baseline = make(chosen.name, next(model.name for model in models_of(chosen.name) if model.counting))
         display.training(baseline.fit(train_data))
         predictors.append(baseline)
@@ -186,7 +185,7 @@ def _require_outputs(scoring: Scoring, inputs: Sequence[Path | None]) -> None:
         require_output(scoring.per_example, existing, option="--per-example")
 
 
-def _test_data(command: Command, path: Path, reading: Reading) -> Any:
+def _test_data(command: tasks.TaskCommands, path: Path, reading: Reading) -> Any:
     """Return the data of a file, or the fraction of it that ``--split`` holds out."""
     fraction = reading.test_fraction
     if fraction is None:

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.command import command_of
 from ensue.cli.options import (
     ITEMS,
     LINKED,
@@ -88,7 +87,7 @@ def fit(
     _require_free(output, replace)
     from ensue.training.distributed import ranks  # torch
 
-    command = command_of(chosen)
+    command = tasks.commands_of(chosen)
     folder = output.resolve()
     checkpoint = folder.with_name(f".{folder.name}.checkpoint")
     with _until_stopped(checkpoint, resume), ranks() as (rank, _), only_writer(output) if rank == 0 else nullcontext():
@@ -96,7 +95,7 @@ def fit(
             sweep(output)
             _require_free(output, replace)  # another process may have saved a model before this one had the lock
         train_data, schema = command.read_for_training(path, reading)
-        command.require(train_data, path, learn=True)
+        command.require(train_data, path, training=True)
         valid_data = command.read(validation, replaced(reading, schema=schema)) if validation else None
         display.log(f"training {predictor.model_name} (task {task}), seed {predictor.seed}")
         reports = predictor.fit(train_data, valid_data, checkpoint=checkpoint, resume=resume)
@@ -109,7 +108,7 @@ def fit(
                 _save(predictor, output)
             for file in _checkpoint_files(checkpoint):
                 file.unlink(missing_ok=True)
-            for line in command.told(predictor):
+            for line in command.training_summary(predictor):
                 display.log(line)
             if json:
                 summary = predictor.summary()

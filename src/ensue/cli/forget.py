@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.command import command_of
 from ensue.cli.options import Folder, Json, Own, Reading, present
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural
@@ -42,7 +41,7 @@ def forget(
 
     data = None
     if records is not None:
-        data = command_of(task).read_people(records, Reading().like(folder), names, user_column)
+        data = tasks.commands_of(task).read_people(records, Reading().like(folder), names, user_column)
     result = forget_users(folder, names, data)
     if json:
         display.print_json(result.to_dict())

@@ -1,182 +1,145 @@
-"""Task ``link`` at the command line: articles, and the posts that may be about them."""
+"""The command ``link``: posts ranked for a story, and the review of the ranking at a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ensue.answers import LinkAnswer
-from ensue.cli import display, show_links, stdin
-from ensue.cli.asked import Asked
-from ensue.cli.options import Reading
-from ensue.data.kinds import is_articles
-from ensue.data.originals import rows_of
-from ensue.data.posts.corpus import Corpus, columns_of, is_corpus, read_corpus
-from ensue.data.posts.dataset import Posts, PostsReport, read_articles, read_posts
-from ensue.data.schema import DataSchema
-from ensue.errors import SettingError
+import typer
+
+from ensue.cli import display
+from ensue.cli.options import Json, Reading, present, reads, require_output
+from ensue.errors import DataError, SettingError
 from ensue.lines import plural
-from ensue.records import Post
-from ensue.tasks.link.check import check_alone, check_links, leaks_between
+from ensue.registry import task_of
+from ensue.tasks.link import TASK
 
 if TYPE_CHECKING:
-    from ensue.answers import LinkExplanation
+    from ensue.data.posts.corpus import Corpus
+    from ensue.data.posts.dataset import PostsReport
     from ensue.tasks.link.predictor import LinkPredictor
 
-WRITES_EVIDENCE = True
+
+@reads("columns", "encoding", "sheet", "max_unpacked", "missing")
+def link(
+    context: typer.Context,
+    articles: Annotated[Path, typer.Argument(callback=present, help="file of the story: one or many articles")],
+    posts: Annotated[Path, typer.Argument(callback=present, help="table, JSON Lines, or a collector's export")],
+    folder: Annotated[Path | None, typer.Option(help="model folder [default: lexical scores]")] = None,
+    model: Annotated[str, typer.Option(help="without --folder: best, tfidf, bm25 or sbert")] = "best",
+    encoder: Annotated[str, typer.Option(help="sentence-transformers model to add to the scores")] = "",
+    unsupervised: Annotated[
+        bool, typer.Option("--unsupervised", help="first train word vectors on these texts")
+    ] = False,
+    k: Annotated[int, typer.Option("-k", help="posts to show")] = 10,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="write all posts: .csv, .tsv, .jsonl, .parquet")
+    ] = None,
+    review: Annotated[bool, typer.Option("--review", help="label posts until recall is 90 %")] = False,
+    labels: Annotated[Path | None, typer.Option(help="review: file of labels [default: next to POSTS]")] = None,
+    annotator: Annotated[str, typer.Option(help="review: name of the annotator [default: user]")] = "",
+    overlap: Annotated[float, typer.Option(help="review: fraction that every annotator labels")] = 0.0,
+    *,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Rank posts by relevance to a story, with the best matching sentence of each."""
+    reading = Reading(**options)
+    if k < 1:
+        raise SettingError(f"-k {k}: show at least 1 post")
+    if review and json:
+        raise SettingError("--review needs a terminal; remove --json")
+    if not review and (annotator or overlap or labels is not None):
+        raise SettingError("--labels, --annotator and --overlap need --review")
+    if not 0 <= overlap <= 1:
+        raise SettingError(f"--overlap {overlap:g}: give a fraction of the posts, from 0 to 1")
+    if folder is not None and (model != "best" or encoder):
+        raise SettingError("--folder holds a model and its encoder; remove --model and --encoder")
+    if unsupervised and (folder is not None or model != "best" or encoder):
+        raise SettingError("--unsupervised is for best without --folder or --encoder; remove them")
+    if folder is not None and task_of(folder) != TASK.name:
+        raise SettingError(f"{folder}: not a model of task link; give a folder written by `ensue fit link`")
+    if output is not None:
+        require_output(output, [articles, posts])
+    corpus, reports = _read(articles, posts, reading)
+    from ensue.cli import ranking, writing  # torch
+    from ensue.tasks.link import ranked
+
+    predictor = _predictor(folder, corpus, model, encoder, unsupervised=unsupervised)
+    with _progress(predictor):
+        result = ranked.rank(predictor, corpus.articles, corpus.posts, reviewed=review)
+    if review:
+        result = ranking.review_posts(result, posts, labels, annotator.strip(), overlap)
+    if json:
+        display.print_json(ranking.ranked_json(result, k))
+    else:
+        ranking.show(result, k)
+    if output is not None:
+        frame = result.written(flat=not writing.is_listed(output))
+        writing.write(frame, output, byte_order_mark=reports[1].byte_order_mark)
+        if len(result.posts) > ranked.SHOWN:
+            display.log(f"sentences are written for the best {ranked.SHOWN:,} posts")
+        display.log(f"wrote {output}: {plural(len(result.posts), 'post')}")
 
 
-def read(path: Path, reading: Reading) -> Corpus:
-    """Articles and posts, after showing what was understood of them and what was left out."""
-    corpus, _ = _read(path, reading)
-    return corpus.part(reading.part) if reading.part else corpus
+def _read(articles: Path, posts: Path, reading: Reading) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
+    """Return the articles and the posts, after logging how they were read."""
+    from ensue.data.posts.corpus import read_corpus  # polars
+    from ensue.data.posts.documents import is_named_as_document
+
+    try:
+        corpus, reports = read_corpus(posts, articles, columns=reading.roles, **reading.opening)
+    except DataError as error:
+        if is_named_as_document(posts) and not is_named_as_document(articles):
+            raise DataError(f"{error}; the story comes first: ensue link {posts} {articles}") from error
+        raise
+    for report in reports:
+        display.read_report(report)
+    return corpus, reports
 
 
-def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]:
-    """As :func:`read`, and how later files of the model are to be read."""
-    corpus, reports = _read(path, reading)
-    data = corpus.part(reading.part) if reading.part else corpus
-    return data, reading.schema_for(columns_of(*reports))
+def _predictor(folder: Path | None, corpus: Corpus, model: str, encoder: str, *, unsupervised: bool) -> LinkPredictor:
+    """Return the predictor of a folder, or one of lexical scores; log what it scores with."""
+    from ensue.tasks.link import ranked, sync
+    from ensue.tasks.link.predictor import LinkPredictor
 
-
-def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Posts, Posts]:
-    """The posts of some authors, and all others of the file."""
-    posts, understood = read_posts(path, columns=reading.roles, every=True, **reading.opening)
-    display.read_report(understood)
-    mine = rows_of(posts.originals()[posts.rows], users, column, path)
-    return posts.select(mine), posts.select(~mine)
-
-
-def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
-    posts, judgements = reading.judged(path)
-    corpus, understood = read_corpus(
-        posts, reading.articles, judgements=judgements, columns=reading.roles, **reading.opening
-    )
-    for one in understood:
-        display.read_report(one, warn=warn)
-    return corpus, understood
-
-
-def require(data: Corpus, path: Path, *, learn: bool) -> None:
-    """Refuse posts of which none is about an article that is there, and for learning a single article.
-
-    Raises:
-        DataError: naming the file.
-    """
-    from ensue.tasks.link.train import require_links
-
-    require_links(data, str(path))
-
-
-def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
-    """Refuse posts of which none is about an article that is there.
-
-    Raises:
-        DataError: naming the file.
-    """
-    require(data, path, learn=False)
-
-
-def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of articles and posts, and warnings about them."""
-    if reading.articles is None and reading.judged(path)[1] is None and not is_corpus(path):
-        _check_alone(path, others, reading, json)
-        return
-    corpus, understood = _read(path, reading, warn=False)  # they are among the findings
-    found = check_links(corpus, understood, {str(other): _read(other, reading)[0] for other in others})
-    display.print_json(asdict(found)) if json else show_links.findings(found)
-
-
-def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Posts without the articles, or articles without posts, as collectors export them."""
-    if others:
-        raise SettingError(f"{path}: --compare-to needs the articles too; give them with --articles")
-    articles = is_articles(path, reading.roles, **reading.opening)
-    found, understood = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
-    display.read_report(understood, warn=False)
-    findings = check_alone(found, understood)
-    display.print_json(asdict(findings)) if json else show_links.findings_alone(findings)
-
-
-def leaks(train: Corpus, other: Corpus, name: str) -> Iterator[str]:
-    """Articles and near copies on both sides."""
-    return leaks_between(train, other, name)
-
-
-def told(predictor: LinkPredictor) -> list[str]:
-    """How the model does on held-out posts, what was weighed how, and what was noted."""
-    metadata, lines = predictor.metadata, []
-    validation = metadata.validation
-    assert validation is not None
-    low, high = validation.precision_interval
-    lines.append(
-        f"on {plural(metadata.validation_posts, 'held-out post')}: MRR {validation.mrr:.3f}; at P = .5 precision "
-        f"{validation.precision:.2f} [{low:.2f}, {high:.2f}], recall {validation.recall:.2f} "
-        f"[{validation.recall_interval[0]:.2f}, {validation.recall_interval[1]:.2f}]; "
-        f"top-1: mean predicted probability {validation.first_said:.2f}, accuracy {validation.first_right:.2f}"
-    )
-    if predictor.schedule is None:
-        lines.append(f"cross-validation: {metadata.held_out}; the final weights use all posts")
-    if metadata.alone is not None:
-        lines.append(
-            f"chose the score {metadata.alone} alone: several scores are not significantly better on held-out posts"
+    if folder is not None:
+        predictor = LinkPredictor.load(folder)
+        if predictor.model is not None:
+            index = sync.index_of(folder)
+            with display.progress_bar("posts encoded") as progress:
+                synced = sync.sync(predictor, corpus.posts, index, progress)
+            counts = f"{plural(synced.new, 'post')} encoded, {synced.held:,} were there, {synced.gone:,} deleted"
+            display.log(f"{index}: {counts}")
+        return predictor
+    network = "bag" if unsupervised else ""
+    predictor = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder, network=network)
+    if unsupervised:
+        display.training(predictor.learn(corpus.posts))
+    dense = "vectors trained on these texts" if unsupervised else encoder if model == "best" else ""
+    scores = encoder if model == "sbert" else "lexical scores" + (f" and {dense}" if dense else "")
+    labels = ranked.labels_of(predictor, corpus.articles, corpus.posts)
+    probabilities = "no probabilities unless posts are labelled"
+    if labels is not None:
+        probabilities = (
+            f"probabilities by the labels of this file: {plural(labels.story, 'post')} of the story, "
+            f"{len(corpus) - labels.story:,} that count as outside it"
         )
-    if metadata.floors is not None:
-        alone = ", ".join(f"{name} {mrr:.3f}" for name, mrr in metadata.floors.items())
-        lines.append(f"MRR of each score alone: {alone}")
-    if predictor.weights:
-        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in predictor.weights.items())
-        neighbours = f", neighbour weight {predictor.neighbour_weight:g}" if predictor.neighbour_weight else ""
-        prior = f"cross-post prior strength {predictor.prior_strength:g}{neighbours}"
-        lines.append(f"weights fitted on held-out posts: {weights}; {prior}")
-    return [*lines, *(f"note: {note}" for note in metadata.notes)]
+    hint = "`ensue fit link` trains weights and probabilities"
+    display.log(f"no model folder: {scores}, {probabilities}; {hint}")
+    return predictor
 
 
-def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-    """There is one protocol, and no cut-off."""
-    return {}
+@contextmanager
+def _progress(predictor: LinkPredictor) -> Iterator[None]:
+    """Show a bar while an encoder reads posts."""
+    from ensue.text.encoder import Encoder
 
-
-def records(source: str, reading: Reading, predictor: LinkPredictor) -> Asked:
-    """The posts of a file in any layout, every row of it, or of stdin: a post a line, or JSON Lines of records.
-
-    Raises:
-        DataError: naming the file, the line, the field and what to do.
-    """
-    if source == "-":
-        if reading.columns:
-            raise SettingError("--columns is for files; on stdin give a post a line, or JSON Lines")
-        return Asked(_of_stdin())
-
-    posts, understood = read_posts(source, columns=reading.roles, every=True, **reading.opening)
-    display.read_report(understood)
-    return Asked(posts.records(), len(posts), posts.beside, understood.byte_order_mark)
-
-
-def _of_stdin() -> Iterator[Post]:
-    listed = False
-    for number, line in stdin.lines():
-        text = line.rstrip("\r\n")
-        if text.lstrip().startswith("{"):
-            listed = True
-            yield Post.from_json(text, f"stdin, line {number}")
-        elif text.strip() or not listed:
-            yield Post(text)
-
-
-def show_answer(found: LinkAnswer) -> None:
-    """The articles for one post."""
-    show_links.answer(found)
-
-
-def show_explanation(found: LinkExplanation) -> None:
-    """The drop of the best article's score without each word of the post."""
-    show_links.explanation(found)
-
-
-def read_update(path: Path, reading: Reading, predictor: LinkPredictor) -> tuple[Corpus, dict[str, int]]:
-    """Return new articles and posts, and their numbers."""
-    data = read(path, reading)
-    return data, {"new_articles": len(predictor.article_index.joined(data.articles)[2]), "posts": len(data)}
+    if not isinstance(predictor.model, Encoder):
+        yield
+        return
+    with display.progress_bar("texts encoded") as predictor.model.follow:
+        yield
+    predictor.model.follow = None

@@ -7,23 +7,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import chain, islice
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ensue.answers import Answer, Explanation, Link, TextAnswer
-from ensue.cli import display, show_events, tasks
-from ensue.cli.asked import Asked
-from ensue.cli.command import command_of
+from ensue.answers import Answer, Explanation, TextAnswer
+from ensue.cli import display, tasks
+from ensue.cli.display import Column
 from ensue.cli.options import TABLES, Folder, Json, Own, Reading, input_present, present, reads, require_output
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor, Forecasts, load
 from ensue.records import History, Post, Text
+from ensue.tasks import TASKS
 from ensue.tasks.next.true_edges import Compared, compare, true_pairs
 
 if TYPE_CHECKING:
@@ -75,19 +75,19 @@ def predict(
         )
     if exclude_seen and rank_unknown:
         raise SettingError("--rank-unknown and --exclude-seen contradict each other; remove one")
-    command = command_of(tasks.of_folder(folder, context))
+    command = tasks.commands_of(tasks.of_folder(folder, context))
     from ensue.cli import writing  # polars
 
     if output is not None:
         require_output(output, [Path(source)] if source != "-" else [])
     predictor = _load(folder)
-    inputs = command.records(source, reading.like(folder), predictor)
+    inputs = command.read_records(source, reading.like(folder), predictor)
     keywords: dict[str, Any] = {"prefix": prefix} if prefix else {}
     keywords |= {"exclude": _items(exclude)} if exclude else {}
     keywords |= {"allow": _items(allow)} if allow else {}
     keywords |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
     keywords |= {"rank_unknown": True} if rank_unknown else {}
-    keywords["evidence"] = attributions and (output is None or json or command.WRITES_EVIDENCE)
+    keywords["evidence"] = attributions and (output is None or json or command.WRITES_ATTRIBUTIONS)
     records, answers = _with_ids(inputs.records, source), []
     with display.progress_bar("answers") if output is not None else nullcontext(lambda done, total: None) as count:
         while batch := list(islice(records, 1 if source == "-" and sys.stdin.isatty() else BATCH)):
@@ -98,13 +98,15 @@ def predict(
                 answer = answer if _has_content(record, source) else _without_choices(answer)
                 if json:
                     display.print_json_line(answer.to_json())
+                elif output is None and forecasts is not None:
+                    display.forecast(answer)
                 elif output is None:
-                    command.show_answer(answer)
+                    tasks.show_answer(answer, command)
                 if output is not None:
                     answers.append(answer)
             count(len(answers), inputs.total)
     if output is not None:
-        frame = _table(inputs, answers, flat=not writing.is_listed(output))
+        frame = _table(inputs, answers, command.columns(answers), flat=not writing.is_listed(output))
         writing.write(frame, output, byte_order_mark=inputs.byte_order_mark)
         display.log(f"wrote {output}: {plural(len(answers), 'answer')}")
 
@@ -126,12 +128,12 @@ def explain(
 ) -> None:
     """Show attributions: weights, and how far a score drops without each event or word."""
     reading = Reading(**options)
-    command = command_of(tasks.of_folder(folder, context))
+    command = tasks.commands_of(tasks.of_folder(folder, context))
     from ensue.data.edges import read_edges  # polars
 
     truth = None if edges is None else read_edges(edges, **reading.opening)
     predictor = _load(folder)
-    inputs = _with_ids(command.records(source, reading.like(folder), predictor).records, source)
+    inputs = _with_ids(command.read_records(source, reading.like(folder), predictor).records, source)
     records = (record for record in inputs if not isinstance(record, History) or _has_content(record, source))
     drawn, total = False, Compared()
     while batch := list(islice(records, 256)):
@@ -148,7 +150,11 @@ def explain(
                 total += comparison
                 pairs = dumps({**asdict(comparison), "edges": true_pairs(explanation, truth)})
                 line = f'{line[:-1]}, "true_edges": {pairs}}}'
-            display.print_json_line(line) if json else command.show_explanation(explanation)
+            if json:
+                display.print_json_line(line)
+            else:
+                command.show_attention(explanation)
+                tasks.show_answer(explanation.answer, command)
     if truth is not None:
         display.log(total.sentence())
 
@@ -170,7 +176,7 @@ def similar(
     if json:
         display.print_json_line(answer.to_json())
     else:
-        show_events.ranked(answer.choices)
+        display.choices(answer.choices, tasks.commands_of(TASKS[predictor.task]).columns([answer]))
 
 
 def _items(path: Path) -> list[str]:
@@ -226,35 +232,26 @@ def _without_choices(answer: Any) -> Any:
     return replace(answer, choices=(), **({"deletion": None} if isinstance(answer, TextAnswer) else {}))
 
 
-def _table(inputs: Asked, answers: Sequence[Any], *, flat: bool) -> pl.DataFrame:
+def _table(inputs: tasks.Records, answers: Sequence[Any], columns: Sequence[Column], *, flat: bool) -> pl.DataFrame:
     """Return the rows of the input, or the ids of its sequences, joined with the answers.
 
-    The columns of an answer are ``prediction``, ``score`` or ``probability``, ``title`` where items have titles, of
-    links ``sentence``; those of further choices end in ``_2`` and so on. Last, how many words or items were
+    The names of columns of further choices end in ``_2`` and so on. The last columns say how many words or items were
     ``in_vocabulary`` of all ``events``.
     """
     import polars as pl
 
     all_choices = [answer.choices for answer in answers]
-    calibrated = any(getattr(choice, "probability", None) is not None for choices in all_choices for choice in choices)
-    linked = any(isinstance(choice, Link) for choices in all_choices for choice in choices)
-    titled = any(getattr(choice, "title", "") for choices in all_choices for choice in choices)
-    probable = calibrated or any(isinstance(answer, TextAnswer) for answer in answers)
-    columns = {}
+    named = [column for column in columns if column.name and column.is_shown(chain.from_iterable(all_choices))]
+    series = []
     for rank in range(max([1, *map(len, all_choices)])):
         suffix = f"_{rank + 1}" if rank else ""
-        ranked = [choices[rank] if rank < len(choices) else None for choices in all_choices]
-        scores = [choice and (choice.probability if calibrated else choice.score) for choice in ranked]
-        columns[f"prediction{suffix}"] = pl.Series([choice and choice.value for choice in ranked], dtype=pl.String)
-        columns[f"{'probability' if probable else 'score'}{suffix}"] = pl.Series(scores, dtype=pl.Float64)
-        if titled:
-            titles = [choice.title or None if choice else None for choice in ranked]
-            columns[f"title{suffix}"] = pl.Series(titles, dtype=pl.String)
-        if linked:
-            columns[f"sentence{suffix}"] = pl.Series([choice and choice.sentence for choice in ranked], dtype=pl.String)
+        for column in named:
+            values = [column.value(choices[rank]) if rank < len(choices) else None for choices in all_choices]
+            dtype = pl.Float64 if column.is_number else pl.String
+            series.append(pl.Series(f"{column.name}{suffix}", values, dtype))
     for name in ("in_vocabulary", "events"):
-        columns[name] = pl.Series([getattr(answer, name) for answer in answers], dtype=pl.Int64)
-    added = pl.DataFrame(columns)
-    if inputs.beside is not None:
-        return inputs.beside(added, flat)
+        series.append(pl.Series(name, [getattr(answer, name) for answer in answers], pl.Int64))
+    added = pl.DataFrame(series)
+    if inputs.join is not None:
+        return inputs.join(added, flat)
     return pl.DataFrame({"id": [answer.id for answer in answers]}, schema={"id": pl.String}).hstack(added)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ensue.cli import display
-from ensue.cli.show_ranked import cut_in_words
 from ensue.evaluation.bootstrap import Verdict
 from ensue.evaluation.link import even
 from ensue.evaluation.result import Result, Row, figure
@@ -26,7 +25,7 @@ def show_result(result: Result, cutoffs: Sequence[int] = ()) -> None:
         _show_subsets(result)
     for row in result.rows:
         if (at_half := even(row)) is not None:
-            display.line(f"  {row.model}, P at least .5: {cut_in_words(at_half, 'pair')}")
+            display.line(f"  {row.model}, P at least .5: {display.cutoff_metrics(at_half, 'pair')}")
     for name, line in result.card.items():
         if name != "name":  # the table has it
             display.line(f"  {name}: {line}")

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.command import command_of
 from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, Seed, reads
 from ensue.errors import SettingError
 from ensue.store.folder import write_file
@@ -38,7 +37,7 @@ def split(
         raise SettingError(f"{min(existing)}: exists already; name another folder with --output")
     from ensue.data import test_split  # polars
 
-    parts = test_split.split_data(command_of(chosen).read(path, reading), test, seed, by or "auto")
+    parts = test_split.split_data(tasks.commands_of(chosen).read(path, reading), test, seed, by or "auto")
     output.mkdir(parents=True, exist_ok=True)
     written = {}
     for name, part in zip(("train", "test"), parts, strict=True):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ensue.cli import display
-from ensue.cli.command import command_of
+from ensue.cli import display, tasks
 from ensue.cli.options import TABLES, Data, Json, Own, Reading, Seed, reads, require_output
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
@@ -61,9 +60,9 @@ def spreaders(
     predictor = None if folder is None else load(folder)
     if predictor is not None and not isinstance(predictor, NextPredictor):
         raise SettingError(f"--folder {folder}: a model of task {predictor.task}; give one of task next")
-    command = command_of(TASK)
+    command = tasks.commands_of(TASK)
     histories = command.read(path, reading if folder is None else reading.like(folder))
-    command.require(histories, path, learn=False)
+    command.require(histories, path, training=False)
     num_events, attention = len(histories.ids), None
     if predictor is not None:
         histories = histories.encode(predictor.vocabulary, drop_unknown=True)

@@ -57,8 +57,6 @@ def stream(
         streamed = " and ".join(name for name, one in TASKS.items() if one.streamed)
         raise SettingError(f"{folder}: is of task {task}; only task {streamed} can be trained on a stream")
     from ensue import figures  # torch and plotly
-    from ensue.data.clock import format_time
-    from ensue.data.time_summary import SINCE_1970
     from ensue.stream.brokers import open_source
     from ensue.stream.engine import Stream
     from ensue.stream.state import StreamSettings
@@ -82,11 +80,9 @@ def stream(
                     display.log(f"warning: {_rejected(source_name, former, status)}")
                     warned = True
                 for hour in status.closed:
-                    row = hour.to_dict()
-                    time_text = format_time(row["begins"], "h", absolute=row["begins"] > SINCE_1970)
                     metrics = [f"{name} {row['hr@20']:.3f} {row['mrr@20']:.3f}" for name, row in hour.figures().items()]
-                    cells = [f"{time_text:>16}", f"{hour.events:>7,} events {hour.targets:>7,} targets", *metrics]
-                    display.print_json(row) if json else display.line("   ".join(cells))
+                    cells = [f"{hour.begins:>16}", f"{hour.events:>7,} events {hour.targets:>7,} targets", *metrics]
+                    display.print_json(hour.to_dict()) if json else display.line("   ".join(cells))
                 display.log(status.sentence)
                 if plot:
                     figures.write_html(figures.stream(status.board.rows()), plot)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ensue.cli import display, tasks
-from ensue.cli.command import command_of
 from ensue.cli.options import ITEMS, TABLES, Folder, Json, Own, Reading, present, reads
 from ensue.errors import SettingError
 from ensue.lines import plural
@@ -44,7 +43,7 @@ def update(
         raise SettingError("give new data, as in `ensue update FOLDER new.csv`, or --rollback")
     former = current(folder)  # a wrong folder is found before a long log is read
     source = None if new is None else present(Path(new)) or Path(new)
-    command = command_of(tasks.of_folder(folder, context))
+    command = tasks.commands_of(tasks.of_folder(folder, context))
     reading = reading.like(folder)
     from ensue import refresh  # torch
 

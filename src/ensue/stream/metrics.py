@@ -20,8 +20,9 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from ensue import metrics
+from ensue.data.clock import format_time
 from ensue.data.histories import Histories, Ids, Index, Times
-from ensue.data.time_summary import MILLISECONDS
+from ensue.data.time_summary import MILLISECONDS, SINCE_1970
 from ensue.metrics import MISS, Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.stream.sessions import require_times, targets
@@ -63,6 +64,12 @@ class Hour:
     events: int = 0
     targets: int = 0
     sums: dict[str, Sums] = field(default_factory=dict)
+
+    @property
+    def begins(self) -> str:
+        """Time at which the hour begins, as text."""
+        seconds = self.hour * HOUR
+        return format_time(seconds, "h", absolute=seconds > SINCE_1970)
 
     def figures(self) -> dict[str, dict[str, float]]:
         """HR@20 and MRR@20 of everyone who answered."""

@@ -45,7 +45,7 @@ class Task:
     update: str
     """A function that lets a candidate learn and tests it: :data:`ensue.refresh.Learn`."""
     command: str
-    """What the command line reads and shows: a module that is an :class:`ensue.cli.command.Command`."""
+    """What the command line reads and shows: a module that is an :class:`ensue.cli.tasks.TaskCommands`."""
     service: str
     """What the service takes and gives: an :class:`ensue.serve.tasks.TaskService`."""
     forget: str

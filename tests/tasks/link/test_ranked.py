@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ensue.cli.show_ranked import ranked_json
+from ensue.cli.ranking import ranked_json
 from ensue.data.posts.dataset import Posts
 from ensue.records import Post
 from ensue.tasks.link import scores as scoring

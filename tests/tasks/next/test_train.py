@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.cli.next_event import told
+from ensue.cli.tasks.next_event import training_summary
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.demo.world import World, make_world
@@ -121,7 +121,7 @@ def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_p
     assert best.metadata.chosen == "markov, a baseline: no trained model ranked the held-out data better"
     assert f"- chosen: {best.metadata.chosen}" in describe(best)
     scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in best.metadata.validation_mrr.items())
-    first, exclusion, last = told(best)
+    first, exclusion, last = training_summary(best)
     assert [first, last] == [f"chose {best.metadata.chosen}; validation MRR: {scores}", IDLE]
     assert "predict leaves out items already in the session" in exclusion
     assert best.metadata.held_out == "the last 20 of 200 in file order"

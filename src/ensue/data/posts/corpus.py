@@ -451,3 +451,21 @@ def _counts_rows(words: pl.Series) -> bool:
     counts = pl.int_range(len(words), eager=True)
     numbered = any((first == (counts + begin).cast(pl.String)).all() for begin in (0, 1))
     return numbered and len(words) > 1 and second.n_unique() > 1
+
+
+def require_links(data: Corpus, where: str) -> None:
+    """Refuse data without two articles, or without a post about one of them.
+
+    Raises:
+        DataError: naming what to do.
+    """
+    if len(data.articles) < 2:
+        raise DataError(f"{where}: there is one article, so there is nothing to rank; give at least two")
+    if not len(data.posts.about):
+        raise DataError(f"{where}: no post is about an article; name their column with --columns about=…")
+    if not len(data.pairs):
+        name = data.posts.about[0]
+        raise DataError(
+            f"{where}: no post is about a given article; the first names {name!r}, the first article is "
+            f"{data.articles.ids[0]!r}: name the columns of ids with --columns about=…,article_id=…"
+        )

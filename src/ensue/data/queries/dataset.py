@@ -315,3 +315,13 @@ def _collect(log: Log, rows: Rows, sessions: Histories, begins: Index) -> Querie
     if log.novel is not None:
         queries = replace(queries, novel=log.novel.gather(first).fill_null(False).to_numpy())
     return queries
+
+
+def require_pairs(data: Queries, where: str) -> None:
+    """Refuse sessions in which nothing follows anything.
+
+    Raises:
+        DataError: none has two queries.
+    """
+    if not len(data) or int(data.histories.lengths.max()) < 2:
+        raise DataError(f"{where}: no session has two queries, so there is no target; give whole sessions")

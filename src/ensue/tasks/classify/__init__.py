@@ -13,7 +13,7 @@ TASK = Task(
     evaluator="ensue.evaluation.classify:LabelledTexts",
     update="ensue.refresh.classify:learn",
     forget="ensue.tasks.classify.forget:forget_users",
-    command="ensue.cli.classify",
+    command="ensue.cli.tasks.classify",
     service="ensue.serve.tasks.classify:SERVICE",
     foreign=(
         "unknown rank_unknown exclude_seen events time_unit day_first sort session_gap protocol cutoffs rules "

@@ -13,7 +13,7 @@ TASK = Task(
     evaluator="ensue.evaluation.link:JudgedPosts",
     update="ensue.refresh.link:learn",
     forget="ensue.tasks.link.forget:forget_users",
-    command="ensue.cli.link",
+    command="ensue.cli.tasks.link",
     service="ensue.serve.tasks.link:SERVICE",
     foreign=(
         "metric unknown rank_unknown exclude_seen events time_unit day_first sort session_gap phrases rules "

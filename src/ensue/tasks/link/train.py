@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.near_copies import plain_words
-from ensue.data.posts.corpus import Corpus
+from ensue.data.posts.corpus import Corpus, require_links
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
@@ -144,24 +144,6 @@ def _use_encoder(state: LinkState) -> None:
     state.model = Encoder(state.settings.encoder, state.device)
     state.metadata.encoder = state.model.probe()
     state.article_index.vectors = vectors_of(state, state.articles.texts)
-
-
-def require_links(data: Corpus, where: str) -> None:
-    """Refuse data without two articles, or without a post about one of them.
-
-    Raises:
-        DataError: naming what to do.
-    """
-    if len(data.articles) < 2:
-        raise DataError(f"{where}: there is one article, so there is nothing to rank; give at least two")
-    if not len(data.posts.about):
-        raise DataError(f"{where}: no post is about an article; name their column with --columns about=…")
-    if not len(data.pairs):
-        name = data.posts.about[0]
-        raise DataError(
-            f"{where}: no post is about a given article; the first names {name!r}, the first article is "
-            f"{data.articles.ids[0]!r}: name the columns of ids with --columns about=…,article_id=…"
-        )
 
 
 def training_hashes(posts: Posts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -13,7 +13,7 @@ TASK = Task(
     evaluator="ensue.evaluation.suggest:NextQueries",
     update="ensue.refresh.suggest:learn",
     forget="ensue.tasks.suggest.forget:forget_users",
-    command="ensue.cli.suggest",
+    command="ensue.cli.tasks.suggest",
     service="ensue.serve.tasks.suggest:SERVICE",
     foreign=(
         "metric unknown rank_unknown exclude_seen events sort phrases cutoffs steps exclude allow edges "

@@ -12,7 +12,7 @@ import polars as pl
 import torch
 
 from ensue.data.histories import Histories
-from ensue.data.queries import Queries, hold_out_queries
+from ensue.data.queries import Queries, hold_out_queries, require_pairs
 from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.data.scripts import UNSPACED
@@ -198,16 +198,6 @@ def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: st
     if order is None:
         state.retrieval = state.retrieval.without_topics()
     state.model = state.retrieval
-
-
-def require_pairs(data: Queries, where: str) -> None:
-    """Refuse sessions in which nothing follows anything.
-
-    Raises:
-        DataError: none has two queries.
-    """
-    if not len(data) or int(data.histories.lengths.max()) < 2:
-        raise DataError(f"{where}: no session has two queries, so there is no target; give whole sessions")
 
 
 class _Split(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from ensue.data.queries import Queries
+from ensue.data.queries import Queries, require_pairs
 from ensue.errors import DataError
 from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.baselines.counting import added
@@ -17,7 +17,7 @@ from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import Floor, bounded, people_of, shared_steps
 from ensue.tasks.suggest.state import SuggestState
-from ensue.tasks.suggest.train import note_cuts, require_pairs
+from ensue.tasks.suggest.train import note_cuts
 from ensue.training.loop import train
 from ensue.training.report import Report
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from ensue.answers import TextAnswer, TextExplanation
-from ensue.cli import display, show_texts, stdin
-from ensue.cli.asked import Asked
+from ensue.cli import display
+from ensue.cli.display import ATTRIBUTIONS, Column
 from ensue.cli.options import Reading
+from ensue.cli.tasks import Records, stdin_lines
 from ensue.data.files import open_file
 from ensue.data.kinds import is_plain
 from ensue.data.originals import rows_of
@@ -23,13 +25,22 @@ from ensue.data.schema import DataSchema
 from ensue.data.texts import Texts, read_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
-from ensue.lines import plural
+from ensue.lines import plural, printable
 from ensue.records import Text
+from ensue.tasks.classify.check import TextFindings, check_texts, leaks_between
 
 if TYPE_CHECKING:
     from ensue.tasks.classify.predictor import ClassifyPredictor
 
-WRITES_EVIDENCE = False
+WRITES_ATTRIBUTIONS = False
+NO_ANSWER = "no words, no answer"
+COLUMNS = (
+    Column("label", attrgetter("value"), "prediction"),
+    Column("probability", attrgetter("score"), "probability", is_number=True),
+    ATTRIBUTIONS,
+)
+MAX_LABELS = 20
+"""Labels that ``check`` lists."""
 
 
 def read(path: Path, reading: Reading) -> Texts:
@@ -63,7 +74,7 @@ def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool 
     return texts, understood
 
 
-def require(data: Texts, path: Path, *, learn: bool) -> None:
+def require(data: Texts, path: Path, *, training: bool) -> None:
     """Refuse texts without labels, and for learning texts of one label.
 
     Raises:
@@ -71,7 +82,7 @@ def require(data: Texts, path: Path, *, learn: bool) -> None:
     """
     if data.labels is None:
         raise DataError(f"{path}: the texts have no labels; name their column with --columns label=…")
-    if learn and data.labels.n_unique() < 2:
+    if training and data.labels.n_unique() < 2:
         raise DataError(f"{path}: every text has the label {data.labels[0]!r}; give texts of at least two labels")
 
 
@@ -82,7 +93,7 @@ def require_like(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
         DataError: naming the file.
     """
     _require_paired(data, path, predictor)
-    require(data, path, learn=False)
+    require(data, path, training=False)
     spelled, warnings = data.match_spellings(predictor.labels)
     assert spelled.labels is not None
     require_known(spelled.labels, predictor.labels, str(path))
@@ -98,21 +109,35 @@ def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> No
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of texts, and warnings about them."""
-    from ensue.tasks.classify.check import check_texts
-
     texts, understood = _read(path, reading, warn=False)  # they are among the findings
     found = check_texts(texts, understood, {str(other): read(other, reading) for other in others})
-    display.print_json(asdict(found)) if json else show_texts.findings(found)
+    display.print_json(asdict(found)) if json else _show_findings(found)
+
+
+def _show_findings(found: TextFindings) -> None:
+    kind = "pair" if found.paired else "text"
+    display.line(
+        f"{plural(found.texts, kind)}; words per {kind}: mean {found.mean_words:.1f}, median {found.median_words:g}, "
+        f"max {found.longest_words:,}; sentences: mean {found.mean_sentences:.1f}, max {found.longest_sentences:,}"
+    )
+    listed = ", ".join(f"{label} {count:,}" for label, count in list(found.labels.items())[:MAX_LABELS])
+    more = len(found.labels) - MAX_LABELS
+    display.line(
+        f"{plural(len(found.labels), 'label')}{listed and ': '}{listed}{f', and {more:,} more' if more > 0 else ''}"
+    )
+    rows = ((row.label or "", "\n".join(row.texts)) for row in found.rows)
+    display.table(("label", "text"), rows, wraps=("label", "text"), title="first rows")
+    for name, leak in found.splits.items():
+        display.line(f"  {name}: {plural(leak.other_rows, kind)}, {leak.shared:,} of them also in this file")
+    display.problems(found.warnings)
 
 
 def leaks(train: Texts, other: Texts, name: str) -> Iterator[str]:
     """Copies, near copies and groups."""
-    from ensue.tasks.classify.check import leaks_between
-
     return leaks_between(train, other, name, "in the training data")
 
 
-def told(predictor: ClassifyPredictor) -> list[str]:
+def training_summary(predictor: ClassifyPredictor) -> list[str]:
     """Return the validation accuracy and calibration error of each model, and notes."""
     accuracies, errors = predictor.metadata.validation_accuracy, predictor.metadata.calibration_error
     rows = (f"{name} {100 * accuracies[name]:.1f} % (ECE {100 * errors[name]:.1f} %)" for name in accuracies)
@@ -124,7 +149,7 @@ def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     return {}
 
 
-def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Asked:
+def read_records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Records:
     """The texts of a file, or of stdin: a text a line, or JSON Lines of records; a file may be a table as well.
 
     Raises:
@@ -134,16 +159,16 @@ def records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Aske
     if source == "-":
         if reading.columns or reading.phrases:
             raise SettingError("--columns and --phrases are for files; on stdin give a text a line, or JSON Lines")
-        return Asked(_of_lines(stdin.lines(), "stdin", paired))
+        return Records(_of_lines(stdin_lines(), "stdin", paired))
     if not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
         display.log(f"{source}: one text a line")
         content = open_file(Path(source), **reading.opening)
         found = list(_of_lines(content.lines(), source, paired))
         lines = pl.DataFrame({"text": ["\t".join(record.texts) for record in found]}, schema={"text": pl.String})
-        return Asked(iter(found), len(found), partial(beside, lambda: lines), content.byte_order_mark)
+        return Records(iter(found), len(found), partial(beside, lambda: lines), content.byte_order_mark)
     texts, understood = _read(Path(source), reading, unlabelled=True)
     _require_paired(texts, Path(source), predictor)
-    return Asked(texts.records(), len(texts), partial(beside, texts.originals), understood.byte_order_mark)
+    return Records(texts.records(), len(texts), partial(beside, texts.originals), understood.byte_order_mark)
 
 
 def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Iterator[Text]:
@@ -183,14 +208,40 @@ def _plain(line: str, where: str, paired: bool) -> Text:
     return Text(tuple(parts))
 
 
-def show_answer(found: TextAnswer) -> None:
-    """The labels of one text."""
-    show_texts.answer(found)
+def columns(answers: Sequence[TextAnswer]) -> Sequence[Column]:
+    """Return the columns of labels."""
+    return COLUMNS
 
 
-def show_explanation(found: TextExplanation) -> None:
-    """Every word with its share."""
-    show_texts.explanation(found)
+def notes(answer: TextAnswer) -> list[str]:
+    """Return how many words are in the vocabulary, and the deletion test of the first label."""
+    lines = [f"in vocabulary: {answer.in_vocabulary} of {plural(answer.events, 'word')}"]
+    if (test := answer.deletion) is not None:
+        words = plural(test.words, "word")
+        lines.append(
+            f"deletion test of {answer.choices[0].value}: score drop {display.drop(test.score_drop)} without the "
+            f"{words} of highest weight, {display.drop(test.random)} without {words} at random ({test.draws} draws)"
+        )
+        if test.score_drop <= test.random:
+            lines.append("random words matter as much: these weights do not explain the answer")
+    return lines
+
+
+def show_attention(explanation: TextExplanation) -> None:
+    """Print each word with its weight, passage by passage."""
+    from rich.text import Text as Styled
+
+    from ensue.figures.texts import name_of  # plotly
+
+    display.line("attention weights (not causes); the weights of a passage sum to 1")
+    for index, passage in enumerate(explanation.passages):
+        display.line(f"{name_of(explanation, index)}: {passage.weight:.2f}")
+        strongest = max(passage.weights, default=0.0)
+        words = (
+            Styled.assemble((printable(word), "bold" if weight == strongest > 0 else ""), f" {weight:.2f}")
+            for word, weight in zip(passage.words, passage.weights, strict=True)
+        )
+        display.console().print(Styled.assemble("  ", Styled("  ").join(words)))
 
 
 def read_update(path: Path, reading: Reading, predictor: ClassifyPredictor) -> tuple[Texts, dict[str, int]]:

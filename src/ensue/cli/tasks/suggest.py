@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Answer, QueryExplanation
-from ensue.cli import display, show_queries, stdin
-from ensue.cli.asked import Asked
+from ensue.cli import display
+from ensue.cli.display import ATTRIBUTIONS, Column
 from ensue.cli.options import Reading
-from ensue.data.queries import Queries, QueriesReport, read_queries
+from ensue.cli.tasks import Records, stdin_lines
+from ensue.data.queries import Queries, QueriesReport, read_queries, require_pairs
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.data.schema import DataSchema
 from ensue.errors import SettingError
 from ensue.lines import part_of, plural
 from ensue.records import History
 from ensue.settings import changed, parse
+from ensue.tasks.suggest.check import QueryFindings, check_queries, leaks_between
 from ensue.tasks.suggest.settings import SuggestSettings
 
 if TYPE_CHECKING:
     from ensue.tasks.suggest.predictor import SuggestPredictor
 
-WRITES_EVIDENCE = False
+WRITES_ATTRIBUTIONS = False
+NO_ANSWER = ""
+COLUMNS = (
+    Column("query", attrgetter("value"), "prediction"),
+    Column("score", attrgetter("score"), "score", is_number=True),
+    ATTRIBUTIONS,
+)
+MAX_ATTENDED = 3
+"""Words that ``explain`` lists for each suggested word."""
 
 
 def read(path: Path, reading: Reading) -> Queries:
@@ -81,14 +92,12 @@ def _rules(reading: Reading) -> QueryRules:
     return made
 
 
-def require(data: Queries, path: Path, *, learn: bool) -> None:
+def require(data: Queries, path: Path, *, training: bool) -> None:
     """Refuse sessions in which nothing follows anything.
 
     Raises:
         DataError: naming the file.
     """
-    from ensue.tasks.suggest.train import require_pairs
-
     require_pairs(data, str(path))
 
 
@@ -98,27 +107,44 @@ def require_like(data: Queries, path: Path, predictor: SuggestPredictor) -> None
     Raises:
         DataError: naming the file.
     """
-    require(data, path, learn=False)
+    require(data, path, training=False)
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
     """Show what was understood of a log, and warnings about it."""
-    from ensue.tasks.suggest.check import check_queries
-
     queries, understood = _read(path, reading, warn=False)  # they are among the findings
     least = SuggestSettings().min_users if reading.min_users is None else reading.min_users
     found = check_queries(queries, understood, {str(other): read(other, reading) for other in others}, least)
-    display.print_json(asdict(found)) if json else show_queries.findings(found)
+    display.print_json(asdict(found)) if json else _show_findings(found)
+
+
+def _show_findings(found: QueryFindings) -> None:
+    display.line(
+        f"{plural(found.sessions, 'session')}, {plural(found.queries, 'query', 'queries')}, {found.distinct:,} "
+        f"distinct; queries per session: mean {found.mean_length:.1f}, max {found.longest:,}; "
+        f"words per query: mean {found.mean_words:.1f}"
+    )
+    if found.parts:
+        display.line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
+    floor = found.floor
+    display.line(
+        f"k-anonymity threshold: {100 * found.shown:.1f} % of the queries may be suggested ({floor['rule']}); "
+        f"below it: {plural(floor['below'], 'distinct query', 'distinct queries')}; "
+        f"with possible personal data: {floor['personal']:,}"
+    )
+    rows = (("  >  ".join(row.values),) for row in found.rows)
+    display.table(("session",), rows, wraps=("session",), title="first sessions")
+    for name, share in found.splits.items():
+        display.line(f"  {name}: {100 * share:.1f} % of its pairs are also in this file")
+    display.problems(found.warnings)
 
 
 def leaks(train: Queries, other: Queries, name: str) -> Iterator[str]:
     """Pairs of queries, and what began before the last that is trained on."""
-    from ensue.tasks.suggest.check import leaks_between
-
     return leaks_between(train, other, name, "in the training data")
 
 
-def told(predictor: SuggestPredictor) -> list[str]:
+def training_summary(predictor: SuggestPredictor) -> list[str]:
     """What may be shown, how the pools were weighed, and what was noted."""
     floor, metadata = predictor.floor, predictor.metadata
     queries, words = plural(len(floor.queries), "query", "queries"), plural(len(floor.words), "word")
@@ -146,29 +172,47 @@ def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     return {"protocol": protocol}
 
 
-def records(source: str, reading: Reading, predictor: SuggestPredictor) -> Asked:
+def read_records(source: str, reading: Reading, predictor: SuggestPredictor) -> Records:
     """The sessions of a log, or JSON Lines on stdin.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
     """
     if source == "-":
-        return Asked(History.from_json(line, f"stdin, line {number}") for number, line in stdin.lines() if line.strip())
+        return Records(
+            History.from_json(line, f"stdin, line {number}") for number, line in stdin_lines() if line.strip()
+        )
     queries, understood = _read(Path(source), reading, minimum=0)
     if ruled_out := int((queries.histories.lengths == 0).sum()):
         holds = part_of(ruled_out, len(queries), "session", "holds", "hold")
         display.log(f"{source}: {holds} no query that the rules keep: an empty answer")
-    return Asked(queries.histories.records(), len(queries), byte_order_mark=understood.byte_order_mark)
+    return Records(queries.histories.records(), len(queries), byte_order_mark=understood.byte_order_mark)
 
 
-def show_answer(found: Answer) -> None:
-    """The suggestions for one session."""
-    show_queries.answer(found)
+def columns(answers: Sequence[Answer]) -> Sequence[Column]:
+    """Return the columns of queries."""
+    return COLUMNS
 
 
-def show_explanation(found: QueryExplanation) -> None:
-    """Each suggested word with the words it leaned on."""
-    show_queries.explanation(found)
+def notes(answer: Answer) -> list[str]:
+    """Return how many queries are in the vocabulary, and why there may be few suggestions."""
+    queries = plural(answer.events, "query", "queries")
+    popular = "" if answer.events else "; nothing is typed: the most frequent queries"
+    few = "" if answer.choices else "; no matching query reaches the k-anonymity threshold"
+    return [f"in vocabulary (at least one word): {answer.in_vocabulary} of {queries}{popular}{few}"]
+
+
+def show_attention(explanation: QueryExplanation) -> None:
+    """Print each suggested word with the earlier words that it attends to most."""
+    words = [(word, number) for number, query in enumerate(explanation.words, 1) for word in query]
+    if explanation.weights:
+        rows = []
+        for word, weights in zip(explanation.suggested, explanation.weights, strict=True):
+            strongest = sorted(range(len(weights)), key=lambda index: -weights[index])[:MAX_ATTENDED]
+            sources = (f"{words[index][0]} ({words[index][1]}, {weights[index]:.2f})" for index in strongest)
+            rows.append((word, "   ".join(sources)))
+        heads = ("word", "attends most to (query, weight)")
+        display.table(heads, rows, wraps=heads, title="attention weights (not causes)")
 
 
 def read_update(path: Path, reading: Reading, predictor: SuggestPredictor) -> tuple[Queries, dict[str, int]]:

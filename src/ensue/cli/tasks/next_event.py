@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ensue.answers import Answer, Explanation, Forecast
-from ensue.cli import display, show_events, stdin
-from ensue.cli.asked import Asked
-from ensue.cli.item_tables import with_items
+from ensue.answers import Answer, Explanation
+from ensue.cli import display
+from ensue.cli.display import ATTRIBUTIONS, Column
 from ensue.cli.options import Reading
+from ensue.cli.tasks import Records, stdin_lines
 from ensue.data.duplicates import duplicates
 from ensue.data.histories import Histories
+from ensue.data.item_table import Items
+from ensue.data.items import read_items
 from ensue.data.report import SequencesReport
 from ensue.data.schema import DataSchema
 from ensue.data.sequences import read as read_log
 from ensue.data.sequences.telling import hardly_known, require_people, telling_columns
 from ensue.errors import SettingError
+from ensue.lines import plural
 from ensue.records import History
+from ensue.settings import parse
 from ensue.tasks.next.catalogue import BEST
-from ensue.tasks.next.metadata import IDLE, exclusion_sentence
+from ensue.tasks.next.metadata import IDLE, default_exclusion, exclusion_sentence
 from ensue.tasks.next.training_data import LeftOut, left_out_by, require_targets
 
 if TYPE_CHECKING:
+    from ensue.tasks.next.check import Findings
     from ensue.tasks.next.predictor import NextPredictor
 
-WRITES_EVIDENCE = False
+WRITES_ATTRIBUTIONS = False
+NO_ANSWER = ""
+COLUMNS = (
+    Column("item", attrgetter("value"), "prediction"),
+    Column("title", lambda choice: choice.title or None, "title", optional=True),
+    Column("score", attrgetter("score"), "score", is_number=True),
+    replace(ATTRIBUTIONS, optional=True),
+)
 
 MEMBERS = 5
 """Members of an ensemble that the summary of a training shows."""
@@ -43,7 +56,7 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSche
     data, report = _read(path, reading)
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
-    return with_items(data, reading), reading.schema_for(report.columns, report.day_first, report.events)
+    return _with_items(data, reading), reading.schema_for(report.columns, report.day_first, report.events)
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> Histories:
@@ -69,7 +82,7 @@ def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories
     return histories, understood
 
 
-def require(data: Histories, path: Path, *, learn: bool) -> None:
+def require(data: Histories, path: Path, *, training: bool) -> None:
     """Refuse data in which nothing follows anything, for learning and for scoring alike."""
     require_targets(data, str(path))
 
@@ -97,9 +110,25 @@ def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> N
     if json:
         display.print_json({**asdict(found), **({"min_users": asdict(shared)} if shared else {})})
         return
-    show_events.findings(found)
+    _show_findings(found)
     if shared:
         display.line(shared.sentence)
+
+
+def _show_findings(found: Findings) -> None:
+    display.line(
+        f"{plural(found.sequences, 'session')}, {plural(found.events, 'event')}, {plural(found.distinct, 'item')}; "
+        f"events per session: mean {found.mean_length:.1f}, median {found.median_length:g}, max {found.longest:,}"
+    )
+    rows = (
+        (row.id or str(number), " ".join(row.values), " ".join(f"{time:.15g}" for time in row.times))
+        for number, row in enumerate(found.rows)
+    )
+    heads = ("session", "items", "times (s)")
+    display.table(heads, rows, wraps=heads, title="first sessions")
+    repeat_shares = found.repeat_share, found.immediate_repeat_share
+    display.line(exclusion_sentence(default_exclusion(*repeat_shares), *repeat_shares))
+    display.problems(found.warnings)
 
 
 def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
@@ -109,7 +138,7 @@ def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
     return leaks_between(train, other, name, "in the training data")
 
 
-def told(predictor: NextPredictor) -> list[str]:
+def training_summary(predictor: NextPredictor) -> list[str]:
     """Return what became of the model: which one was chosen, what was left out, and what ``replay=0`` leaves out."""
     metadata = predictor.metadata
     shared = [LeftOut(**metadata.min_users).sentence] if metadata.min_users else []
@@ -148,18 +177,18 @@ def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
     return {"protocol": protocol, "at": ranks, "unknown": unknown}
 
 
-def records(source: str, reading: Reading, predictor: NextPredictor) -> Asked:
+def read_records(source: str, reading: Reading, predictor: NextPredictor) -> Records:
     """The histories of a log, or JSON Lines on stdin.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
     """
     if source == "-":
-        lines = (History.from_json(line, f"stdin, line {number}") for number, line in stdin.lines() if line.strip())
-        return Asked(_warned(lines, predictor))
+        lines = (History.from_json(line, f"stdin, line {number}") for number, line in stdin_lines() if line.strip())
+        return Records(_warned(lines, predictor))
     histories, understood = _read(Path(source), reading)
     _warn_of_unknown(histories, predictor)
-    return Asked(histories.records(), len(histories), byte_order_mark=understood.byte_order_mark)
+    return Records(histories.records(), len(histories), byte_order_mark=understood.byte_order_mark)
 
 
 def _warned(records: Iterator[History], predictor: NextPredictor) -> Iterator[History]:
@@ -172,14 +201,28 @@ def _warned(records: Iterator[History], predictor: NextPredictor) -> Iterator[Hi
         yield record
 
 
-def show_answer(found: Answer | Forecast) -> None:
-    """One ranked answer, or some steps ahead."""
-    show_events.forecast(found) if isinstance(found, Forecast) else show_events.answer(found)
+def columns(answers: Sequence[Answer]) -> Sequence[Column]:
+    """Return the columns of items."""
+    return COLUMNS
 
 
-def show_explanation(found: Explanation) -> None:
-    """Who leaned on whom."""
-    show_events.explanation(found)
+def notes(answer: Answer) -> list[str]:
+    """Return how many events are in the vocabulary."""
+    popularity = "" if answer.in_vocabulary else "; items are ranked by popularity"
+    return [f"in vocabulary: {answer.in_vocabulary} of {plural(answer.events, 'event')}{popularity}"]
+
+
+def show_attention(explanation: Explanation) -> None:
+    """Print each event with the earlier event that it attends to most."""
+    rows = []
+    for value, weights in zip(explanation.values, explanation.dependency, strict=True):
+        if any(weights):
+            strongest = max(range(len(weights)), key=weights.__getitem__)
+            source = display.one_line(explanation.values[strongest])
+            rows.append((display.one_line(value), source, f"{weights[strongest]:.2f}"))
+    if rows:
+        heads = ("event", "attends most to", "weight")
+        display.table(heads, rows, wraps=heads[:2], title="attention weights (not causes)")
 
 
 def read_update(path: Path | None, reading: Reading, predictor: NextPredictor) -> tuple[Histories, dict[str, int]]:
@@ -188,4 +231,28 @@ def read_update(path: Path | None, reading: Reading, predictor: NextPredictor) -
     if path is not None:
         _warn_of_unknown(data, predictor)
     known = predictor.known_items
-    return with_items(data, reading, None if known is None else known.items), {}
+    return _with_items(data, reading, None if known is None else known.items), {}
+
+
+def _with_items(data: Histories, reading: Reading, known: Items | None = None) -> Histories:
+    """Return histories with the item table of the options, after logging the columns of it.
+
+    Args:
+        data: histories.
+        reading: the options.
+        known: items of the model, whose columns and types the table has too.
+
+    Raises:
+        SettingError: columns of a table that is not given.
+    """
+    if reading.items is None:
+        if reading.item_columns:
+            raise SettingError("--item-columns names columns of an item table; give --items too")
+        return data
+    stated = parse(reading.item_columns.split(",")) if reading.item_columns else {}
+    items, warnings = read_items(reading.items, columns=stated, like=known)
+    columns = ", ".join(f"{name} {kind}" for name, kind in items.kinds.items())
+    display.log(f"{reading.items}: {plural(len(items), 'item')}; columns: {columns}")
+    for warning in warnings:
+        display.log(f"warning: {reading.items}: {warning}")
+    return replace(data, items=items)

@@ -1,4 +1,4 @@
-"""The command line: verbs to functions. It alone prints and exits.
+"""The command line, which alone prints and exits.
 
 A mistake a user can mend is one line on stderr and exit code 2; nothing is half written.
 """
@@ -48,9 +48,9 @@ def main() -> None:
         if len(sys.argv) < 2:
             error.show()  # the help
             sys.exit(2)
-        verb = [sys.argv[1]] if len(app.registered_commands) == 1 else []
-        said = " ".join(error.format_message().split()).rstrip(".")
-        sys.stderr.write(f"ensue: {printable_message(said)}; see `{' '.join(['ensue', *verb, '--help'])}`\n")
+        command = [sys.argv[1]] if len(app.registered_commands) == 1 else []
+        message = " ".join(error.format_message().split()).rstrip(".")
+        sys.stderr.write(f"ensue: {printable_message(message)}; see `{' '.join(['ensue', *command, '--help'])}`\n")
         sys.exit(2)
     except Abort:
         sys.exit(1)

@@ -37,29 +37,29 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, soft_wrap=True, emoji=False)
 
 
-def print_json(found: Any) -> None:
-    """One JSON object on stdout; what is no number is ``null``, for JSON has neither NaN nor Infinity."""
+def print_json(value: Any) -> None:
+    """Print one JSON object on stdout; NaN and Infinity, which JSON lacks, become ``null``."""
     try:
-        text = json.dumps(found, ensure_ascii=False, default=str, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
     except ValueError:
-        plain = json.loads(json.dumps(found, default=str), parse_constant=lambda _: None)
+        plain = json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
         text = json.dumps(plain, ensure_ascii=False)
     print_json_line(text)
 
 
-def print_json_line(found: str) -> None:
-    """JSON on stdout; what could steer a terminal is escaped, which a reader of JSON takes for the same."""
-    text = CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", found)
-    console().print(text, markup=False, highlight=False)
+def print_json_line(text: str) -> None:
+    """Print JSON on stdout; characters that could steer a terminal are escaped."""
+    escaped = CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+    console().print(escaped, markup=False, highlight=False)
 
 
 def line(text: str) -> None:
-    """One line on stdout; ids and texts of others cannot steer the terminal."""
+    """Print a line on stdout; characters that could steer a terminal are escaped."""
     console().print(printable(text), markup=False, highlight=False)
 
 
 def warning(what: str, text: str) -> None:
-    """One line on stdout that begins in yellow."""
+    """Print a line on stdout that begins in yellow."""
     from rich.text import Text
 
     console().print(Text.assemble((what, "yellow"), f" {printable_line(text)}"))
@@ -67,20 +67,20 @@ def warning(what: str, text: str) -> None:
 
 def problems(warnings: Sequence[str]) -> None:
     """Print warnings about the data, or that there are none."""
-    for found in warnings:
-        warning("warning:", found)
+    for sentence in warnings:
+        warning("warning:", sentence)
     if not warnings:
         line("no problems found")
 
 
 def log(text: str) -> None:
-    """One line for the person at the terminal, out of the way of pipes."""
+    """Print a message on stderr."""
     console(stderr=True).print(printable_message(text), markup=False, highlight=False)
 
 
-def one_line(found: str) -> str:
-    """An id on one line, whatever it holds."""
-    return printable_line(found).replace("\t", "\\t")
+def one_line(text: str) -> str:
+    """Return an id on one line, whatever it holds."""
+    return printable_line(text).replace("\t", "\\t")
 
 
 def read_report(report: ReadReport, *, warn: bool = True) -> None:
@@ -183,16 +183,16 @@ def _bar() -> Progress:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collection[str] = (), title: str = "") -> None:
-    """A table whose figures are never cut.
+    """Print a table whose numbers are never cut.
 
     A pipe gets it as wide as it is. In a terminal the columns ``wraps`` give way first, then margins go below their
     figures, then heads take several lines, and where that is still too wide each row becomes a block of lines.
 
     Args:
-        heads: a name a column.
-        rows: a cell a column.
+        heads: one name per column.
+        rows: one cell per column.
         wraps: names of the columns of texts.
-        title: a line above.
+        title: a line above the table.
     """
     from rich.cells import cell_len
     from rich.table import Column, Table
@@ -202,32 +202,32 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collect
         return max((cell_len(part) for part in text.split("\n")), default=0)
 
     terminal = console()
-    every = [[printable(text) for text in row] for row in rows]
+    texts = [[printable(text) for text in row] for row in rows]
     if title:
         line(title)
     stacked = [head.replace(" ", "\n") for head in heads]
     for names, split in ((heads, False), (heads, True), (stacked, True)):
-        cells = [[text.replace(" ±", "\n±") if split else text for text in row] for row in every]
+        cells = [[text.replace(" ±", "\n±") if split else text for text in row] for row in texts]
         widths = [max(map(cell_width, column)) for column in zip(names, *cells, strict=True)]
         edges = 3 * len(heads) + 1
-        least = edges + sum(
+        min_width = edges + sum(
             min(width, _READABLE) if head in wraps else width for head, width in zip(heads, widths, strict=True)
         )
-        if not terminal.is_terminal or least <= terminal.width:
+        if not terminal.is_terminal or min_width <= terminal.width:
             columns = (
                 Column(Text(shown), no_wrap=head not in wraps, overflow="fold")
                 for head, shown in zip(heads, names, strict=True)
             )
             full = edges + sum(widths)
-            found = Table(*columns, width=full if not terminal.is_terminal else min(full, terminal.width))
+            printed = Table(*columns, width=full if not terminal.is_terminal else min(full, terminal.width))
             for row in cells:
-                found.add_row(*map(Text, row))
-            terminal.print(found)
+                printed.add_row(*map(Text, row))
+            terminal.print(printed)
             return
-    for row in every:
-        for place, (head, text) in enumerate(zip(heads, row, strict=True)):
+    for row in texts:
+        for number, (head, text) in enumerate(zip(heads, row, strict=True)):
             if text:
-                line(f"{'  ' * (place > 0)}{head}{':' * (place > 0)} {' '.join(text.split())}")
+                line(f"{'  ' * (number > 0)}{head}{':' * (number > 0)} {' '.join(text.split())}")
 
 
 def drop(score_drop: float, digits: int = 3) -> str:
@@ -284,18 +284,18 @@ def choices(ranked: Sequence[object], columns: Sequence[Column]) -> None:
     table(("#", *(column.heading for column in shown)), rows, wraps=wraps)
 
 
-def forecast(found: Forecast) -> None:
+def forecast(answer: Forecast) -> None:
     """Print the steps of a forecast, one per row."""
     rows = []
-    for number, step in enumerate(found.steps, 1):
+    for number, step in enumerate(answer.steps, 1):
         items = "   ".join(f"{one_line(choice.value)} ({choice.score:.3f})" for choice in step.choices)
         low, median, high = map(duration, step.after) if step.after else ("", "", "")
         rows.append((str(number), f"{100 * step.stop:.1f} %", f"{low} to {high}" if step.after else "", median, items))
-    if found.id:
-        line(one_line(found.id))
+    if answer.id:
+        line(one_line(answer.id))
     heads = ("step", "P(end)", "time to event (80 %)", "median", "items (score)")
     table(heads, rows, wraps=heads[-1:])
-    line(f"in vocabulary: {found.in_vocabulary} of {plural(found.events, 'event')}")
+    line(f"in vocabulary: {answer.in_vocabulary} of {plural(answer.events, 'event')}")
 
 
 def duration(seconds: float) -> str:

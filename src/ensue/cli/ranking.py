@@ -28,7 +28,7 @@ MAX_DISAGREEMENTS = 20
 """Disagreements that are listed."""
 UNDO, STOP = ("u", "undo"), ("q", "quit")
 PATIENCE = 60.0
-"""Seconds that the last posts of ten wait for who is looking at them; then they are asked here too."""
+"""Seconds to wait for the labels of others; then their posts are asked about here too."""
 _PAUSE = 0.2
 
 
@@ -42,8 +42,8 @@ def show(ranking: RankedCorpus, k: int) -> None:
     for rank, row in enumerate(rows.tolist(), 1):
         value, article, sentence, *_ = frame.row(rank - 1)
         text = display.shorten(ranking.posts.texts[row])
-        if more := copies.get(row, 0):
-            text += f"\n(and {more:,} that {'repeats' if more == 1 else 'repeat'} it)"
+        if num_copies := copies.get(row, 0):
+            text += f"\n(and {num_copies:,} that {'repeats' if num_copies == 1 else 'repeat'} it)"
         lines.append((str(rank), f"{value:.3f}", text, display.one_line(article), display.shorten(sentence)))
     texts = ("post", "article", "best matching sentence")
     display.table(("#", "score" if probabilities is None else "P", *texts), lines, wraps=texts, title="posts")
@@ -65,10 +65,10 @@ def show(ranking: RankedCorpus, k: int) -> None:
             f"probabilities {ranking.source}; {plural(int((probabilities >= EVEN).sum()), 'post')} at P of at least .5"
         )
     if ranking.cut is not None and ranking.labels is not None:
-        how = "cross-validated, " if ranking.labels.taught else ""
+        source = "cross-validated, " if ranking.labels.taught else ""
         if ranking.labels.learned:
-            how = f"of which {ranking.labels.learned:,} of {ranking.labels.story:,} were training data, "
-        display.line(f"at P = .5, with the labels of this file: {how}{display.cutoff_metrics(ranking.cut, 'post')}")
+            source = f"of which {ranking.labels.learned:,} of {ranking.labels.story:,} were training data, "
+        display.line(f"at P = .5, with the labels of this file: {source}{display.cutoff_metrics(ranking.cut, 'post')}")
 
 
 def ranked_json(ranking: RankedCorpus, k: int) -> dict[str, Any]:
@@ -92,38 +92,43 @@ def ranked_json(ranking: RankedCorpus, k: int) -> dict[str, Any]:
     }
 
 
-def review_posts(found: RankedCorpus, posts: Path, labels: Path | None, by: str, overlap: float) -> RankedCorpus:
-    """Ask, a post at a time, until the target is reached or the reader stops; every answer is kept at once.
+def review_posts(
+    ranking: RankedCorpus, posts: Path, labels_path: Path | None, annotator: str, overlap: float
+) -> RankedCorpus:
+    """Ask for labels, post by post, until the target is reached or the annotator stops; each is stored at once.
 
     Args:
-        found: what is asked about.
-        posts: the file it was read from.
-        labels: the file of labels; beside the posts unless named.
-        by: who labels; the name at this machine unless given.
-        overlap: share of the posts that every reader is asked about, though another one has labelled them.
+        ranking: the posts, with their scores.
+        posts: the file that they were read from.
+        labels_path: the file of labels; next to the posts unless given.
+        annotator: who labels; the name of the user unless given.
+        overlap: fraction of the posts that every annotator labels, also if another one has labelled them.
+
+    Returns:
+        The ranking with the labels.
     """
-    kept = Labels(labels or labels_file(posts, found.articles), by or _own_name(), posts)
-    queue = _Queue(found, kept, overlap)
-    count = sum(map(bool, kept.given.values()))
+    labels = Labels(labels_path or labels_file(posts, ranking.articles), annotator or _user_name(), posts)
+    queue = _Queue(ranking, labels, overlap)
+    count = sum(map(bool, labels.given.values()))
     so_far = f" ({count:,} so far)" if count else ""
-    display.log(f"labels: {kept.path}{so_far}, as {display.one_line(kept.reader)} (--annotator NAME for another)")
+    display.log(f"labels: {labels.path}{so_far}, as {display.one_line(labels.reader)} (--annotator NAME for another)")
     display.log(
         "y: belongs to the story, n: does not, ?: unsure, u: undo, q: stop; run the same command again to continue"
     )
     progress = None
-    start, rows = found.review_start()
+    start, rows = ranking.review_start()
     for progress in review(start, rows, queue.ask, shared=queue):
         display.log(progress.sentence)
     if progress is not None and not progress.reached:
         display.log("stopped before the target; run the same command again to continue")
-    read, said = queue.labels()
-    _show_annotators(found, kept)
-    kept.close()
-    sure = said != UNSURE
-    return found.reviewed(start, rows, read[sure], said[sure] == YES, queue.said())
+    labelled_rows, verdicts = queue.labels()
+    _show_annotators(ranking, labels)
+    labels.close()
+    decided = verdicts != UNSURE
+    return ranking.reviewed(start, rows, labelled_rows[decided], verdicts[decided] == YES, queue.labels_by_row())
 
 
-def _own_name() -> str:
+def _user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user without an entry, as in containers
@@ -131,114 +136,119 @@ def _own_name() -> str:
 
 
 class _Queue:
-    """The posts, and what all readers said of them so far."""
+    """The posts of a ranking, and the labels of all annotators."""
 
-    def __init__(self, found: RankedCorpus, kept: Labels, overlap: float) -> None:
-        self._found, self._kept, self._overlap = found, kept, overlap
-        self._rows = {name: row for row, name in enumerate(found.posts.ids)}
+    def __init__(self, ranking: RankedCorpus, labels: Labels, overlap: float) -> None:
+        self._ranking, self._labels, self._overlap = ranking, labels, overlap
+        self._rows = {name: row for row, name in enumerate(ranking.posts.ids)}
 
     @property
     def looks(self) -> int:
-        self._kept.refresh()
-        return self._kept.looks
+        self._labels.refresh()
+        return self._labels.looks
 
     def look(self) -> int:
-        return self._kept.look()
+        return self._labels.look()
 
     def labels(self) -> tuple[Index, npt.NDArray[np.int8]]:
-        self._kept.refresh()
-        pairs = [
-            (row, verdict)
-            for name in self._kept.given
-            if (row := self._rows.get(name)) is not None and (verdict := self._kept.verdict(name)) is not None
-        ]
-        return np.array([row for row, _ in pairs], np.int64), np.array([said for _, said in pairs], np.int8)
+        """Return the rows of the labelled posts, and their labels."""
+        self._labels.refresh()
+        verdicts = {
+            row: verdict
+            for name in self._labels.given
+            if (row := self._rows.get(name)) is not None and (verdict := self._labels.verdict(name)) is not None
+        }
+        return np.array([*verdicts], np.int64), np.array([*verdicts.values()], np.int8)
 
-    def said(self) -> dict[int, dict[str, int]]:
-        """Row -> reader -> what they said."""
-        return {self._rows[name]: said for name, said in self._kept.given.items() if said and name in self._rows}
+    def labels_by_row(self) -> dict[int, dict[str, int]]:
+        """Return, for each labelled row, the label of each annotator."""
+        return {self._rows[name]: votes for name, votes in self._labels.given.items() if votes and name in self._rows}
 
     def ask(self, rows: Index) -> npt.NDArray[np.int8]:
-        """What is said of some posts: by others in the meantime, or by this reader, until they stop."""
+        """Return the labels of some posts, by others meanwhile or by this annotator, until they stop."""
         answers: dict[int, int] = {}
-        for row, again in self._turns(rows.tolist()):
-            said = self._answer(row)
-            if said is None:
+        for row, is_second in self._turns(rows.tolist()):
+            label = self._answer(row)
+            if label is None:
                 break
-            if not again:
-                answers[row] = said
-        given = [answers[row] if row in answers else self._known(row) for row in rows.tolist()]
-        stopped = next((place for place, said in enumerate(given) if said is None), len(given))
-        return np.array(given[:stopped], np.int8)
+            if not is_second:
+                answers[row] = label
+        labels = [answers[row] if row in answers else self._verdict(row) for row in rows.tolist()]
+        num_labelled = next((index for index, label in enumerate(labels) if label is None), len(labels))
+        return np.array(labels[:num_labelled], np.int8)
 
     def _turns(self, rows: list[int]) -> Iterator[tuple[int, bool]]:
-        """The posts to ask about, claimed while they are asked; first those that another one labelled already."""
-        for row in self._second():
-            if self._kept.claim(self._found.posts.ids[row]):
-                yield row, True
-                self._kept.release(self._found.posts.ids[row])
-        left, waited, since = rows, False, time.monotonic()
-        while left:
-            later = []
-            for row in left:
-                name = self._found.posts.ids[row]
-                if self._known(row) is not None:
-                    continue
-                late = time.monotonic() - since > PATIENCE
-                if not self._kept.claim(name) and not late:
-                    later.append(row)
-                    continue
-                if self._known(row) is None:  # not labelled by another one just before it was claimed
-                    yield row, False
-                    since, waited = time.monotonic(), False
-                self._kept.release(name)
-            if later and not waited:
-                display.log(f"{plural(len(later), 'post')} are being labelled by others; waiting")
-                waited = True
-            if later:
-                time.sleep(_PAUSE)
-            left = later
+        """Yield (row, is second label) of posts to ask about; each is claimed while it is asked about.
 
-    def _known(self, row: int) -> int | None:
-        self._kept.refresh()
-        return self._kept.verdict(self._found.posts.ids[row])
+        Posts of the overlap that others have labelled come first.
+        """
+        for row in self._second():
+            if self._labels.claim(self._ranking.posts.ids[row]):
+                yield row, True
+                self._labels.release(self._ranking.posts.ids[row])
+        logged, since = False, time.monotonic()
+        while rows:
+            postponed = []
+            for row in rows:
+                name = self._ranking.posts.ids[row]
+                if self._verdict(row) is not None:
+                    continue
+                patient = time.monotonic() - since <= PATIENCE
+                if not self._labels.claim(name) and patient:
+                    postponed.append(row)
+                    continue
+                if self._verdict(row) is None:  # another annotator may have labelled it just before the claim
+                    yield row, False
+                    logged, since = False, time.monotonic()
+                self._labels.release(name)
+            if postponed and not logged:
+                display.log(f"{plural(len(postponed), 'post')} are being labelled by others; waiting")
+                logged = True
+            if postponed:
+                time.sleep(_PAUSE)
+            rows = postponed
+
+    def _verdict(self, row: int) -> int | None:
+        self._labels.refresh()
+        return self._labels.verdict(self._ranking.posts.ids[row])
 
     def _second(self) -> list[int]:
-        """Posts of the overlap that others labelled and this reader did not."""
+        """Return the posts of the overlap that others have labelled and this annotator has not."""
         if not self._overlap:
             return []
         return [
             self._rows[name]
-            for name, said in self._kept.given.items()
-            if said and self._kept.reader not in said and name in self._rows and _share(name) < self._overlap
+            for name, votes in self._labels.given.items()
+            if votes and self._labels.reader not in votes and name in self._rows and _hash(name) < self._overlap
         ]
 
     def _answer(self, row: int) -> int | None:
-        """What this reader says of a post; ``None`` where they stop. To undo is to be asked again at once."""
-        name = self._found.posts.ids[row]
-        _show_counter(self._kept, len(self._found.posts))
-        _show_post(self._found, row)
+        """Return the label that this annotator gives a post, or ``None`` to stop; after "undo" it is asked again."""
+        name = self._ranking.posts.ids[row]
+        _show_counter(self._labels, len(self._ranking.posts))
+        _show_post(self._ranking, row)
         while (word := (sys.stdin.readline() or "q").strip().lower()) not in KEYS:
             if word in STOP:
                 return None
             if word not in UNDO:
                 _prompt("  y, n, ? (unsure), u (undo) or q? ")
                 continue
-            before = self._kept.undo()
-            if before is None or before not in self._rows:
+            former = self._labels.undo()
+            if former is None or former not in self._rows:
                 _prompt("  nothing left to undo; y, n, ?, q? ")
                 continue
-            if self._answer(self._rows[before]) is None:
+            if self._answer(self._rows[former]) is None:
                 return None
-            _show_post(self._found, row)
-        self._kept.add(name, KEYS[word])
-        if others := {reader: said for reader, said in self._kept.given[name].items() if reader != self._kept.reader}:
-            _show_others(KEYS[word], others)
+            _show_post(self._ranking, row)
+        self._labels.add(name, KEYS[word])
+        votes = self._labels.given[name]
+        if len(votes) > 1:
+            _show_others(KEYS[word], {other: votes[other] for other in votes if other != self._labels.reader})
         return KEYS[word]
 
 
-def _share(name: str) -> float:
-    """A number in [0, 1) by the id of a post, the same for every reader."""
+def _hash(name: str) -> float:
+    """Return a number in [0, 1) that depends on the id of a post alone."""
     return int.from_bytes(blake2b(name.encode(), digest_size=6, person=b"overlap").digest()) / 2**48
 
 

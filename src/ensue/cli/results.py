@@ -38,10 +38,10 @@ def _show_subsets(result: Result) -> None:
     for row in result.rows:
         subsets = {f"queries before: {name}": part for name, part in row.notes["by_length"].items()}
         subsets |= {f"pair {name} in training": part for name, part in row.notes["by_pair"].items()}
-        for name, part in subsets.items():
-            if part["targets"]:
-                values = (f"{100 * part[metric]:.2f}" for metric in _SUBSET_METRICS)
-                rows.append((row.model, name, f"{part['targets']:,}", *values))
+        for name, subset in subsets.items():
+            if subset["targets"]:
+                values = (f"{100 * subset[metric]:.2f}" for metric in _SUBSET_METRICS)
+                rows.append((row.model, name, f"{subset['targets']:,}", *values))
     display.table(("model", "subset", "targets", *map(label, _SUBSET_METRICS)), rows)
 
 

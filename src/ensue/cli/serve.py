@@ -37,7 +37,7 @@ def serve(
     """
     models = named(folders)
     for folder in models.values():
-        task_of(folder)  # no model is found out before anything is imported
+        task_of(folder)  # no model is folders out before anything is imported
     from ensue.serve import serve as run
     from ensue.serve.settings import ServeSettings
 
@@ -77,12 +77,12 @@ def named(texts: list[str]) -> dict[str, Path]:
     Raises:
         SettingError: a name twice.
     """
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for text in texts:
-        name, equals, place = text.partition("=")
-        folder = Path(place if equals else text)
+        name, equals, path = text.partition("=")
+        folder = Path(path if equals else text)
         name = name if equals else folder.resolve().name
-        if name in found:
+        if name in folders:
             raise SettingError(f"two folders are named {name!r}; write NAME=FOLDER for one of them")
-        found[name] = folder
-    return found
+        folders[name] = folder
+    return folders

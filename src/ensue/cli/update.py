@@ -62,9 +62,9 @@ def update(
         stored = {"kept": versions} if counts else {}
         display.print_json({"folder": str(folder), **counts, **result.to_dict(), **stored})
     elif counts:
-        for part in result.slices:
-            change = f"{part.before:.3f} -> {part.after:.3f} ({100 * part.change:+.1f} %)"
-            display.log(f"{part.label} on {part.targets:,} {part.name} examples: {change}")
+        for tested in result.slices:
+            change = f"{tested.before:.3f} -> {tested.after:.3f} ({100 * tested.change:+.1f} %)"
+            display.log(f"{tested.label} on {tested.targets:,} {tested.name} examples: {change}")
     else:
         _show_table(result)
     if not result.accepted:

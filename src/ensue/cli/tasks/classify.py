@@ -44,25 +44,25 @@ MAX_LABELS = 20
 
 
 def read(path: Path, reading: Reading) -> Texts:
-    """The texts of a file, after showing what was understood of it."""
+    """Return the texts of a file, after logging how it was read."""
     return _read(path, reading)[0]
 
 
 def read_for_training(path: Path, reading: Reading) -> tuple[Texts, DataSchema]:
-    """As :func:`read`, and how later files of the model are to be read."""
+    """Return the texts of a file, and how later files of the model are to be read."""
     data, report = _read(path, reading)
     return data, reading.schema_for(report.columns)
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Texts, Texts]:
-    """The texts of some authors, and all others of the file."""
+    """Return the texts of some authors, and all others of the file."""
     texts, _ = _read(path, reading, unlabelled=True)
     mine = rows_of(texts.originals(), users, column, path)
     return texts.select(mine), texts.select(~mine)
 
 
 def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool = True) -> tuple[Texts, ReadReport]:
-    texts, understood = read_texts(
+    texts, report = read_texts(
         path,
         columns=reading.roles,
         phrases=reading.phrases,
@@ -70,8 +70,8 @@ def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool 
         part=reading.part,
         **reading.opening,
     )
-    display.read_report(understood, warn=warn)
-    return texts, understood
+    display.read_report(report, warn=warn)
+    return texts, report
 
 
 def require(data: Texts, path: Path, *, training: bool) -> None:
@@ -108,10 +108,10 @@ def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> No
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of texts, and warnings about them."""
-    texts, understood = _read(path, reading, warn=False)  # they are among the findings
-    found = check_texts(texts, understood, {str(other): read(other, reading) for other in others})
-    display.print_json(asdict(found)) if json else _show_findings(found)
+    """Show how texts were read, and warnings about them."""
+    texts, report = _read(path, reading, warn=False)  # they are among the findings
+    findings = check_texts(texts, report, {str(other): read(other, reading) for other in others})
+    display.print_json(asdict(findings)) if json else _show_findings(findings)
 
 
 def _show_findings(found: TextFindings) -> None:
@@ -133,7 +133,7 @@ def _show_findings(found: TextFindings) -> None:
 
 
 def leaks(train: Texts, other: Texts, name: str) -> Iterator[str]:
-    """Copies, near copies and groups."""
+    """Return sentences on copies, near copies and groups."""
     return leaks_between(train, other, name, "in the training data")
 
 
@@ -145,12 +145,12 @@ def training_summary(predictor: ClassifyPredictor) -> list[str]:
 
 
 def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-    """There is one protocol, and no cut-off."""
+    """Return nothing: there is one protocol, and no cutoff."""
     return {}
 
 
 def read_records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Records:
-    """The texts of a file, or of stdin: a text a line, or JSON Lines of records; a file may be a table as well.
+    """Return the texts of a file, or of stdin: plain lines, or records as JSON Lines or a table.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
@@ -163,12 +163,12 @@ def read_records(source: str, reading: Reading, predictor: ClassifyPredictor) ->
     if not reading.columns and not reading.phrases and is_plain(source, **reading.opening):
         display.log(f"{source}: one text a line")
         content = open_file(Path(source), **reading.opening)
-        found = list(_of_lines(content.lines(), source, paired))
-        lines = pl.DataFrame({"text": ["\t".join(record.texts) for record in found]}, schema={"text": pl.String})
-        return Records(iter(found), len(found), partial(beside, lambda: lines), content.byte_order_mark)
-    texts, understood = _read(Path(source), reading, unlabelled=True)
+        records = list(_of_lines(content.lines(), source, paired))
+        lines = pl.DataFrame({"text": ["\t".join(record.texts) for record in records]}, schema={"text": pl.String})
+        return Records(iter(records), len(records), partial(beside, lambda: lines), content.byte_order_mark)
+    texts, report = _read(Path(source), reading, unlabelled=True)
     _require_paired(texts, Path(source), predictor)
-    return Records(texts.records(), len(texts), partial(beside, texts.originals), understood.byte_order_mark)
+    return Records(texts.records(), len(texts), partial(beside, texts.originals), report.byte_order_mark)
 
 
 def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Iterator[Text]:
@@ -181,7 +181,7 @@ def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Ite
                 blanks += 1
                 continue
             listed = text.lstrip().startswith("{")
-            yield from (_plain("", f"{where}, line {place}", paired) for place in range(1, blanks * (not listed) + 1))
+            yield from (_plain("", f"{where}, line {blank}", paired) for blank in range(1, blanks * (not listed) + 1))
         if not listed:
             yield _plain(text, f"{where}, line {number}", paired)
         elif text.strip():
@@ -194,7 +194,7 @@ def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Ite
                 )
             yield record
     if listed is None:
-        yield from (_plain("", f"{where}, line {place}", paired) for place in range(1, blanks + 1))
+        yield from (_plain("", f"{where}, line {blank}", paired) for blank in range(1, blanks + 1))
 
 
 def _plain(line: str, where: str, paired: bool) -> Text:

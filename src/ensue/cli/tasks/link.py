@@ -32,34 +32,34 @@ NO_ANSWER = "no text, no answer"
 
 
 def read(path: Path, reading: Reading) -> Corpus:
-    """Articles and posts, after showing what was understood of them and what was left out."""
+    """Return articles and posts, after logging how they were read."""
     corpus, _ = _read(path, reading)
     return corpus.part(reading.part) if reading.part else corpus
 
 
 def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]:
-    """As :func:`read`, and how later files of the model are to be read."""
+    """Return articles and posts, and how later files of the model are to be read."""
     corpus, reports = _read(path, reading)
     data = corpus.part(reading.part) if reading.part else corpus
     return data, reading.schema_for(columns_of(*reports))
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Posts, Posts]:
-    """The posts of some authors, and all others of the file."""
-    posts, understood = read_posts(path, columns=reading.roles, every=True, **reading.opening)
-    display.read_report(understood)
+    """Return the posts of some authors, and all others of the file."""
+    posts, report = read_posts(path, columns=reading.roles, every=True, **reading.opening)
+    display.read_report(report)
     mine = rows_of(posts.originals()[posts.rows], users, column, path)
     return posts.select(mine), posts.select(~mine)
 
 
 def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
     posts, judgements = reading.judged(path)
-    corpus, understood = read_corpus(
+    corpus, reports = read_corpus(
         posts, reading.articles, judgements=judgements, columns=reading.roles, **reading.opening
     )
-    for one in understood:
-        display.read_report(one, warn=warn)
-    return corpus, understood
+    for report in reports:
+        display.read_report(report, warn=warn)
+    return corpus, reports
 
 
 def require(data: Corpus, path: Path, *, training: bool) -> None:
@@ -81,23 +81,23 @@ def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of articles and posts, and warnings about them."""
+    """Show how articles and posts were read, and warnings about them."""
     if reading.articles is None and reading.judged(path)[1] is None and not is_corpus(path):
         _check_alone(path, others, reading, json)
         return
-    corpus, understood = _read(path, reading, warn=False)  # they are among the findings
-    found = check_links(corpus, understood, {str(other): _read(other, reading)[0] for other in others})
-    display.print_json(asdict(found)) if json else _show_findings(found)
+    corpus, reports = _read(path, reading, warn=False)  # they are among the findings
+    findings = check_links(corpus, reports, {str(other): _read(other, reading)[0] for other in others})
+    display.print_json(asdict(findings)) if json else _show_findings(findings)
 
 
 def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Posts without the articles, or articles without posts, as collectors export them."""
+    """Show how posts without articles, or articles without posts, were read."""
     if others:
         raise SettingError(f"{path}: --compare-to needs the articles too; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
-    found, understood = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
-    display.read_report(understood, warn=False)
-    findings = check_alone(found, understood)
+    data, report = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
+    display.read_report(report, warn=False)
+    findings = check_alone(data, report)
     display.print_json(asdict(findings)) if json else _show_findings_alone(findings)
 
 
@@ -134,12 +134,12 @@ def _show_findings_alone(found: AloneFindings) -> None:
 
 
 def leaks(train: Corpus, other: Corpus, name: str) -> Iterator[str]:
-    """Articles and near copies on both sides."""
+    """Return sentences on articles and near copies of both files."""
     return leaks_between(train, other, name)
 
 
 def training_summary(predictor: LinkPredictor) -> list[str]:
-    """How the model does on held-out posts, what was weighed how, and what was noted."""
+    """Return lines on the metrics of held-out posts, the weights and notes."""
     metadata, lines = predictor.metadata, []
     validation = metadata.validation
     assert validation is not None
@@ -168,12 +168,12 @@ def training_summary(predictor: LinkPredictor) -> list[str]:
 
 
 def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-    """There is one protocol, and no cut-off."""
+    """Return nothing: there is one protocol, and no cutoff."""
     return {}
 
 
 def read_records(source: str, reading: Reading, predictor: LinkPredictor) -> Records:
-    """The posts of a file in any layout, every row of it, or of stdin: a post a line, or JSON Lines of records.
+    """Return the posts of all rows of a file in any layout, or of stdin: posts as lines, or JSON Lines.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
@@ -183,9 +183,9 @@ def read_records(source: str, reading: Reading, predictor: LinkPredictor) -> Rec
             raise SettingError("--columns is for files; on stdin give a post a line, or JSON Lines")
         return Records(_of_stdin())
 
-    posts, understood = read_posts(source, columns=reading.roles, every=True, **reading.opening)
-    display.read_report(understood)
-    return Records(posts.records(), len(posts), posts.beside, understood.byte_order_mark)
+    posts, report = read_posts(source, columns=reading.roles, every=True, **reading.opening)
+    display.read_report(report)
+    return Records(posts.records(), len(posts), posts.beside, report.byte_order_mark)
 
 
 def _of_stdin() -> Iterator[Post]:

@@ -47,12 +47,12 @@ MEMBERS = 5
 
 
 def read(path: Path, reading: Reading) -> Histories:
-    """The histories of a file, after showing what was understood of it."""
+    """Return the histories of a file, after logging how it was read."""
     return _read(path, reading)[0]
 
 
 def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSchema]:
-    """As :func:`read`, and how later files of the model are to be read."""
+    """Return the histories of a file with its items, and how later files of the model are to be read."""
     data, report = _read(path, reading)
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
@@ -60,14 +60,14 @@ def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSche
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> Histories:
-    """The histories of a file: their names say whose they are."""
+    """Return the histories of a file, whose names are those of people."""
     return _read(path, reading.with_people("sequence", column))[0]
 
 
 def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories, SequencesReport]:
     if reading.part:
         raise SettingError(f"--split {reading.part}: a log of events has no named parts; give a fraction such as 0.2")
-    histories, understood = read_log(
+    histories, report = read_log(
         path,
         columns=reading.roles,
         events=reading.event_types,
@@ -76,10 +76,10 @@ def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories
         gap=reading.session_gap,
         **reading.opening,
     )
-    display.read_report(understood, warn=warn)
+    display.read_report(report, warn=warn)
     if warn and (sentence := duplicates(histories)):
         display.log(f"warning: {path}: {sentence}")
-    return histories, understood
+    return histories, report
 
 
 def require(data: Histories, path: Path, *, training: bool) -> None:
@@ -98,21 +98,23 @@ def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of a log, and warnings about it."""
+    """Show how a log was read, and warnings about it."""
     from ensue.tasks.next.check import check as findings_of  # only the commands that look for problems need it
 
-    histories, understood = _read(path, reading, warn=False)  # they are among the findings
+    histories, report = _read(path, reading, warn=False)  # they are among the findings
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
-    told = telling_columns(path, columns=reading.roles, events=reading.event_types, **reading.opening)
-    found = findings_of(histories, understood, {str(other): read(other, reading) for other in others}, told)
-    shared = left_out_by(histories, reading.min_users)
+    identifying_columns = telling_columns(path, columns=reading.roles, events=reading.event_types, **reading.opening)
+    findings = findings_of(
+        histories, report, {str(other): read(other, reading) for other in others}, identifying_columns
+    )
+    left_out = left_out_by(histories, reading.min_users)
     if json:
-        display.print_json({**asdict(found), **({"min_users": asdict(shared)} if shared else {})})
+        display.print_json({**asdict(findings), **({"min_users": asdict(left_out)} if left_out else {})})
         return
-    _show_findings(found)
-    if shared:
-        display.line(shared.sentence)
+    _show_findings(findings)
+    if left_out:
+        display.line(left_out.sentence)
 
 
 def _show_findings(found: Findings) -> None:
@@ -132,7 +134,7 @@ def _show_findings(found: Findings) -> None:
 
 
 def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
-    """Copies, and what began before the last that is trained on."""
+    """Return sentences on copies, and on sessions that began before the last one that is trained on."""
     from ensue.tasks.next.check import leaks_between  # only the commands that look for problems need it
 
     return leaks_between(train, other, name, "in the training data")
@@ -140,20 +142,23 @@ def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
 
 def training_summary(predictor: NextPredictor) -> list[str]:
     """Return what became of the model: which one was chosen, what was left out, and what ``replay=0`` leaves out."""
-    metadata = predictor.metadata
-    shared = [LeftOut(**metadata.min_users).sentence] if metadata.min_users else []
-    scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in (metadata.validation_mrr or {}).items())
-    chosen = [f"chose {metadata.chosen}; validation MRR: {scores}"] if metadata.chosen else []
+    metadata, lines = predictor.metadata, []
+    if metadata.min_users:
+        lines.append(LeftOut(**metadata.min_users).sentence)
+    if metadata.chosen:
+        scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in (metadata.validation_mrr or {}).items())
+        lines.append(f"chose {metadata.chosen}; validation MRR: {scores}")
     members = sorted((metadata.members or {}).items(), key=lambda member: -abs(member[1]))
-    weights = ", ".join(f"{name} {weight:.3g}" for name, weight in members[:MEMBERS] if weight)
-    chosen += [f"largest weights of the ensemble: {weights}; all are in CARD.md"] if weights else []
-    left_out = [metadata.ended] if metadata.ended == IDLE else []
-    shares = metadata.repeat_share, metadata.immediate_repeat_share
-    chosen += [exclusion_sentence(metadata.exclusion, *shares)]
-    if predictor.keeps_histories:
-        return [*shared, *chosen, *left_out]
-    alone = f", so {predictor.model_name} predicts with its network alone" if predictor.model_name in BEST else ""
-    return [*shared, *chosen, *left_out, f"replay=0: no single session is stored in the folder{alone}"]
+    if weights := ", ".join(f"{name} {weight:.3g}" for name, weight in members[:MEMBERS] if weight):
+        lines.append(f"largest weights of the ensemble: {weights}; all are in CARD.md")
+    repeat_shares = metadata.repeat_share, metadata.immediate_repeat_share
+    lines.append(exclusion_sentence(metadata.exclusion, *repeat_shares))
+    if metadata.ended == IDLE:
+        lines.append(metadata.ended)
+    if not predictor.keeps_histories:
+        network = f", so {predictor.model_name} predicts with its network alone" if predictor.model_name in BEST else ""
+        lines.append(f"replay=0: no single session is stored in the folder{network}")
+    return lines
 
 
 def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
@@ -186,9 +191,9 @@ def read_records(source: str, reading: Reading, predictor: NextPredictor) -> Rec
     if source == "-":
         lines = (History.from_json(line, f"stdin, line {number}") for number, line in stdin_lines() if line.strip())
         return Records(_warned(lines, predictor))
-    histories, understood = _read(Path(source), reading)
+    histories, report = _read(Path(source), reading)
     _warn_of_unknown(histories, predictor)
-    return Records(histories.records(), len(histories), byte_order_mark=understood.byte_order_mark)
+    return Records(histories.records(), len(histories), byte_order_mark=report.byte_order_mark)
 
 
 def _warned(records: Iterator[History], predictor: NextPredictor) -> Iterator[History]:

@@ -38,18 +38,18 @@ MAX_ATTENDED = 3
 
 
 def read(path: Path, reading: Reading) -> Queries:
-    """The sessions of a log, after showing what was understood of it and what was left out."""
+    """Return the sessions of a log, after logging how it was read."""
     return _read(path, reading)[0]
 
 
 def read_for_training(path: Path, reading: Reading) -> tuple[Queries, DataSchema]:
-    """As :func:`read`, and how later files of the model are to be read."""
+    """Return the sessions of a log, and how later files of the model are to be read."""
     data, report = _read(path, reading)
     return data, reading.schema_for(report.columns, report.day_first)
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Queries, Queries]:
-    """The sessions of a log, and those of the log without the rows of some users."""
+    """Return the sessions of a log, and those of the log without the rows of some users."""
     reading = reading.with_people("user", column)
     return _read(path, reading)[0], _read(path, reading, warn=False, without_users=users)[0]
 
@@ -60,7 +60,7 @@ def _read(
     rules = _rules(reading)
     if minimum is not None:
         rules = replace(rules, min_queries=minimum)
-    queries, understood = read_queries(
+    queries, report = read_queries(
         path,
         columns=reading.roles,
         rules=rules,
@@ -69,13 +69,13 @@ def _read(
         without_users=without_users,
         **reading.opening,
     )
-    display.read_report(understood, warn=warn)
+    display.read_report(report, warn=warn)
     if reading.part:
         name, _, marked = reading.part.partition(":")
         if marked not in ("", "novel"):
             raise SettingError(f"--split {reading.part}: only novel may follow the colon, as in test:novel")
         queries = queries.part(name, novel=bool(marked))
-    return queries, understood
+    return queries, report
 
 
 def _rules(reading: Reading) -> QueryRules:
@@ -86,10 +86,10 @@ def _rules(reading: Reading) -> QueryRules:
     if gap is not None:
         changes["gap"] = gap
     (rules,) = changed(changes, PAPER_RULES if paper else QueryRules())
-    made: QueryRules = rules
-    if made.min_queries < 1:
-        raise SettingError(f"min_queries is {made.min_queries}; it must be at least 1")
-    return made
+    query_rules: QueryRules = rules
+    if query_rules.min_queries < 1:
+        raise SettingError(f"min_queries is {query_rules.min_queries}; it must be at least 1")
+    return query_rules
 
 
 def require(data: Queries, path: Path, *, training: bool) -> None:
@@ -111,11 +111,11 @@ def require_like(data: Queries, path: Path, predictor: SuggestPredictor) -> None
 
 
 def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show what was understood of a log, and warnings about it."""
-    queries, understood = _read(path, reading, warn=False)  # they are among the findings
-    least = SuggestSettings().min_users if reading.min_users is None else reading.min_users
-    found = check_queries(queries, understood, {str(other): read(other, reading) for other in others}, least)
-    display.print_json(asdict(found)) if json else _show_findings(found)
+    """Show how a log was read, and warnings about it."""
+    queries, report = _read(path, reading, warn=False)  # they are among the findings
+    min_users = SuggestSettings().min_users if reading.min_users is None else reading.min_users
+    findings = check_queries(queries, report, {str(other): read(other, reading) for other in others}, min_users)
+    display.print_json(asdict(findings)) if json else _show_findings(findings)
 
 
 def _show_findings(found: QueryFindings) -> None:
@@ -140,12 +140,12 @@ def _show_findings(found: QueryFindings) -> None:
 
 
 def leaks(train: Queries, other: Queries, name: str) -> Iterator[str]:
-    """Pairs of queries, and what began before the last that is trained on."""
+    """Return sentences on pairs of queries, and on sessions that began before the last one that is trained on."""
     return leaks_between(train, other, name, "in the training data")
 
 
 def training_summary(predictor: SuggestPredictor) -> list[str]:
-    """What may be shown, how the pools were weighed, and what was noted."""
+    """Return lines on what may be suggested, the validation metric and notes."""
     floor, metadata = predictor.floor, predictor.metadata
     queries, words = plural(len(floor.queries), "query", "queries"), plural(len(floor.words), "word")
     below, personal = floor.left_out.get("below", 0), floor.left_out.get("personal", 0)
@@ -160,7 +160,7 @@ def training_summary(predictor: SuggestPredictor) -> list[str]:
 
 
 def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-    """The protocol.
+    """Return the protocol.
 
     Raises:
         SettingError: an unknown protocol.
@@ -173,7 +173,7 @@ def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
 
 
 def read_records(source: str, reading: Reading, predictor: SuggestPredictor) -> Records:
-    """The sessions of a log, or JSON Lines on stdin.
+    """Return the sessions of a log, or of JSON Lines on stdin.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
@@ -182,11 +182,11 @@ def read_records(source: str, reading: Reading, predictor: SuggestPredictor) -> 
         return Records(
             History.from_json(line, f"stdin, line {number}") for number, line in stdin_lines() if line.strip()
         )
-    queries, understood = _read(Path(source), reading, minimum=0)
+    queries, report = _read(Path(source), reading, minimum=0)
     if ruled_out := int((queries.histories.lengths == 0).sum()):
         holds = part_of(ruled_out, len(queries), "session", "holds", "hold")
         display.log(f"{source}: {holds} no query that the rules keep: an empty answer")
-    return Records(queries.histories.records(), len(queries), byte_order_mark=understood.byte_order_mark)
+    return Records(queries.histories.records(), len(queries), byte_order_mark=report.byte_order_mark)
 
 
 def columns(answers: Sequence[Answer]) -> Sequence[Column]:

@@ -81,12 +81,13 @@ class BootstrapResult:
     def against(self, other: BootstrapResult, metric: str) -> dict[str, float]:
         """Return the difference to another model, its 95 % interval, the ratio of the two and the two-sided p-value."""
         low, high = np.percentile(self.differences(other, metric), [2.5, 97.5])
-        ours, theirs = self.by_name()[metric], other.by_name()[metric]
+        value = self.by_name()[metric]
+        reference = other.by_name()[metric]
         return {
-            "difference": ours - theirs,
+            "difference": value - reference,
             "low": float(low),
             "high": float(high),
-            "ratio": ours / theirs if theirs else float("inf"),
+            "ratio": value / reference if reference else float("inf"),
             "p_value": self.p_value(other, metric),
         }
 
@@ -122,11 +123,11 @@ def bootstrap(
             if order == "in turn":
                 for numbers, model in zip(seeds, models, strict=True):
                     numbers.append(random.integers(len(model), size=len(model)))
-        for parts, model in zip(values, models, strict=True):
-            parts.append(np.stack([statistic(times) for statistic in model]))
+        for blocks, model in zip(values, models, strict=True):
+            blocks.append(np.stack([statistic(times) for statistic in model]))
     results = []
-    for numbers, parts, model in zip(seeds, values, models, strict=True):
-        draws = np.concatenate(parts, axis=1)  # (seeds, resamples, metrics)
+    for numbers, blocks, model in zip(seeds, values, models, strict=True):
+        draws = np.concatenate(blocks, axis=1)  # (seeds, resamples, metrics)
         if order == "units first":
             numbers = [*random.integers(len(model), size=(num_resamples, len(model)))]
         means = resample_seeds(draws) if order == "multinomial" else _mean_of_seeds(draws, np.stack(numbers))
@@ -210,10 +211,10 @@ class PairedTest:
     @property
     def winner(self) -> str | None:
         """The model or the baseline that is significantly better; ``None`` where neither is."""
-        ours, theirs = self.metrics
-        if self.model is None or ours == theirs or not is_significant(self.p_value):
+        score, baseline_score = self.metrics
+        if self.model is None or score == baseline_score or not is_significant(self.p_value):
             return None
-        return self.model if ours > theirs else self.baseline
+        return self.model if score > baseline_score else self.baseline
 
     @property
     def is_chosen_on_test_data(self) -> bool:
@@ -228,18 +229,19 @@ class PairedTest:
     @property
     def sentence(self) -> str:
         """One part of the verdict."""
-        metric, (ours, theirs) = label(self.measure), self.metrics
+        metric = label(self.measure)
+        score, baseline_score = self.metrics
         baseline = f"{self.baseline} ({_chosen_from('baseline', self.num_baselines)})"
         if self.model is None:
-            return f"only baselines were scored: {baseline} has the highest {metric} ({100 * theirs:.2f} %)"
+            return f"only baselines were scored: {baseline} has the highest {metric} ({100 * baseline_score:.2f} %)"
         model = f"{self.model} ({_chosen_from('model', self.num_models)})" if self.num_models > 1 else self.model
-        first, second, sign = (model, baseline, 1) if ours >= theirs else (baseline, model, -1)
+        first, second, sign = (model, baseline, 1) if score >= baseline_score else (baseline, model, -1)
         low, high = sorted(round(sign * 100 * bound, 2) + 0.0 for bound in self.interval)
         p_value = "p < .001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}".replace("0.", ".")
         relation = f"{first} is significantly better than {second}"
         if self.winner is None:
             relation = f"{first} and {second} do not differ significantly"
-        difference = f"{metric} {100 * abs(ours - theirs):+.2f} points"
+        difference = f"{metric} {100 * abs(score - baseline_score):+.2f} points"
         return f"{relation}: {difference} (95 % CI {low:.2f} to {high:.2f}, {p_value})"
 
 
@@ -325,9 +327,9 @@ def verdicts(names: Sequence[str], results: Sequence[BootstrapResult], metric: s
         metric: that they are compared by.
     """
     pairs = []
-    for left, right in combinations(range(len(names)), 2):
-        is_ahead = results[left].by_name()[metric] >= results[right].by_name()[metric]
-        first, second = (left, right) if is_ahead else (right, left)
+    for row, column in combinations(range(len(names)), 2):
+        is_ahead = results[row].by_name()[metric] >= results[column].by_name()[metric]
+        first, second = (row, column) if is_ahead else (column, row)
         difference = results[first].against(results[second], metric)
         deviation = float(results[first].differences(results[second], metric).std())
         p_value = normal_p_value(difference["difference"], deviation, results[first].num_units)

@@ -216,7 +216,7 @@ class LabelledTexts:
         assert data.labels is not None
         counts = data.labels.value_counts(sort=True, name="count")
         listed = ", ".join(f"{label} {count:,}" for label, count in counts.head(LISTED).iter_rows())
-        more = f", and {len(counts) - LISTED:,} more" if len(counts) > LISTED else ""
+        rest = f", and {len(counts) - LISTED:,} more" if len(counts) > LISTED else ""
         new = int((self.first.targets(data) < 0).sum())
         sides = self.first.encode(data)
         num_words = np.sum([tokens.lengths for tokens in sides], axis=0)
@@ -225,7 +225,7 @@ class LabelledTexts:
         caps = f"; caps cut {plural(cut, 'word')}" if cut else ""
         certain = [name for name, lists in self.rankings.items() if lists.frame["score"].null_count()]
         without = f"; without probabilities the first label has probability 1 ({', '.join(certain)})"
-        labels = f"{listed}{more}; {fraction_of(new, len(data))} have a label unseen in training and count as wrong"
+        labels = f"{listed}{rest}; {fraction_of(new, len(data))} have a label unseen in training and count as wrong"
         return {
             "name": "labels",
             "data": plural(len(data), "pair" if data.paired else "text"),

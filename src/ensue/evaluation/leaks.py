@@ -63,13 +63,13 @@ def reads_others(predictor: AnyPredictor, data: Recorded) -> str:
     """
     if isinstance(data, Histories):
         data = data.keep(data.ids != UNKNOWN)  # an id that stands for no value cannot be predicted
-    records, adjacent, others = _sampled(data)
+    records, adjacent, unrelated = _sampled(data)
     single = [predictor.predict([record], _K, evidence=False)[0] for record in records]
     joined = [
         predictor.predict([record, *rows], _K, evidence=False)[0]
         for record, rows in zip(records, adjacent, strict=True)
     ]
-    mixed = predictor.predict([*others, *records], _K, evidence=False)[len(others) :]
+    mixed = predictor.predict([*unrelated, *records], _K, evidence=False)[len(unrelated) :]
     for company, answers in (("next to other records", joined), ("among others", mixed)):
         changed = sum(_differs(answer, other) for answer, other in zip(single, answers, strict=True))
         if changed > MAX_CHANGED:
@@ -112,8 +112,8 @@ def _sampled(data: Recorded) -> tuple[list[object], list[list[object]], list[obj
         else:
             records.append(row)
             adjacent.append(rows[number + 1 : number + 1 + _PREFIXES])
-    others = [row for number, row in enumerate(rows[: 4 * NUM_RECORDS]) if number not in numbers]
-    return records, adjacent, others[:NUM_RECORDS]
+    unrelated = [row for number, row in enumerate(rows[: 4 * NUM_RECORDS]) if number not in numbers]
+    return records, adjacent, unrelated[:NUM_RECORDS]
 
 
 def _prefix(row: History, end: int) -> History:
@@ -124,13 +124,15 @@ def _differs(first: object, second: object) -> bool:
     """Return whether two answers to one record differ by more than rounding; near ties may change the end of a list."""
     if not isinstance(first, Answer | TextAnswer | LinkAnswer) or not isinstance(second, type(first)):
         return first != second
-    left, right = ({choice.value: choice.score for choice in answer.choices} for answer in (first, second))
-    if not left or not right:
-        return bool(left) != bool(right)
-    for scores, others in ((left, right), (right, left)):
-        lowest = min(others.values())
+    first_scores, second_scores = (
+        {choice.value: choice.score for choice in answer.choices} for answer in (first, second)
+    )
+    if not first_scores or not second_scores:
+        return bool(first_scores) != bool(second_scores)
+    for scores, reference in ((first_scores, second_scores), (second_scores, first_scores)):
+        lowest = min(reference.values())
         for value, score in scores.items():
-            if not np.isclose(others.get(value, lowest), score, rtol=TOLERANCE, atol=1e-6):
+            if not np.isclose(reference.get(value, lowest), score, rtol=TOLERANCE, atol=1e-6):
                 return True
     return False
 

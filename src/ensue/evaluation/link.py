@@ -177,8 +177,8 @@ class JudgedPosts:
         joined, columns = predictor.joined(self.data.articles)
         scores = scores_of(joined, self.data.posts, name, alone=is_alone).whole()
         # The articles of the data come first, so that the labels fit; other articles of the model stay candidates.
-        others = np.setdiff1d(np.arange(scores.shape[1]), columns)
-        scores = scores[:, [*columns, *others.tolist()]]
+        added_columns = np.setdiff1d(np.arange(scores.shape[1]), columns)
+        scores = scores[:, [*columns, *added_columns.tolist()]]
         seconds = time.perf_counter() - start
         cut = None if name is not None or predictor.calibration is None else predictor.calibration.cut(0.5)
         by_post = by_row(scores, self.relevance(scores), relevant=self.relevant)
@@ -311,9 +311,9 @@ def _together(predictor: LinkPredictor) -> str:
         return f"{single}each post is ranked on its own"
     strength = predictor.prior_strength
     weight = predictor.neighbour_weight
-    many = f"which articles have {'many' if strength > 0 else 'few'} posts (prior strength {strength:g})"
-    alike = f"what posts with the same rare words are about (weight {weight:g})"
-    priors = " and ".join([many] * bool(strength) + [alike] * bool(weight))
+    counts = f"which articles have {'many' if strength > 0 else 'few'} posts (prior strength {strength:g})"
+    neighbours = f"what posts with the same rare words are about (weight {weight:g})"
+    priors = " and ".join([counts] * bool(strength) + [neighbours] * bool(weight))
     return (
         f"{single}best also uses, from all posts without labels, {priors}; every other row ranks each post on its own"
     )

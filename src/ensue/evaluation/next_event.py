@@ -371,8 +371,8 @@ class SessionTargets:
 
     def _counts(self, coded: Histories, run: TargetRanks) -> str:
         """Say how many targets the training data lacks, how they count, and how many follow no known event."""
-        first, *others = (predictor.vocabulary for predictor in self.predictors)
-        is_common = all(other == first or set(other.values) == set(first.values) for other in others)
+        first, *vocabularies = (predictor.vocabulary for predictor in self.predictors)
+        is_common = all(other == first or set(other.values) == set(first.values) for other in vocabularies)
         training = "the training data" if is_common else f"the training data of {self.entries[0][0].model_name}"
         is_known = coded.ids != UNKNOWN
         is_unknown = ~is_known[self.events]

@@ -70,9 +70,9 @@ class Row:
 
     def to_dict(self) -> Json:
         """Return the flat JSON form: ``{"model", "mrr", …, "interval": {…}}``; ``"at_chance_level": true``."""
-        below = {"at_chance_level": True} if self.warning else {}
+        level = {"at_chance_level": True} if self.warning else {}
         speed = {} if self.seconds_per_1000 is None else {"seconds_per_1000": self.seconds_per_1000}
-        return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes, **below}
+        return {"model": self.model, **self.figures, "interval": dict(self.interval), **speed, **self.notes, **level}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,10 @@ class Result:
     @property
     def verdict(self) -> str:
         """The line under the table."""
-        chosen = any(test.is_chosen_on_test_data for test in self.paired_tests)
+        is_chosen = any(test.is_chosen_on_test_data for test in self.paired_tests)
         sentences = [
             *(test.sentence for test in self.paired_tests),
-            *([CHOSEN] if chosen else []),
+            *([CHOSEN] if is_chosen else []),
             *self._rare_labels(),
         ]
         return "; ".join(sentences)

@@ -255,8 +255,8 @@ def means_of(runs: Sequence[ScoredSuggestions], mask: np.ndarray[tuple[int], np.
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:
     """Return the test part of a file with several parts, of which only the sessions that the file marks as novel."""
-    parts = set(data.parts.unique()) if len(data.parts) else set()
-    if "test" not in parts or len(parts) == 1:
+    names = set(data.parts.unique()) if len(data.parts) else set()
+    if "test" not in names or len(names) == 1:
         return data, ""
     test = data.part("test")
     if not len(data.novel) or not test.novel.any():

@@ -24,12 +24,12 @@ from ensue.records import History
 from ensue.registry import require_task, task_of
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
-from ensue.tasks.metadata import Metadata
 from ensue.tasks.own import add_named
 
 if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
     from ensue.tasks.classify.predictor import ClassifyPredictor
     from ensue.tasks.link.predictor import LinkPredictor
+    from ensue.tasks.metadata import Metadata
     from ensue.tasks.next.predictor import NextPredictor
     from ensue.tasks.suggest.predictor import SuggestPredictor
     from ensue.training.report import Report

@@ -220,7 +220,7 @@ def notes(answer: Answer) -> list[str]:
 def show_attention(explanation: Explanation) -> None:
     """Print each event with the earlier event that it attends to most."""
     rows = []
-    for value, weights in zip(explanation.values, explanation.dependency, strict=True):
+    for value, weights in zip(explanation.values, explanation.dependency, strict=False):
         if any(weights):
             strongest = max(range(len(weights)), key=weights.__getitem__)
             source = display.one_line(explanation.values[strongest])

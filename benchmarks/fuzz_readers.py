@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ensue.data.items import read_items
 from ensue.data.kinds import is_plain, kind_of
 from ensue.data.posts.corpus import read_corpus, read_judgements
 from ensue.data.posts.dataset import read_articles, read_posts
@@ -55,6 +56,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "articles": read_articles,
     "corpus": lambda path: read_corpus(path, path),
     "judgements": read_judgements,
+    "items": read_items,
     "telling columns": telling_columns,
     "vectors": lambda path: read_vectors(path, ["word", "ferry"]),
 }

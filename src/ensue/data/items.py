@@ -7,20 +7,23 @@ values, from a header such as RecBole's ``title:token_seq``, or stated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
 
 import polars as pl
 
+from ensue.data.clock import parse_times
 from ensue.data.files import answering
-from ensue.data.ids import IdColumns
+from ensue.data.ids import MISSING, IdColumns
 from ensue.data.item_table import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.markup import strip_markup
 from ensue.data.packed import DROP, Opening
 from ensue.data.roles import Found, plain_name
-from ensue.data.table import ReadOptions, read_table
+from ensue.data.table import ReadOptions, Table, read_table
+from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
-from ensue.lines import listed, plural, quoted
+from ensue.lines import listed, quoted
 
 ITEM, TITLE = "item", "title"
 _ID_NAMES = (
@@ -31,6 +34,71 @@ _TITLE_NAMES = ("title", "name", "headline", "movietitle", "producttitle", "prod
 _RECBOLE = {"token": CATEGORY, "token_seq": TEXT, "float": NUMBER, "float_seq": IGNORE}
 _CATEGORY_SHARE, _CATEGORY_WORDS = 0.2, 2.0
 """A column of texts is one of categories where its distinct values are at most this share of all, or short."""
+
+
+@dataclass
+class _Columns:
+    """Which column of a table is what.
+
+    Attributes:
+        path: the file, for messages.
+        kinds: the types of columns that are stated, or those of the model.
+        roles: ``item`` and ``title`` to columns, where they are stated or those of the model.
+        like: the items of a model, whose columns the table must have.
+        headers: base name of each column to the type that its header states, or nothing.
+        id_column: base name of the column of ids, once the header has been read.
+    """
+
+    path: Path
+    kinds: dict[str, str]
+    roles: dict[str, str]
+    like: Items | None
+    headers: dict[str, str] = field(default_factory=dict)
+    id_column: str = ""
+
+    @classmethod
+    def of(cls, path: Path, stated: Mapping[str, str], like: Items | None) -> _Columns:
+        """Return what is stated, and beside it what the model knows.
+
+        Raises:
+            SettingError: a type that does not exist.
+        """
+        # "title=text" gives a column of that name its type; "title=name" says which column is the title.
+        roles = {role: stated[role] for role in (ITEM, TITLE) if stated.get(role, IGNORE) not in KINDS}
+        kinds = {name: kind for name, kind in stated.items() if name not in roles}
+        for name, kind in kinds.items():
+            if kind not in KINDS:
+                raise SettingError(f"item columns: {name}={kind} is no type; choose from {', '.join(KINDS)}")
+        if like is not None:
+            kinds = {**like.kinds, **kinds}
+            roles = {TITLE: like.title, **roles} if like.title else roles
+        return cls(path, kinds, roles, like)
+
+    def find(self, names: Sequence[str]) -> Found:
+        """Return the columns of a header: that of ids, and each feature as the role "feature NAME".
+
+        Raises:
+            DataError: no column of ids, or one that is stated is missing.
+        """
+        typed = {name: name.rpartition(":") for name in names}
+        bases = {name: base if kind in _RECBOLE else name for name, (base, _, kind) in typed.items()}
+        self.headers = {bases[name]: _RECBOLE.get(kind, "") for name, (_, _, kind) in typed.items()}
+        former = self.like.id_column if self.like is not None else ""
+        stated = self.roles.get(ITEM, former if former in self.headers else None)
+        item = _choose(bases, _ID_NAMES, stated)
+        if item is None and stated is None:
+            raise DataError(
+                f"{self.path}: no column is known as the item; the columns are {listed(names)}; name it with "
+                f"--item-columns item={names[0]}"
+            )
+        needed = [*filter(None, (stated, self.roles.get(TITLE))), *self.kinds]
+        if missing := [name for name in needed if name not in bases and name not in self.headers]:
+            raise DataError(f"{self.path}: column {quoted(missing[0])} is missing; the columns are {listed(names)}")
+        assert item is not None
+        if len(names) < 2:
+            raise DataError(f"{self.path}: has no column besides the item; add a title, a category or the like")
+        self.id_column = bases[item]
+        return {ITEM: item, **{f"feature {base}": name for name, base in bases.items() if name != item}}, ()
 
 
 def read_items(
@@ -53,80 +121,91 @@ def read_items(
         The items, and warnings.
 
     Raises:
-        DataError: no column of ids, no feature, or a row that does not fit.
-        SettingError: a type or a column that does not exist.
+        DataError: no column of ids, no feature, an item with two rows, or a cell that does not fit its column.
+        SettingError: a type that does not exist.
     """
-    path, stated = Path(path), dict(columns or {})
-    # "title=text" gives a column of that name its type; "title=name" says which column is the title.
-    roles = {role: stated.pop(role) for role in (ITEM, TITLE) if stated.get(role, IGNORE) not in KINDS}
-    id_column = ""
-    if like is not None:
-        stated = {**like.kinds, **stated}
-        roles = {TITLE: like.title, **roles} if like.title else roles
-        id_column = like.id_column
-    for name, kind in stated.items():
-        if kind not in KINDS:
-            raise SettingError(f"item columns: {name}={kind} is no type; choose from {', '.join(KINDS)}")
-    typed: dict[str, str] = {}
-
-    def find(names: Sequence[str]) -> Found:
-        for name in names:
-            suffix = name.partition(":")[2]
-            typed[name] = _RECBOLE.get(suffix, "")
-        bases = {name: name.partition(":")[0] if typed[name] else name for name in names}
-        nonlocal id_column
-        item = _choose(names, bases, _ID_NAMES, roles.get(ITEM, id_column if id_column in bases.values() else None))
-        if item is None and ITEM in roles:
-            raise DataError(f"{path}: column {quoted(roles[ITEM])} (item) is missing; the columns are {listed(names)}")
-        if item is None:
-            raise DataError(
-                f"{path}: no column is known as the item; the columns are {listed(names)}; name it with "
-                f"--item-columns item={names[0] if names else 'COLUMN'}"
-            )
-        for name in stated:
-            if name not in bases.values():
-                raise DataError(f"{path}: column {quoted(name)} is missing; the columns are {listed(names)}")
-        id_column = bases[item]
-        return {ITEM: item, **{f" {base}": name for name, base in bases.items() if name != item}}, ()
-
+    path = Path(path)
+    chosen = _Columns.of(path, columns or {}, like)
     with answering(path):
-        options = ReadOptions(columns={}, **opening)
-        table = read_table(options.open(path), find)
+        table = read_table(ReadOptions(**opening).open(path), chosen.find).filled(path, "item")
     ids = IdColumns({ITEM: "item"}, "item", opening.get("missing", DROP))
-    table = ids.normalise(table)
-    frame = table.frame.rename({name: name[1:] for name in table.frame.columns if name != ITEM})
-    warnings = list(ids.warnings)
-    distinct = frame.unique(ITEM, keep="last", maintain_order=True)
-    if len(distinct) < len(frame):
-        warnings.append(f"{plural(len(frame) - len(distinct), 'row')} of an item that comes again; the last one counts")
-    item_ids, features = distinct[ITEM].cast(pl.String), distinct.drop(ITEM)
-    features = features.with_columns(
-        pl.when(pl.col(name).str.strip_chars() == "").then(None).otherwise(pl.col(name)).alias(name)
-        for name in features.columns
-    )
-    if not features.width:
-        raise DataError(f"{path}: has no column besides the item; an item table needs a title, a category or the like")
-    suffixes = {name.partition(":")[0]: kind for name, kind in typed.items() if kind}
-    kinds = {name: stated.get(name) or suffixes.get(name) or _kind_of(features[name]) for name in features.columns}
-    title = _choose(features.columns, {name: name for name in features.columns}, _TITLE_NAMES, roles.get(TITLE)) or ""
-    if roles.get(TITLE) and not title:
+    table = _one_row_per_item(ids.normalise(table))
+    frame = table.frame.rename({name: name.removeprefix("feature ") for name in table.frame.columns})
+    names = [name for name in frame.columns if name != ITEM]
+    title = _choose({name: name for name in names}, _TITLE_NAMES, chosen.roles.get(TITLE)) or ""
+    kinds, features = dict[str, str](), list[pl.Series]()
+    for name in names:
+        cells = _filled(frame[name])
+        kind = chosen.kinds.get(name) or chosen.headers[name] or (TEXT if name == title else _kind_of(cells))
+        if kind in (NUMBER, TIME):
+            cells = _numbers(cells, kind, table.where)
+        if kind == TEXT or name == title:
+            cells = strip_markup(cells.fill_null(""))[0].replace("", None)
+        if kind != IGNORE or name == title:
+            kinds[name] = kind
+            features.append(cells)
+    warnings = ids.warnings
+    if not {*kinds.values()} - {IGNORE}:
+        ignored = listed(names)
+        raise DataError(f"{path}: no column is a feature; give {ignored} a type, as in --item-columns {names[0]}=text")
+    return Items(frame[ITEM].cast(pl.String), pl.DataFrame(features), kinds, title, chosen.id_column), warnings
+
+
+def _one_row_per_item(table: Table) -> Table:
+    """Return a table without rows that are copies of another.
+
+    Raises:
+        DataError: two rows of an item differ.
+    """
+    table = table.select(table.frame.select(pl.struct(pl.all()).is_first_distinct()).to_series())
+    again = ~table.frame[ITEM].is_first_distinct()
+    if again.any():
+        row = int(again.arg_max() or 0)
+        item = table.frame[ITEM][row]
+        first = int((table.frame[ITEM] == item).arg_max() or 0)
         raise DataError(
-            f"{path}: column {quoted(roles[TITLE])} (title) is missing; the columns are {listed(features.columns)}"
+            f"{table.where(row)}: item {quoted(item)} has other values than in {table.where(first)}; keep one row per "
+            "item"
         )
-    texts = [name for name, kind in kinds.items() if kind == TEXT or name == title]
-    features = features.with_columns(strip_markup(features[name].fill_null(""))[0].alias(name) for name in texts)
-    features = features.with_columns(pl.col(name).replace("", None) for name in texts)
-    kept = [name for name in features.columns if kinds[name] != IGNORE or name == title]
-    kinds = {name: kinds[name] for name in kept}
-    return Items(item_ids, features.select(kept), kinds, title, id_column), tuple(warnings)
+    return table
 
 
-def _choose(names: Sequence[str], bases: Mapping[str, str], known: Sequence[str], stated: str | None) -> str | None:
+def _choose(bases: Mapping[str, str], known: Sequence[str], stated: str | None) -> str | None:
     """Return the column that is stated, or the first one with a known name."""
     if stated is not None:
-        return next((name for name in names if stated in (name, bases[name])), None)
-    by_plain = {plain_name(bases[name]): name for name in reversed(names)}
+        return next((name for name, base in bases.items() if stated in (name, base)), None)
+    by_plain = {plain_name(base): name for name, base in reversed([*bases.items()])}
     return next((by_plain[name] for name in known if name in by_plain), None)
+
+
+def _filled(cells: pl.Series) -> pl.Series:
+    """Return texts whose empty cells, and words for nothing such as NULL and NaN, are null."""
+    cells = cells.cast(pl.String).str.strip_chars()
+    return cells.set(cells.is_in(["", *MISSING]), None)
+
+
+def _numbers(cells: pl.Series, kind: str, where: Where) -> pl.Series:
+    """Return the cells of a column of numbers, or the times of one as seconds.
+
+    Raises:
+        DataError: a cell is none.
+    """
+    rows = cells.is_not_null().arg_true()
+    filled = cells.gather(rows)
+    if not len(filled):
+        return cells
+    if kind == TIME:
+        seconds = parse_times(filled, lambda row: where(int(rows[row]))).numbers
+        return cells.scatter(rows, pl.Series(seconds).cast(pl.String))
+    numbers = filled.cast(pl.Float64, strict=False)
+    wrong = numbers.is_null() | ~numbers.is_finite()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError(
+            f"{where(int(rows[row]))}: {cells.name} {quoted(filled[row])} is not a number; correct it, or read the "
+            f"column as texts with --item-columns {cells.name}=category"
+        )
+    return cells
 
 
 def _kind_of(column: pl.Series) -> str:
@@ -134,8 +213,8 @@ def _kind_of(column: pl.Series) -> str:
     filled = column.drop_nulls()
     if not len(filled):
         return IGNORE
-    numbers = filled.str.strip_chars().cast(pl.Float64, strict=False)
-    if not numbers.is_null().any() and numbers.is_finite().all():
+    numbers = filled.cast(pl.Float64, strict=False)
+    if not numbers.is_null().any():
         return NUMBER
     if filled.str.contains(r"^\s*\d{4}-\d{2}-\d{2}").all():
         return TIME

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from ensue.answers import Answer
 from ensue.data.histories import Histories
+from ensue.data.item_table import Items
 from ensue.evaluation.comparison import evaluate
 from ensue.records import History
 from ensue.tasks.next import indexing
@@ -42,7 +45,25 @@ RECORDS = [
 ]
 
 
-def save_model(folder: Path, *, model: str, repeats: bool = True, indexed: bool = False) -> None:
+ITEMS = Items(
+    pl.Series([f"v{number}" for number in range(VALUES + 2)]),
+    pl.DataFrame(
+        {
+            "title": [f"the {'red' if number % 2 else 'blue'} one" for number in range(VALUES + 2)],
+            "kind": [f"{number % 5}|{number % 3}" for number in range(VALUES + 2)],
+            "size": [str(number / 2) for number in range(VALUES + 2)],
+        }
+    ),
+    {"title": "text", "kind": "category", "size": "number"},
+    "title",
+    "item",
+)
+"""Two items more than the walks have."""
+
+
+def save_model(
+    folder: Path, *, model: str, repeats: bool = True, indexed: bool = False, items: Items | None = None
+) -> None:
     """Train a model on walks and write its folder; with ``indexed`` the few values count as a large catalogue."""
     known = NextPredictor(model)
     names = {*known.settings.__dataclass_fields__, *(known.schedule.__dataclass_fields__ if known.schedule else ())}
@@ -52,7 +73,7 @@ def save_model(folder: Path, *, model: str, repeats: bool = True, indexed: bool 
     with pytest.MonkeyPatch.context() as patch:
         if indexed:
             patch.setattr(indexing, "LARGE", 10)
-        data = Histories.of(walks(60, 0, repeats=repeats))
+        data = replace(Histories.of(walks(60, 0, repeats=repeats)), items=items)
         list(predictor.fit(data, Histories.of(walks(20, 1, repeats=repeats))))
     predictor.save(folder)
 
@@ -100,6 +121,7 @@ FAMILIES: dict[str, Family] = {
         for model in ("blend", "core", "sansr", "gru4rec", "rmtpp", "vsknn", "interpolated", "markov")
     },
     "cascade-blend": Family(partial(save_model, model="cascade-blend", repeats=False), exercise),
+    "core-items": Family(partial(save_model, model="core", items=ITEMS), exercise),
     "hidan": Family(partial(save_model, model="hidan", repeats=False), exercise),
     **{
         f"{model}-index": Family(partial(save_model, model=model, indexed=True), exercise)

@@ -11,12 +11,11 @@ import polars as pl
 import pytest
 import torch
 
-from ensue import DataError, NextEvent, SettingError, load
+from ensue import DataError, ModelFolderError, NextEvent, SettingError, load
 from ensue.data.item_table import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items
 from ensue.data.items import read_items
-from ensue.errors import ModelFolderError
 from ensue.nn.item_head import ItemHead
-from ensue.tasks.next.item_features import FeatureEncoder
+from ensue.tasks.next.item_features import ColumnEncoder, FeatureEncoder
 from ensue.tasks.state import module_of
 from tests.folders import resum
 
@@ -58,8 +57,6 @@ def test_columns_get_their_types_from_values_names_and_options(table: Path) -> N
     assert stated.title == "topic" and stated.kinds["topic"] == IGNORE
     with pytest.raises(SettingError, match="topic=colour is no type; choose from category, text"):
         read_items(table, columns={"topic": "colour"})
-    with pytest.raises(DataError, match="column 'brand' is missing"):
-        read_items(table, columns={"brand": CATEGORY})
 
 
 def test_headers_of_recbole_say_the_type(tmp_path: Path) -> None:
@@ -70,22 +67,49 @@ def test_headers_of_recbole_say_the_type(tmp_path: Path) -> None:
     assert items.titles() == {"1": "Toy Story"}
 
 
-def test_a_table_without_ids_or_features_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("colour,size\nred,3\n")
-    with pytest.raises(DataError, match=r"no column is known as the item; .*--item-columns item=colour"):
-        read_items(path)
-    path.write_text("item\nred\n")
-    with pytest.raises(DataError, match="no column besides the item"):
-        read_items(path)
+@pytest.mark.parametrize(
+    ("text", "columns", "refusal"),
+    [
+        ("colour,size\nred,3\n", {}, r"t.csv: no column is known as the item; .*--item-columns item=colour"),
+        ("sku,size\nred,3\n", {"item": "id"}, r"t.csv: column 'id' is missing; the columns are 'sku', 'size'"),
+        ("item,size\nred,3\n", {"title": "words"}, r"t.csv: column 'words' is missing"),
+        ("item,size\nred,3\n", {"brand": "category"}, r"t.csv: column 'brand' is missing"),
+        ("item\nred\n", {}, r"t.csv: has no column besides the item"),
+        ("item,title\n", {}, r"t.csv: has a header but no item"),
+        (
+            "item,code\na,x1\nb,x2\n",
+            {},
+            r"t.csv: no column is a feature; give 'code' a type, as in --item-columns code=t",
+        ),
+        (
+            "item,title\na,x\nb,y\na,z\n",
+            {},
+            r"t.csv, line 4: item 'a' has other values than in t.csv, line 2; keep one",
+        ),
+        ("item,size\na,3\nb,big\n", {"size": "number"}, r"t.csv, line 3: size 'big' is not a number; .*size=category"),
+        ("item,size\na,3\nb,inf\n", {}, r"t.csv, line 3: size 'inf' is not a number"),
+        ("item,added\na,2024-01-02\nb,2024-13-40\n", {}, r"t.csv, line 3: time '2024-13-40' is not a time"),
+        ("item,added\na,today\n", {"added": "time"}, r"t.csv, line 2: time 'today' is not a time"),
+    ],
+)
+def test_bad_tables_are_refused_in_a_line(
+    text: str, columns: dict[str, str], refusal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(text)
+    with pytest.raises(DataError, match=f"^{refusal}"):
+        read_items("t.csv", columns=columns)
 
 
-def test_of_an_item_that_comes_twice_the_last_row_counts(tmp_path: Path) -> None:
+def test_cells_without_a_value_are_empty_and_copies_of_a_row_are_one(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("item,title\n7.0,old name\n8,other\n7,new name\n")
+    path.write_text("item,title,price\n7.0,old name,2.5\n8,other,NaN\n9,NULL,\n7,old name,2.5\n,nameless,1\n")
     items, warnings = read_items(path)
-    assert items.titles() == {"7": "new name", "8": "other"}
-    assert warnings == ("1 row of an item that comes again; the last one counts",)
+    assert items.titles() == {"7": "old name", "8": "other"} and items.kinds == {"title": TEXT, "price": NUMBER}
+    assert items.columns["price"].to_list() == ["2.5", None, None]
+    assert warnings == (
+        f"1 of 5 items has no item (an empty cell in column 'item', first in {path}, line 6): left out",
+    )
 
 
 def test_tokens_are_categories_words_and_knots() -> None:
@@ -93,7 +117,7 @@ def test_tokens_are_categories_words_and_knots() -> None:
         {
             "genre": ["a|b", "b", "b;c", None],
             "words": ["blue sea", "Sea sand", "blue", ""],
-            "size": ["0", "5", "10", "x"],
+            "size": ["0", "5", "10", None],
         }
     )
     items = Items(pl.Series(["1", "2", "3", "4"]), columns, {"genre": CATEGORY, "words": TEXT, "size": NUMBER})
@@ -105,7 +129,7 @@ def test_tokens_are_categories_words_and_knots() -> None:
     assert tokens[0, :3].tolist() == [1, 2, 3] and weights[0, :3].tolist() == pytest.approx([1, 0.5**0.5, 0.5**0.5])
     assert tokens[3].tolist() == [0] * tokens.shape[1] and float(weights[3].sum()) == 0
     # The knots around a number are weighted by how near they are: their weighted sum is the number.
-    knots = dict(zip(range(size.first, size.first + len(size.knots)), size.knots, strict=True))
+    knots = dict(zip(range(4, 4 + len(size.knots)), size.knots, strict=True))
     for row, number in enumerate((0, 5, 10)):
         parts = zip(tokens[row, 3:].tolist(), weights[row, 3:].tolist(), strict=True)
         assert sum(knots.get(token, 0.0) * weight for token, weight in parts) == pytest.approx(number)
@@ -171,16 +195,33 @@ def test_a_model_that_counts_refuses_a_table(table: Path) -> None:
         NextEvent("core", epochs=1).fit([["x", "y"], ["y", "x"]], items=table)
 
 
-def test_damaged_tables_of_a_folder_are_refused(fitted: NextEvent, tmp_path: Path) -> None:
-    for number, (name, value) in enumerate([("first", 7), ("values", ["a", "a"]), ("knots", [2.0, 1.0])]):
-        folder = tmp_path / str(number)
-        fitted.save(folder)
-        described = json.loads((folder / "items.json").read_text())
-        described["encoder"]["columns"][0][name] = value
-        (folder / "items.json").write_text(json.dumps(described))
-        resum(folder)
-        with pytest.raises(ModelFolderError, match=r"damaged \(items\.json\.encoder.*the encoder of column"):
-            load(folder)
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [
+        ({"title": "brand"}, "column brand .title. is missing"),
+        ({"id_column": 7}, "id_column"),
+        ({"kinds": {"title": "colour"}}, "unknown type"),
+        ({"encoder": []}, "the encoder is not that of the columns"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_damaged_tables_of_a_folder_are_refused(
+    change: dict[str, object], refusal: str, fitted: NextEvent, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path)
+    described = json.loads((tmp_path / "items.json").read_text())
+    (tmp_path / "items.json").write_text(json.dumps(described | change))
+    resum(tmp_path)
+    with pytest.raises(ModelFolderError, match=refusal):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"values": ["b", "a"]}, {"values": ["a", "a"]}, {"knots": [1.0]}, {"kind": "colour"}]
+)
+def test_damaged_encoders_are_refused(change: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match="column topic"):
+        ColumnEncoder(**{"name": "topic", "kind": CATEGORY, **change})  # type: ignore[arg-type]
 
 
 def test_dropped_rows_are_carried_by_features(fitted: NextEvent) -> None:

@@ -17,6 +17,8 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,26 +62,27 @@ class ColumnEncoder:
     Attributes:
         name: the column.
         kind: its type.
-        first: its first token.
         values: what each token stands for, of categories and texts.
         knots: (knots,) of numbers and times, rising.
+
+    Raises:
+        ValueError: an unknown type, or values or knots of another one, not sorted, or twice.
     """
 
     name: str
     kind: str
-    first: int
     values: tuple[str, ...] = ()
     knots: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that no token stands for two things.
-
-        Raises:
-            ValueError: one does.
-        """
-        rising = sorted(set(self.knots))
-        if [*self.knots] != rising or len(self.values) != len(set(self.values)) or (self.values and self.knots):
-            raise ValueError(f"the encoder of column {self.name} holds a value twice")
+        """Check the type and the tokens."""
+        if self.kind not in KINDS or self.kind == IGNORE:
+            raise ValueError(f"column {self.name} is of an unknown type")
+        tokens: tuple[float, ...] | tuple[str, ...] = self.knots or self.values
+        if not all(map(isfinite, self.knots)):
+            raise ValueError(f"column {self.name} has a knot that is not finite")
+        if list(tokens) != sorted({*tokens}) or (self.values if self.kind in (NUMBER, TIME) else self.knots):
+            raise ValueError(f"column {self.name} has values that are not those of a {self.kind}, sorted")
 
     @property
     def num_tokens(self) -> int:
@@ -87,96 +90,68 @@ class ColumnEncoder:
         return len(self.values) or len(self.knots)
 
 
-@dataclass(frozen=True)
 class FeatureEncoder:
     """Item tables into tokens.
 
-    Attributes:
+    Args:
         columns: one encoder per feature.
     """
 
-    columns: tuple[ColumnEncoder, ...]
-
-    def __post_init__(self) -> None:
-        """Check that the tokens of a column follow those of the column before it.
-
-        Raises:
-            ValueError: they do not.
-        """
-        first = 1
-        for column in self.columns:
-            if column.first != first:
-                raise ValueError(f"the encoder of column {column.name} begins with token {column.first}, not {first}")
-            first += column.num_tokens
-
-    @property
-    def num_tokens(self) -> int:
+    def __init__(self, columns: Sequence[ColumnEncoder]) -> None:
+        self.columns = tuple(columns)
+        self.num_tokens = 1 + sum(column.num_tokens for column in columns)
         """Number of tokens, token 0 included."""
-        return 1 + sum(column.num_tokens for column in self.columns)
 
     @classmethod
     def fit(cls, items: Items) -> FeatureEncoder:
         """Return an encoder for the columns of some items."""
         encoders: list[ColumnEncoder] = []
-        first = 1
         for name, kind in items.kinds.items():
             if kind == IGNORE:
                 continue
             column = items.columns[name]
             if kind in (NUMBER, TIME):
-                numbers = _numbers(column, kind).drop_nulls().to_numpy()
+                numbers = column.cast(pl.Float64).drop_nulls().to_numpy()
                 knots = np.unique(np.quantile(numbers, np.linspace(0, 1, KNOTS))) if len(numbers) else np.zeros(0)
-                encoder = ColumnEncoder(name, kind, first, knots=tuple(knots.tolist()))
+                encoders.append(ColumnEncoder(name, kind, knots=tuple(knots.tolist())))
             else:
-                counts = _pieces(column, kind).explode().drop_nulls().value_counts(sort=True, name="count")
-                shared = counts.filter(pl.col("count") > 1)[name].head(MAX_VALUES)
-                encoder = ColumnEncoder(name, kind, first, values=tuple(shared.sort().to_list()))
-            encoders.append(encoder)
-            first += encoder.num_tokens
-        return cls(tuple(encoders))
+                counts = _pieces(column, kind).explode().drop_nulls().alias("piece").value_counts(name="count")
+                counts = counts.filter(pl.col("count") > 1).sort("count", "piece", descending=[True, False])
+                shared = counts["piece"].head(MAX_VALUES)
+                encoders.append(ColumnEncoder(name, kind, values=tuple(sorted(shared))))
+        return cls(encoders)
 
     def encode(self, items: Items) -> FeatureRows:
         """Return the tokens of some items."""
-        parts = [self._encode(column, items) for column in self.columns if column.num_tokens]
+        firsts = accumulate((column.num_tokens for column in self.columns), initial=1)
+        pairs = zip(self.columns, firsts, strict=False)
+        parts = [_encode(column, first, items.columns[column.name]) for column, first in pairs if column.num_tokens]
         if not parts:
             empty = torch.zeros(len(items), 0)
             return FeatureRows(empty.long(), empty)
         tokens, weights = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
         return FeatureRows(torch.from_numpy(tokens), torch.from_numpy(weights))
 
-    def _encode(self, encoder: ColumnEncoder, items: Items) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        column = items.columns[encoder.name]
-        if encoder.knots:
-            return _spline(_numbers(column, encoder.kind), np.array(encoder.knots), encoder.first)
-        known = pl.DataFrame(
-            {"piece": encoder.values, "token": range(encoder.first, encoder.first + len(encoder.values))}
-        )
-        pieces = pl.DataFrame({"row": range(len(column)), "piece": _pieces(column, encoder.kind)}).explode("piece")
-        found = pieces.join(known, on="piece", how="inner", maintain_order="left")
-        found = found.with_columns(pl.col("row").cum_count().over("row").alias("place")).filter(
-            pl.col("place") <= MAX_TOKENS
-        )
-        width = int(found["place"].max() or 0)  # type: ignore[arg-type]
-        tokens = np.zeros((len(column), width), np.int64)
-        tokens[found["row"].to_numpy(), found["place"].to_numpy() - 1] = found["token"].to_numpy()
-        lengths = (tokens > 0).sum(1, keepdims=True).clip(min=1)
-        return tokens, ((tokens > 0) / np.sqrt(lengths)).astype(np.float32)
-
 
 @dataclass(frozen=True)
-class _TableDescription:
-    """The contents of ``items.json``."""
+class _Description:
+    """What ``items.json`` holds."""
 
     kinds: dict[str, str]
     title: str
-    id: str
-    encoder: FeatureEncoder
+    id_column: str
+    encoder: tuple[ColumnEncoder, ...]
 
     def __post_init__(self) -> None:
-        if not {*self.kinds.values()} <= {*KINDS} or self.title not in ("", *self.kinds):
-            raise ValueError("a type or a title does not exist")
-        if any(self.kinds.get(column.name) != column.kind for column in self.encoder.columns):
-            raise ValueError("the columns of the encoder are not those of the table")
+        """Check that the parts are of one table."""
+        if not {*self.kinds.values()} <= {*KINDS}:
+            raise ValueError("a column is of an unknown type")
+        if self.title not in ("", *self.kinds):
+            raise ValueError(f"column {self.title} (title) is missing")
+        if {column.name: column.kind for column in self.encoder} != {
+            name: kind for name, kind in self.kinds.items() if kind != IGNORE
+        }:
+            raise ValueError("the encoder is not that of the columns")
 
 
 class KnownItems:
@@ -195,9 +170,8 @@ class KnownItems:
         """Return the files of a model folder that hold the item table and its encoder."""
         table = io.BytesIO()
         self.items.columns.select(self.items.ids.alias(_ID), pl.all()).write_parquet(table)
-        items = self.items
-        tree, _ = pack(_TableDescription(dict(items.kinds), items.title, items.id_column, self.encoder))
-        return {TABLE: table.getvalue(), ENCODER: json.dumps(tree, ensure_ascii=False).encode()}
+        description = _Description(dict(self.items.kinds), self.items.title, self.items.id_column, self.encoder.columns)
+        return {TABLE: table.getvalue(), ENCODER: json.dumps(pack(description)[0], ensure_ascii=False).encode()}
 
     @classmethod
     def read(cls, folder: Path) -> KnownItems:
@@ -206,15 +180,15 @@ class KnownItems:
         Raises:
             ValueError: the files do not fit each other.
         """
-        stored = unpack(_TableDescription, read_json(folder, ENCODER), {}, ENCODER)
+        described = unpack(_Description, read_json(folder, ENCODER), {}, ENCODER)
         with answering(folder / TABLE):
             table = pl.read_parquet(io.BytesIO(read_file(folder, TABLE)))
-        if dict(table.schema) != {_ID: pl.String, **dict.fromkeys(stored.kinds, pl.String)}:
+        if dict(table.schema) != {_ID: pl.String, **dict.fromkeys(described.kinds, pl.String)}:
             raise ValueError(f"{TABLE} does not have the columns of {ENCODER}")
         if table[_ID].null_count() or table[_ID].n_unique() < len(table):
             raise ValueError(f"{TABLE} holds an item twice")
-        items = Items(table[_ID], table.drop(_ID), stored.kinds, stored.title, stored.id)
-        return cls(items, stored.encoder)
+        items = Items(table[_ID], table.drop(_ID), described.kinds, described.title, described.id_column)
+        return cls(items, FeatureEncoder(described.encoder))
 
     def rows(self, values: Sequence[str]) -> FeatureRows:
         """Return the tokens of the values of a vocabulary, from padding on; values without a row have none."""
@@ -240,11 +214,29 @@ class KnownItems:
                 module.features.tokens, module.features.weights = (part.to(module.weight.device) for part in rows)
 
 
-def _numbers(column: pl.Series, kind: str) -> pl.Series:
-    """Return a column as float64; what is no number is null."""
-    if kind == TIME:
-        return column.str.slice(0, 10).str.to_date(strict=False).cast(pl.Datetime).dt.epoch("s").cast(pl.Float64)
-    return column.str.strip_chars().cast(pl.Float64, strict=False)
+def _encode(
+    encoder: ColumnEncoder, first: int, column: pl.Series
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Return (items, width) tokens of a column, and their weights.
+
+    Args:
+        encoder: of the column.
+        first: its first token.
+        column: (items,) texts.
+    """
+    if encoder.knots:
+        return _spline(column.cast(pl.Float64).fill_nan(None), np.array(encoder.knots), first)
+    known = pl.DataFrame({"piece": encoder.values, "token": range(first, first + len(encoder.values))})
+    pieces = pl.DataFrame({"row": range(len(column)), "piece": _pieces(column, encoder.kind)}).explode("piece")
+    tokens_of_rows = pieces.join(known, on="piece", how="inner", maintain_order="left")
+    # The n-th token of a row goes to column n - 1; a row keeps its first tokens.
+    tokens_of_rows = tokens_of_rows.with_columns(pl.col("row").cum_count().over("row").alias("number"))
+    tokens_of_rows = tokens_of_rows.filter(pl.col("number") <= MAX_TOKENS)
+    numbers = tokens_of_rows["number"].to_numpy()
+    tokens = np.zeros((len(column), numbers.max(initial=0)), np.int64)
+    tokens[tokens_of_rows["row"].to_numpy(), numbers - 1] = tokens_of_rows["token"]
+    lengths = (tokens > 0).sum(1, keepdims=True).clip(min=1)
+    return tokens, ((tokens > 0) / np.sqrt(lengths)).astype(np.float32)
 
 
 def _pieces(column: pl.Series, kind: str) -> pl.Series:
@@ -266,8 +258,9 @@ def _spline(
     values = numbers.fill_null(float(knots[0])).to_numpy().clip(knots[0], knots[-1])
     lower = np.searchsorted(knots, values, side="right").clip(1, max(1, len(knots) - 1)) - 1
     upper = np.minimum(lower + 1, len(knots) - 1)
-    gap = np.where(upper > lower, knots[upper] - knots[lower], 1.0)
-    share = np.where(upper > lower, (values - knots[lower]) / gap, 0.0)
+    # Halves, for the difference of two large numbers is infinite.
+    gap = np.where(upper > lower, knots[upper] / 2 - knots[lower] / 2, 1.0)
+    share = np.where(upper > lower, (values / 2 - knots[lower] / 2) / gap, 0.0)
     present = ~numbers.is_null().to_numpy()
     weights = np.stack([1 - share, share], axis=1) * present[:, None]
     tokens = np.where(weights > 0, first + np.stack([lower, upper], axis=1), 0)

@@ -77,6 +77,8 @@ class UpdateOptions(TypedDict, total=False):
 
     articles: Sequence[Article]
     """Task link: new articles."""
+    items: Sequence[Mapping[str, object]]
+    """Task next: rows of the item table that are new or have changed, column -> value."""
     users: Sequence[str] | None
     """Task suggest: who typed each session, for the k-anonymity threshold."""
     max_drop: float | None
@@ -180,6 +182,7 @@ class Requests:
         records: Sequence[Record | Session],
         *,
         articles: Sequence[Article] = (),
+        items: Sequence[Mapping[str, object]] = (),
         users: Sequence[str] | None = None,
         max_drop: float | None = None,
         test: bool = True,
@@ -188,6 +191,7 @@ class Requests:
         """See :meth:`ensue.client.Client.update`."""
         body: dict[str, object] = {"records": _plain(_records(records))}
         body |= {"articles": _plain(articles)} if articles else {}
+        body |= {"items": list(items)} if items else {}
         body |= {"users": list(users)} if users is not None else {}
         body |= {"max_drop": max_drop} if max_drop is not None else {}
         body |= {} if test else {"test": False}

@@ -118,11 +118,21 @@ def histories_with_items(
     histories, schema = histories_from(data, schema, reading)
     if table is None:
         return histories, schema
-    return replace(histories, items=_item_table(table, columns, known)), schema
+    return replace(histories, items=read_item_table(table, columns, known)), schema
 
 
-def _item_table(data: object, columns: Mapping[str, str] | None, known: Items | None) -> Items:
-    """Return the items of a path or of a frame."""
+def read_item_table(data: object, columns: Mapping[str, str] | None, known: Items | None) -> Items:
+    """Return the items of a path or of a frame.
+
+    Args:
+        data: the table.
+        columns: what is stated of its columns.
+        known: items of the model, whose columns and types the table has too.
+
+    Raises:
+        DataError: see :func:`ensue.data.items.read_items`.
+        SettingError: see there.
+    """
     reader = partial(read_items, columns=columns, like=known)
     if is_path(data):
         with readable(data):

@@ -149,7 +149,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
         return cast(Data, service.training_data(predictor, body))
 
     def before(candidate: AnyPredictor, refreshed: Refreshed) -> None:
-        if body.test and not refreshed.slices:
+        if body.test and body.records and not refreshed.slices:
             raise ModelFolderError(
                 f"{update.folder}: stores no examples and the update is too small, so it cannot be tested; send more "
                 'records, or "test": false with the update token'

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, NamedTuple, cast
 
 import plotly.graph_objects as go
-from pydantic import BeforeValidator, Field, ValidationInfo
+import polars as pl
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from ensue import figures
 from ensue.answers import Answer, Choice, Explanation
 from ensue.arguments import id_list
 from ensue.data.edges import Edges
+from ensue.data.frames import FRAME
 from ensue.data.histories import Histories
+from ensue.data.inputs import read_item_table
+from ensue.errors import EnsueError
 from ensue.lines import plural
 from ensue.records import History
-from ensue.serve.bodies import Bodies, Explain, Figure, Predict, Update
+from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update, too_long
 from ensue.serve.tasks import (
     NOT_CAUSES,
     SHOWN,
@@ -50,6 +54,37 @@ def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
 
 
 Ids = Annotated[list[str], BeforeValidator(_texts_of_ids)]
+
+
+Cell = str | int | float | None
+
+
+def _item_rows(limits: Limits, kind: object) -> object:
+    """Narrow rows of an item table: as many as records may be trained on, none longer than an article."""
+    max_characters = limits.settings.article_characters
+
+    def require_short(items: list[dict[str, Cell]]) -> list[dict[str, Cell]]:
+        for number, item in enumerate(items):
+            size = sum(len(str(part)) for pair in item.items() for part in pair)
+            if size > max_characters:
+                raise too_long(f"items[{number}]", size, "characters", max_characters, "an item", "article_characters")
+        return items
+
+    rows = Annotated[list[dict[str, Cell]], Field(max_length=limits.settings.learned)]
+    return Annotated[rows, AfterValidator(require_short)]
+
+
+class UpdateNext(Update):
+    """Histories, and rows of the item table."""
+
+    items: Annotated[list[dict[str, Cell]], Limit(_item_rows)] = Field(
+        [], description="a list of new or changed items, an object of column and value each"
+    )
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is neither a history nor an item."""
+        return not self.records and not self.items
 
 
 class PredictNext(Predict):
@@ -162,13 +197,30 @@ def _shown(predictor: NextPredictor) -> list[dict[str, object]]:
 
 
 def _training_data(predictor: NextPredictor, body: Update) -> Histories:
-    return Histories.of(cast(list[History], body.records))
+    """Return the histories of a body, with the items as their table.
+
+    Raises:
+        DataError: the items are no such table as the model was fitted with.
+    """
+    assert isinstance(body, UpdateNext)
+    histories = Histories.of(cast(list[History], body.records))
+    if not body.items:
+        return histories
+    names = dict.fromkeys(name for item in body.items for name in item)
+    cells = {name: [None if item.get(name) is None else str(item[name]) for item in body.items] for name in names}
+    known = predictor.known_items
+    try:
+        frame = pl.DataFrame(cells, schema=dict.fromkeys(names, pl.String))
+        items = read_item_table(frame, None, None if known is None else known.items)
+    except EnsueError as error:
+        raise type(error)(str(error).replace(FRAME, "items")) from error
+    return replace(histories, items=items)
 
 
 SERVICE = TaskService(
     task=TASK,
     view="events",
-    bodies=Bodies(PredictNext),
+    bodies=Bodies(PredictNext, update=UpdateNext),
     answer_type=Answer,
     explanation_type=Explanation,
     examples={
@@ -178,7 +230,11 @@ SERVICE = TaskService(
         },
         "explain": {TASK.name: {"records": [HISTORY], "k": 3}},
         "figure": {TASK.name: {"record": HISTORY, "k": 5, "choice": 0}},
-        "update": {TASK.name: {"records": LEARNED}, f"{TASK.name}, tested": {"records": LEARNED, "max_drop": 0.05}},
+        "update": {
+            TASK.name: {"records": LEARNED},
+            f"{TASK.name}, tested": {"records": LEARNED, "max_drop": 0.05},
+            f"{TASK.name}, new items": {"records": [], "items": [{"item": "e05", "title": "The ferry sails again"}]},
+        },
     },
     questions=_questions,
     predict=_predict,

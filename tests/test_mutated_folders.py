@@ -14,7 +14,7 @@ MUTATIONS = int(os.environ.get("ENSUE_MUTATIONS", "0"))
 """Mutations per task and kernels; 0: a few of some families."""
 FEW = 24
 BRIEF = {
-    "tests.tasks.next.mutated": ("blend", "cascade-blend", "fpmc-index", "vsknn"),
+    "tests.tasks.next.mutated": ("blend", "cascade-blend", "core-items", "fpmc-index"),
     "tests.tasks.classify.mutated": ("tfidf", "blend-pairs", "vectors"),
     "tests.tasks.suggest.mutated": ("reranker", "h-lstm", "co-occurrence"),
     "tests.tasks.link.mutated": ("best", "cnn"),

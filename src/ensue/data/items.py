@@ -130,12 +130,12 @@ def read_items(
         table = read_table(ReadOptions(**opening).open(path), chosen.find).filled(path, "item")
     ids = IdColumns({ITEM: "item"}, "item", opening.get("missing", DROP))
     table = _one_row_per_item(ids.normalise(table))
-    frame = table.frame.rename({name: name.removeprefix("feature ") for name in table.frame.columns})
-    names = [name for name in frame.columns if name != ITEM]
+    frame = table.frame
+    names = [name.removeprefix("feature ") for name in frame.columns if name != ITEM]
     title = _choose({name: name for name in names}, _TITLE_NAMES, chosen.roles.get(TITLE)) or ""
     kinds, features = dict[str, str](), list[pl.Series]()
     for name in names:
-        cells = _filled(frame[name])
+        cells = _filled(frame[f"feature {name}"].alias(name))
         kind = chosen.kinds.get(name) or chosen.headers[name] or (TEXT if name == title else _kind_of(cells))
         if kind in (NUMBER, TIME):
             cells = _numbers(cells, kind, table.where)

@@ -101,6 +101,12 @@ def test_bad_tables_are_refused_in_a_line(
         read_items("t.csv", columns=columns)
 
 
+def test_a_feature_may_be_called_item(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("sku,item,title\n1,a,red one\n2,a,red two\n")
+    items, _ = read_items(tmp_path / "t.csv", columns={"item": "sku", "title": "title"})
+    assert items.ids.to_list() == ["1", "2"] and items.columns["item"].to_list() == ["a", "a"]
+
+
 def test_cells_without_a_value_are_empty_and_copies_of_a_row_are_one(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("item,title,price\n7.0,old name,2.5\n8,other,NaN\n9,NULL,\n7,old name,2.5\n,nameless,1\n")

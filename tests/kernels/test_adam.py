@@ -65,6 +65,6 @@ def test_rows_that_there_are_not_are_refused_before_anything_is_moved(level: str
         table.grad = torch.sparse_coo_tensor(
             torch.tensor([[3, row]]), torch.ones(2, 4), table.shape, is_coalesced=True, check_invariants=False
         )
-        with using(level), pytest.raises(IndexError, match="ensue_adam_rows was given an index"):
+        with using(level), pytest.raises(IndexError, match="adam_rows was given an index"):
             optimizer.step()
         assert (table == 1).all() and not optimizer.state[table]["step"]

@@ -14,7 +14,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import CodeType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -44,8 +43,6 @@ _DTYPES = {
     "int64_t": "int64", "uint64_t": "uint64",
 }  # fmt: skip
 
-_NO_NAMES: dict[str, object] = {"__builtins__": {}}
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -57,10 +54,12 @@ class _Field(NamedTuple):
     """Its type for ctypes."""
     names: tuple[str | None, ...] = ()
     """Of an array: for each dimension the size that it decides, if any."""
-    shape: CodeType | None = None
-    """Of an array: its shape as an expression over sizes."""
+    shape: Callable[[Mapping[str, int]], tuple[int, ...]] | None = None
+    """Of an array: its shape, given sizes by name."""
     dtype: str | None = None
     """Of an array: the type of its elements; ``None`` for structures."""
+    deciding: tuple[tuple[int, str], ...] = ()
+    """Of an array: the dimensions that decide a size, and its name."""
 
     def address(self, name: str, array: Array, sizes: dict[str, int]) -> int:
         """Return where an array begins in memory, once its type, shape and layout are as declared.
@@ -72,7 +71,8 @@ class _Field(NamedTuple):
             contiguous, start = array.flags.c_contiguous, array.ctypes.data
         else:
             contiguous, start = array.is_contiguous() and array.is_cpu, array.data_ptr()
-        shape = eval(cast(CodeType, self.shape), _NO_NAMES, sizes)
+        assert self.shape is not None
+        shape = self.shape(sizes)
         if array.shape != shape or (self.dtype is not None and _dtype_name(array.dtype) != self.dtype):
             given = f"{_dtype_name(array.dtype)} of shape {tuple(array.shape)}"
             raise ValueError(f"{name} is {given}, not {self.dtype} of shape {shape}")
@@ -94,28 +94,28 @@ class Structure(ctypes.Structure):
         Raises:
             ValueError: an array has another type or shape, or is not contiguous in CPU memory.
         """
-        declared, sizes = self.declared, self.dimensions
+        declared, sizes, arrays = self.declared, self.dimensions, list[tuple[str, _Field, Array]]()
+        # Sizes first: they are needed to check the shape of any array.
         for name, value in values.items():
             if isinstance(value, int):
                 sizes[name] = value
                 if name in declared:
                     setattr(self, name, value)
-        arrays = [
-            (name, declared[name], cast("Array", value))
-            for name, value in values.items()
-            if value is not None and not isinstance(value, int)
-        ]
-        for name, field, array in arrays:  # before any is checked, for all that decide a size
-            if field.shape is not None:
-                if len(field.names) != array.ndim:
-                    raise ValueError(f"{name} has {array.ndim} dimensions, not {len(field.names)}")
-                for size_name, size in zip(field.names, array.shape, strict=True):
-                    if size_name is not None and size_name not in sizes:
-                        sizes[size_name] = size
-                        if size_name in declared:
-                            setattr(self, size_name, size)
+            elif value is not None and (field := declared[name]).shape is None:
+                setattr(self, name, value)
+            elif value is not None:
+                arrays.append((name, field, cast("Array", value)))
         for name, field, array in arrays:
-            setattr(self, name, array if field.shape is None else field.address(name, array, sizes))
+            shape = array.shape
+            if len(field.names) != len(shape):
+                raise ValueError(f"{name} has {len(shape)} dimensions, not {len(field.names)}")
+            for axis, size_name in field.deciding:
+                if size_name not in sizes:
+                    sizes[size_name] = shape[axis]
+                    if size_name in declared:
+                        setattr(self, size_name, shape[axis])
+        for name, field, array in arrays:
+            setattr(self, name, field.address(name, array, sizes))
 
 
 @functools.cache
@@ -216,8 +216,10 @@ def call(name: str, prepared: Structure | None = None, /, **values: Value) -> in
 
 def run(name: str, structure: Structure) -> int:
     """Call a compiled function with parameters that are all set; see :func:`call`."""
-    parameters = _declarations().functions[name]
-    arguments = (ctypes.byref(structure) if own == "call" else getattr(structure, own) for own in parameters)
+    arguments = [
+        ctypes.byref(structure) if parameter == "call" else getattr(structure, parameter)
+        for parameter in _declarations().functions[name]
+    ]
     result = int(_State.functions[name](*arguments))
     if result == _NO_MEMORY:
         raise MemoryError(f"no memory for {name}")
@@ -318,11 +320,15 @@ def _fields(declaration: str, others: Mapping[str, type[Structure]]) -> Iterator
     if sizes is not None:
         dimensions = [size.strip() for size in re.split(r",(?![^(]*\))", sizes)]
         decided = tuple(size if size.isidentifier() else None for size in dimensions)
-        shape = compile(f"({', '.join(dimensions)},)".replace("/", "//"), str(HEADER), "eval")
+        by_name = re.sub(
+            r"\b(?!if\b|else\b|or\b|and\b)[a-z_]\w*", r"sizes['\g<0>']", f"({', '.join(dimensions)},)"
+        ).replace("/", "//")
+        shape = eval(f"lambda sizes: {by_name}", {"__builtins__": {}})
     for name in names.replace("*", "").split(","):
         field, _, count = name.strip().partition("[")
         kind: type[ctypes._CDataType] = ctypes.c_void_p
         kind = others[element] if element in others else _NUMBERS.get(element, kind)
         if pointer:
             kind = ctypes.POINTER(others[element]) if element in others and shape is None else ctypes.c_void_p
-        yield field, _Field(kind * int(count[:-1]) if count else kind, decided, shape, _DTYPES.get(element))
+        deciding = tuple((axis, size) for axis, size in enumerate(decided) if size is not None)
+        yield field, _Field(kind * int(count[:-1]) if count else kind, decided, shape, _DTYPES.get(element), deciding)

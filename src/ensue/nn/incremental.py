@@ -78,7 +78,8 @@ class PackedLayers:
         tensors = [tensor for named in weights for tensor in named.values()]
         tensors += [tensor for layer in norms for norm in layer for tensor in norm[:2]]
         self.layers: list[kernels.Structure] = []
-        self._latest: tuple[Sequence[Folded], list[kernels.Structure]] | None = None
+        self._memory: tuple[Sequence[Folded], list[kernels.Structure]] | None = None
+        self._past: tuple[Sequence[Tensor], kernels.Value] | None = None
         self.plain = is_float32_on_cpu(*tensors) and all(tensor.is_contiguous() for tensor in tensors)
         if not (self.plain and kernels.is_loaded()):
             return
@@ -87,9 +88,15 @@ class PackedLayers:
             pairs = zip(("written", "read", "fed"), three, strict=True)
             self.layers.append(kernels.prepare("StepLayer", dim=self.dim, **named, **dict(pairs)))
 
-    def folded(self, folds: Sequence[Folded], heads: int) -> list[kernels.Structure]:
-        """Return the layers with the attention over a memory; those of the latest memory are kept."""
-        if self._latest is None or self._latest[0] is not folds:
+    def attend_to(self, folds: Sequence[Folded], heads: int) -> bool:
+        """Set the memory that the layers attend to; return whether there is a compiled function that takes it.
+
+        The memory of the latest call is not checked again.
+        """
+        if self._memory is None or self._memory[0] is not folds:
+            self._memory = self._past = None
+            if not self.suit(*(tensor for fold in folds for tensor in fold)):
+                return False
             length = folds[0].base.shape[-1] // heads
             layers = [
                 kernels.prepare(
@@ -98,8 +105,23 @@ class PackedLayers:
                 )
                 for layer, fold in zip(self.layers, folds, strict=True)
             ]  # fmt: skip
-            self._latest = folds, layers
-        return self._latest[1]
+            self._memory = folds, layers
+        return True
+
+    def with_past(self, rooms: Sequence[Tensor]) -> kernels.Value:
+        """Return the layers, side by side in memory, with the keys and values of their past.
+
+        Args:
+            rooms: one per layer, (2, heads, capacity, dim / heads). Those of the latest call are not set again: their
+                contents may change, but not where they are.
+        """
+        assert self._memory is not None
+        if self._past is None or any(room is not old for room, old in zip(rooms, self._past[0], strict=True)):
+            for layer, room in zip(self._memory[1], rooms, strict=True):
+                keys, values = room.unbind()
+                layer.fill({"keys": keys, "values": values, "capacity": room.shape[2]})
+            self._past = rooms, kernels.array(self._memory[1])
+        return self._past[1]
 
     def suit(self, *tensors: Tensor) -> bool:
         """Return whether there is a compiled function, and it takes such tensors."""
@@ -279,7 +301,7 @@ class IncrementalDecoder:
             or ``None``.
         """
         few = items.shape[0] == 1 and 0 < items.shape[1] <= MAX_ROWS
-        if few and self.packed.suit(items, seen, *(part for fold in folded for part in fold)):
+        if few and self.packed.suit(items, seen) and self.packed.attend_to(folded, self.heads):
             opened = tuple(before.open(items.shape[1]) for before in past)
             rooms = [after.room.kept for after in opened]
             states, attended = compiled_step(self.packed, items, folded, rooms, seen, self.heads, weigh=weigh)
@@ -319,7 +341,7 @@ def compiled_step(
     Args:
         packed: the weights.
         items: (1, rows, dim).
-        folds: one per layer.
+        folds: the memory of each layer.
         rooms: one per layer, (2, heads, capacity, dim / heads); keys and values are written behind those there are.
         seen: (1, rows, before + rows) 0 for what each row sees, -inf elsewhere.
         heads: of both attentions.
@@ -332,17 +354,14 @@ def compiled_step(
         IndexError: a room is too small.
         ValueError: a tensor of another shape or type.
     """
+    if not packed.attend_to(folds, heads):
+        raise ValueError("the memory is not of contiguous float32 tensors on the CPU")
     (sources, rows, _), length = items.shape, folds[0].base.shape[-1] // heads
     items = items.clone()
     weights = items.new_empty(sources, rows, heads, length) if weigh else None
-    capacity = rooms[0].shape[2]
-    layers = packed.folded(folds, heads)
-    for layer, room in zip(layers, rooms, strict=True):
-        keys, values = room.unbind()
-        layer.fill({"keys": keys, "values": values, "capacity": capacity})
     kernels.call(
-        "decoder_step", heads=heads, length=length, capacity=capacity, wide=packed.hidden,
-        before=seen.shape[2] - rows, layers=len(layers), layer=kernels.array(layers), seen=seen, items=items,
+        "decoder_step", heads=heads, length=length, capacity=rooms[0].shape[2], wide=packed.hidden,
+        before=seen.shape[2] - rows, layers=len(rooms), layer=packed.with_past(rooms), seen=seen, items=items,
         weights=weights,
     )  # fmt: skip
     return items, weights

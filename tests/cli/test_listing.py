@@ -18,7 +18,7 @@ from tests.cli.conftest import Ensue
 def test_every_setting_of_every_model_has_a_meaning(task: str) -> None:
     for model in names_of(task):
         rows = settings_of(task, model)
-        assert [row.name for row in rows if not row.meaning.endswith((".", ":"))] == [], model
+        assert [row.name for row in rows if not row.meaning.endswith((".", ":", "]"))] == [], model
         assert len({row.name for row in rows}) == len(rows)
 
 

@@ -51,7 +51,7 @@ def test_no_request_breaks_the_service(served: Running, mode: GenerationMode) ->
     """Of every operation a dozen requests that fit the document, and as many that do not."""
     document = schemathesis.openapi.from_dict(served.client.get("/openapi.json").json())
     operations: list[Any] = [found.ok() for found in document.get_all_operations()]  # type: ignore[union-attr]
-    assert len(operations) >= 11
+    assert len(operations) >= 10
     sent = 0
     for operation in operations:
         if mode is GenerationMode.NEGATIVE and operation.method == "get":
@@ -65,7 +65,7 @@ def test_no_request_breaks_the_service(served: Running, mode: GenerationMode) ->
             broken(served, case)
 
         send()
-    assert sent > 75
+    assert sent > 70
 
 
 def broken(served: Running, case: Any) -> None:

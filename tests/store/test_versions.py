@@ -20,7 +20,7 @@ from ensue.version import __version__
 def put(folder: Path, number: int | None, text: str) -> Path:
     """A folder that passes for a model of this version."""
     facts = {} if number is None else {"version": number}
-    settings = {"ensue": __version__, "format": 1, "task": "next", "model": "m", "settings": {}}
+    settings = {"ensue": __version__, "format": 2, "task": "next", "model": "m", "settings": {}}
     settings |= {"schedule": None, "seed": 0, "facts": facts}
     write_folder(folder, {"settings.json": json.dumps(settings).encode(), "weights": text.encode(), "CARD.md": b"card"})
     return folder

@@ -82,10 +82,10 @@ def fit_weights(
     """
     weights = mean if start is None else start
     index = np.arange(len(mean))
-    while True:
+    while len(index):
         weights = _newton([candidates.columns(index) for candidates in sets], mean[index], precision[index], weights)
         bound = np.zeros(len(index)) if non_negative is None else np.where(non_negative[index], weights, 0.0)
-        if not len(index) or bound.min() >= 0:
+        if bound.min() >= 0:
             break
         index, weights = np.delete(index, bound.argmin()), np.delete(weights, bound.argmin())
     fitted = np.zeros(len(mean))

@@ -31,8 +31,8 @@ def learn(old: NextPredictor, candidate: NextPredictor, data: Histories, ask: As
     """
     if data.items is not None:
         candidate.add_items(data.items)
-    if not len(data):
-        return Trial(learn_rest=candidate.index_items)
+        if not len(data):
+            return Trial(learn_rest=candidate.index_items)
     data = shared_part(data, candidate.shared.min_users, "new data")
     if not ask.tested:
         ask.follow(passes(candidate, data))

@@ -262,5 +262,5 @@ def test_a_folder_without_the_probe_is_damaged(tmp_path: Path) -> None:
     del found["facts"]["encoder"]
     path.write_text(json.dumps(found))
     resum(path.parent)
-    with pytest.raises(ModelFolderError, match=r"metadata is missing in settings\.json"):
+    with pytest.raises(ModelFolderError, match=r"damaged \(facts\.encoder: is missing\)"):
         ClassifyPredictor.load(tmp_path / "model", device="cpu")

@@ -191,7 +191,7 @@ def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypa
     del found["facts"]["encoder"]
     path.write_text(json.dumps(found))
     resum(path.parent)
-    with pytest.raises(ModelFolderError, match=r"metadata is missing in settings\.json"):
+    with pytest.raises(ModelFolderError, match=r"damaged \(facts\.encoder: is missing\)"):
         LinkPredictor.load(tmp_path / "model", device="cpu")
 
 

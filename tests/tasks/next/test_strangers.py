@@ -161,7 +161,7 @@ def test_a_window_of_a_folder_allocates_nothing(vsknn: Path) -> None:
 )
 def test_facts_of_another_type_are_refused(core: Path, fact: str, value: object) -> None:
     edit_settings(core, lambda settings: settings["facts"].update({fact: value}))
-    with pytest.raises(ModelFolderError, match=f"metadata field {fact} in settings.json"):
+    with pytest.raises(ModelFolderError, match=rf"damaged \(facts\.{fact}: "):
         load(core)
 
 
@@ -226,7 +226,7 @@ def test_an_index_that_lies_is_refused(indexed: Path, change: Callable[[Tensors]
         load(indexed)
 
 
-@pytest.mark.parametrize(("size", "value"), [("items", 21), ("lists", 0), ("probed", 5), ("sample", 1.5)])
+@pytest.mark.parametrize(("size", "value"), [("items", 21), ("lists", 0), ("probed", 5), ("sample", 99)])
 def test_sizes_of_an_index_that_lie_are_refused(indexed: Path, size: str, value: object) -> None:
     def change(settings: dict[str, dict[str, object]]) -> None:
         index = settings["facts"]["index"]

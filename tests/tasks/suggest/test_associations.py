@@ -49,9 +49,9 @@ def test_a_folder_is_the_same_whatever_one_person_searched_next(model: str, tmp_
     apart = ("x", [("tea shop",), ("bike lamp",), ("bike lamp lamp",)])
     one, other = (log(tmp_path / f"{name}.csv", own) for name, own in (("one", together), ("other", apart)))
     if model == "mtn":  # early stopping looks at the same sessions
-        contents, expected = (_network(data, one).contents() for data in (one, other))
+        contents, expected = (_network(data, one).files() for data in (one, other))
     else:
-        contents, expected = (fitted(model, data).contents() for data in (one, other))
+        contents, expected = (fitted(model, data).files() for data in (one, other))
     assert contents.keys() == expected.keys()
     for file in contents.keys() - {"settings.json", "CARD.md"}:
         assert contents[file] == expected[file], file

@@ -88,15 +88,15 @@ def require_sizes(facts: IndexFacts, num_items: int) -> None:
     """Check the sizes of an index against a catalogue.
 
     Raises:
-        ValueError: one is no whole number, below 1, or beyond what it counts.
+        ValueError: one is below 1 or beyond what it counts.
     """
     limits = {
         "items": num_items, "lists": facts.items, "probed": facts.lists, "candidates": LARGEST, "sample": facts.items,
     }  # fmt: skip
     for name, limit in limits.items():
         size = getattr(facts, name)
-        if type(size) is not int or not 1 <= size <= limit:
-            raise ValueError(f"{name} of the index is {size!r}; it must be from 1 to {limit}")
+        if not 1 <= size <= limit:
+            raise ValueError(f"{name} of the index is {size}; it must be from 1 to {limit}")
 
 
 class ItemIndex:

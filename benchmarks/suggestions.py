@@ -1,7 +1,7 @@
 """Query suggestion: milliseconds of one answer, throughput beside two peers, and what training MTN costs.
 
 **Answers.** Five suggestions, one session at a time on one thread, raw queries in, ``Answer`` out: look-up, search with
-a beam of 5, scoring and the privacy floor included; with and without the evidence. The models are trained for five
+a beam of 5, scoring and the k-anonymity filter included; with and without the evidence. The models are trained for five
 epochs on the sessions given (what has learned little writes on to the last token), and asked the beginnings of the
 others.
 

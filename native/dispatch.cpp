@@ -158,7 +158,7 @@ EXPORT int64_t ensue_entmax(const EntmaxCall* call, int wide, int backward, int 
     });
 }
 
-// The number in ensue/kernels/loading.py: goes up with every change of what the functions take.
+// The number of kernels.h: goes up with every change of what the functions take.
 EXPORT int ensue_interface() { return INTERFACE; }
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.

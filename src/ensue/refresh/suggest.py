@@ -1,4 +1,4 @@
-"""An update of task ``suggest`` is tested on a query above the privacy floor and the one that followed it most.
+"""An update of task ``suggest`` is tested on a query above the k-anonymity threshold and the one that followed it most.
 
 Both as the old model counts them; the figure is MRR@10.
 """

@@ -515,7 +515,7 @@ def test_prefixes() -> None:
 
 
 def test_queries_without_spaces_are_matched_by_character_and_counted_whole() -> None:
-    """Frequent characters may spell a rare name, which the privacy floor must still see as one."""
+    """Frequent characters may spell a rare name, which the k-anonymity filter must still see as one."""
     assert words_of("東京旅行 2024 iphone's!") == ["東", "京", "旅", "行", "2024", "iphone's", "!"]
     assert runs_of("東京旅行 2024 iphone's!") == ["東京旅行", "2024", "iphone's", "!"]
     assert words_of("don't café?") == runs_of("don't café?") == ["don't", "café", "?"]

@@ -1,4 +1,4 @@
-"""What a suggester holds: the privacy floor, tokens, the log's queries, network, optimiser, and what was learned."""
+"""State of a suggester: k-anonymity filter, tokens, queries of the log, network, optimiser and metadata."""
 
 from __future__ import annotations
 

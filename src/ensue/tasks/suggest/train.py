@@ -118,7 +118,7 @@ def _given(data: Queries, valid: Queries, rule: str, *, refit: bool) -> _Split:
     """Validation data that was given is learned in the end if it is later, and no person can be counted twice for it.
 
     It is later where no session of it began before the last one of the training data; where neither has a clock, files
-    stand for the order in which they were given. People in both logs would reach the privacy floor twice.
+    stand for the order in which they were given. People in both logs would reach the k-anonymity threshold twice.
     """
     if not refit:
         return _Split(data, valid, None, rule)

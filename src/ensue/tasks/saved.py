@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Adam
@@ -14,7 +16,7 @@ from ensue.nn.device import Undrawn
 from ensue.nn.validation import Bounded, require_shapes
 from ensue.store.folder import write_folder
 from ensue.store.tensors import TensorFile
-from ensue.tasks.state import Shown, module_of, shown, shown_as_html
+from ensue.tasks.state import Shown, load_state, module_of, shown, shown_as_html
 from ensue.training.optimizer import FILE, optimizer_tensors
 
 Contents = Mapping[str, bytes | TensorFile]
@@ -63,7 +65,19 @@ class _Written(Shown, Protocol):
     @property
     def trained(self) -> object | None: ...
 
-    def contents(self, card: str = "") -> Contents: ...
+
+@dataclass(frozen=True)
+class Folders:
+    """Functions by which a task writes and reads its model folders; the first argument is a state of the task."""
+
+    summary: Callable[[Any], dict[str, object]]
+    """Return settings and metadata, as in ``settings.json``."""
+    stored_data: Callable[[Mapping[str, Any]], list[str]]
+    """Return what a folder stores of the training data, from a summary."""
+    contents: Callable[[Any, str], Contents]
+    """Return the files of a folder by name, given the text of its card; large ones as what makes them."""
+    fill: Callable[[Any, Path, Mapping[str, Any]], None]
+    """Give an untrained state what a folder holds."""
 
 
 class SavedPredictor:
@@ -71,6 +85,7 @@ class SavedPredictor:
 
     data_type: ClassVar[type]
     """Class of the data that the task learns and scores."""
+    folders: ClassVar[Folders]
 
     @classmethod
     def require_data(cls, data: object, valid: object = None) -> None:
@@ -99,12 +114,35 @@ class SavedPredictor:
         """What a notebook shows: task, model, data, score with its interval, and size."""
         return shown_as_html(self, self.trained)
 
-    def files(self: _Written, card: str = "") -> dict[str, bytes]:
-        """What :meth:`save` writes, by file name."""
+    def summary(self) -> dict[str, Any]:
+        """Return settings and metadata, as in ``settings.json`` and the card."""
+        return self.folders.summary(self)
+
+    def stored_data(self) -> list[str]:
+        """Return what the model folder stores of the training data, as lines of a Markdown list."""
+        return self.folders.stored_data(self.summary())
+
+    def contents(self, card: str = "") -> Contents:
+        """Return the files that :meth:`save` writes, by name; large ones as what makes them."""
+        return self.folders.contents(self, card)
+
+    def files(self, card: str = "") -> dict[str, bytes]:
+        """Return the files that :meth:`save` writes, by name."""
         contents = self.contents(card).items()
         return {name: b"".join(own) if isinstance(own, TensorFile) else own for name, own in contents}
 
-    def save(self: _Written, folder: str | Path, card: str = "") -> None:
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
+        """Read a folder written by :meth:`save`.
+
+        Raises:
+            ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
+        """
+        untrained: Callable[..., Self] = partial(cls, device=device)  # type: ignore[call-arg]  # states take it
+        loaded: Self = load_state(Path(folder), untrained, cls.folders.fill)
+        return loaded
+
+    def save(self, folder: str | Path, card: str = "") -> None:
         """Write the model folder at once; an older model there is replaced whole.
 
         Args:

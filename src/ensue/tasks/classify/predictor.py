@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +17,7 @@ from ensue.records import Text
 from ensue.tasks.classify import explain, infer, save, train, update
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.saved import Contents, SavedPredictor
-from ensue.tasks.state import load_state
+from ensue.tasks.saved import Folders, SavedPredictor
 from ensue.training.report import Report
 
 
@@ -28,6 +25,7 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
     """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
 
     data_type = Texts
+    folders = Folders(save.summary, save.stored_data, save.contents, save.fill)
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -111,27 +109,6 @@ class ClassifyPredictor(SavedPredictor, ClassifyState):
     def probabilities(self, sides: Sides, counting: str | None = None) -> Floats:
         """(records, labels) what :meth:`scores` gives, of texts that are encoded already."""
         return infer.probabilities(self, sides, counting)
-
-    def summary(self) -> dict[str, Any]:
-        """What was learned from what, and how: goes into ``settings.json`` and the card."""
-        return save.summary(self)
-
-    def stored_data(self) -> list[str]:
-        """Return what the model folder stores of the training data, as lines of a Markdown list."""
-        return save.stored_data(self.summary())
-
-    def contents(self, card: str = "") -> Contents:
-        """What :meth:`save` writes, by file name; of large files, what makes them."""
-        return save.contents(self, card)
-
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Read a folder written by :meth:`save`.
-
-        Raises:
-            ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
-        """
-        return load_state(Path(folder), partial(cls, device=device), save.fill)
 
     def seen(self, texts: Texts) -> npt.NDArray[np.bool_]:
         """(texts,) whether each was trained on, ignoring case and spaces."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import polars as pl
 from torch import Tensor
@@ -19,8 +18,7 @@ from ensue.records import Post
 from ensue.tasks.link import encode, explain, infer, save, scores, train, update
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.saved import Contents, SavedPredictor
-from ensue.tasks.state import load_state
+from ensue.tasks.saved import Folders, SavedPredictor
 from ensue.training.report import Report
 
 
@@ -28,6 +26,7 @@ class LinkPredictor(SavedPredictor, LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
 
     data_type = Corpus
+    folders = Folders(save.summary, save.stored_data, save.contents, save.fill)
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -126,31 +125,10 @@ class LinkPredictor(SavedPredictor, LinkState):
         """
         return encode.vectors_of(self, texts)
 
-    def summary(self) -> dict[str, Any]:
-        """What was learned from what, and how: goes into ``settings.json`` and the card."""
-        return save.summary(self)
-
     @property
     def trained(self) -> object | None:
         """The articles; ``None`` before."""
         return self._article_index
-
-    def stored_data(self) -> list[str]:
-        """Return what the model folder stores of the training data, as lines of a Markdown list."""
-        return save.stored_data(self.summary())
-
-    def contents(self, card: str = "") -> Contents:
-        """What :meth:`save` writes, by file name; of large files, what makes them."""
-        return save.contents(self, card)
-
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Read a folder written by :meth:`save`.
-
-        Raises:
-            ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
-        """
-        return load_state(Path(folder), partial(cls, device=device), save.fill)
 
     @classmethod
     def untrained(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
 from torch import Tensor
 
@@ -25,8 +23,8 @@ from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import shared_part
-from ensue.tasks.saved import Contents, SavedPredictor
-from ensue.tasks.state import Forgotten, load_state
+from ensue.tasks.saved import Folders, SavedPredictor
+from ensue.tasks.state import Forgotten
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
@@ -35,6 +33,7 @@ class NextPredictor(SavedPredictor, NextState):
     """Ranks what follows a history."""
 
     data_type = Histories
+    folders = Folders(save.summary, save.stored_data, save.contents, save.fill)
 
     def fit(
         self,
@@ -284,24 +283,3 @@ class NextPredictor(SavedPredictor, NextState):
         a product, and without the extra ``ann``: answers are exact then.
         """
         indexing.index_items(self)
-
-    def summary(self) -> dict[str, Any]:
-        """What was learned from what, and how: goes into ``settings.json`` and the card."""
-        return save.summary(self)
-
-    def stored_data(self) -> list[str]:
-        """Return what the model folder stores of the training data, as lines of a Markdown list."""
-        return save.stored_data(self.summary())
-
-    def contents(self, card: str = "") -> Contents:
-        """What :meth:`save` writes, by file name; of large files, what makes them."""
-        return save.contents(self, card)
-
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Read a folder written by :meth:`save`.
-
-        Raises:
-            ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
-        """
-        return load_state(Path(folder), partial(cls, device=device), save.fill)

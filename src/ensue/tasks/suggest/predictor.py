@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
 from ensue.answers import Answer, QueryExplanation
 from ensue.arguments import require_records
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
-from ensue.tasks.saved import Contents, SavedPredictor
-from ensue.tasks.state import load_state
+from ensue.tasks.saved import Folders, SavedPredictor
 from ensue.tasks.suggest import explain, infer, save, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.state import SuggestState
@@ -27,6 +24,7 @@ class SuggestPredictor(SavedPredictor, SuggestState):
     """
 
     data_type = Queries
+    folders = Folders(save.summary, save.stored_data, save.contents, save.fill)
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -106,24 +104,3 @@ class SuggestPredictor(SavedPredictor, SuggestState):
             SettingError: not trained.
         """
         return infer.suggest(self, sessions, k, counting)
-
-    def summary(self) -> dict[str, Any]:
-        """What was learned from what, and how: goes into ``settings.json`` and the card."""
-        return save.summary(self)
-
-    def stored_data(self) -> list[str]:
-        """Return what the model folder stores of the training data, as lines of a Markdown list."""
-        return save.stored_data(self.summary())
-
-    def contents(self, card: str = "") -> Contents:
-        """What :meth:`save` writes, by file name; of large files, what makes them."""
-        return save.contents(self, card)
-
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Read a folder written by :meth:`save`.
-
-        Raises:
-            ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
-        """
-        return load_state(Path(folder), partial(cls, device=device), save.fill)

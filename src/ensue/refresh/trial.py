@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from ensue.metrics import Floats, label
+from ensue.significance import standard_error
 from ensue.training.report import Report
 
 NEWEST = "newest"
@@ -54,7 +53,7 @@ class Slice:
         metric = next(iter(old))
         counted = {model: _means(columns) for model, columns in (baselines or {}).items()}
         best = max(counted, key=lambda model: counted[model][metric], default="")
-        error = standard_error(old[metric], new[metric])
+        error = standard_error(new[metric] - old[metric])
         num_examples = len(old[metric])
         return cls(name, num_examples, _means(old), _means(new), counted.get(best, {}), best, metric, error)
 
@@ -85,11 +84,6 @@ class Slice:
 
 def _means(columns: Columns) -> dict[str, float]:
     return {name: float(column.mean()) for name, column in columns.items()}
-
-
-def standard_error(old: Floats, new: Floats) -> float:
-    """Return the standard error of the mean of paired differences; infinite for fewer than two."""
-    return float((new - old).std(ddof=1) / np.sqrt(len(old))) if len(old) > 1 else float("inf")
 
 
 class Trial(NamedTuple):

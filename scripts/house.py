@@ -28,7 +28,7 @@ BOUNDS = {
     "files that branch on a task": 1,
     "late imports": 54,
     "files above 600 lines": 0,
-    "lines of code": 40_029,
+    "lines of code": 39_912,
 }
 NUMBERED = "ensue.tasks.link.index.vector_index"
 """Its ``manifest["next"]`` is the number of the next shard, no task."""

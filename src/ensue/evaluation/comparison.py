@@ -22,7 +22,7 @@ from ensue.registry import models, names_of
 from ensue.settings import require_integer
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
-from ensue.tasks.saved import SavedPredictor
+from ensue.tasks.state import State
 
 if TYPE_CHECKING:  # only the task that is scored is imported
     from ensue.data.histories import Histories
@@ -182,7 +182,7 @@ def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None
         for predictor in seeds:
             if isinstance(predictor, str | PathLike):
                 raise SettingError(f"{str(predictor)!r} is a name, not a predictor; give ensue.predictor.load(folder)")
-            if isinstance(predictor, SavedPredictor):
+            if isinstance(predictor, State):
                 predictor.require_data(data)
 
 

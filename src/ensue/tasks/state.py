@@ -1,12 +1,13 @@
-"""What the states of all tasks have alike, as functions."""
+"""State of a model of any task, and functions of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +15,30 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
+from ensue.nn.device import find_device, memory_for
 from ensue.schedule import Schedule
+from ensue.settings import require_seed
 from ensue.store.card import Scores, read_scores
-from ensue.store.folder import Settings, read_model
+from ensue.store.folder import Settings, read_model, write_folder
+from ensue.store.tensors import TensorFile
 from ensue.tasks.metadata import Metadata
+from ensue.training.optimizer import LateOptimizer
 
 Learned = TypeVar("Learned")
-_DATA = ("sequences", "events", "values", "texts", "labels", "sessions", "queries", "distinct", "articles", "posts")
-"""Facts that say how much was learned from, in the order in which they are shown."""
+NetworkT = TypeVar("NetworkT")
+_COUNTS = ("sequences", "events", "values", "texts", "labels", "sessions", "queries", "distinct", "articles", "posts")
+"""Metadata that say how much data a model was trained on, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What stands in the folder that a predictor was loaded from, beside what it learned."""
+    """Size and scores of the folder that a model was loaded from."""
 
     megabytes: float
-    learned: str
-    """The facts of its ``settings.json``, as text: other ones are of what was learned since."""
+    metadata: str
+    """Those of its ``settings.json``, as text: they change with an update."""
     scores: Scores | None
     """The latest of its card; ``None`` before the first evaluation."""
 
@@ -61,103 +68,199 @@ def evaluating(model: Learned) -> Learned:
     return model
 
 
-class State(Protocol):
-    """What every state holds."""
-
-    task: str
-    model_name: str
-    """A name in ``MODELS``."""
-    schedule: Schedule | None
-    """How the network is trained; ``None`` where nothing is."""
-    seed: int
-    """The same seed, data and machine give the same bytes on the CPU."""
-    keeps_examples: bool
-    """Whether a training keeps some held-out records word for word; only `ensue fit` does so unless told to."""
+Contents = Mapping[str, bytes | TensorFile]
 
 
-class Shown(State, Protocol):
-    """A state that can say of itself what it is."""
+@dataclass(frozen=True)
+class Folders:
+    """Functions by which a task writes and reads its model folders; the first argument is a state of the task."""
 
-    kept: Kept | None
-    """Of the folder that it was loaded from."""
-
-    @property
-    def metadata(self) -> Metadata:
-        """What was learned from."""
-        ...
-
-
-Found = TypeVar("Found", bound=Shown)
+    summary: Callable[[Any], dict[str, object]]
+    """Return settings and metadata, as in ``settings.json``."""
+    stored_data: Callable[[Mapping[str, Any]], list[str]]
+    """Return what a folder stores of the training data, from a summary."""
+    contents: Callable[[Any, str], Contents]
+    """Return the files of a folder by name, given the text of its card; large ones as what makes them."""
+    fill: Callable[[Any, Path, Mapping[str, Any]], None]
+    """Give an untrained state what a folder holds."""
 
 
-def load_state(folder: Path, make: Callable[..., Found], fill: Callable[[Found, Path, Settings], None]) -> Found:
-    """The predictor of a folder, which remembers how large the folder is and how it scored.
+class State(Generic[NetworkT]):
+    """A model of a task: its settings, its network with the optimizer, and what it was trained on.
 
     Args:
-        folder: a model folder.
-        make: as of :func:`~ensue.store.folder.read_model`.
-        fill: as there.
+        model: a name in ``MODELS`` of the task, or ``best``.
+        settings: settings of the model, of its schedule and of the task to change, by name; texts are read as numbers.
+        seed: the same seed, data and machine give the same bytes on the CPU.
+        device: device of the network. [default: a GPU if there is one]
 
     Raises:
-        ModelFolderError: the folder is half, foreign, damaged, or of a newer ensue.
+        SettingError: an unknown model or setting.
     """
 
-    def fill_and_note(state: Found, path: Path, facts: Settings) -> None:
-        fill(state, path, facts)
-        size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-        state.kept = Kept(size / 1e6, repr(state.metadata.to_dict()), read_scores(path))
+    task: ClassVar[str]
+    data_type: ClassVar[type]
+    """Class of the data that the task trains on and scores."""
+    folders: ClassVar[Folders]
+    configure: Callable[[str, dict[str, object]], None]
+    """Take the settings of a model, by its name, and set everything else to its state before training."""
+    make_network: Callable[..., NetworkT]
+    """Return a network with initial weights on the default device of torch; arguments are sizes that the settings
+    leave open."""
+    optimizer = LateOptimizer()
+    """Optimizer of the network; ``None`` where nothing is trained."""
+    keeps_examples = False
+    """Whether training stores some held-out records verbatim for the page; ``ensue fit`` does unless told not to."""
+    model_name: str
+    """A name in ``MODELS``; after a training of ``best``, the selected one."""
+    schedule: Schedule | None
+    """Training settings of the network; ``None`` of a model without one."""
+    metadata: Metadata
+    """Training data and validation results, as ``settings.json`` and the card show them."""
 
-    return read_model(folder, make, fill_and_note)
+    def __init__(
+        self,
+        model: str = "best",
+        *,
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        device: str | None = None,
+    ) -> None:
+        self.seed = require_seed(seed)
+        self.device = find_device(device)
+        self.model: object | None = None
+        """The network or baseline; ``None`` before training."""
+        self.optimizer = None
+        self.seconds_an_epoch: float | None = None
+        """CPU seconds per epoch of the latest training, validation included."""
+        self.kept: Kept | None = None
+        """Size and scores of the folder that the model was loaded from."""
+        self.configure(model, dict(settings or {}))
+
+    @property
+    def network(self) -> NetworkT:
+        """The trained network.
+
+        Raises:
+            SettingError: nothing was trained or loaded yet.
+        """
+        return cast("NetworkT", require_trained(self.model))
+
+    @property
+    def module(self) -> nn.Module:
+        """The trained network, as torch types it."""
+        return module_of(self.network)
+
+    def new_network(self, *sizes: int) -> NetworkT:
+        """Return an untrained network on the device of the state."""
+        with memory_for(f"{self.model_name} with these settings"):
+            network = self.make_network(*sizes)
+            module_of(network).to(self.device)
+        return network
+
+    @classmethod
+    def require_data(cls, data: object, valid: object = None) -> None:
+        """Refuse data of other tasks, paths and frames.
+
+        Args:
+            data: training or test data.
+            valid: validation data.
+
+        Raises:
+            DataError: the data is of another type than ``data_type``.
+        """
+        require_data(data, cls.data_type)
+        if valid is not None:
+            require_data(valid, cls.data_type)
+
+    @property
+    def trained(self) -> object | None:
+        """The network or the counts; ``None`` before training."""
+        return self.model
+
+    def __repr__(self) -> str:
+        """The model, its seed, and whether it is trained."""
+        trained = "" if self.trained is not None else ", not trained yet"
+        return f"{type(self).__name__}({self.model_name!r}, seed={self.seed}{trained})"
+
+    def _repr_html_(self) -> str:
+        """Task, model, data, metrics with their intervals, and size, for a notebook."""
+        metadata = self.metadata.to_dict()
+        rows = [("task", self.task), ("model", f"{self.model_name}, seed {self.seed}")]
+        if self.trained is None:
+            rows.append(("data", "not fitted: call fit(data)"))
+        else:
+            counts = [(name, metadata[name]) for name in _COUNTS if name in metadata]
+            sizes = [(name, len(value) if isinstance(value, list) else value) for name, value in counts]
+            rows.append(("data", ", ".join(f"{size:,} {name}" for name, size in sizes)))
+            rows += [("score", self._scores_of_folder(repr(metadata))), ("size", self._size())]
+        cells = (f'<th>{name}</th><td style="text-align: left">{escape(text)}</td>' for name, text in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        caption = "Model, not fitted" if self.trained is None else "Fitted model"
+        return f"<table><caption>{caption}</caption><tbody>{body}</tbody></table>"
+
+    def _scores_of_folder(self, metadata: str) -> str:
+        if self.kept is None or self.kept.scores is None or self.kept.metadata != metadata:
+            return "not evaluated: `ensue evaluate FOLDER TEST` writes metrics into the folder"
+        metrics = ", ".join(f"{name} {value}" for name, value in self.kept.scores["figures"].items())
+        return f"{metrics} (x 100, ± half of the 95 % interval); {self.kept.scores['verdict']}"
+
+    def _size(self) -> str:
+        sizes = [f"{self.kept.megabytes:,.1f} MB in its folder"] if self.kept is not None else []
+        if isinstance(self.trained, nn.Module):
+            num_values = sum(tensor.numel() for tensor in self.trained.state_dict().values())
+            sizes.append(f"{num_values:,} numbers in the model")
+        return ", ".join(sizes) or "not saved yet"
+
+    def summary(self) -> dict[str, Any]:
+        """Return settings and metadata, as in ``settings.json`` and the card."""
+        return self.folders.summary(self)
+
+    def stored_data(self) -> list[str]:
+        """Return what the model folder stores of the training data, as lines of a Markdown list."""
+        return self.folders.stored_data(self.summary())
+
+    def contents(self, card: str = "") -> Contents:
+        """Return the files that :meth:`save` writes, by name; large ones as what makes them."""
+        return self.folders.contents(self, card)
+
+    def files(self, card: str = "") -> dict[str, bytes]:
+        """Return the files that :meth:`save` writes, by name."""
+        contents = self.contents(card).items()
+        return {name: b"".join(content) if isinstance(content, TensorFile) else content for name, content in contents}
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
+        """Read a folder written by :meth:`save`.
+
+        Raises:
+            ModelFolderError: it is half, foreign, damaged, or of a newer ensue.
+        """
+
+        def fill(state: State[NetworkT], path: Path, metadata: Settings) -> None:
+            cls.folders.fill(state, path, metadata)
+            size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+            state.kept = Kept(size / 1e6, repr(state.metadata.to_dict()), read_scores(path))
+
+        make: Callable[..., Self] = partial(cls, device=device)
+        model: Self = read_model(Path(folder), make, fill)
+        return model
+
+    def save(self, folder: str | Path, card: str = "") -> None:
+        """Write the model folder at once; an older model there is replaced whole.
+
+        Args:
+            folder: where.
+            card: the text of ``CARD.md``.
+
+        Raises:
+            ModelFolderError: not writable, full, or taken by something that is no model.
+            SettingError: not trained.
+        """
+        write_folder(require_path(folder, "folder"), self.contents(card))
 
 
-def shown(state: State, learned: object | None) -> str:
-    """One line: the model, its seed, and whether anything was learned.
-
-    Args:
-        state: of a task.
-        learned: what was trained or counted.
-    """
-    trained = "" if learned is not None else ", not trained yet"
-    return f"{type(state).__name__}({state.model_name!r}, seed={state.seed}{trained})"
-
-
-def shown_as_html(state: Shown, learned: object | None) -> str:
-    """What a notebook shows: task, model, data, score with its interval, and size; nothing is fetched, nothing runs.
-
-    Args:
-        state: of a task.
-        learned: what was trained or counted.
-    """
-    facts = state.metadata.to_dict()
-    rows = [("task", state.task), ("model", f"{state.model_name}, seed {state.seed}")]
-    if learned is None:
-        rows.append(("data", "not fitted: call fit(data)"))
-    else:
-        counts = [(name, facts[name]) for name in _DATA if name in facts]
-        sizes = [(name, len(many) if isinstance(many, list) else many) for name, many in counts]
-        rows.append(("data", ", ".join(f"{many:,} {name}" for name, many in sizes)))
-        rows += [("score", _score(state.kept, repr(facts))), ("size", _size(state.kept, learned))]
-    cells = (f'<th>{name}</th><td style="text-align: left">{escape(text)}</td>' for name, text in rows)
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    caption = "Model, not fitted" if learned is None else "Fitted model"
-    return f"<table><caption>{caption}</caption><tbody>{body}</tbody></table>"
-
-
-def _score(kept: Kept | None, learned: str) -> str:
-    if kept is None or kept.scores is None or kept.learned != learned:
-        return "not evaluated: `ensue evaluate FOLDER TEST` writes metrics into the folder"
-    figures = ", ".join(f"{name} {figure}" for name, figure in kept.scores["figures"].items())
-    return f"{figures} (x 100, ± half of the 95 % interval); {kept.scores['verdict']}"
-
-
-def _size(kept: Kept | None, learned: object) -> str:
-    said = [f"{kept.megabytes:,.1f} MB in its folder"] if kept is not None else []
-    if isinstance(learned, nn.Module):
-        said.append(f"{sum(own.numel() for own in learned.state_dict().values()):,} numbers in the model")
-    return ", ".join(said) or "not saved yet"
-
-
-def summary_of(state: State, settings: Mapping[str, object], facts: Mapping[str, object]) -> dict[str, object]:
+def summary_of(state: State[Any], settings: Mapping[str, object], facts: Mapping[str, object]) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card.
 
     Args:

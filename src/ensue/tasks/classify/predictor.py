@@ -17,11 +17,11 @@ from ensue.records import Text
 from ensue.tasks.classify import explain, infer, save, train, update
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.saved import Folders, SavedPredictor
+from ensue.tasks.state import Folders
 from ensue.training.report import Report
 
 
-class ClassifyPredictor(SavedPredictor, ClassifyState):
+class ClassifyPredictor(ClassifyState):
     """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
 
     data_type = Texts

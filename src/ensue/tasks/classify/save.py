@@ -29,8 +29,8 @@ from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
 from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.saved import NETWORK, Contents, network_files, read_network
-from ensue.tasks.state import require_trained, summary_of
+from ensue.tasks.saved import NETWORK, network_files, read_network
+from ensue.tasks.state import Contents, require_trained, summary_of
 from ensue.text.tokens import Tokenizer, require_tokens
 from ensue.training.optimizer import saved_optimizer
 from ensue.vocabulary import FIRST
@@ -126,7 +126,7 @@ def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     tensors = read_tensors(path, NETWORK)
     table, rows = tensors["table.weight"], len(state.tokenizer.vocabulary) if state.encoder is None else 0
     require_table("table.weight", table, torch.float32, [rows, None])
-    untrained = partial(state.untrained, rows, table.shape[1]) if state.model_name in {*CATALOGUE} else None
+    untrained = partial(state.make_network, rows, table.shape[1]) if state.model_name in {*CATALOGUE} else None
     state.model = read_network(tensors, partial(state.new_network, rows, table.shape[1]), untrained)
     state.optimizer = saved_optimizer(path, state.module, partial(new_optimizer, state.module, state.schedule))
 

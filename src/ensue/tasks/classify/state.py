@@ -1,21 +1,19 @@
-"""What a text classifier holds: words, network, counting models, optimiser, and what was learned from what."""
+"""State of a text classifier: vocabulary, network, baselines, metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.nn.device import find_device, memory_for
-from ensue.schedule import Schedule, require_fixed
-from ensue.settings import changed, require_seed
+from ensue.schedule import require_fixed
+from ensue.settings import changed
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
@@ -25,92 +23,43 @@ from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.model import Baseline, Model, Network
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape
 from ensue.tasks.classify.sentences import SentencePassages
-from ensue.tasks.classify.settings import CountingSettings, SharedSettings, TextSettings
-from ensue.tasks.state import Kept, module_of, require_trained
+from ensue.tasks.classify.settings import CountingSettings, TextSettings
+from ensue.tasks.state import State
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
-from ensue.training.optimizer import LateOptimizer
 
 
-class ClassifyState:
-    """Everything that the verbs of the task read and write.
-
-    Args:
-        model: a name in ``MODELS``, or ``best``: see ``BEST``.
-        settings: settings of the model and of its schedule to change, by name; texts are read as numbers.
-        seed: the same seed, data and machine give the same bytes on the CPU.
-        device: where the network runs; a GPU is used when there is one.
-
-    Raises:
-        SettingError: an unknown model or setting.
-    """
+class ClassifyState(State[Network]):
+    """A text classifier: see :class:`~ensue.tasks.state.State` for its arguments."""
 
     task = "classify"
-    keeps_examples = False
-    optimizer = LateOptimizer()
-    """Of the network; ``None`` where nothing is trained."""
-    model_name: str
-    """A name in ``MODELS``; under ``best``, the one that was chosen."""
-    names: tuple[str, ...]
-    """The models to choose from: more than one under ``best``."""
-    options: dict[str, object]
-    """The settings that differ from the defaults, by name."""
-    settings: TextSettings | CountingSettings
-    """Of the model."""
-    schedule: Schedule | None
-    """How the network is trained; ``None`` for a counting model."""
-    shared: SharedSettings
-    """What of the texts stays in a folder."""
-    seed: int
-    device: torch.device
-    encoder: Encoder | None
-    """Where sentences are encoded, what encodes them."""
-    tokenizer: Tokenizer
-    """Cuts texts into words and knows their ids."""
-    model: Model | None
-    """The network, or the baseline that stands alone; ``None`` before."""
-    counting: dict[str, Baseline]
-    """The counting models beside the network, by name."""
-    metadata: Metadata
-    """What was learned from, and what came out on held-out texts."""
-    seconds_an_epoch: float | None
-    kept: Kept | None
-    """Of the folder that it was loaded from."""
-    train_prints: Tensor
-    """(distinct training texts,) their hashes, so that a test can say which of its texts were learned."""
-    remembered: Remembered | None
-    """Held-out texts and the columns of their labels, on which updates are tested."""
 
-    def __init__(
-        self,
-        model: str = "best",
-        *,
-        settings: Mapping[str, object] | None = None,
-        seed: int = 0,
-        device: str | None = None,
-    ) -> None:
+    def configure(self, model: str, settings: dict[str, object]) -> None:
+        """Take the settings of a model; nothing is trained yet."""
         MODELS.require(model, "best")
-        self.options = dict(settings or {})
-        self.names = BEST if model == "best" else (model,)
-        if model == "best" and self.options.get("vectors") is None:
+        self.options = settings
+        """The settings that differ from the defaults, by name."""
+        self.names: tuple[str, ...] = BEST if model == "best" else (model,)
+        """The models to choose from: more than one under ``best``."""
+        if model == "best" and settings.get("vectors") is None:
             self.names = tuple(name for name in BEST if name != "vectors")
-        self.device = find_device(device)
-        self.encoder = None
-        *_, self.shared = changed(self.options, *(part for name in self.names for part in MODELS[name][1:]), SHARED)
+        self.encoder: Encoder | None = None
+        """Encodes sentences, where the settings name an encoder."""
+        *_, self.shared = changed(settings, *(part for name in self.names for part in MODELS[name][1:]), SHARED)
         self.select_model(self.names[0])
-        self.seed = require_seed(seed)
         self.tokenizer = Tokenizer()
-        self.model = None
-        self.counting = {}
-        self.metadata = Metadata(
+        """Splits texts into words and holds their ids."""
+        self.model: Model | None = None
+        self.counting: dict[str, Baseline] = {}
+        """The baselines, by name."""
+        self.metadata: Metadata = Metadata(
             texts=0, labels=[], paired=False, architecture="flat", temperature={}, strength={}, calibration_error={},
             validation_accuracy={}, notes=[],
         )  # fmt: skip
-        self.seconds_an_epoch = None
-        self.kept = None
         self.train_prints = torch.zeros(0, dtype=torch.int64)
-        self.remembered = None
-        self.optimizer = None
+        """(distinct training texts,) hashes, by which test texts among the training data are detected."""
+        self.remembered: Remembered | None = None
+        """Held-out texts with the codes of their labels, on which updates are tested."""
 
     def select_model(self, name: str, architecture: str = "flat", sized: Mapping[str, object] | None = None) -> None:
         """Take the name and the settings of a model: the paper's for such texts, ``sized`` ones, and what was set."""
@@ -122,24 +71,11 @@ class ClassifyState:
         changes |= self.options
         self.model_name = name
         changes = {key: value for key, value in changes.items() if key in own}
+        self.settings: TextSettings | CountingSettings
         self.settings, self.schedule = changed(changes, settings, schedule)
         encoder = getattr(self.settings, "encoder", None)
         self.encoder = None if encoder is None else self.encoder or Encoder(encoder, self.device)
         require_fixed(self.schedule, "classify", "accuracy")
-
-    @property
-    def network(self) -> Network:
-        """The trained network.
-
-        Raises:
-            SettingError: nothing was trained or loaded yet.
-        """
-        return cast(Network, require_trained(self.model))
-
-    @property
-    def module(self) -> nn.Module:
-        """The trained network, as torch types it."""
-        return module_of(self.network)
 
     @property
     def labels(self) -> list[str]:
@@ -195,15 +131,8 @@ class ClassifyState:
             passages.below = (row / self.metadata.temperature["vectors"]).float()
         return passages
 
-    def new_network(self, num_words: int, dim: int) -> Network:
-        """An untrained network on this predictor's device."""
-        with memory_for(f"{self.model_name} with these settings"):
-            network = self.untrained(num_words, dim)
-            module_of(network).to(self.device)
-        return network
-
-    def untrained(self, num_words: int, dim: int) -> Network:
-        """An untrained network where torch makes tensors."""
+    def make_network(self, num_words: int, dim: int) -> Network:
+        """Return an untrained network where torch makes tensors."""
         shape = Shape(num_words, dim, len(self.labels), self.architecture)
         network: Network = MODELS[self.model_name].make(self.settings, shape)
         return network

@@ -21,7 +21,7 @@ from ensue.tasks.link.models.sbert import unit_vectors
 from ensue.tasks.link.pieces import PIECES, with_pieces
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import LinkSettings
-from ensue.tasks.link.state import LinkState, State
+from ensue.tasks.link.state import LinkState, LinkStateT
 from ensue.text.encoder import Encoder
 from ensue.text.lexical import COUNTED, Counted, Lexical, counted_terms
 from ensue.text.terms import Terms
@@ -150,7 +150,7 @@ def network_vectors(state: LinkState, tokens: Tokens) -> Tensor:
     return torch.cat(parts) if parts else torch.zeros(0, state.network.width)
 
 
-def joined(state: State, articles: Articles) -> tuple[State, list[int]]:
+def joined(state: LinkStateT, articles: Articles) -> tuple[LinkStateT, list[int]]:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.joined`."""
     index, columns, new = state.article_index.joined(articles)
     copy = object.__new__(type(state))

@@ -18,11 +18,11 @@ from ensue.records import Post
 from ensue.tasks.link import encode, explain, infer, save, scores, train, update
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.saved import Folders, SavedPredictor
+from ensue.tasks.state import Folders
 from ensue.training.report import Report
 
 
-class LinkPredictor(SavedPredictor, LinkState):
+class LinkPredictor(LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
 
     data_type = Corpus

@@ -31,8 +31,8 @@ from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.saved import NETWORK, Contents, network_files, read_network
-from ensue.tasks.state import module_of, summary_of
+from ensue.tasks.saved import NETWORK, network_files, read_network
+from ensue.tasks.state import Contents, module_of, summary_of
 from ensue.text.encoder import Encoder
 from ensue.text.latent import Latent
 from ensue.text.lexical import Lexical, require_rising
@@ -146,7 +146,7 @@ def _fill_network(state: LinkState, path: Path) -> None:
     dim = tensors["table.weight"].shape[1] - state.network_settings.beside
     if dim < 0:
         raise ValueError("the vectors of words are too short for the settings")
-    untrained = partial(state.empty_network, num_words, dim)
+    untrained = partial(state.make_network, num_words, dim)
     state.model = read_network(tensors, partial(state.new_network, num_words, dim), untrained)
     if state.schedule is not None:
         make = partial(link_optimizer, state, state.schedule)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,9 +11,8 @@ from torch import Tensor
 
 from ensue.data.posts.dataset import Articles
 from ensue.errors import SettingError
-from ensue.nn.device import find_device, memory_for
 from ensue.schedule import Schedule, by_hand, require_fixed
-from ensue.settings import changed, require_seed
+from ensue.settings import changed
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import MODELS, SHARED
 from ensue.tasks.link.index.vector_index import VectorIndex
@@ -24,46 +22,27 @@ from ensue.tasks.link.model import Model
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedSettings
-from ensue.tasks.state import Kept, require_trained
+from ensue.tasks.state import State, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.terms import Keys
 from ensue.text.tokens import Tokenizer
-from ensue.training.optimizer import LateOptimizer
 
 
-class LinkState:
-    """A model with all it has learned, or nothing yet.
+class LinkState(State[Model]):
+    """A linker of posts and articles: see :class:`~ensue.tasks.state.State` for its arguments.
 
-    Args:
-        model: a name in ``MODELS``; ``best`` weighs lexical scores and, where ``network`` names a network, its cosine.
-        settings: settings of the model, of its schedule and of ``SHARED`` to change, by name.
-        seed: the same seed, data and machine give the same bytes on the CPU.
-        device: where a network runs; a GPU is used when there is one.
-
-    Raises:
-        SettingError: an unknown model or setting.
+    Model ``best`` weighs lexical scores and, where ``network`` names a network, its cosine.
     """
 
     task = "link"
-    keeps_examples = False
-    optimizer = LateOptimizer()
     settings: LinkSettings | SbertSettings | None
-    """Of the network or encoder; ``None`` of models without one."""
-    schedule: Schedule | None
-    """How the network is trained; ``None`` where nothing is."""
+    """Those of the network or encoder; ``None`` of a model without one."""
     shared: SharedSettings
 
-    def __init__(
-        self,
-        model: str = "best",
-        *,
-        settings: Mapping[str, object] | None = None,
-        seed: int = 0,
-        device: str | None = None,
-    ) -> None:
+    def configure(self, model: str, settings: dict[str, object]) -> None:
+        """Take the settings of a model; nothing is trained yet."""
         MODELS.require(model)
-        changes, (_, own, schedule) = dict(settings or {}), MODELS[model]
-        self.model_name = model
+        changes, self.model_name, (_, own, schedule) = settings, model, MODELS[model]
         if model == "best" and changes.get("encoder") and not changes.get("network"):
             changes["network"] = "sbert"
         network = str(changes.get("network", "")) if model == "best" else ""
@@ -80,14 +59,12 @@ class LinkState:
                 "sentence-transformers knows"
             )
         require_fixed(self.schedule and replace(self.schedule, min_steps=0), "link", "mrr")
-        self.seed, self.device = require_seed(seed), find_device(device)
         self._article_index: ArticleIndex | None = None
         """The articles that posts are compared with; ``None`` before anything was learned."""
         self.tokenizer = Tokenizer()
         """The words of the network."""
         self.model: Model | Encoder | None = None
         """What makes a vector of a text: trained here, or installed."""
-        self.optimizer = None
         self.weights: dict[str, float] = {}
         """Of ``best``: the weight of each standardised score."""
         self.prior_strength = 0.0
@@ -111,9 +88,6 @@ class LinkState:
         """(terms,) sorted keys of the words of the training posts, for the vocabulary of a model without a network."""
         self.remembered: Remembered | None = None
         """Held-out posts, to test updates on."""
-        self.seconds_an_epoch: float | None = None
-        self.kept: Kept | None = None
-        """Of the folder that it was loaded from."""
         self.post_index: VectorIndex | None = None
         """Vectors of posts that need not be encoded anew."""
 
@@ -136,12 +110,6 @@ class LinkState:
         return self.article_index.articles
 
     @property
-    def network(self) -> Model:
-        """The network that is trained here; there must be one."""
-        assert self.model is not None and not isinstance(self.model, Encoder)
-        return self.model
-
-    @property
     def network_settings(self) -> LinkSettings:
         """The settings of a model that trains a network."""
         assert isinstance(self.settings, LinkSettings)
@@ -153,17 +121,12 @@ class LinkState:
         told = bool(self.prior_strength or self.neighbour_weight)
         return self.model_name == "best" and told and self.shared.cross_post_prior
 
-    def new_network(self, num_words: int, dim: int) -> Model:
-        """An untrained network on this state's device."""
-        with memory_for(f"{self.network_settings.encoder} with these settings"):
-            return self.empty_network(num_words, dim).to(self.device)
-
-    def empty_network(self, num_words: int, dim: int) -> Linker:
+    def make_network(self, num_words: int, dim: int) -> Linker:
         """An untrained network where torch makes tensors."""
         return Linker(self.network_settings, num_words, dim)
 
 
-State = TypeVar("State", bound=LinkState)
+LinkStateT = TypeVar("LinkStateT", bound=LinkState)
 
 
 def _network_settings(name: str) -> tuple[LinkSettings | SbertSettings, Schedule | None]:

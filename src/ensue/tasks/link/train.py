@@ -37,7 +37,7 @@ from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.pretrain import pretrain
 from ensue.tasks.link.scores import LEARNED, mean_cosine
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
-from ensue.tasks.link.state import LinkState, State
+from ensue.tasks.link.state import LinkState, LinkStateT
 from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
 from ensue.training.loop import train
@@ -116,8 +116,8 @@ def _both(first: Posts, second: Posts) -> Posts:
 
 
 def untrained(
-    make: Callable[..., State], articles: Articles, posts: Posts, model: str, encoder: str, *, network: str = ""
-) -> State:
+    make: Callable[..., LinkStateT], articles: Articles, posts: Posts, model: str, encoder: str, *, network: str = ""
+) -> LinkStateT:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.untrained`."""
     if model not in WITHOUT_TRAINING:
         raise SettingError(

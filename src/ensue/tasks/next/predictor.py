@@ -23,13 +23,12 @@ from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import shared_part
-from ensue.tasks.saved import Folders, SavedPredictor
-from ensue.tasks.state import Forgotten
+from ensue.tasks.state import Folders, Forgotten
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
 
-class NextPredictor(SavedPredictor, NextState):
+class NextPredictor(NextState):
     """Ranks what follows a history."""
 
     data_type = Histories

@@ -73,9 +73,7 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
         state.known_items = KnownItems.read(path)
     if state.model_name in MODELS:  # what a model of one's own needs to be made is not for a folder to say
         with Undrawn(), Bounded(tensors):
-            network = MODELS[state.model_name].make(state.settings, len(state.vocabulary))
-            state.attach_features(network)
-            require_shapes(network, tensors)
+            require_shapes(module_of(state.make_network()), tensors)
     if state.schedule is None:
         state.model = state.counting[state.model_name] = state.new_baseline(state.model_name)
         assign_tensors(module_of(state.model), tensors)

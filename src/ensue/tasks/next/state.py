@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from ensue.errors import SettingError
-from ensue.nn.device import find_device, memory_for
+from ensue.nn.device import memory_for
 from ensue.nn.sampling import Sampler
 from ensue.schedule import by_hand
-from ensue.settings import changed, require_seed
+from ensue.settings import changed
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
@@ -24,41 +23,24 @@ from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.settings import CountingSettings
-from ensue.tasks.state import Kept, module_of, require_trained
-from ensue.training.optimizer import LateOptimizer
+from ensue.tasks.state import State, module_of
 from ensue.vocabulary import Vocabulary
 
 
-class NextState:
-    """All that is learned, counted and set of one model.
+class NextState(State[Model]):
+    """A ranker of next items: see :class:`~ensue.tasks.state.State` for its arguments.
 
-    Args:
-        model: a name in ``MODELS``, or ``best``: those of ``BEST`` are trained, and held-out data decides.
-        settings: settings of the model and of its schedule to change, by name; texts are read as numbers.
-        seed: the same seed, data and machine give the same bytes on the CPU.
-        device: where the network runs; a GPU is used when there is one.
-
-    Raises:
-        SettingError: an unknown model or setting.
+    Of ``best``, the models of ``BEST`` are trained, and held-out data decides.
     """
 
     task = "next"
-    keeps_examples = False
-    optimizer = LateOptimizer()
-    """The network's optimiser and its moments; ``None`` where nothing is trained."""
 
-    def __init__(
-        self,
-        model: str = "best",
-        *,
-        settings: Mapping[str, object] | None = None,
-        seed: int = 0,
-        device: str | None = None,
-    ) -> None:
+    def configure(self, model: str, settings: dict[str, object]) -> None:
+        """Take the settings of a model; nothing is trained yet."""
         MODELS.require(model, "best")
         names = BEST if model == "best" else (model,)
         own = (part for name in names for part in MODELS[name][1:])
-        *parts, self.shared = changed(by_hand(settings or {}), *own, SHARED)
+        *parts, self.shared = changed(by_hand(settings), *own, SHARED)
         self.stated = {name: (parts[2 * at], parts[2 * at + 1]) for at, name in enumerate(names)}
         """The models that may be chosen from, each with its settings and schedule, as they were set."""
         self.candidates = dict(self.stated)
@@ -66,10 +48,6 @@ class NextState:
         if any(schedule is not None and schedule.monitor == "accuracy" for _, schedule in self.candidates.values()):
             raise SettingError("monitor is 'accuracy'; task next allows loss and mrr")
         self.select_model(names[0])
-        self.seed = require_seed(seed)
-        """Of every draw."""
-        self.device = find_device(device)
-        """Where the network runs; what is counted stays on the CPU."""
         self.vocabulary = Vocabulary()
         """Values and their ids."""
         self.model: Model | None = None
@@ -82,14 +60,8 @@ class NextState:
             sequences=0, events=0, values=0, repeats=False, repeat_share=0.0, immediate_repeat_share=0.0,
             exclusion=Exclusion.NONE, timed=False,
         )  # fmt: skip
-        """What was learned from, as ``settings.json`` and the card show it."""
-        self.seconds_an_epoch: float | None = None
-        """Of the latest training, checks included."""
-        self.kept: Kept | None = None
-        """Of the folder that it was loaded from."""
         self.training_hashes = torch.zeros(0, dtype=torch.int64)
         """(histories,) fingerprints of what was learned, so that an evaluation finds what it tests among it."""
-        self.optimizer = None
         self.reservoir = self.new_reservoir()
         """A sample of past histories, which updates learn anew."""
         self.known_items: KnownItems | None = None
@@ -100,15 +72,6 @@ class NextState:
         """Of requests: what may be an answer."""
         self.new_rows: tuple[int, dict[str, Tensor]] | None = None
         """A block of ids and the rows that its new ids start from, by name of their tensor."""
-
-    @property
-    def network(self) -> Model:
-        """The trained or counted model.
-
-        Raises:
-            SettingError: nothing was trained or loaded yet.
-        """
-        return require_trained(self.model)
 
     @property
     def keeps_histories(self) -> bool:
@@ -157,14 +120,10 @@ class NextState:
         """An empty memory of past histories; counting keeps none, for it forgets nothing."""
         return Reservoir(self.schedule.replay if self.schedule else 0, self.seed, self.vocabulary)
 
-    def new_network(self) -> Model:
-        """An untrained model of the name, the settings and the vocabulary that stand here, on its device."""
-        if self.schedule is None:
-            return self.new_baseline(self.model_name)
-        with memory_for(f"{self.model_name} with these settings"):
-            network: Model = MODELS[self.model_name].make(self.settings, len(self.vocabulary))
+    def make_network(self) -> Model:
+        """Return an untrained network where torch makes tensors."""
+        network: Model = MODELS[self.model_name].make(self.settings, len(self.vocabulary))
         self.attach_features(network)
-        module_of(network).to(self.device)
         return network
 
     def attach_features(self, network: Model) -> None:

@@ -10,14 +10,14 @@ from ensue.arguments import require_records
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
-from ensue.tasks.saved import Folders, SavedPredictor
+from ensue.tasks.state import Folders
 from ensue.tasks.suggest import explain, infer, save, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.report import Report
 
 
-class SuggestPredictor(SavedPredictor, SuggestState):
+class SuggestPredictor(SuggestState):
     """Says which query comes next in a session, and completes what is being typed.
 
     See :class:`SuggestState` for its arguments.

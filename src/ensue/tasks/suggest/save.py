@@ -19,8 +19,8 @@ from ensue.nn.validation import require_table
 from ensue.store.folder import described
 from ensue.store.pack import files_of, read_packed
 from ensue.store.tensors import read_tensors
-from ensue.tasks.saved import NETWORK, Contents, network_files, read_network
-from ensue.tasks.state import require_trained, summary_of
+from ensue.tasks.saved import NETWORK, network_files, read_network
+from ensue.tasks.state import Contents, require_trained, summary_of
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE
@@ -81,7 +81,7 @@ def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
     state.model = state.retrieval = fitted.retrieval
     if state.schedule is None:
         return
-    untrained = state.untrained if state.model_name in {*CATALOGUE} else None
+    untrained = state.make_network if state.model_name in {*CATALOGUE} else None
     network = read_network(read_tensors(path, NETWORK), state.new_network, untrained)
     state.model = network
     state.optimizer = saved_optimizer(path, state.module, partial(make_optimizer, state.module, state.schedule))

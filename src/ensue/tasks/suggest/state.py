@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields, replace
 
 import numpy as np
 import polars as pl
 import torch
-from torch import Tensor, nn
 
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import QueryTokenizer
-from ensue.nn.device import find_device, memory_for
-from ensue.schedule import Schedule, by_hand, require_fixed
-from ensue.settings import changed, require_seed
-from ensue.tasks.state import Kept, module_of, require_trained
+from ensue.schedule import by_hand, require_fixed
+from ensue.settings import changed
+from ensue.tasks.state import State, require_trained
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
@@ -37,109 +34,43 @@ from ensue.tasks.suggest.settings import (
     TransformerSettings,
 )
 from ensue.tasks.suggest.similarity import Similarity
-from ensue.training.optimizer import LateOptimizer
 from ensue.vocabulary import FIRST
 
 
-class SuggestState:
-    """Everything that the verbs of the task read and write.
-
-    Args:
-        model: a name in ``MODELS``, or ``best``: see ``BEST``.
-        settings: settings of the model, of its schedule and of :class:`SuggestSettings` to change, by name.
-        seed: the same seed, data and machine give the same bytes on the CPU.
-        device: where the network runs; a GPU is used when there is one.
-
-    Raises:
-        SettingError: an unknown model or setting.
-    """
+class SuggestState(State[AnyModel]):
+    """A query suggester: see :class:`~ensue.tasks.state.State` for its arguments."""
 
     task = "suggest"
-    keeps_examples = False
-    optimizer = LateOptimizer()
-    """Of the network; ``None`` where nothing is trained."""
-    chooses: bool
-    """Whether a training is free to do without a network: of ``best``, unless a setting of the network is given."""
-    model_name: str
-    """A name in ``MODELS``."""
     settings: MTNSettings | TransformerSettings | Seq2SeqSettings | HLSTMSettings | None
-    """Of the network; ``None`` for a counting model."""
+    """Those of the network; ``None`` of a model without one."""
     shared: SuggestSettings
-    """What every model of the task knows."""
-    schedule: Schedule | None
-    """How the network is trained; ``None`` for a counting model."""
-    seed: int
-    device: torch.device
-    floor: Floor
-    """What may be shown."""
-    tokenizer: QueryTokenizer
-    """Cuts queries into tokens and knows their ids."""
-    retrieval: Retrieval | None
-    """The queries of the log that may be shown, and which stand near which; ``None`` before training."""
-    model: AnyModel | Retrieval | None
-    """The network, or what was counted; ``None`` before."""
-    metadata: Metadata
-    """What was learned from, and what came out on held-out sessions."""
-    seconds_an_epoch: float | None
-    kept: Kept | None
-    """Of the folder that it was loaded from."""
-    train_prints: Tensor
-    """(distinct pairs of queries,) their hashes, so that a test can say which of its pairs were learned."""
-    rules: Rules | None
-    """What the search may write; made by :meth:`search_rules` when it is first needed."""
-    expected: Shares | None
-    """What counting expects; made by :attr:`shares` when it is first needed."""
 
-    compared: Similarity | None
-    """Compares texts with sessions; made by :attr:`similarity` when it is first needed."""
-
-    def __init__(
-        self,
-        model: str = "best",
-        *,
-        settings: Mapping[str, object] | None = None,
-        seed: int = 0,
-        device: str | None = None,
-    ) -> None:
+    def configure(self, model: str, settings: dict[str, object]) -> None:
+        """Take the settings of a model; nothing is trained yet."""
         MODELS.require(model, "best")
         name, preset = BEST if model == "best" else (model, RERANKED if model == RERANKER else {})
-        self.model_name, own, schedule = name, *MODELS[name][1:]
-        of_network = {field.name for part in (own, schedule) if part is not None for field in fields(part)} - {"refit"}
-        self.chooses = model == "best" and not of_network & {*(settings or {})}
-        self.settings, self.schedule, self.shared = changed(
-            {**preset, **by_hand(settings or {})}, own, schedule, SHARED
-        )
+        self.model_name, defaults, schedule = name, *MODELS[name][1:]
+        network_options = {field.name for part in (defaults, schedule) if part is not None for field in fields(part)}
+        self.chooses = model == "best" and not (network_options - {"refit"}) & settings.keys()
+        """Whether training may end without a network: under ``best``, unless a setting of the network is given."""
+        self.settings, self.schedule, self.shared = changed({**preset, **by_hand(settings)}, defaults, schedule, SHARED)
         require_fixed(self.schedule and replace(self.schedule, refit=False, min_steps=0), "suggest", "loss")
-        self.seed = require_seed(seed)
-        self.device = find_device(device)
         self.floor = Floor(self.shared.min_users, "users", frozenset(), frozenset(), {}, {})
+        """The queries and words that reach the k-anonymity threshold."""
         self.tokenizer = QueryTokenizer.fit(pl.Series("query", [], dtype=pl.String))
-        self.retrieval = None
-        self.model = None
-        self.metadata = Metadata(sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[])
-        self.seconds_an_epoch = None
-        self.kept = None
+        """Splits queries into tokens and holds their ids."""
+        self.retrieval: Retrieval | None = None
+        """The queries of the log that may be shown, and their counts; ``None`` before training."""
+        self.model: AnyModel | Retrieval | None = None
+        self.metadata: Metadata = Metadata(sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[])
         self.train_prints = torch.zeros(0, dtype=torch.int32)
-        self.optimizer = None
-        self.rules = None
-        self.expected = None
-        self.compared = None
-
-    @property
-    def network(self) -> AnyModel:
-        """The trained network.
-
-        Raises:
-            SettingError: nothing was trained or loaded yet.
-        """
-        require_trained(self.model)
-        assert self.model is not None and not isinstance(self.model, Retrieval)
-        return self.model
-
-    @property
-    def module(self) -> nn.Module:
-        """The trained network, as torch types it."""
-        return module_of(self.network)
+        """(distinct pairs of queries,) hashes, by which test pairs among the training data are detected."""
+        self.rules: Rules | None = None
+        """The tokens that the search may write, made by :meth:`search_rules`."""
+        self.expected: Shares | None = None
+        """Expected counts, made by :attr:`shares`."""
+        self.compared: Similarity | None = None
+        """Compares texts with sessions, made by :attr:`similarity`."""
 
     @property
     def following(self) -> MostFrequentNext:
@@ -207,14 +138,7 @@ class SuggestState:
         """What the network is taught of some queries: words below the floor are unknown to it, pieces of words too."""
         return spell_out(self.tokenizer, values if self.tokenizer.kind == "words" else self.floor.common(values))
 
-    def new_network(self) -> AnyModel:
-        """An untrained network on this predictor's device."""
-        with memory_for(f"{self.model_name} with these settings"):
-            network = self.untrained()
-            module_of(network).to(self.device)
-        return network
-
-    def untrained(self) -> AnyModel:
+    def make_network(self) -> AnyModel:
         """An untrained network where torch makes tensors."""
         network: AnyModel = MODELS[self.model_name].make(self.settings, len(self.tokenizer))
         return network

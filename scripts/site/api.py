@@ -20,7 +20,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Errors": ("ensue", ("EnsueError", "DataError", "SettingError", "ModelFolderError")),
     "Ask a service": ("ensue.client", ("Client", "AsyncClient")),
     "Streams": ("ensue.stream", ("SQLiteQueue", "partition_of")),
-    "A search over vectors": ("ensue.tasks.link.index.vector_index", ("VectorIndex",)),
+    "A search over vectors": ("ensue.tasks.link.vector_index", ("VectorIndex",)),
     "Made-up data with known answers": ("ensue.demo.town", ("Town", "make_town")),
 }
 """A heading, the module that names are imported from, and the names."""

@@ -161,7 +161,7 @@ def test_posts_of_an_author(ensue: Ensue, tmp_path: Path, model: str) -> None:
     assert before is not None and "settings.json" in _holders(folder)
     if model == "cnn":
         every = Posts.of([Post(text, id) for id, text, _, _ in rows])
-        sync(predictor, every, index_of(folder))
+        sync(predictor, every, folder)
     ran = ensue("forget", folder, "--user", "x", "--records", posts, "--user-column", "user.name", "--json")
     assert ran.code == 0, ran.err
     removed = _removed(ran.out)

@@ -205,10 +205,11 @@ def test_only_new_posts_are_encoded(ensue: Ensue, files: Files, tmp_path: Path) 
     fewer.write_text("\n".join([*lines[:11], "new,a ferry at night,ferry,1"]) + "\n")
     again = ensue("link", files.story, fewer, "--folder", tmp_path / "m")
     assert "1 post encoded, 10 were there, 63 deleted" in again.err
-    (tmp_path / "m.posts" / "index.json").unlink()
+    (tmp_path / "m.posts" / "fitted.json").unlink()
     check_refused(
         ensue("link", files.story, fewer, "--folder", tmp_path / "m"),
-        f"{tmp_path / 'm.posts'}: the index is incomplete; delete the folder",
+        f"{tmp_path / 'm.posts'}: fitted.json is missing or unreadable (No such file or directory); give the folder of "
+        "an index, or delete it to build it again",
     )
 
 

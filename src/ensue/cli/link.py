@@ -108,11 +108,10 @@ def _predictor(folder: Path | None, corpus: Corpus, model: str, encoder: str, *,
     if folder is not None:
         predictor = LinkPredictor.load(folder)
         if predictor.model is not None:
-            index = sync.index_of(folder)
             with display.progress_bar("posts encoded") as progress:
-                synced = sync.sync(predictor, corpus.posts, index, progress)
-            counts = f"{plural(synced.new, 'post')} encoded, {synced.held:,} were there, {synced.gone:,} deleted"
-            display.log(f"{index}: {counts}")
+                synced = sync.sync(predictor, corpus.posts, folder, progress)
+            counts = f"{plural(synced.new, 'post')} encoded, {synced.stored:,} were there, {synced.deleted:,} deleted"
+            display.log(f"{sync.index_of(folder)}: {counts}")
         return predictor
     network = "bag" if unsupervised else ""
     predictor = LinkPredictor.untrained(corpus.articles, corpus.posts, model, encoder, network=network)

@@ -13,7 +13,7 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.evaluation.comparison import evaluate
 from ensue.records import Article, Post
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.sync import index_of, sync
+from ensue.tasks.link.sync import sync
 from tests.mutations import Family
 from tests.tasks.link.checks import planted, post
 from tests.tasks.link.contract import NETWORK
@@ -37,7 +37,7 @@ def exercise(predictor: LinkPredictor, scratch: Path) -> None:
     assert predictor.metadata.to_dict() and repr(predictor) and predictor._repr_html_()
     if predictor.model is not None:
         posts = Posts.of(RECORDS[2:])
-        sync(predictor, posts, index_of(scratch / "model"))
+        sync(predictor, posts, scratch / "model")
         predictor.scores(posts)
         predictor.post_index = None
     for row in evaluate(predictor, planted(FEW, 1, 30)).rows:

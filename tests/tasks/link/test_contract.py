@@ -202,12 +202,13 @@ def test_vectors_of_posts_are_kept_beside_the_folder(tmp_path: Path) -> None:
     whole = made.scores(posts).whole()
     told: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as few:
-        few.setattr("ensue.tasks.link.sync.AT_ONCE", 1)
-        assert sync(made, posts, tmp_path / "posts", lambda done, total: told.append((done, total))) == (2, 0, 0)
+        few.setattr("ensue.tasks.link.sync.BATCH_SIZE", 1)
+        few.setattr("ensue.tasks.link.sync.COMMIT_INTERVAL", 0.0)
+        assert sync(made, posts, tmp_path / "m", lambda done, total: told.append((done, total))) == (2, 0, 0)
     assert told == [(1, 2), (2, 2)]
     assert made.scores(posts).whole() == pytest.approx(whole, abs=1e-6)
     more = Posts.of([Post("storm", "b"), Post("bakery", "c")])
-    assert sync(made, more, tmp_path / "posts") == (1, 1, 1)
+    assert sync(made, more, tmp_path / "m") == (1, 1, 1)
     assert made.metadata.encoder is not None
     made.metadata.encoder = [own + 1e-9 for own in made.metadata.encoder]
-    assert sync(made, more, tmp_path / "posts") == (2, 0, 0)
+    assert sync(made, more, tmp_path / "m") == (2, 0, 0)

@@ -12,11 +12,11 @@ import numpy as np
 from ensue.data.posts.dataset import Posts
 from ensue.store.pack import TABLES
 from ensue.tasks.link.encode import encoded, terms_of, vectors_of
-from ensue.tasks.link.index.vector_index import VectorIndex
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.sync import index_of
 from ensue.tasks.link.train import training_hashes
+from ensue.tasks.link.vector_index import VectorIndex
 from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of, without_prints
 from ensue.text.lexical import Counted
 from ensue.text.terms import Terms
@@ -57,10 +57,10 @@ def forget_users(
         found.add(TABLES, "remembered posts", int((~stays).sum()))
         state.remembered = _selected(state.remembered, stays) if stays.any() else None
         state.metadata.remembered = int(stays.sum())
-    if (place := index_of(folder)).exists():
-        index = VectorIndex.open(place)
-        found.add(place.name, "vectors of posts", index.remove(mine.ids))
-        index.compact()
+    if (path := index_of(folder)).exists():
+        index = VectorIndex.open(path)
+        found.add(path.name, "vectors of posts", index.remove(mine.ids))
+        index.save()
     if len(state.tokenizer.vocabulary) > FIRST and complete:
         _forget_words(state, mine, rest, found)
     elif len(state.tokenizer.vocabulary) > FIRST:

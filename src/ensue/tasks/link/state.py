@@ -15,13 +15,13 @@ from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import MODELS, SHARED
-from ensue.tasks.link.index.vector_index import VectorIndex
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.model import Model
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedSettings
+from ensue.tasks.link.vector_index import VectorIndex
 from ensue.tasks.state import State, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.terms import Keys
@@ -89,7 +89,7 @@ class LinkState(State[Model]):
         self.remembered: Remembered | None = None
         """Held-out posts, to test updates on."""
         self.post_index: VectorIndex | None = None
-        """Vectors of posts that need not be encoded anew."""
+        """Vectors of posts that are not encoded again."""
 
     @property
     def article_index(self) -> ArticleIndex:

@@ -1,10 +1,10 @@
-"""Vectors of the posts that a folder's model last ranked, kept beside the folder: only new texts are encoded."""
+"""Vectors of the posts that a folder's model last ranked, stored next to the folder: only new texts are encoded."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -12,77 +12,73 @@ from typing import NamedTuple
 import numpy as np
 
 from ensue.data.posts.dataset import Posts
-from ensue.errors import ModelFolderError
-from ensue.store.access import ensure_folder, sibling_access
 from ensue.tasks.link.encode import vectors_of
-from ensue.tasks.link.index.vector_index import VectorIndex, text_hashes
 from ensue.tasks.link.state import LinkState
+from ensue.tasks.link.vector_index import VectorIndex, text_hashes
 from ensue.text.encoder import Encoder
 
-AT_ONCE = 1 << 13
-"""Posts between two commits."""
+BATCH_SIZE = 1 << 13
+"""Number of posts that are encoded at once."""
+COMMIT_INTERVAL = 60.0
+"""Seconds after which vectors are written while others are still to be encoded."""
 
 
 class Synced(NamedTuple):
-    """Result of a synchronisation: posts encoded, reused and deleted."""
+    """Result of a synchronisation: number of posts that were encoded, were stored already, and were deleted."""
 
     new: int
-    held: int
-    gone: int
+    stored: int
+    deleted: int
 
 
 def index_of(folder: Path) -> Path:
     """Return the path of the index of a model folder's posts: next to it, ``NAME.posts``."""
-    place = folder.resolve()
-    return place.with_name(f"{place.name}.posts")
+    path = folder.resolve()
+    return path.with_name(f"{path.name}.posts")
 
 
-def sync(state: LinkState, posts: Posts, place: Path, count: Callable[[int, int], None] | None = None) -> Synced:
-    """Make an index hold these posts and no others, and let the model read from it.
+def sync(state: LinkState, posts: Posts, folder: Path, progress: Callable[[int, int], None] | None = None) -> Synced:
+    """Make the index of a model folder hold these posts and no others, and let the model read from it.
 
-    Vectors of another encoder are of no use and go first. A killed run goes on where it stopped.
+    An index of another encoder is replaced. A run that was killed continues from its last commit.
 
     Args:
-        state: with a network.
+        state: a predictor with a network.
         posts: the corpus.
-        place: the folder of the index.
-        count: called with how many posts are encoded, and how many have to be.
+        folder: the model folder.
+        progress: called with the number of encoded posts, and of posts to encode.
 
     Raises:
-        ModelFolderError: the index is half written or damaged, or the place cannot be written.
+        ModelFolderError: the index is damaged, or cannot be written.
     """
-    kind = encoder_key(state)
-    index = VectorIndex.open(place) if place.exists() else None
-    if index is not None and index.manifest["kind"] != kind:
-        shutil.rmtree(place)
-        index = None
-    if index is None:
-        try:
-            ensure_folder(place, sibling_access(place.with_name(place.name.removesuffix(".posts")), 0o777))
-        except OSError as error:
-            raise ModelFolderError(f"{place}: cannot be written ({error.strerror})") from error
-        index = VectorIndex.create(place, state.article_index.vectors.shape[1], kind=kind, bits="float32")
-    gone = index.rows["id"].filter((~index.rows["id"].is_in(posts.ids.implode())).to_numpy() & index.standing)
-    removed = index.remove(gone) if len(gone) else 0
+    encoder, path = encoder_key(state), index_of(folder)
+    index = VectorIndex.open(path) if path.exists() else None
+    if index is None or index.rows.encoder != encoder:
+        index = VectorIndex.create(path, state.article_index.vectors.shape[1], encoder, like=folder)
+    deleted = index.remove(index.rows.ids.filter(~index.rows.ids.is_in(posts.ids.implode())))
     hashes = text_hashes(posts.texts)
-    fresh = np.flatnonzero(index.fresh(posts.ids, hashes))
-    for low in range(0, len(fresh), AT_ONCE):
-        part = fresh[low : low + AT_ONCE]
-        vectors = vectors_of(state, posts.texts.gather(part)).numpy()
-        index.add(posts.ids.gather(part), hashes[part], vectors)
-        if count is not None:
-            count(low + len(part), len(fresh))
-    if len(index) < len(index.standing) / 2:
-        index.compact()
+    new = np.flatnonzero(index.is_new(posts.ids, hashes))
+    committed = time.monotonic()
+    for low in range(0, len(new), BATCH_SIZE):
+        chosen = new[low : low + BATCH_SIZE]
+        vectors = vectors_of(state, posts.texts.gather(chosen)).numpy()
+        index.add(posts.ids.gather(chosen), hashes[chosen], vectors)
+        if time.monotonic() - committed > COMMIT_INTERVAL:
+            index.save()
+            committed = time.monotonic()
+        if progress is not None:
+            progress(low + len(chosen), len(new))
+    if deleted or len(new):
+        index.save()
     state.post_index = index
-    return Synced(len(fresh), len(posts) - len(fresh), removed)
+    return Synced(len(new), len(posts) - len(new), deleted)
 
 
 def encoder_key(state: LinkState) -> str:
-    """Names what makes vectors of texts: the weights, the words, and the cap; or the encoder, and its probe."""
+    """Return a hash of what determines vectors: weights, words and maximum length, or the encoder and its probe."""
     if isinstance(state.model, Encoder):
-        named = json.dumps([state.model.name, state.metadata.encoder]).encode()
-        return hashlib.blake2b(named, digest_size=16).hexdigest()
+        name_and_probe = json.dumps([state.model.name, state.metadata.encoder]).encode()
+        return hashlib.blake2b(name_and_probe, digest_size=16).hexdigest()
     words = state.tokenizer.vocabulary.values
     key = hashlib.blake2b(json.dumps([state.tokenizer.lower, *words]).encode(), digest_size=16)
     for name, tensor in state.network.state_dict().items():

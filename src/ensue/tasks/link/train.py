@@ -29,7 +29,6 @@ from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.encode import encode_posts, encoded, vectors_of
 from ensue.tasks.link.folds import FOLDS
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, most, remember, sample
-from ensue.tasks.link.index.vector_index import text_hashes
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import LEARNED_DIM, Linker
@@ -38,6 +37,7 @@ from ensue.tasks.link.pretrain import pretrain
 from ensue.tasks.link.scores import LEARNED, mean_cosine
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState, LinkStateT
+from ensue.tasks.link.vector_index import text_hashes
 from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
 from ensue.training.loop import train

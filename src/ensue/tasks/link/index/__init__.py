@@ -1,1 +1,0 @@
-"""Vectors of texts kept in a folder and searched."""

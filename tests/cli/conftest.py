@@ -28,6 +28,12 @@ class Ran(NamedTuple):
         """The lines of stderr."""
         return self.err.splitlines()
 
+    @property
+    def cells(self) -> list[tuple[str, ...]]:
+        """The rows of the tables on stdout."""
+        lines = self.out.splitlines()
+        return [tuple(map(str.strip, line.strip("│").split("│"))) for line in lines if line.startswith("│")]
+
 
 class Logs(NamedTuple):
     """Small files of one made-up world."""

@@ -93,7 +93,8 @@ def test_an_installed_encoder_is_asked_too(
 def test_check_counts_links_and_copies(ensue: Ensue, files: Files) -> None:
     ran = ensue("check", files.posts, "--articles", files.articles)
     assert ran.code == 0, ran.err
-    assert "12 articles, words: median" in ran.out and "73 links between 73 posts and 12 articles" in ran.out
+    assert ran.cells[0][:2] == ("articles", "12")
+    assert ran.cells[2] == ("links", "73", "between 73 posts and 12 articles, at most 7 per article")
     found = json.loads(ensue("check", files.posts, "--articles", files.articles, "--json").out)
     assert (found["posts"], found["most_posts"], found["near_copies"]) == (73, 7, 1)
 
@@ -113,7 +114,10 @@ def test_check_knows_a_collectors_posts_for_what_they_are(ensue: Ensue, tmp_path
         ran = ensue("check", path, *options)
         assert ran.code == 0, ran.err
         assert ran.lines[0] == f"{path}: 4cat (text=body, id=id, title=subject); 3 rows"
-        assert ran.out.startswith("3 posts, words: median 5, max 5; near copies of an earlier one: 1")
+        assert ran.cells[:2] == [
+            ("posts", "3", "words: median 5, max 5"),
+            ("near copies", "1", "posts that nearly repeat an earlier one"),
+        ]
         assert "training and scoring need the articles: give them with --articles" in ran.out
     found = json.loads(ensue("check", path, "--json").out)
     assert (found["kind"], found["texts"], found["understood"]["layout"]) == ("posts", 3, "4cat")
@@ -135,7 +139,7 @@ def test_check_knows_the_stories_of_media_cloud(ensue: Ensue, tmp_path: Path) ->
     ran = ensue("check", path)
     assert ran.code == 0, ran.err
     assert ran.lines[0] == f"{path}: media cloud (id=stories_id, title=title); 1 row"
-    assert ran.out.startswith("1 article, words: median 4")
+    assert ran.cells[0] == ("articles", "1", "words: median 4, max 4")
 
 
 def test_half_an_emoji_on_stdin_is_replaced_and_counted(ensue: Ensue, files: Files) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ensue.cli import tasks
+from ensue.cli import display, tasks
 from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, all_present, reads
+from ensue.data.report import Findings
+from ensue.tasks.base import named
 
 
 @reads(*TABLES, *LINKED, "min_users")
@@ -27,6 +30,30 @@ def check(
     """Show how a file is read, and problems in it."""
     reading = Reading(**options)
     data = reading.data(data)
-    chosen = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
+    file_task = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
     reading = replace(reading, missing=reading.missing or "report")
-    tasks.commands_of(chosen).check(data, compare_to or [], reading, json)
+    arguments = tasks.commands_of(file_task).read_for_check(data, compare_to or [], reading)
+    findings: Findings = named(f"{file_task.check}:check")(*arguments)
+    if json:
+        display.print_json({name: value for name, value in asdict(findings).items() if value is not None})
+        return
+    names = ("finding", "value", "note")
+    display.table(names, findings.table(), wraps=names)
+    _show_records(findings.rows)
+    for sentence in findings.warnings:
+        display.warning("warning:", sentence)
+    if not findings.warnings:
+        display.line("no problems found")
+
+
+def _show_records(records: Sequence[Any]) -> None:
+    """Print the first records, one column per field that any of them has."""
+    names = [field.name for field in fields(records[0]) if any(getattr(record, field.name) for record in records)]
+    rows = [[_cell(getattr(record, name)) for name in names] for record in records]
+    display.table(names, rows, wraps=names, title="first records")
+
+
+def _cell(value: str | tuple[object, ...] | None) -> str:
+    if isinstance(value, tuple):
+        return " | ".join(f"{entry:.15g}" if isinstance(entry, float) else str(entry) for entry in value)
+    return value or ""

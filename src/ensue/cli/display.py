@@ -65,14 +65,6 @@ def warning(what: str, text: str) -> None:
     console().print(Text.assemble((what, "yellow"), f" {printable_line(text)}"))
 
 
-def problems(warnings: Sequence[str]) -> None:
-    """Print warnings about the data, or that there are none."""
-    for sentence in warnings:
-        warning("warning:", sentence)
-    if not warnings:
-        line("no problems found")
-
-
 def log(text: str) -> None:
     """Print a message on stderr."""
     console(stderr=True).print(printable_message(text), markup=False, highlight=False)

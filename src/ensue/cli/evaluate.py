@@ -39,6 +39,7 @@ from ensue.predictor import load, make
 from ensue.registry import models as models_of
 from ensue.registry import require_model, require_settings
 from ensue.store.folder import write_file
+from ensue.tasks.base import named
 
 if TYPE_CHECKING:
     from ensue.evaluation.result import Result
@@ -60,7 +61,7 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
     keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
     predictor = load(folder)
     test_data = _test_data(command, path, reading.like(folder))
-    command.require_like(test_data, path, predictor)
+    command.require(test_data, path, predictor)
     from ensue.evaluation import comparison  # torch
     from ensue.evaluation import result as results
 
@@ -101,27 +102,28 @@ def compare(
     command = tasks.commands_of(chosen)
     keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
     training_reading = replace(reading, split="")  # a part is of what is scored: nothing of it may be trained on
-    train_data, schema = command.read_for_training(path, training_reading)
+    train_data, schema = command.read(path, training_reading)
     if test is None:
         fraction = 0.2 if reading.test_fraction is None else reading.test_fraction
         train_data, test_data = _split(train_data, fraction)
         display.log(f"{path}: {len(train_data):,} for training, {len(test_data):,} held out as test data")
     else:
-        test_data = command.read(test, replace(reading, schema=schema))
+        test_data, _ = command.read(test, replace(reading, schema=schema))
     command.require(train_data, path, training=True)
-    command.require(test_data, test or path, training=False)
-    valid_data = command.read(validation, replace(training_reading, schema=schema)) if validation else None
+    command.require(test_data, test or path)
+    valid_data = command.read(validation, replace(training_reading, schema=schema))[0] if validation else None
     for predictors in entries:
         for predictor in predictors:
             display.log(f"{predictor.model_name}, seed {predictor.seed}")
             display.training(predictor.fit(train_data, valid_data))
-    command.require_like(test_data, test or path, entries[0][0])
+    command.require(test_data, test or path, entries[0][0])
     from ensue.evaluation import comparison  # torch
 
     result = comparison.compare(entries, test_data, **keywords)
-    leaks = [*command.leaks(train_data, test_data, "the test data")]
+    leaks_between = named(f"{chosen.check}:leaks_between")
+    leaks = [*leaks_between(train_data, test_data, "the test data")]
     if valid_data is not None:
-        leaks += command.leaks(train_data, valid_data, "the validation data")
+        leaks += leaks_between(train_data, valid_data, "the validation data")
     _show(replace(result, leaks=(*result.leaks, *leaks)), keywords, scoring)
 
 
@@ -161,14 +163,14 @@ def score(
     predictors = [load(folder) for folder in folders]
     schema = reading.like(folders[0]).schema if folders else reading.schema
     if train is not None:
-        train_data, schema = command.read_for_training(train, replace(reading, split="", schema=schema))
+        train_data, schema = command.read(train, replace(reading, split="", schema=schema))
         command.require(train_data, train, training=True)
         baseline = make(chosen.name, next(model.name for model in models_of(chosen.name) if model.counting))
         display.training(baseline.fit(train_data))
         predictors.append(baseline)
-    test_data = command.read(path, replace(reading, schema=schema, session_ids=True))
+    test_data, _ = command.read(path, replace(reading, schema=schema, session_ids=True))
     for predictor in predictors:
-        command.require_like(test_data, path, predictor)
+        command.require(test_data, path, predictor)
     _show(comparison.score_rankings(ranked, predictors, test_data, **keywords), keywords, scoring)
 
 
@@ -189,8 +191,8 @@ def _test_data(command: tasks.TaskCommands, path: Path, reading: Reading) -> Any
     """Return the data of a file, or the fraction of it that ``--split`` holds out."""
     fraction = reading.test_fraction
     if fraction is None:
-        return command.read(path, reading)
-    _, test_data = _split(command.read(path, replace(reading, split="")), fraction)
+        return command.read(path, reading)[0]
+    _, test_data = _split(command.read(path, replace(reading, split=""))[0], fraction)
     display.log(f"{path}: {len(test_data):,} held out as test data")
     display.log(f"warning: a model that was trained on all of {path} knows them; `ensue split` writes two files")
     return test_data

@@ -94,9 +94,9 @@ def fit(
         if rank == 0:
             sweep(output)
             _require_free(output, replace)  # another process may have saved a model before this one had the lock
-        train_data, schema = command.read_for_training(path, reading)
+        train_data, schema = command.read(path, reading)
         command.require(train_data, path, training=True)
-        valid_data = command.read(validation, replaced(reading, schema=schema)) if validation else None
+        valid_data = command.read(validation, reading.later(schema))[0] if validation else None
         display.log(f"training {predictor.model_name} (task {task}), seed {predictor.seed}")
         reports = predictor.fit(train_data, valid_data, checkpoint=checkpoint, resume=resume)
         with display.epochs() if rank == 0 else nullcontext(lambda report: None) as show_report:

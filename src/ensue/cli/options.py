@@ -217,6 +217,10 @@ class Reading:
         """
         return replace(self, schema=schema_of(folder))
 
+    def later(self, schema: DataSchema) -> Reading:
+        """Return these options for a file that goes with training data: items and people are of the latter alone."""
+        return replace(self, schema=schema, items=None, item_columns="", min_users=None)
+
     def with_people(self, role: str, column: str) -> Reading:
         """Return these options with a column in the role of the person, if it is named."""
         if not column:

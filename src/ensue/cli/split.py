@@ -37,7 +37,7 @@ def split(
         raise SettingError(f"{min(existing)}: exists already; name another folder with --output")
     from ensue.data import test_split  # polars
 
-    parts = test_split.split_data(tasks.commands_of(chosen).read(path, reading), test, seed, by or "auto")
+    parts = test_split.split_data(tasks.commands_of(chosen).read(path, reading)[0], test, seed, by or "auto")
     output.mkdir(parents=True, exist_ok=True)
     written = {}
     for name, part in zip(("train", "test"), parts, strict=True):

@@ -61,8 +61,8 @@ def spreaders(
     if predictor is not None and not isinstance(predictor, NextPredictor):
         raise SettingError(f"--folder {folder}: a model of task {predictor.task}; give one of task next")
     command = tasks.commands_of(TASK)
-    histories = command.read(path, reading if folder is None else reading.like(folder))
-    command.require(histories, path, training=False)
+    histories, _ = command.read(path, reading if folder is None else reading.like(folder))
+    command.require(histories, path)
     num_events, attention = len(histories.ids), None
     if predictor is not None:
         histories = histories.encode(predictor.vocabulary, drop_unknown=True)

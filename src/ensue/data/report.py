@@ -7,7 +7,14 @@ takes the fields of its bases from the last to the first: in ``class PostsReport
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+FindingRow = tuple[str, str, str]
+"""Name, value and note of one finding."""
+MAX_COUNTS = 20
+"""Counts that a finding lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,3 +72,30 @@ class SequencesReport(ReadReport, Clocked):
     def details(self) -> str:
         """How its times were read."""
         return f"time: {self.time}"
+
+
+class Findings(Protocol):
+    """Findings of ``check``: a dataclass, whose fields go into JSON by ``dataclasses.asdict``."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """The first records."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on problems."""
+        ...
+
+    def table(self) -> list[FindingRow]:
+        """Return the findings for people, one row each."""
+        ...
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return counts by name, the first ``MAX_COUNTS`` of them: ``good 200, bad 180``."""
+    listed = [f"{name or '-'} {count:,}" for name, count in [*counts.items()][:MAX_COUNTS]]
+    more = [f"and {len(counts) - MAX_COUNTS:,} more"] if len(counts) > MAX_COUNTS else []
+    return ", ".join([*listed, *more])

@@ -46,6 +46,8 @@ class Task:
     """A function that lets a candidate learn and tests it: :data:`ensue.refresh.Learn`."""
     command: str
     """What the command line reads and shows: a module that is an :class:`ensue.cli.tasks.TaskCommands`."""
+    check: str
+    """A module with ``check`` and ``leaks_between``: findings on data, and what training data gives away."""
     service: str
     """What the service takes and gives: an :class:`ensue.serve.tasks.TaskService`."""
     forget: str

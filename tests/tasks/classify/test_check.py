@@ -14,7 +14,7 @@ from ensue.data.report import ReadReport
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.records import Text
-from ensue.tasks.classify.check import TextFindings, check_texts
+from ensue.tasks.classify.check import TextFindings, check
 
 UNDERSTOOD = ReadReport(path="f", layout="csv", columns={}, notes=())
 PLENTY = [(f"{'ab'[place % 2]} text {place}", "ab"[place % 2]) for place in range(40)]
@@ -26,7 +26,7 @@ def texts(rows: Sequence[tuple[str, str]], groups: Sequence[str] | None = None) 
 
 
 def found(data: Texts, **others: Texts) -> TextFindings:
-    return check_texts(data, UNDERSTOOD, others)
+    return check(data, UNDERSTOOD, others)
 
 
 def test_counts_and_rows() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -46,12 +46,8 @@ class TaskCommands(Protocol):
     NO_ANSWER: str
     """Message in place of the table of an answer without choices; empty for an empty table."""
 
-    def read(self, path: Path, reading: Reading) -> Any:
-        """Return the data of a file, after logging how it was read."""
-        ...
-
-    def read_for_training(self, path: Path, reading: Reading) -> tuple[Any, DataSchema]:
-        """Return the data of a file, and how later files of the model are to be read."""
+    def read(self, path: Path, reading: Reading) -> tuple[Any, DataSchema]:
+        """Return the data of a file and how later files of its model are to be read, after logging how it was read."""
         ...
 
     def read_update(self, path: Any, reading: Reading, predictor: Any) -> tuple[Any, dict[str, int]]:
@@ -69,20 +65,12 @@ class TaskCommands(Protocol):
         """Return the records of a file, or of stdin."""
         ...
 
-    def require(self, data: Any, path: Path, *, training: bool) -> None:
-        """Refuse data that cannot be trained on or, unless ``training``, cannot be scored."""
+    def require(self, data: Any, path: Path, predictor: Any = None, *, training: bool = False) -> None:
+        """Refuse data that cannot be scored on (by the predictor), or with ``training`` that cannot be trained on."""
         ...
 
-    def require_like(self, data: Any, path: Path, predictor: Any) -> None:
-        """Refuse data that this predictor cannot be scored on."""
-        ...
-
-    def check(self, path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-        """Show how a file was read, and warnings about it."""
-        ...
-
-    def leaks(self, train: Any, other: Any, name: str) -> Iterable[str]:
-        """Return sentences on records of another file that the training data gives away."""
+    def read_for_check(self, path: Path, others: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
+        """Return the arguments of the function ``check`` of the task: data, report, other data by name, and more."""
         ...
 
     def scoring(self, protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -27,7 +26,6 @@ from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, printable
 from ensue.records import Text
-from ensue.tasks.classify.check import TextFindings, check_texts, leaks_between
 
 if TYPE_CHECKING:
     from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -39,19 +37,12 @@ COLUMNS = (
     Column("probability", attrgetter("score"), "probability", is_number=True),
     ATTRIBUTIONS,
 )
-MAX_LABELS = 20
-"""Labels that ``check`` lists."""
 
 
-def read(path: Path, reading: Reading) -> Texts:
-    """Return the texts of a file, after logging how it was read."""
-    return _read(path, reading)[0]
-
-
-def read_for_training(path: Path, reading: Reading) -> tuple[Texts, DataSchema]:
-    """Return the texts of a file, and how later files of the model are to be read."""
-    data, report = _read(path, reading)
-    return data, reading.schema_for(report.columns)
+def read(path: Path, reading: Reading) -> tuple[Texts, DataSchema]:
+    """Return the texts of a file and how later files of the model are to be read, after logging how it was read."""
+    texts, report = _read(path, reading)
+    return texts, reading.schema_for(report.columns)
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Texts, Texts]:
@@ -74,31 +65,24 @@ def _read(path: Path, reading: Reading, *, unlabelled: bool = False, warn: bool 
     return texts, report
 
 
-def require(data: Texts, path: Path, *, training: bool) -> None:
-    """Refuse texts without labels, and for learning texts of one label.
+def require(data: Texts, path: Path, predictor: ClassifyPredictor | None = None, *, training: bool = False) -> None:
+    """Refuse texts without labels, for training texts of one label, and for a model texts of another kind.
 
     Raises:
         DataError: naming the file.
     """
+    if predictor is not None:
+        _require_paired(data, path, predictor)
     if data.labels is None:
         raise DataError(f"{path}: the texts have no labels; name their column with --columns label=…")
     if training and data.labels.n_unique() < 2:
         raise DataError(f"{path}: every text has the label {data.labels[0]!r}; give texts of at least two labels")
-
-
-def require_like(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
-    """Refuse texts without labels or with unknown ones alone, and pairs for a model of single texts, or the reverse.
-
-    Raises:
-        DataError: naming the file.
-    """
-    _require_paired(data, path, predictor)
-    require(data, path, training=False)
-    spelled, warnings = data.match_spellings(predictor.labels)
-    assert spelled.labels is not None
-    require_known(spelled.labels, predictor.labels, str(path))
-    for sentence in warnings:
-        display.log(f"warning: {path}: {sentence}")
+    if predictor is not None:
+        spelled, warnings = data.match_spellings(predictor.labels)
+        assert spelled.labels is not None
+        require_known(spelled.labels, predictor.labels, str(path))
+        for sentence in warnings:
+            display.log(f"warning: {path}: {sentence}")
 
 
 def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> None:
@@ -107,34 +91,10 @@ def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> No
         raise DataError(f"{path}: holds {kinds[0]}, but the model was trained on {kinds[1]}; give {kinds[1]}")
 
 
-def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show how texts were read, and warnings about them."""
+def read_for_check(path: Path, others: Sequence[Path], reading: Reading) -> tuple[Texts, ReadReport, dict[str, Texts]]:
+    """Return the texts of a file, how they were read, and those of other files by name."""
     texts, report = _read(path, reading, warn=False)  # they are among the findings
-    findings = check_texts(texts, report, {str(other): read(other, reading) for other in others})
-    display.print_json(asdict(findings)) if json else _show_findings(findings)
-
-
-def _show_findings(found: TextFindings) -> None:
-    kind = "pair" if found.paired else "text"
-    display.line(
-        f"{plural(found.texts, kind)}; words per {kind}: mean {found.mean_words:.1f}, median {found.median_words:g}, "
-        f"max {found.longest_words:,}; sentences: mean {found.mean_sentences:.1f}, max {found.longest_sentences:,}"
-    )
-    listed = ", ".join(f"{label} {count:,}" for label, count in list(found.labels.items())[:MAX_LABELS])
-    more = len(found.labels) - MAX_LABELS
-    display.line(
-        f"{plural(len(found.labels), 'label')}{listed and ': '}{listed}{f', and {more:,} more' if more > 0 else ''}"
-    )
-    rows = ((row.label or "", "\n".join(row.texts)) for row in found.rows)
-    display.table(("label", "text"), rows, wraps=("label", "text"), title="first rows")
-    for name, leak in found.splits.items():
-        display.line(f"  {name}: {plural(leak.other_rows, kind)}, {leak.shared:,} of them also in this file")
-    display.problems(found.warnings)
-
-
-def leaks(train: Texts, other: Texts, name: str) -> Iterator[str]:
-    """Return sentences on copies, near copies and groups."""
-    return leaks_between(train, other, name, "in the training data")
+    return texts, report, {str(other): _read(other, reading)[0] for other in others}
 
 
 def training_summary(predictor: ClassifyPredictor) -> list[str]:
@@ -246,6 +206,6 @@ def show_attention(explanation: TextExplanation) -> None:
 
 def read_update(path: Path, reading: Reading, predictor: ClassifyPredictor) -> tuple[Texts, dict[str, int]]:
     """Return new texts that fit the model, and their number."""
-    data = read(path, reading)
-    require_like(data, path, predictor)
+    data, _ = read(path, reading)
+    require(data, path, predictor)
     return data, {"texts": len(data)}

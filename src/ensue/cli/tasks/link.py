@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ from ensue.data.schema import DataSchema
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.records import Post
-from ensue.tasks.link.check import AloneFindings, LinkFindings, check_alone, check_links, leaks_between
 
 if TYPE_CHECKING:
     from ensue.answers import LinkExplanation
@@ -31,17 +29,10 @@ WRITES_ATTRIBUTIONS = True  # the best matching sentence
 NO_ANSWER = "no text, no answer"
 
 
-def read(path: Path, reading: Reading) -> Corpus:
-    """Return articles and posts, after logging how they were read."""
-    corpus, _ = _read(path, reading)
-    return corpus.part(reading.part) if reading.part else corpus
-
-
-def read_for_training(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]:
-    """Return articles and posts, and how later files of the model are to be read."""
+def read(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]:
+    """Return articles and posts and how later files of the model are to be read, after logging how they were read."""
     corpus, reports = _read(path, reading)
-    data = corpus.part(reading.part) if reading.part else corpus
-    return data, reading.schema_for(columns_of(*reports))
+    return corpus.part(reading.part) if reading.part else corpus, reading.schema_for(columns_of(*reports))
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Posts, Posts]:
@@ -62,8 +53,8 @@ def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Corpus, t
     return corpus, reports
 
 
-def require(data: Corpus, path: Path, *, training: bool) -> None:
-    """Refuse posts of which none is about an article that is there, and for learning a single article.
+def require(data: Corpus, path: Path, predictor: object = None, *, training: bool = False) -> None:
+    """Refuse posts of which none is about an article that is there.
 
     Raises:
         DataError: naming the file.
@@ -71,71 +62,21 @@ def require(data: Corpus, path: Path, *, training: bool) -> None:
     require_links(data, str(path))
 
 
-def require_like(data: Corpus, path: Path, predictor: LinkPredictor) -> None:
-    """Refuse posts of which none is about an article that is there.
+def read_for_check(path: Path, others: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
+    """Return articles and posts, the reports on both, and other files by name; or a file of either alone.
 
     Raises:
-        DataError: naming the file.
+        SettingError: other files to compare with a file of either alone.
     """
-    require(data, path, training=False)
-
-
-def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show how articles and posts were read, and warnings about them."""
-    if reading.articles is None and reading.judged(path)[1] is None and not is_corpus(path):
-        _check_alone(path, others, reading, json)
-        return
-    corpus, reports = _read(path, reading, warn=False)  # they are among the findings
-    findings = check_links(corpus, reports, {str(other): _read(other, reading)[0] for other in others})
-    display.print_json(asdict(findings)) if json else _show_findings(findings)
-
-
-def _check_alone(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show how posts without articles, or articles without posts, were read."""
+    if reading.articles is not None or reading.judged(path)[1] is not None or is_corpus(path):
+        corpus, reports = _read(path, reading, warn=False)  # they are among the findings
+        return corpus, reports, {str(other): _read(other, reading)[0] for other in others}
     if others:
         raise SettingError(f"{path}: --compare-to needs the articles too; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
     data, report = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)
     display.read_report(report, warn=False)
-    findings = check_alone(data, report)
-    display.print_json(asdict(findings)) if json else _show_findings_alone(findings)
-
-
-def _show_findings(found: LinkFindings) -> None:
-    display.line(
-        f"{plural(found.articles, 'article')}, words: median {found.median_words:,}, max {found.longest_words:,}; "
-        f"{plural(found.posts, 'post')}, words: median {found.median_post_words:,}"
-    )
-    display.line(
-        f"{plural(found.links, 'link')} between {plural(found.linked_posts, 'post')} and "
-        f"{plural(found.linked_articles, 'article')}, at most {found.most_posts:,} per article"
-    )
-    if found.parts:
-        display.line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
-    display.line(f"near copies of an earlier post: {found.near_copies:,}; copies of a headline: {found.headlines:,}")
-    rows = ((row.text, ", ".join(row.about)) for row in found.rows)
-    display.table(("post", "about"), rows, wraps=("post", "about"), title="first rows")
-    for name, leak in found.splits.items():
-        display.line(
-            f"  {name}: {plural(leak.other_posts, 'post')}, {leak.on_shared:,} about an article of both "
-            f"files, {plural(leak.copies, 'near copy', 'near copies')}"
-        )
-    display.problems(found.warnings)
-
-
-def _show_findings_alone(found: AloneFindings) -> None:
-    display.line(
-        f"{plural(found.texts, found.kind.removesuffix('s'))}, words: median {found.median_words:,}, max "
-        f"{found.longest_words:,}; near copies of an earlier one: {found.near_copies:,}"
-    )
-    rows = ((row.text, row.id) for row in found.rows)
-    display.table((found.kind.removesuffix("s"), "id"), rows, wraps=("post", "article"), title="first rows")
-    display.problems(found.warnings)
-
-
-def leaks(train: Corpus, other: Corpus, name: str) -> Iterator[str]:
-    """Return sentences on articles and near copies of both files."""
-    return leaks_between(train, other, name)
+    return data, report
 
 
 def training_summary(predictor: LinkPredictor) -> list[str]:
@@ -230,5 +171,5 @@ def show_attention(explanation: LinkExplanation) -> None:
 
 def read_update(path: Path, reading: Reading, predictor: LinkPredictor) -> tuple[Corpus, dict[str, int]]:
     """Return new articles and posts, and their numbers."""
-    data = read(path, reading)
+    data, _ = read(path, reading)
     return data, {"new_articles": len(predictor.article_index.joined(data.articles)[2]), "posts": len(data)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,10 @@ from ensue.lines import plural
 from ensue.records import History
 from ensue.settings import parse
 from ensue.tasks.next.catalogue import BEST
-from ensue.tasks.next.metadata import IDLE, default_exclusion, exclusion_sentence
+from ensue.tasks.next.metadata import IDLE, exclusion_sentence
 from ensue.tasks.next.training_data import LeftOut, left_out_by, require_targets
 
 if TYPE_CHECKING:
-    from ensue.tasks.next.check import Findings
     from ensue.tasks.next.predictor import NextPredictor
 
 WRITES_ATTRIBUTIONS = False
@@ -46,13 +45,11 @@ MEMBERS = 5
 """Members of an ensemble that the summary of a training shows."""
 
 
-def read(path: Path, reading: Reading) -> Histories:
-    """Return the histories of a file, after logging how it was read."""
-    return _read(path, reading)[0]
+def read(path: Path, reading: Reading) -> tuple[Histories, DataSchema]:
+    """Return the histories of a file and how later files are to be read, after logging how it was read.
 
-
-def read_for_training(path: Path, reading: Reading) -> tuple[Histories, DataSchema]:
-    """Return the histories of a file with its items, and how later files of the model are to be read."""
+    Where the options name a table of items, the histories have it, too.
+    """
     data, report = _read(path, reading)
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
@@ -82,14 +79,15 @@ def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Histories
     return histories, report
 
 
-def require(data: Histories, path: Path, *, training: bool) -> None:
-    """Refuse data in which nothing follows anything, for learning and for scoring alike."""
-    require_targets(data, str(path))
+def require(data: Histories, path: Path, predictor: NextPredictor | None = None, *, training: bool = False) -> None:
+    """Refuse data in which nothing follows anything; warn of a log whose ids the model hardly has.
 
-
-def require_like(data: Histories, path: Path, predictor: NextPredictor) -> None:
-    """Warn of a log whose ids the model hardly knows; the evaluator says where there is nothing to score."""
-    _warn_of_unknown(data, predictor)
+    Where a model has nothing to score, the evaluator says so.
+    """
+    if predictor is None:
+        require_targets(data, str(path))
+    else:
+        _warn_of_unknown(data, predictor)
 
 
 def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
@@ -97,47 +95,14 @@ def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
         display.log(f"warning: {sentence}")
 
 
-def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show how a log was read, and warnings about it."""
-    from ensue.tasks.next.check import check as findings_of  # only the commands that look for problems need it
-
+def read_for_check(path: Path, others: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
+    """Return a log, how it was read, other logs by name, columns that tell the next item, and what is left out."""
     histories, report = _read(path, reading, warn=False)  # they are among the findings
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
     identifying_columns = telling_columns(path, columns=reading.roles, events=reading.event_types, **reading.opening)
-    findings = findings_of(
-        histories, report, {str(other): read(other, reading) for other in others}, identifying_columns
-    )
     left_out = left_out_by(histories, reading.min_users)
-    if json:
-        display.print_json({**asdict(findings), **({"min_users": asdict(left_out)} if left_out else {})})
-        return
-    _show_findings(findings)
-    if left_out:
-        display.line(left_out.sentence)
-
-
-def _show_findings(found: Findings) -> None:
-    display.line(
-        f"{plural(found.sequences, 'session')}, {plural(found.events, 'event')}, {plural(found.distinct, 'item')}; "
-        f"events per session: mean {found.mean_length:.1f}, median {found.median_length:g}, max {found.longest:,}"
-    )
-    rows = (
-        (row.id or str(number), " ".join(row.values), " ".join(f"{time:.15g}" for time in row.times))
-        for number, row in enumerate(found.rows)
-    )
-    heads = ("session", "items", "times (s)")
-    display.table(heads, rows, wraps=heads, title="first sessions")
-    repeat_shares = found.repeat_share, found.immediate_repeat_share
-    display.line(exclusion_sentence(default_exclusion(*repeat_shares), *repeat_shares))
-    display.problems(found.warnings)
-
-
-def leaks(train: Histories, other: Histories, name: str) -> Iterator[str]:
-    """Return sentences on copies, and on sessions that began before the last one that is trained on."""
-    from ensue.tasks.next.check import leaks_between  # only the commands that look for problems need it
-
-    return leaks_between(train, other, name, "in the training data")
+    return histories, report, {str(other): _read(other, reading)[0] for other in others}, identifying_columns, left_out
 
 
 def training_summary(predictor: NextPredictor) -> list[str]:
@@ -232,8 +197,9 @@ def show_attention(explanation: Explanation) -> None:
 
 def read_update(path: Path | None, reading: Reading, predictor: NextPredictor) -> tuple[Histories, dict[str, int]]:
     """Return new histories, new items, or both; no counts, as the test of an update is shown as a table."""
-    data = Histories.of([]) if path is None else read(path, reading)
+    data = Histories.of([])
     if path is not None:
+        data, _ = _read(path, reading)
         _warn_of_unknown(data, predictor)
     known = predictor.known_items
     return _with_items(data, reading, None if known is None else known.items), {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from ensue.errors import SettingError
 from ensue.lines import part_of, plural
 from ensue.records import History
 from ensue.settings import changed, parse
-from ensue.tasks.suggest.check import QueryFindings, check_queries, leaks_between
 from ensue.tasks.suggest.settings import SuggestSettings
 
 if TYPE_CHECKING:
@@ -37,15 +36,10 @@ MAX_ATTENDED = 3
 """Words that ``explain`` lists for each suggested word."""
 
 
-def read(path: Path, reading: Reading) -> Queries:
-    """Return the sessions of a log, after logging how it was read."""
-    return _read(path, reading)[0]
-
-
-def read_for_training(path: Path, reading: Reading) -> tuple[Queries, DataSchema]:
-    """Return the sessions of a log, and how later files of the model are to be read."""
-    data, report = _read(path, reading)
-    return data, reading.schema_for(report.columns, report.day_first)
+def read(path: Path, reading: Reading) -> tuple[Queries, DataSchema]:
+    """Return the sessions of a log and how later files of the model are to be read, after logging how it was read."""
+    queries, report = _read(path, reading)
+    return queries, reading.schema_for(report.columns, report.day_first)
 
 
 def read_people(path: Path, reading: Reading, users: Sequence[str], column: str) -> tuple[Queries, Queries]:
@@ -92,7 +86,7 @@ def _rules(reading: Reading) -> QueryRules:
     return query_rules
 
 
-def require(data: Queries, path: Path, *, training: bool) -> None:
+def require(data: Queries, path: Path, predictor: object = None, *, training: bool = False) -> None:
     """Refuse sessions in which nothing follows anything.
 
     Raises:
@@ -101,47 +95,13 @@ def require(data: Queries, path: Path, *, training: bool) -> None:
     require_pairs(data, str(path))
 
 
-def require_like(data: Queries, path: Path, predictor: SuggestPredictor) -> None:
-    """Refuse sessions in which nothing follows anything.
-
-    Raises:
-        DataError: naming the file.
-    """
-    require(data, path, training=False)
-
-
-def check(path: Path, others: Sequence[Path], reading: Reading, json: bool) -> None:
-    """Show how a log was read, and warnings about it."""
+def read_for_check(
+    path: Path, others: Sequence[Path], reading: Reading
+) -> tuple[Queries, QueriesReport, dict[str, Queries], int]:
+    """Return the sessions of a log, how they were read, those of other files by name, and the k-anonymity threshold."""
     queries, report = _read(path, reading, warn=False)  # they are among the findings
     min_users = SuggestSettings().min_users if reading.min_users is None else reading.min_users
-    findings = check_queries(queries, report, {str(other): read(other, reading) for other in others}, min_users)
-    display.print_json(asdict(findings)) if json else _show_findings(findings)
-
-
-def _show_findings(found: QueryFindings) -> None:
-    display.line(
-        f"{plural(found.sessions, 'session')}, {plural(found.queries, 'query', 'queries')}, {found.distinct:,} "
-        f"distinct; queries per session: mean {found.mean_length:.1f}, max {found.longest:,}; "
-        f"words per query: mean {found.mean_words:.1f}"
-    )
-    if found.parts:
-        display.line(f"parts: {', '.join(f'{name or chr(45)} {count:,}' for name, count in found.parts.items())}")
-    floor = found.floor
-    display.line(
-        f"k-anonymity threshold: {100 * found.shown:.1f} % of the queries may be suggested ({floor['rule']}); "
-        f"below it: {plural(floor['below'], 'distinct query', 'distinct queries')}; "
-        f"with possible personal data: {floor['personal']:,}"
-    )
-    rows = (("  >  ".join(row.values),) for row in found.rows)
-    display.table(("session",), rows, wraps=("session",), title="first sessions")
-    for name, share in found.splits.items():
-        display.line(f"  {name}: {100 * share:.1f} % of its pairs are also in this file")
-    display.problems(found.warnings)
-
-
-def leaks(train: Queries, other: Queries, name: str) -> Iterator[str]:
-    """Return sentences on pairs of queries, and on sessions that began before the last one that is trained on."""
-    return leaks_between(train, other, name, "in the training data")
+    return queries, report, {str(other): _read(other, reading)[0] for other in others}, min_users
 
 
 def training_summary(predictor: SuggestPredictor) -> list[str]:
@@ -217,6 +177,6 @@ def show_attention(explanation: QueryExplanation) -> None:
 
 def read_update(path: Path, reading: Reading, predictor: SuggestPredictor) -> tuple[Queries, dict[str, int]]:
     """Return new sessions that fit the model, and their number."""
-    data = read(path, reading)
-    require_like(data, path, predictor)
+    data, _ = read(path, reading)
+    require(data, path)
     return data, {"sessions": len(data)}

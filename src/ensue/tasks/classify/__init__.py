@@ -14,6 +14,7 @@ TASK = Task(
     update="ensue.refresh.classify:learn",
     forget="ensue.tasks.classify.forget:forget_users",
     command="ensue.cli.tasks.classify",
+    check="ensue.tasks.classify.check",
     service="ensue.serve.tasks.classify:SERVICE",
     foreign=(
         "unknown rank_unknown exclude_seen events time_unit day_first sort session_gap protocol cutoffs rules "

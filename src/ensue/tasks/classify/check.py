@@ -11,9 +11,9 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.leaks import near_texts, not_compared, telling_words
-from ensue.data.report import ReadReport
+from ensue.data.report import FindingRow, ReadReport, counts_text
 from ensue.data.texts.dataset import Leaks, Texts, leaks
-from ensue.lines import part_of, quoted
+from ensue.lines import part_of, plural, quoted
 from ensue.records import Text
 from ensue.text.tokens import split_words
 
@@ -46,8 +46,23 @@ class TextFindings:
     """Leaks between this file and another, by the other's name."""
     warnings: tuple[str, ...] = field(default=())
 
+    def table(self) -> list[FindingRow]:
+        """Return the findings for people, one row each."""
+        kind = "pair" if self.paired else "text"
+        words = f"mean {self.mean_words:.1f}, median {self.median_words:g}, max {self.longest_words:,}"
+        return [
+            (f"{kind}s", f"{self.texts:,}", ""),
+            ("labels", f"{len(self.labels):,}", counts_text(self.labels)),
+            (f"words per {kind}", words, ""),
+            (f"sentences per {kind}", f"mean {self.mean_sentences:.1f}, max {self.longest_sentences:,}", ""),
+            *(
+                (name, plural(leak.other_rows, kind), f"{leak.shared:,} of them also in this file")
+                for name, leak in self.splits.items()
+            ),
+        ]
 
-def check_texts(texts: Texts, understood: ReadReport, others: Mapping[str, Texts] | None = None) -> TextFindings:
+
+def check(texts: Texts, understood: ReadReport, others: Mapping[str, Texts] | None = None) -> TextFindings:
     """Count, show and warn.
 
     Args:
@@ -142,7 +157,7 @@ def _repeats(found: Leaks) -> Iterator[str]:
         )
 
 
-def leaks_between(texts: Texts, other: Texts, name: str, here: str) -> Iterator[str]:
+def leaks_between(texts: Texts, other: Texts, name: str, here: str = "in the training data") -> Iterator[str]:
     """Find leaks between the training data and another part: copies, near copies and groups.
 
     Args:

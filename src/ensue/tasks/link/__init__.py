@@ -14,6 +14,7 @@ TASK = Task(
     update="ensue.refresh.link:learn",
     forget="ensue.tasks.link.forget:forget_users",
     command="ensue.cli.tasks.link",
+    check="ensue.tasks.link.check",
     service="ensue.serve.tasks.link:SERVICE",
     foreign=(
         "metric unknown rank_unknown exclude_seen events time_unit day_first sort session_gap phrases rules "

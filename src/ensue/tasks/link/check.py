@@ -12,7 +12,8 @@ from ensue.data.near_copies import headline_copies, near_copies
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts, PostsReport
 from ensue.data.posts.splits import LinkLeaks, link_leaks
-from ensue.lines import part_of
+from ensue.data.report import FindingRow, counts_text
+from ensue.lines import part_of, plural
 from ensue.records import Post
 
 _ROWS, _SHOWN = 3, 80
@@ -48,9 +49,39 @@ class LinkFindings:
     """By the name of another file, or of a part of this one."""
     warnings: tuple[str, ...] = field(default=())
 
+    def table(self) -> list[FindingRow]:
+        """Return the findings for people, one row each."""
+        linked = f"{plural(self.linked_posts, 'post')} and {plural(self.linked_articles, 'article')}"
+        return [
+            ("articles", f"{self.articles:,}", f"words: median {self.median_words:,}, max {self.longest_words:,}"),
+            ("posts", f"{self.posts:,}", f"words: median {self.median_post_words:,}"),
+            ("links", f"{self.links:,}", f"between {linked}, at most {self.most_posts:,} per article"),
+            *([("parts", f"{len(self.parts):,}", counts_text(self.parts))] if self.parts else []),
+            ("near copies", f"{self.near_copies:,}", "posts that nearly repeat an earlier one"),
+            ("copies of a headline", f"{self.headlines:,}", "posts"),
+            *(
+                (name, plural(leak.other_posts, "post"), f"{leak.on_shared:,} about a shared article, {copies}")
+                for name, leak in self.splits.items()
+                for copies in [plural(leak.copies, "near copy", "near copies")]
+            ),
+        ]
 
-def check_links(
-    corpus: Corpus, understood: tuple[PostsReport, PostsReport], others: Mapping[str, Corpus] | None = None
+
+def check(
+    data: Corpus | Posts | Articles,
+    understood: tuple[PostsReport, PostsReport] | PostsReport,
+    others: Mapping[str, Corpus] | None = None,
+) -> LinkFindings | AloneFindings:
+    """Return the findings on articles with posts, or on a file of either alone, which has one report."""
+    if isinstance(data, Corpus):
+        assert isinstance(understood, tuple)
+        return _check_links(data, understood, others or {})
+    assert isinstance(understood, PostsReport)
+    return _check_alone(data, understood)
+
+
+def _check_links(
+    corpus: Corpus, understood: tuple[PostsReport, PostsReport], others: Mapping[str, Corpus]
 ) -> LinkFindings:
     """Count, show and warn.
 
@@ -63,7 +94,7 @@ def check_links(
     posts = corpus.posts
     train = corpus.part("train") if "train" in corpus.parts else corpus
     parts = {name: corpus.part(name) for name in sorted(corpus.parts - {"train"}) if "train" in corpus.parts}
-    splits = {name: link_leaks(train.posts, own.posts) for name, own in {**parts, **(others or {})}.items()}
+    splits = {name: link_leaks(train.posts, own.posts) for name, own in {**parts, **others}.items()}
     repeated = int((near_copies(posts.texts) != np.arange(len(posts))).sum())
     pasted = int((headline_copies(posts.texts, corpus.articles.titles) >= 0).sum())
     words = corpus.articles.texts.str.count_matches(r"\S+").to_numpy()
@@ -106,8 +137,14 @@ class AloneFindings:
     rows: tuple[Post, ...]
     warnings: tuple[str, ...]
 
+    def table(self) -> list[FindingRow]:
+        """Return the findings for people, one row each."""
+        words = f"words: median {self.median_words:,}, max {self.longest_words:,}"
+        copies = f"{self.kind} that nearly repeat an earlier one"
+        return [(self.kind, f"{self.texts:,}", words), ("near copies", f"{self.near_copies:,}", copies)]
 
-def check_alone(texts_alone: Posts | Articles, understood: PostsReport) -> AloneFindings:
+
+def _check_alone(texts_alone: Posts | Articles, understood: PostsReport) -> AloneFindings:
     """Count, show and say what is lacking.
 
     Args:

@@ -14,6 +14,7 @@ TASK = Task(
     update="ensue.refresh.next_event:learn",
     forget="ensue.tasks.next.forget:forget_users",
     command="ensue.cli.tasks.next_event",
+    check="ensue.tasks.next.check",
     service="ensue.serve.tasks.next_event:SERVICE",
     foreign="metric phrases rules prefix articles queries qrels",
     kinds=("sequences",),

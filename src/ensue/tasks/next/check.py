@@ -11,13 +11,14 @@ import numpy as np
 from ensue.data.duplicates import duplicates
 from ensue.data.histories import Histories, Index, Times
 from ensue.data.leaks import before_the_last, begun_beside, near_sequences, not_compared
-from ensue.data.report import SequencesReport
+from ensue.data.report import FindingRow, SequencesReport
 from ensue.data.sequences.columns import is_person
 from ensue.data.sequences.dataset import UNORDERED
 from ensue.data.sequences.telling import hardly_known
 from ensue.lines import part_of, quoted
 from ensue.records import History
-from ensue.tasks.next.training_data import count_neighbours, fingerprints, repeat_shares
+from ensue.tasks.next.metadata import EXCLUSION_RULES, default_exclusion
+from ensue.tasks.next.training_data import LeftOut, count_neighbours, fingerprints, repeat_shares
 
 _FEW_VALUES = 50
 _FAST_EVENTS, _FAST_SECONDS = 200, 600
@@ -49,6 +50,23 @@ class Findings:
     rows: tuple[History, ...]
     """The first sequences, their first events."""
     warnings: tuple[str, ...] = field(default=())
+    min_users: LeftOut | None = None
+    """What a k-anonymity threshold leaves out, where one is assumed."""
+
+    def table(self) -> list[FindingRow]:
+        """Return the findings for people, one row each."""
+        lengths = f"mean {self.mean_length:.1f}, median {self.median_length:g}, max {self.longest:,}"
+        exclusion = default_exclusion(self.repeat_share, self.immediate_repeat_share)
+        repeats = f"{100 * self.repeat_share:.1f} % of the events"
+        threshold = [] if self.min_users is None else [("threshold", "", self.min_users.sentence)]
+        return [
+            ("sessions", f"{self.sequences:,}", f"{self.single:,} of a single event" if self.single else ""),
+            ("events", f"{self.events:,}", ""),
+            ("items", f"{self.distinct:,}", ""),
+            ("events per session", lengths, ""),
+            ("repeats in a session", repeats, EXCLUSION_RULES[exclusion]),
+            *threshold,
+        ]
 
 
 def check(
@@ -56,6 +74,7 @@ def check(
     understood: SequencesReport,
     others: Mapping[str, Histories] | None = None,
     told: Iterable[str] = (),
+    min_users: LeftOut | None = None,
 ) -> Findings:
     """Count, show and warn.
 
@@ -64,6 +83,7 @@ def check(
         understood: what the reader said of it.
         others: the other splits by name, such as ``{"test": …}``.
         told: what else was found in the file, such as columns that tell the next value.
+        min_users: what a k-anonymity threshold leaves out.
     """
     splits = dict(others or {})
     repeat_share, immediate_repeat_share = repeat_shares(histories)
@@ -82,7 +102,7 @@ def check(
         *_vocabulary(histories),
     ]
     for name, other in splits.items():
-        warnings += [*leaks_between(histories, other, name), *_unseen(histories, other, name)]
+        warnings += [*leaks_between(histories, other, name, "here"), *_unseen(histories, other, name)]
     return Findings(
         understood=understood,
         sequences=len(histories),
@@ -96,6 +116,7 @@ def check(
         immediate_repeat_share=immediate_repeat_share,
         rows=tuple(_shorten(histories.record(index)) for index in range(min(_ROWS, len(histories)))),
         warnings=tuple(warnings),
+        min_users=min_users,
     )
 
 
@@ -164,7 +185,9 @@ def _shared(histories: Histories, other: Histories, name: str, here: str) -> Ite
         yield f"{_part(shared, len(other), 'session', 'is', 'are', of=name)} {here} too, as exact duplicates"
 
 
-def leaks_between(histories: Histories, other: Histories, name: str, here: str = "here") -> Iterator[str]:
+def leaks_between(
+    histories: Histories, other: Histories, name: str, here: str = "in the training data"
+) -> Iterator[str]:
     """Find leaks between the training data and another part: copies, and later times.
 
     Args:

@@ -72,6 +72,14 @@ class Metadata(SharedMetadata):
         return Exclusion.NONE if self.repeats else Exclusion.SEEN
 
 
+EXCLUSION_RULES = {
+    Exclusion.SEEN: "predict leaves out items already in the session, unless --include-seen is set",
+    Exclusion.LAST: "predict leaves out the item just viewed; --exclude-seen leaves out all items of the session",
+    Exclusion.NONE: "predict may answer with items already in the session; --exclude-seen leaves them out",
+}
+"""What ``predict`` leaves out, and the option that changes it."""
+
+
 def exclusion_sentence(exclusion: Exclusion, repeat_share: float, immediate_repeat_share: float) -> str:
     """Say what ``predict`` leaves out, and the shares of repeats in the training data behind that.
 
@@ -83,12 +91,7 @@ def exclusion_sentence(exclusion: Exclusion, repeat_share: float, immediate_repe
     repeats = f"{100 * repeat_share:.1f} % of the events repeat an earlier item of their session"
     if repeat_share:
         repeats += f", {100 * immediate_repeat_share:.1f} % the previous item"
-    consequence = {
-        Exclusion.SEEN: "predict leaves out items already in the session, unless --include-seen is set",
-        Exclusion.LAST: "predict leaves out the item just viewed; --exclude-seen leaves out all items of the session",
-        Exclusion.NONE: "predict may answer with items already in the session; --exclude-seen leaves them out",
-    }
-    return f"{repeats}: {consequence[exclusion]}"
+    return f"{repeats}: {EXCLUSION_RULES[exclusion]}"
 
 
 def default_exclusion(repeat_share: float, immediate_repeat_share: float) -> Exclusion:

@@ -14,6 +14,7 @@ TASK = Task(
     update="ensue.refresh.suggest:learn",
     forget="ensue.tasks.suggest.forget:forget_users",
     command="ensue.cli.tasks.suggest",
+    check="ensue.tasks.suggest.check",
     service="ensue.serve.tasks.suggest:SERVICE",
     foreign=(
         "metric unknown rank_unknown exclude_seen events sort phrases cutoffs steps exclude allow edges "

@@ -11,7 +11,8 @@ import polars as pl
 
 from ensue.data.leaks import before_the_last, begun_beside
 from ensue.data.queries import Queries, QueriesReport
-from ensue.lines import part_of
+from ensue.data.report import FindingRow, counts_text
+from ensue.lines import part_of, plural
 from ensue.records import History
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import Floor
@@ -44,8 +45,22 @@ class QueryFindings:
     """By the name of another file: the share of its pairs of queries that follow each other here too."""
     warnings: tuple[str, ...] = field(default=())
 
+    def table(self) -> list[FindingRow]:
+        """Return the findings for people, one row each."""
+        below, personal = self.floor["below"], self.floor["personal"]
+        return [
+            ("sessions", f"{self.sessions:,}", counts_text(self.parts)),
+            ("queries", f"{self.queries:,}", f"{self.distinct:,} distinct"),
+            ("queries per session", f"mean {self.mean_length:.1f}, max {self.longest:,}", ""),
+            ("words per query", f"mean {self.mean_words:.1f}", ""),
+            ("can be suggested", f"{100 * self.shown:.1f} % of the queries", self.floor["rule"]),
+            ("below the k-anonymity threshold", plural(below, "distinct query", "distinct queries"), ""),
+            ("possible personal data", plural(personal, "distinct query", "distinct queries"), ""),
+            *((name, f"{100 * share:.1f} % of its pairs", "also in this file") for name, share in self.splits.items()),
+        ]
 
-def check_queries(
+
+def check(
     queries: Queries, understood: QueriesReport, others: Mapping[str, Queries] | None = None, min_users: int = 5
 ) -> QueryFindings:
     """Count, show and warn.
@@ -80,7 +95,7 @@ def check_queries(
     )
 
 
-def leaks_between(queries: Queries, other: Queries, name: str, here: str) -> Iterator[str]:
+def leaks_between(queries: Queries, other: Queries, name: str, here: str = "in the training data") -> Iterator[str]:
     """Find leaks between the training data and another part: shared pairs of queries, and later times.
 
     Args:

@@ -183,7 +183,7 @@ HISTORY = History(("110",))
         ),
         (
             "markov",
-            lambda one: untyped_evaluation.evaluate(one, Histories.of([HISTORY]), at="10"),
+            lambda one: untyped_evaluation.evaluate(one, Histories.of([HISTORY]), cutoffs="10"),
             "cutoffs is the text '10'; give a list of whole numbers, such as ['10']",
         ),
         (

@@ -51,7 +51,7 @@ TEST = ("ab", "dcaX", "Xb")
 
 
 def popularity_figures(train: Sequence[str], protocol: str) -> dict[str, float]:
-    result = evaluate(fitted(histories(*train)), histories(*TEST), protocol, AT)
+    result = evaluate(fitted(histories(*train)), histories(*TEST), protocol=protocol, cutoffs=AT)
     assert [row.model for row in result.rows] == list(COUNTING)
     return dict(result.rows[0].figures)
 
@@ -92,7 +92,10 @@ def test_scores_name_every_target_once() -> None:
 
 
 def test_cards_say_what_was_done() -> None:
-    full, paper = (evaluate(fitted(histories(*UNIQUE)), histories(*TEST), name, AT).card for name in ("full", "paper"))
+    full, paper = (
+        evaluate(fitted(histories(*UNIQUE)), histories(*TEST), protocol=name, cutoffs=AT).card
+        for name in ("full", "paper")
+    )
     assert (full["name"], full["data"]) == ("full", "3 sessions, 8 events")
     assert full["targets"] == (
         "5: every event after the first; 1 not in the training data (misses), "
@@ -109,17 +112,19 @@ def test_cards_say_what_was_done() -> None:
     assert paper["targets"] == full["targets"]
     assert paper["repeats"] == "items already in the session stay in the ranking"
     assert paper["averaging"] == "macro: over the targets of a session, then over sessions"
-    kept = evaluate(fitted(histories(*REPEATING)), histories(*TEST), "full", AT).card
+    kept = evaluate(fitted(histories(*REPEATING)), histories(*TEST), protocol="full", cutoffs=AT).card
     assert kept["repeats"] == "items already in the session stay in the ranking"
 
 
 def test_leaks_are_counted_right() -> None:
     predictor = fitted(histories("abcd", "abc", "ab", "a"))
     # Value for value in the training data: abc (twice) and ab; not its parts, its permutations, nor one with X.
-    result = evaluate(predictor, histories("abc", "abc", "ab", "bc", "acb", "abX", "abcX", "cd"), "full", AT)
+    result = evaluate(
+        predictor, histories("abc", "abc", "ab", "bc", "acb", "abX", "abcX", "cd"), protocol="full", cutoffs=AT
+    )
     assert result.card["leaked"] == "3 sessions (37.5 %) are exact duplicates of training data"
     predictor.update(histories("cd"))
-    result = evaluate(predictor, histories("abc", "cd", "bc", "acb"), "full", AT)
+    result = evaluate(predictor, histories("abc", "cd", "bc", "acb"), protocol="full", cutoffs=AT)
     assert result.card["leaked"] == "2 sessions (50.0 %) are exact duplicates of training data"
 
 
@@ -127,7 +132,10 @@ def test_a_test_set_already_in_the_predictors_ids_scores_the_same() -> None:
     predictor = fitted(histories(*UNIQUE))
     coded = histories(*TEST).encode(predictor.vocabulary)
     for protocol in ("full", "paper"):
-        own, other = (evaluate(predictor, data, protocol, AT).rows[0].figures for data in (coded, histories(*TEST)))
+        own, other = (
+            evaluate(predictor, data, protocol=protocol, cutoffs=AT).rows[0].figures
+            for data in (coded, histories(*TEST))
+        )
         assert own == other
 
 
@@ -237,8 +245,8 @@ def test_intervals_hold_the_figure_and_shrink_with_more_data() -> None:
 def test_two_seeds_are_averaged(protocol: str) -> None:
     world = make_world(num_users=16, num_cascades=120)
     seeds = [fitted(world.train, "hidan", seed, epochs=2, dim=4) for seed in (0, 1)]
-    alone = [evaluate(predictor, world.test, protocol, AT).rows[0].figures for predictor in seeds]
-    result = compare([seeds, [fitted(world.train, "markov")]], world.test, protocol, AT)
+    alone = [evaluate(predictor, world.test, protocol=protocol, cutoffs=AT).rows[0].figures for predictor in seeds]
+    result = compare([seeds, [fitted(world.train, "markov")]], world.test, protocol=protocol, cutoffs=AT)
     assert [row.model for row in result.rows] == ["hidan", "markov", *(name for name in COUNTING if name != "markov")]
     for name, found in result.rows[0].figures.items():
         assert found == pytest.approx((alone[0][name] + alone[1][name]) / 2)
@@ -251,7 +259,7 @@ def test_figures_equal_the_loop_on_random_cascades(protocol: str) -> None:
     world = make_world(num_users=16, num_cascades=120)
     predictor = fitted(world.train.select(slice(12)), "markov")  # so few that users of the test are unknown
     assert len(predictor.vocabulary) < len(world.test.vocabulary)
-    result = evaluate(predictor, world.test, protocol, AT)
+    result = evaluate(predictor, world.test, protocol=protocol, cutoffs=AT)
     ranks: list[list[float]] = []
     for record in world.test.records():
         own: list[float] = []
@@ -294,7 +302,7 @@ def test_a_small_catalogue_does_not_make_large_batches(monkeypatch: pytest.Monke
 
 
 def test_json_form() -> None:
-    result = evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "full", AT)
+    result = evaluate(fitted(histories(*UNIQUE)), histories(*TEST), protocol="full", cutoffs=AT)
     found: dict[str, Any] = json.loads(json.dumps(result.to_dict()))
     assert found["protocol"]["ties"] == "count against the target"
     assert found["best_baseline"] == result.best_baseline
@@ -306,7 +314,7 @@ def test_json_form() -> None:
 
 def test_the_same_question_twice_gives_the_same_table() -> None:
     predictor, data = fitted(histories(*UNIQUE)), histories(*TEST)
-    one, two = (evaluate(predictor, data, "full", AT) for _ in range(2))
+    one, two = (evaluate(predictor, data, protocol="full", cutoffs=AT) for _ in range(2))
     for mine, other in zip(one.rows, two.rows, strict=True):
         assert (mine.figures, mine.interval) == (other.figures, other.interval)
     assert one.p_value == two.p_value
@@ -314,19 +322,21 @@ def test_the_same_question_twice_gives_the_same_table() -> None:
 
 def test_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(SettingError) as error:
-        evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "best")
-    assert str(error.value) == "protocol 'best' is not known; choose from full, last, paper, macro, sampled"
+        evaluate(fitted(histories(*UNIQUE)), histories(*TEST), protocol="best")
+    assert (
+        str(error.value) == "protocol 'best' is not known for task next; choose from full, last, paper, macro, sampled"
+    )
 
 
 @pytest.mark.parametrize(("protocol", "sequences"), [("paper", ("a", "X")), ("full", ("a", "X")), ("full", ())])
 def test_nothing_to_score_is_refused(protocol: str, sequences: Sequence[str]) -> None:
     with pytest.raises(DataError) as error:
-        evaluate(fitted(histories(*UNIQUE)), histories(*sequences), protocol)
+        evaluate(fitted(histories(*UNIQUE)), histories(*sequences), protocol=protocol)
     assert str(error.value) == "nothing to score: no session has two events"
 
 
 def test_only_unknown_targets_are_all_misses_in_full() -> None:
-    result = evaluate(fitted(histories(*UNIQUE)), histories("XY", "aX"), "full", AT)
+    result = evaluate(fitted(histories(*UNIQUE)), histories("XY", "aX"), protocol="full", cutoffs=AT)
     assert set(result.rows[0].figures.values()) == {0.0}
 
 
@@ -335,7 +345,7 @@ def test_sampled_ranks_against_a_hundred_and_names_chance() -> None:
     random = np.random.default_rng(0)
     noise = [History(tuple(f"v{i}" for i in random.permutation(400)[:6])) for _ in range(500)]
     predictor = fitted(Histories.of(noise), "markov")
-    result = evaluate(predictor, Histories.of(noise[:250][::-1]), "sampled", at=(10, 20))
+    result = evaluate(predictor, Histories.of(noise[:250][::-1]), protocol="sampled", cutoffs=(10, 20))
     popular = next(row for row in result.rows if row.model == "popularity")
     # 1,250 targets: a share of 20 / 101 has a standard deviation of 0.011; popularity is close to noise here, and
     # its ties, which count against the target, only lower it.
@@ -357,9 +367,9 @@ def test_sampled_candidates_never_hold_the_target_and_are_uniform() -> None:
 
 def test_paper_is_what_the_first_models_paper_does() -> None:
     data = Histories.of([History(("a", "b", "c")), History(("b", "c"))] * 3)
-    found = evaluate(fitted(data, "sansr", epochs=1, dim=4, heads=1), data, "paper")
+    found = evaluate(fitted(data, "sansr", epochs=1, dim=4, heads=1), data, protocol="paper")
     assert found.card["candidates"].startswith("the target and 2 random items")
-    assert evaluate(fitted(data, "markov"), data, "paper").card["averaging"].startswith("macro")
+    assert evaluate(fitted(data, "markov"), data, protocol="paper").card["averaging"].startswith("macro")
 
 
 def noise(seed: int, num: int = 300) -> Histories:
@@ -370,7 +380,7 @@ def noise(seed: int, num: int = 300) -> Histories:
 
 @pytest.mark.parametrize(("protocol", "candidates"), [("sampled", 101), ("full", 395), ("macro", 395)])
 def test_a_row_that_is_not_above_chance_carries_a_warning(protocol: str, candidates: int) -> None:
-    result = evaluate(fitted(noise(0), "markov"), noise(3), protocol, (10, 20))
+    result = evaluate(fitted(noise(0), "markov"), noise(3), protocol=protocol, cutoffs=(10, 20))
     for row in result.rows:
         assert row.interval["hit@10"][0] <= 10 / candidates  # no ranker can do better here
         expected = f"{row.model}: HR@10 {100 * row.figures['hit@10']:.2f} % is not significantly above "
@@ -383,19 +393,19 @@ def test_a_row_that_is_not_above_chance_carries_a_warning(protocol: str, candida
 
 
 def test_a_row_above_chance_carries_none() -> None:
-    result = evaluate(fitted(noise(0), "markov"), noise(0), "sampled", (10, 20))  # learned by heart
+    result = evaluate(fitted(noise(0), "markov"), noise(0), protocol="sampled", cutoffs=(10, 20))  # learned by heart
     above = {row.model: row for row in result.rows}["markov"]
     assert above.interval["hit@10"][0] > 10 / 101 and above.warning == "" and "at_chance_level" not in above.to_dict()
     assert "| markov | " in result.table(["mrr"])
 
 
 def test_chance_is_no_matter_where_every_candidate_is_within_the_cut_off() -> None:
-    assert not any(row.warning for row in evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "full", (10,)).rows)
+    assert not any(row.warning for row in evaluate(fitted(histories(*UNIQUE)), histories(*TEST), cutoffs=(10,)).rows)
 
 
 @pytest.mark.parametrize("k", [10, 20])
 def test_ndcg_is_among_the_measures(k: int) -> None:
-    result = evaluate(fitted(histories(*UNIQUE)), histories(*TEST), "full", (10, 20))
+    result = evaluate(fitted(histories(*UNIQUE)), histories(*TEST), cutoffs=(10, 20))
     # Ranks by hand, see above: a|b first, d|c third, dc|a first, a miss, X|b second. log2(1 + 3) = 2.
     assert result.rows[0].figures[f"ndcg@{k}"] == pytest.approx((1 + 1 / 2 + 1 + 1 / math.log2(3)) / 5)
 
@@ -403,9 +413,9 @@ def test_ndcg_is_among_the_measures(k: int) -> None:
 @pytest.mark.parametrize("protocol", ["full", "sampled"])
 def test_a_row_alone_is_the_row_among_others(protocol: str) -> None:
     predictor = fitted(histories(*UNIQUE), "markov")
-    whole = evaluate(predictor, histories(*TEST), protocol, AT)
+    whole = evaluate(predictor, histories(*TEST), protocol=protocol, cutoffs=AT)
     for among, counting in ((whole.rows[0], None), (whole.rows[1], "popularity")):
-        row, card = evaluate_alone(predictor, histories(*TEST), counting, protocol=protocol, at=AT)
+        row, card = evaluate_alone(predictor, histories(*TEST), counting, protocol=protocol, cutoffs=AT)
         assert (row.model, row.figures, row.warning) == (among.model, among.figures, among.warning)
         assert card == whole.card
 

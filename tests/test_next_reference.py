@@ -183,9 +183,9 @@ def test_metrics_and_counts_equal_literal_loops(seed: int) -> None:
     by_plan, by_popularity = made.ranks(made.by_plan), made.ranks(made.by_popularity)
     if not any(by_plan):
         with pytest.raises(DataError, match="nothing to score"):
-            compare([[made.predictor]], data, made.protocol, made.at, unknown=made.unknown)
+            compare([[made.predictor]], data, protocol=made.protocol, cutoffs=made.at, unknown=made.unknown)
         return
-    result = compare([[made.predictor]], data, made.protocol, made.at, unknown=made.unknown)
+    result = compare([[made.predictor]], data, protocol=made.protocol, cutoffs=made.at, unknown=made.unknown)
     macro = made.protocol == "macro"
     assert (result.card["name"], result.card["unknown"].partition(":")[0]) == (made.protocol, made.unknown)
     assert result.card["targets"] == made.expected_targets()
@@ -253,6 +253,6 @@ def test_metrics_are_those_of_the_answers_of_predict(model: str, *, repeats: boo
                 ranks[-1].append(
                     MISS if target is None else sum(score >= target * (1 - 1e-6) for score in scores.values())
                 )
-        result = compare([[predictor]], Histories.of(test), at=(1, 5), unknown=rule)
+        result = compare([[predictor]], Histories.of(test), cutoffs=(1, 5), unknown=rule)
         expected = oracles.micro(ranks, (1, 5))
         assert list(result.rows[0].figures.values()) == pytest.approx(expected, rel=0, abs=1e-9)

@@ -96,7 +96,7 @@ def test_the_papers_rules() -> None:
         tuple("abcdef"),  # six queries
         ("x", "y"),
     ]
-    found = evaluate(counted(), queries(test), "paper")
+    found = evaluate(counted(), queries(test), protocol="paper")
     assert found.card["data"] == "1 session, 3 queries, sessions of 3 to 5 queries of at most 10 words"
     assert found.card["targets"].startswith("2: every query after the first of its session; ")
 
@@ -171,5 +171,5 @@ def test_refusals() -> None:
     with pytest.raises(DataError, match=r"^nothing to score: no session has two queries$"):
         evaluate(counted(), queries([("a",), ("b",)]))
     with pytest.raises(SettingError) as error:
-        evaluate(counted(), queries(TEST), "macro")
+        evaluate(counted(), queries(TEST), protocol="macro")
     assert str(error.value) == "protocol 'macro' is not known for task suggest; choose from full, paper"

@@ -158,17 +158,17 @@ def test_rankings_of_every_event_score_what_they_hold(tmp_path: Path) -> None:
             '{"id": "s3", "place": 1, "ranking": ["a"]}',  # not b; of s1 and s2 there is nothing: misses
         ],
     )
-    found = score_rankings([own], [markov], SESSIONS, at=[1, 2])
+    found = score_rankings([own], [markov], SESSIONS, cutoffs=[1, 2])
     assert figures(found, "own")["mrr"] == pytest.approx((1 / 2 + 1) / 7)
     assert figures(found, "own")["hit@1"] == pytest.approx(1 / 7)
-    assert figures(found, "markov") == figures(compare([[markov]], SESSIONS, "full", [1, 2]), "markov")
+    assert figures(found, "markov") == figures(compare([[markov]], SESSIONS, protocol="full", cutoffs=[1, 2]), "markov")
     assert found.rows[0].model == "own" and found.rows[0].seconds_per_1000 is None
 
 
 def test_rankings_by_id_alone_are_of_the_last_event_and_so_is_all_beside_them(tmp_path: Path) -> None:
     markov = fitted("next", "markov", SESSIONS)
     own = written(tmp_path / "own.run", ["s0 Q0 c 1 3 x", "s1 Q0 a 1 3 x", "s1 Q0 d 2 2 x"])
-    found = score_rankings([own], [markov], SESSIONS, at=[1])
+    found = score_rankings([own], [markov], SESSIONS, cutoffs=[1])
     assert figures(found, "own")["mrr"] == pytest.approx((1 + 1 / 2) / 4)
     assert "4: the last event of each session" in found.card["targets"]
     assert found.examples is not None
@@ -404,7 +404,7 @@ def test_rankings_of_nothing_and_names_of_models_are_refused(tmp_path: Path) -> 
     with pytest.raises(SettingError, match="rankings 'markov' have the name of another row; give --name"):
         score_rankings([own], [markov], SESSIONS)
     with pytest.raises(SettingError, match="protocol sampled"):
-        score_rankings([Rankings("own", own.frame)], [markov], SESSIONS, "sampled")
+        score_rankings([Rankings("own", own.frame)], [markov], SESSIONS, protocol="sampled")
 
 
 def test_score_stands_at_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ class NextEvent(Estimator["NextPredictor"]):
             DataError: the data holds nothing to score.
         """
         histories = self._read(data, self._schema, reading)[0]
-        return evaluate(self._fitted, histories, protocol, cutoffs, unknown=unknown)
+        return evaluate(self._fitted, histories, protocol=protocol, cutoffs=cutoffs, unknown=unknown)
 
 
 class QuerySuggester(Estimator["SuggestPredictor"]):
@@ -216,7 +216,7 @@ class QuerySuggester(Estimator["SuggestPredictor"]):
 
     def evaluate(self, data: object, *, protocol: str = "full", **reading: Unpack[Reading]) -> Result:
         """Return the metrics of the model and its baselines; ``protocol`` is ``full`` or ``paper``."""
-        return evaluate(self._fitted, self._read(data, self._schema, reading)[0], protocol)
+        return evaluate(self._fitted, self._read(data, self._schema, reading)[0], protocol=protocol)
 
 
 class PostLinker(Estimator["LinkPredictor"]):

@@ -280,7 +280,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "seeds": (["compare", "next", "TRAIN", "--test", "TEST", "--seeds=0"], "--seeds 0: give at least 1"),
     "protocol of compare, before any training": (
         ["compare", "next", "TRAIN", "--test", "TEST", "--protocol=x"],
-        "protocol 'x' is not known; choose from full, last, paper, macro, sampled",
+        "protocol 'x' is not known for task next; choose from full, last, paper, macro, sampled",
     ),
     "at": (["evaluate", "MODEL", "TEST", "--cutoffs", "x"], "--cutoffs 'x' is not a list of ranks such as 10,20"),
     "at nought": (
@@ -339,7 +339,7 @@ def test_the_protocol_of_evaluate(ensue: Ensue, logs: Logs, model: Path) -> None
     ran = ensue("evaluate", model, logs.test, "--protocol=x")
     check_refused(
         ran._replace(err=ran.lines[-1] + "\n"),
-        "protocol 'x' is not known; choose from full, last, paper, macro, sampled",
+        "protocol 'x' is not known for task next; choose from full, last, paper, macro, sampled",
     )
 
 

@@ -151,7 +151,7 @@ def test_unknown_items_of_a_history_are_left_out_alike(models: dict[str, Fitted]
 def test_the_card_scores_the_lists_that_are_served(models: dict[str, Fitted], name: str, protocol: str) -> None:
     predictor = load(models[name].folder)
     assert isinstance(predictor, NextPredictor)
-    served = evaluate(predictor, read(models[name].log)[0], protocol=protocol, at=(1, 2)).card.get("served", "")
+    served = evaluate(predictor, read(models[name].log)[0], protocol=protocol, cutoffs=(1, 2)).card.get("served", "")
     if name == "music":
         assert not served
         return

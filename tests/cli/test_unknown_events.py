@@ -137,7 +137,7 @@ def test_a_rule_that_there_is_not_is_refused(ensue: Ensue, folder: Path, verb: s
     }
     ran = ensue(verb, *arguments[verb], "--unknown", "skip")
     assert ran.code == 2
-    assert ran.lines[-1] == "ensue: --unknown 'skip' is not a rule; choose from miss, drop, rank"
+    assert ran.lines[-1] == "ensue: unknown 'skip' is not known for task next; choose from miss, drop, rank"
 
 
 def test_nothing_but_unknown_targets_cannot_be_scored_without_them(ensue: Ensue, folder: Path) -> None:

@@ -164,7 +164,7 @@ def test_figures_are_the_referees(data: Path) -> None:
     cell = sums(predictor, own.test)
     everyone = np.ones(len(own.test), np.bool_)
     for protocol in PROTOCOLS:
-        (row, *_) = compare([[predictor]], own.test, protocol, (10, 50, 100)).rows
+        (row, *_) = compare([[predictor]], own.test, protocol=protocol, cutoffs=(10, 50, 100)).rows
         drawn = resample({"it": [unpack(cell[protocol])]}, protocol, everyone, 20)["it"]
         for name, figure in drawn.by_name().items():
             assert figure == pytest.approx(row.figures[name], abs=1e-6)

@@ -11,7 +11,7 @@ import typer
 
 from ensue.cli import display, tasks
 from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, all_present, reads
-from ensue.data.report import Findings
+from ensue.data.report import CheckFindings
 from ensue.tasks.base import named
 
 
@@ -33,7 +33,7 @@ def check(
     file_task = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
     reading = replace(reading, missing=reading.missing or "report")
     arguments = tasks.commands_of(file_task).read_for_check(data, compare_to or [], reading)
-    findings: Findings = named(f"{file_task.check}:check")(*arguments)
+    findings: CheckFindings = named(f"{file_task.check}:check")(*arguments)
     if json:
         display.print_json({name: value for name, value in asdict(findings).items() if value is not None})
         return

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -39,9 +39,11 @@ from ensue.predictor import load, make
 from ensue.registry import models as models_of
 from ensue.registry import require_model, require_settings
 from ensue.store.folder import write_file
+from ensue.tasks import TASKS
 from ensue.tasks.base import named
 
 if TYPE_CHECKING:
+    from ensue.evaluation.comparison import EvaluationOptions
     from ensue.evaluation.result import Result
 
 TABLE_FORMATS = (".csv", ".md", ".tex", ".json")
@@ -55,20 +57,21 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
     The table is also written to CARD.md in the model folder.
     """
     reading, scoring = parsed(options)
-    command = tasks.commands_of(tasks.of_folder(folder, context))
+    task = tasks.of_folder(folder, context)
+    command = tasks.commands_of(task)
     path = reading.data(data)
     _require_outputs(scoring, [path])
-    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
+    scoring_options = _options(scoring, task.name)
     predictor = load(folder)
     test_data = _test_data(command, path, reading.like(folder))
     command.require(test_data, path, predictor)
     from ensue.evaluation import comparison  # torch
     from ensue.evaluation import result as results
 
-    result = comparison.evaluate(predictor, test_data, **keywords)
+    result = comparison.evaluate(predictor, test_data, **scoring_options)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", results.describe(predictor, result).encode())
-    _show(result, keywords, scoring)
+    _show(result, scoring_options, scoring)
 
 
 @reads(*SCORING, *TABLES, *LINKED)
@@ -100,7 +103,7 @@ def compare(
     path = reading.data(data)
     _require_outputs(scoring, [path, test, validation])
     command = tasks.commands_of(chosen)
-    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
+    scoring_options = _options(scoring, chosen.name)
     training_reading = replace(reading, split="")  # a part is of what is scored: nothing of it may be trained on
     train_data, schema = command.read(path, training_reading)
     if test is None:
@@ -119,12 +122,12 @@ def compare(
     command.require(test_data, test or path, entries[0][0])
     from ensue.evaluation import comparison  # torch
 
-    result = comparison.compare(entries, test_data, **keywords)
+    result = comparison.compare(entries, test_data, **scoring_options)
     leaks_between = named(f"{chosen.check}:leaks_between")
     leaks = [*leaks_between(train_data, test_data, "the test data")]
     if valid_data is not None:
         leaks += leaks_between(train_data, valid_data, "the validation data")
-    _show(replace(result, leaks=(*result.leaks, *leaks)), keywords, scoring)
+    _show(replace(result, leaks=(*result.leaks, *leaks)), scoring_options, scoring)
 
 
 @reads(*SCORING, *TABLES, *LINKED)
@@ -154,7 +157,7 @@ def score(
     chosen = tasks.of_folder(folders[0], context) if folders else tasks.chosen(task, context)
     command = tasks.commands_of(chosen)
     _require_outputs(scoring, [path, *ranking_paths, train])
-    keywords = command.scoring(scoring.protocol, scoring.unknown, scoring.cutoffs)
+    scoring_options = _options(scoring, chosen.name)
     from ensue.data.rankings import read_rankings
     from ensue.evaluation import comparison
 
@@ -171,7 +174,26 @@ def score(
     test_data, _ = command.read(path, replace(reading, schema=schema, session_ids=True))
     for predictor in predictors:
         command.require(test_data, path, predictor)
-    _show(comparison.score_rankings(ranked, predictors, test_data, **keywords), keywords, scoring)
+    _show(comparison.score_rankings(ranked, predictors, test_data, **scoring_options), scoring_options, scoring)
+
+
+def _options(scoring: Scoring, task: str) -> EvaluationOptions:
+    """Return the options of an evaluation that the task has.
+
+    Raises:
+        SettingError: an unknown protocol or rule, or no list of ranks.
+    """
+    from ensue.evaluation.comparison import checked_options  # torch
+
+    try:
+        cutoffs = sorted({int(k) for k in scoring.cutoffs.split(",")})
+    except ValueError:
+        cutoffs = []
+    if not cutoffs or cutoffs[0] < 1:
+        raise SettingError(f"--cutoffs {scoring.cutoffs!r} is not a list of ranks such as 10,20")
+    options: EvaluationOptions = {"protocol": scoring.protocol, "unknown": scoring.unknown, "cutoffs": cutoffs}
+    foreign = TASKS[task].foreign.split()
+    return checked_options(task, cast("EvaluationOptions", {k: v for k, v in options.items() if k not in foreign}))
 
 
 def _require_outputs(scoring: Scoring, inputs: Sequence[Path | None]) -> None:
@@ -205,7 +227,7 @@ def _split(data: Any, fraction: float) -> tuple[Any, Any]:
     return split_data(data, fraction)
 
 
-def _show(result: Result, keywords: Mapping[str, Any], scoring: Scoring) -> None:
+def _show(result: Result, options: EvaluationOptions, scoring: Scoring) -> None:
     """Write the files that were asked for, and print the result, or its JSON."""
     from ensue.cli import results  # the evaluator, which imports every task
     from ensue.cli.writing import write
@@ -219,7 +241,7 @@ def _show(result: Result, keywords: Mapping[str, Any], scoring: Scoring) -> None
     if scoring.json:
         display.print_json(values)
         return
-    results.show_result(result, keywords.get("at", ()))
+    results.show_result(result, options.get("cutoffs", ()))
     results.of_pairs(pairs)
     for line in result.leaks:
         display.warning("warning:", f"leak: {line}")

@@ -74,7 +74,7 @@ class SequencesReport(ReadReport, Clocked):
         return f"time: {self.time}"
 
 
-class Findings(Protocol):
+class CheckFindings(Protocol):
     """Findings of ``check``: a dataclass, whose fields go into JSON by ``dataclasses.asdict``."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

@@ -22,8 +22,8 @@ from ensue.data.rankings import Rankings
 from ensue.data.texts import Texts
 from ensue.data.texts.labels import match_spellings, require_known
 from ensue.errors import DataError
-from ensue.evaluation.bootstrap import BootstrapResult, Order
-from ensue.evaluation.examples import Json, fraction_of, ids_of
+from ensue.evaluation.bootstrap import BootstrapResult
+from ensue.evaluation.examples import Examples, Json, Scored, fraction_of, ids_of
 from ensue.evaluation.result import LISTED
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
@@ -45,7 +45,7 @@ _NO_LABEL = "(none of these)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TextLabels:
+class TextLabels(Scored):
     """The label that one model gives to every text; labels are numbered across all models.
 
     Attributes:
@@ -87,7 +87,7 @@ class TextLabels:
         return {"label": label, "probability": pl.Series(self.probability), "log_loss": pl.Series(self.loss)}
 
 
-class LabelledTexts:
+class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
     """The texts of a data set, which models label.
 
     Args:
@@ -99,8 +99,7 @@ class LabelledTexts:
         DataError: no texts, no labels, or pairs where the models were trained on single texts.
     """
 
-    order: Order = "in turn"
-    macro = False
+    order = "in turn"
     centred = True
     names = METRICS
     shown = METRICS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -34,24 +34,26 @@ if TYPE_CHECKING:  # only the task that is scored is imported
 Data: TypeAlias = "Histories | Texts | Queries | Corpus"
 
 
-def evaluate(
-    predictor: AnyPredictor,
-    data: Data,
-    protocol: str | None = None,
-    at: Sequence[int] | None = None,
-    *,
-    unknown: str | None = None,
-) -> Result:
+class EvaluationOptions(TypedDict, total=False):
+    """How data is scored; classify and link have no options, suggest has ``protocol`` alone."""
+
+    protocol: str
+    """``full``, ``last``, ``paper``, ``macro`` or ``sampled`` for ``next``; ``full`` or ``paper`` for ``suggest``."""
+    cutoffs: Sequence[int]
+    """k of HR@k and NDCG@k."""
+    unknown: str
+    """How events count that the training data lacks: ``miss``, ``drop`` or ``rank``, the same for every row
+    (:mod:`ensue.evaluation.next_event`)."""
+
+
+def evaluate(predictor: AnyPredictor, data: Data, **options: Unpack[EvaluationOptions]) -> Result:
     """Score a predictor and the baselines that were fitted on the same data.
 
     Args:
         predictor: fitted.
         data: histories for task ``next``, labelled texts for ``classify``, sessions of queries for ``suggest``,
             articles with posts for ``link``.
-        protocol: full, last, paper, macro or sampled for ``next``, full or paper for ``suggest``; other tasks have one.
-        at: the cutoffs (``next`` only).
-        unknown: how events count that the training data lacks: ``miss`` (the default), ``drop`` or ``rank``, the same
-            for every row (``next`` only; :mod:`ensue.evaluation.next_event`).
+        options: how it is scored.
 
     Raises:
         DataError: the data holds nothing to score.
@@ -69,19 +71,12 @@ def evaluate(
         ('all 24 items', 'markov')
     """
     _require_scorable([[predictor]], data)
-    result = _compare([[predictor]], data, protocol, at, unknown)
+    result = _compare([[predictor]], data, options)
     dependence = reads_others(predictor, data)
     return replace(result, leaks=(refusal(predictor.model_name, dependence),)) if dependence else result
 
 
-def compare(
-    entries: Sequence[Sequence[AnyPredictor]],
-    data: Data,
-    protocol: str | None = None,
-    at: Sequence[int] | None = None,
-    *,
-    unknown: str | None = None,
-) -> Result:
+def compare(entries: Sequence[Sequence[AnyPredictor]], data: Data, **options: Unpack[EvaluationOptions]) -> Result:
     """Score several models, each a list of predictors that differ in their seed alone.
 
     Metrics are means over seeds; intervals resample sequences (texts), and seeds where there are several.
@@ -89,9 +84,7 @@ def compare(
     Args:
         entries: fitted predictors of one task, by model.
         data: as for :func:`evaluate`.
-        protocol: as for :func:`evaluate`.
-        at: as for :func:`evaluate`.
-        unknown: as for :func:`evaluate`.
+        options: as for :func:`evaluate`.
 
     Raises:
         DataError: the data holds nothing to score.
@@ -113,17 +106,11 @@ def compare(
     for seeds in entries:
         if dependence := reads_others(seeds[0], data):
             raise SettingError(refusal(seeds[0].model_name, dependence))
-    return _compare(entries, data, protocol, at, unknown)
+    return _compare(entries, data, options)
 
 
 def score_rankings(
-    rankings: Sequence[Rankings],
-    predictors: Sequence[AnyPredictor],
-    data: Data,
-    protocol: str | None = None,
-    at: Sequence[int] | None = None,
-    *,
-    unknown: str | None = None,
+    rankings: Sequence[Rankings], predictors: Sequence[AnyPredictor], data: Data, **options: Unpack[EvaluationOptions]
 ) -> Result:
     """Score what other programs ranked, next to predictors of ours and the baselines.
 
@@ -131,9 +118,7 @@ def score_rankings(
         rankings: of :func:`ensue.data.rankings.read_rankings`.
         predictors: fitted, of one task; the baselines are those of the first.
         data: to score.
-        protocol: as for :func:`evaluate`.
-        at: as for :func:`evaluate`.
-        unknown: as for :func:`evaluate`.
+        options: as for :func:`evaluate`.
 
     Raises:
         DataError: the data holds nothing to score, or rankings of nothing that is scored.
@@ -143,11 +128,11 @@ def score_rankings(
     for name in names:
         if name in names_of(predictors[0].task) or names.count(name) > 1:
             raise SettingError(f"rankings {name!r} have the name of another row; give --name")
-    return _compare([[predictor] for predictor in predictors], data, protocol, at, unknown, rankings)
+    return _compare([[predictor] for predictor in predictors], data, options, rankings)
 
 
 def evaluate_alone(
-    predictor: AnyPredictor, data: Data, part: str | None = None, **options: object
+    predictor: AnyPredictor, data: Data, part: str | None = None, **options: Unpack[EvaluationOptions]
 ) -> tuple[Row, dict[str, str]]:
     """Return one row without the others, for a study that makes its table from many runs, and its card.
 
@@ -186,23 +171,31 @@ def _require_scorable(entries: Sequence[Sequence[object]], data: object) -> None
                 predictor.require_data(data)
 
 
+def checked_options(task: str, options: EvaluationOptions) -> EvaluationOptions:
+    """Return options with cutoffs as integers.
+
+    Raises:
+        SettingError: a value that the option lacks, or no whole numbers.
+    """
+    choices = named(TASKS[task].evaluator).choices
+    checked = EvaluationOptions(**options)
+    for name, values in choices.items():
+        value = require_text(options.get(name, next(iter(values))), name)
+        if value not in values:
+            raise SettingError(f"{name} {value!r} is not known for task {task}; choose from {', '.join(values)}")
+    if "cutoffs" in options:
+        numbers = as_tuple(options["cutoffs"], "cutoffs", "whole numbers")
+        checked["cutoffs"] = [require_integer("cutoffs", k) for k in numbers]
+        if not numbers or min(checked["cutoffs"]) < 1:
+            raise SettingError(f"cutoffs are {checked['cutoffs']}; give whole numbers, 1 or more, such as [10, 20]")
+    return checked
+
+
 def _compare(
-    entries: Sequence[Sequence[AnyPredictor]],
-    data: Data,
-    protocol: str | None,
-    at: Sequence[int] | None,
-    unknown: str | None,
-    rankings: Sequence[Rankings] = (),
+    entries: Sequence[Sequence[AnyPredictor]], data: Data, options: EvaluationOptions, rankings: Sequence[Rankings] = ()
 ) -> Result:
     """Score all rows, resample them together, and test the best model against the best baseline."""
-    cutoffs = None if at is None else [require_integer("cutoffs", k) for k in as_tuple(at, "cutoffs", "whole numbers")]
-    if cutoffs == [] or any(k < 1 for k in cutoffs or ()):
-        raise SettingError(f"cutoffs are {cutoffs}; give whole numbers, 1 or more, such as [10, 20]")
-    for name, value in (("protocol", protocol), ("unknown", unknown)):
-        if value is not None:
-            require_text(value, name)
-    options: dict[str, object] = {"protocol": protocol, "at": cutoffs, "unknown": unknown}
-    options = {name: value for name, value in options.items() if value is not None}
+    options = checked_options(entries[0][0].task, options)
     examples = _examples(entries, data, rankings, options)
     lines = [Line(lists.name, [examples.score_rankings(lists)], [0], lists) for lists in rankings]
     for predictors in entries:
@@ -227,7 +220,7 @@ def _compare(
 
 
 def _examples(
-    entries: Sequence[Sequence[AnyPredictor]], data: Data, rankings: Sequence[Rankings], options: dict[str, object]
+    entries: Sequence[Sequence[AnyPredictor]], data: Data, rankings: Sequence[Rankings], options: EvaluationOptions
 ) -> Examples[AnyPredictor, Scored]:
     examples: Examples[AnyPredictor, Scored] = named(TASKS[entries[0][0].task].evaluator)(
         entries, data, rankings, **options

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -20,84 +20,84 @@ P = TypeVar("P")
 S = TypeVar("S", bound="Scored")
 
 
-class Scored(Protocol):
-    """What one model with one seed made of the examples of a data set."""
+class Scored:
+    """What one model with one seed made of the examples of a data set; a dataclass per task."""
 
-    @property
-    def seconds(self) -> float:
-        """Time of all predictions."""
-        ...
+    seconds: float
+    """Time of all predictions."""
 
     def metrics(self) -> Mapping[str, Floats]:
         """Return (examples,) of each metric that is a mean over examples; NaN where an example does not count."""
-        ...
+        raise NotImplementedError
 
     def pooled(self, weights: Floats) -> Mapping[str, Floats]:
         """Return (draws,) of each other metric, from (draws, examples) how often each example counts."""
-        ...
+        return {}
 
     def answers(self) -> Mapping[str, pl.Series]:
         """Return the columns of a table with one row per example."""
-        ...
+        raise NotImplementedError
 
 
-class Examples(Protocol[P, S]):
+class Examples(Generic[P, S]):
     """The examples of a data set that a task scores; one class per task, which a ``Task`` names as its evaluator.
 
     It is made of the predictors (by model and seed), the data, the rankings of other programs, and the options of the
     task, such as a protocol.
 
     Attributes:
-        units: (examples,) number of the unit that each example is resampled with.
-        num_units: number of units, those without examples included.
+        choices: the values of each option that has a fixed list, by name of the option.
         order: of resampling.
         macro: whether means are over the examples of a unit first, then over units.
         centred: whether intervals are centred at the metrics.
         names: of all metrics, in the order of the table.
         shown: those that a card and a table for a paper show.
         tested: those of the paired tests.
+        units: (examples,) number of the unit that each example is resampled with.
+        num_units: number of units, those without examples included.
         baselines: names of the baselines that are reported next to every model.
         baseline_predictors: the predictors that have the baselines.
     """
 
-    units: Index
-    num_units: int
-    order: Order
-    macro: bool
-    centred: bool
+    choices: ClassVar[Mapping[str, Collection[str]]] = {}
+    order: ClassVar[Order]
+    macro = False
+    centred = False
     names: Sequence[str]
     shown: Sequence[str]
     tested: Sequence[str]
+    units: Index
+    num_units: int
     baselines: Sequence[str]
     baseline_predictors: Sequence[P]
 
     def score(self, predictor: P, part: str | None = None) -> S:
         """Score a predictor, or a baseline or another part of it."""
-        ...
+        raise NotImplementedError
 
     def score_rankings(self, rankings: Rankings) -> S:
         """Score what another program ranked."""
-        ...
+        raise NotImplementedError
 
     def variants(self, predictors: Sequence[P]) -> Sequence[tuple[str, Sequence[P]]]:
         """Return further rows of a model: the part of the predictors, which is the name of the row."""
-        ...
+        return ()
 
     def frame(self) -> pl.DataFrame:
         """Return one row per example: its ``id``, its ``unit``, and the true answer."""
-        ...
+        raise NotImplementedError
 
     def notes(self, runs: Sequence[S]) -> Json:
         """Return what a row says besides its metrics, from each seed of the model."""
-        ...
+        return {}
 
     def warning(self, name: str, result: BootstrapResult, results: Mapping[str, BootstrapResult]) -> str:
         """Return a sentence where the result of a row is not significantly better than chance."""
-        ...
+        return ""
 
     def card(self, run: S) -> dict[str, str]:
         """Return what the metrics mean, by name; ``interval`` names the units, ``run`` is of the first predictor."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles
 from ensue.data.rankings import Rankings
 from ensue.errors import DataError
-from ensue.evaluation.bootstrap import BootstrapResult, Order
-from ensue.evaluation.examples import Json, rank_column
+from ensue.evaluation.examples import Examples, Json, Scored, rank_column
 from ensue.evaluation.result import Row
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
@@ -43,7 +42,7 @@ ALONE = ", each alone"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PostScores:
+class PostScores(Scored):
     """Scores that one model gives to every pair of a post and an article.
 
     Attributes:
@@ -94,7 +93,7 @@ class PostScores:
         return {"rank": rank_column(rank), "score": pl.Series(score)}
 
 
-class JudgedPosts:
+class JudgedPosts(Examples[LinkPredictor, PostScores]):
     """The judged posts of a data set, and the articles they are about.
 
     Attributes:
@@ -115,9 +114,7 @@ class JudgedPosts:
         DataError: nothing to score.
     """
 
-    order: Order = "multinomial"
-    macro = False
-    centred = False
+    order = "multinomial"
     names = METRICS
     shown = METRICS
     tested = ("mrr", "pooled_ap")
@@ -234,10 +231,6 @@ class JudgedPosts:
         if runs[0].cut is not None:
             notes["even"] = asdict(at_cut(pool, self.true, runs[0].cut))
         return notes
-
-    def warning(self, name: str, result: BootstrapResult, results: Mapping[str, BootstrapResult]) -> str:
-        """Return no warning."""
-        return ""
 
     def card(self, run: PostScores) -> dict[str, str]:
         """Return what the metrics mean."""

@@ -36,6 +36,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +46,8 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.bootstrap import BootstrapResult, Order, means_over_units
-from ensue.evaluation.examples import Json, ids_of, rank_column
+from ensue.evaluation.bootstrap import BootstrapResult, means_over_units
+from ensue.evaluation.examples import Examples, Scored, ids_of, rank_column
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
 from ensue.tasks.next.metadata import Exclusion
@@ -85,33 +86,29 @@ LAST = "the last event of each session"
 
 
 @dataclass(frozen=True, eq=False)
-class TargetRanks:
+class TargetRanks(Scored):
     """The rank that one model gives to every target.
 
     Attributes:
         rank: (targets,) from 1; ``metrics.MISS`` where it has none.
-        at: cutoffs.
+        cutoffs: k of HR@k and NDCG@k.
         seconds: of all predictions.
     """
 
     rank: Floats
-    at: Sequence[int]
+    cutoffs: Sequence[int]
     seconds: float = 0.0
 
     def metrics(self) -> Mapping[str, Floats]:
         """Return the (targets,) of each metric."""
-        return metrics.rank_metrics(self.rank, self.at)
-
-    def pooled(self, weights: Floats) -> Mapping[str, Floats]:
-        """Return no metric: all are means over targets."""
-        return {}
+        return metrics.rank_metrics(self.rank, self.cutoffs)
 
     def answers(self) -> Mapping[str, pl.Series]:
         """Return the rank of every target."""
         return {"rank": rank_column(self.rank)}
 
 
-class SessionTargets:
+class SessionTargets(Examples[NextPredictor, TargetRanks]):
     """The targets of a data set, which models rank.
 
     Args:
@@ -120,7 +117,7 @@ class SessionTargets:
         rankings: what other programs ranked: of every event (``ID:PLACE``), or else of the last one of each sequence
             (``ID``), which then is all that is scored. ``miss`` holds for them too.
         protocol: one of ``PROTOCOLS``.
-        at: the cutoffs.
+        cutoffs: k of HR@k and NDCG@k.
         unknown: one of ``UNKNOWN_RULES``. A target is dropped where no model's training data holds it.
 
     Raises:
@@ -128,8 +125,8 @@ class SessionTargets:
         SettingError: an unknown protocol or rule, or rankings under ``sampled``.
     """
 
-    order: Order = "in turn"
-    centred = False
+    choices: ClassVar = {"protocol": PROTOCOLS, "unknown": UNKNOWN_RULES}
+    order = "in turn"
     tested = ("mrr",)
 
     def __init__(
@@ -138,16 +135,17 @@ class SessionTargets:
         data: Histories,
         rankings: Sequence[Rankings] = (),
         protocol: str = "full",
-        at: Sequence[int] = CUTOFFS,
+        cutoffs: Sequence[int] = CUTOFFS,
         unknown: str = "miss",
     ) -> None:
         first = entries[0][0]
         self.entries = entries
         self.data = data
-        self.at = at
+        self.cutoffs = cutoffs
         self.unknown = unknown
         self.has_rankings = bool(rankings)
-        self.protocol = resolve_protocol(protocol, first.model_name)
+        paper_protocol = PAPER_PROTOCOLS.get(first.model_name.removesuffix("-paper"), "macro")
+        self.protocol = paper_protocol if protocol == "paper" else protocol
         self.is_target = self._targets()
         if rankings:
             if self.protocol == "sampled":
@@ -165,7 +163,7 @@ class SessionTargets:
         self.units: Index = units.astype(np.int64)
         self.num_units = len(used)
         self.macro = self.protocol == "macro"
-        self.names = list(metrics.rank_metrics(np.ones(1), at))
+        self.names = list(metrics.rank_metrics(np.ones(1), cutoffs))
         self.shown = [name for name in self.names if name == "mrr" or name.startswith("hit")]
         self.baselines = first.counted_baselines
         self.baseline_predictors = [first]
@@ -193,7 +191,7 @@ class SessionTargets:
         seconds = time.perf_counter() - start
         ranks = np.full(len(self.data.ids), metrics.MISS)
         ranks[event] = rank
-        return TargetRanks(ranks[self.events], self.at, seconds)
+        return TargetRanks(ranks[self.events], self.cutoffs, seconds)
 
     def score_rankings(self, rankings: Rankings) -> TargetRanks:
         """Return the ranks of another program; a target that its list lacks is a miss, and so is an unknown one."""
@@ -201,11 +199,7 @@ class SessionTargets:
         rank = ranks.cast(pl.Float64).fill_null(metrics.MISS).to_numpy()
         if self.unknown == "miss":
             rank = np.where(self._in_training()[self.events], rank, metrics.MISS)
-        return TargetRanks(rank, self.at)
-
-    def variants(self, predictors: Sequence[NextPredictor]) -> Sequence[tuple[str, Sequence[NextPredictor]]]:
-        """Return no further rows."""
-        return ()
+        return TargetRanks(rank, self.cutoffs)
 
     def frame(self) -> pl.DataFrame:
         """Return one row per target, in the order of the data."""
@@ -224,13 +218,9 @@ class SessionTargets:
             }
         )
 
-    def notes(self, runs: Sequence[TargetRanks]) -> Json:
-        """Return no notes."""
-        return {}
-
     def warning(self, name: str, result: BootstrapResult, results: Mapping[str, BootstrapResult]) -> str:
         """Return a sentence unless the interval at the first cutoff is above a random order's k / candidates."""
-        k = min(self.at)
+        k = min(self.cutoffs)
         values = len(self.entries[0][0].vocabulary) - FIRST
         level = k / (min(SAMPLED + 1, values) if self.protocol == "sampled" else values)
         if level >= 1 or result.interval()[f"hit@{k}"][0] > level:
@@ -289,10 +279,7 @@ class SessionTargets:
 
         Raises:
             DataError: none.
-            SettingError: an unknown rule.
         """
-        if self.unknown not in UNKNOWN_RULES:
-            raise SettingError(f"unknown {self.unknown!r} is not a rule; choose from {', '.join(UNKNOWN_RULES)}")
         if not self.is_target.any():
             raise DataError("nothing to score: no session has two events")
         if self.unknown != "drop":
@@ -366,7 +353,7 @@ class SessionTargets:
             statistic = means_over_units(columns, self.units, self.num_units, macro=self.macro)
             by_seed.append(statistic(np.ones((1, self.num_units)))[0])
         scores = dict(zip(self.names, np.mean(by_seed, 0), strict=True))
-        listed = {"MRR": scores["mrr"], **{f"HR@{k}": scores[f"hit@{k}"] for k in self.at}}
+        listed = {"MRR": scores["mrr"], **{f"HR@{k}": scores[f"hit@{k}"] for k in self.cutoffs}}
         return f"{sentence}. As served: {', '.join(f'{name} {100 * score:.2f}' for name, score in listed.items())}"
 
     def _counts(self, coded: Histories, run: TargetRanks) -> str:
@@ -391,17 +378,6 @@ class SessionTargets:
         if self.unknown == "drop" and num_unknown:  # another model's training data holds them
             counts.insert(1, lacking["miss"])
         return ", ".join(counts)
-
-
-def resolve_protocol(protocol: str, model_name: str) -> str:
-    """Return the protocol that is applied: ``paper`` stands for the one of the model's paper.
-
-    Raises:
-        SettingError: an unknown protocol.
-    """
-    if protocol not in PROTOCOLS:
-        raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(PROTOCOLS)}")
-    return PAPER_PROTOCOLS.get(model_name.removesuffix("-paper"), "macro") if protocol == "paper" else protocol
 
 
 def chance(sampled: int) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -27,9 +28,8 @@ from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, Normalisation, normalise
 from ensue.data.rankings import Rankings, placed
-from ensue.errors import DataError, SettingError
-from ensue.evaluation.bootstrap import BootstrapResult, Order
-from ensue.evaluation.examples import Json, fraction_of, ids_of, rank_column
+from ensue.errors import DataError
+from ensue.evaluation.examples import Examples, Json, Scored, fraction_of, ids_of, rank_column
 from ensue.lines import plural, quoted
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
@@ -51,7 +51,7 @@ _LENGTHS = ("1", "2", "3", "4 and more")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScoredSuggestions:
+class ScoredSuggestions(Scored):
     """What one model suggests for every target.
 
     Attributes:
@@ -98,7 +98,7 @@ class ScoredSuggestions:
         return {"first": self.first, "rank": rank_column(self.rank)}
 
 
-class NextQueries:
+class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
     """The targets of a data set, which models suggest.
 
     Args:
@@ -109,12 +109,10 @@ class NextQueries:
 
     Raises:
         DataError: nothing to score.
-        SettingError: an unknown protocol.
     """
 
-    order: Order = "units first"
-    macro = False
-    centred = False
+    choices: ClassVar = {"protocol": PROTOCOLS}
+    order = "units first"
     names = METRICS
     shown = METRICS
     tested = ("bleu", f"mrr@{SHOWN}")
@@ -127,9 +125,6 @@ class NextQueries:
         rankings: Sequence[Rankings] = (),
         protocol: str = "full",
     ) -> None:
-        if protocol not in PROTOCOLS:
-            choices = ", ".join(PROTOCOLS)
-            raise SettingError(f"protocol {protocol!r} is not known for task suggest; choose from {choices}")
         self.first = entries[0][0]
         self.baseline_predictors = [self.first]
         self.protocol = protocol
@@ -184,10 +179,6 @@ class NextQueries:
         rank = replace(lists, frame=best).ranks(queries, self.true).cast(pl.Float64).fill_null(metrics.MISS)
         return ScoredSuggestions.of(first["value"].fill_null(""), self.true, rank.to_numpy())
 
-    def variants(self, predictors: Sequence[SuggestPredictor]) -> Sequence[tuple[str, Sequence[SuggestPredictor]]]:
-        """Return no further rows."""
-        return ()
-
     def frame(self) -> pl.DataFrame:
         """Return one row per target, in the order of the data."""
         ids = ids_of(self.sessions.names, self.units, self.num_units)
@@ -204,10 +195,6 @@ class NextQueries:
                 "unseen": means_of(runs, ~self.is_in_training),
             },
         }
-
-    def warning(self, name: str, result: BootstrapResult, results: Mapping[str, BootstrapResult]) -> str:
-        """Return no warning."""
-        return ""
 
     def card(self, run: ScoredSuggestions) -> dict[str, str]:
         """Return what the metrics mean."""

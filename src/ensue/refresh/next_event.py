@@ -63,5 +63,5 @@ def _slice(name: str, old: NextPredictor, new: NextPredictor, data: Histories) -
 
 def _columns(predictor: NextPredictor, data: Histories, baseline: str | None = None) -> Columns:
     """Return MRR and hits of each target, under the protocol ``full``."""
-    columns = SessionTargets([[predictor]], data, at=(AT,)).score(predictor, baseline).metrics()
+    columns = SessionTargets([[predictor]], data, cutoffs=(AT,)).score(predictor, baseline).metrics()
     return {name: columns[name] for name in ("mrr", f"hit@{AT}")}

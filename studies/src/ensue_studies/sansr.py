@@ -171,7 +171,7 @@ def _measure(predictor: NextPredictor, test: Histories, test_size: int | None) -
     test = test if test_size is None else test.select(slice(max(0, len(test) - test_size), None))
     run: CachedRun = {"protocols": {}}
     for protocol in PROTOCOLS:
-        row, card = evaluate_alone(predictor, test, protocol=protocol, at=CUTOFFS)
+        row, card = evaluate_alone(predictor, test, protocol=protocol, cutoffs=CUTOFFS)
         about = {name: card[name] for name in ("targets", "candidates", "leaked")}
         run["protocols"][protocol] = {**row.to_dict(), "warning": row.warning, **about}
     if predictor.schedule is not None:

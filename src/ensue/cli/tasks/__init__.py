@@ -73,10 +73,6 @@ class TaskCommands(Protocol):
         """Return the arguments of the function ``check`` of the task: data, report, other data by name, and more."""
         ...
 
-    def scoring(self, protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-        """Return keywords of ``evaluate`` and ``compare``."""
-        ...
-
     def training_summary(self, predictor: Any) -> list[str]:
         """Return the lines that ``fit`` logs after a training."""
         ...

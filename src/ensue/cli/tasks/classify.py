@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -102,11 +102,6 @@ def training_summary(predictor: ClassifyPredictor) -> list[str]:
     accuracies, errors = predictor.metadata.validation_accuracy, predictor.metadata.calibration_error
     rows = (f"{name} {100 * accuracies[name]:.1f} % (ECE {100 * errors[name]:.1f} %)" for name in accuracies)
     return [f"validation accuracy: {', '.join(rows)}", *(f"note: {note}" for note in predictor.metadata.notes)]
-
-
-def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-    """Return nothing: there is one protocol, and no cutoff."""
-    return {}
 
 
 def read_records(source: str, reading: Reading, predictor: ClassifyPredictor) -> Records:

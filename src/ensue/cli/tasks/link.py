@@ -108,11 +108,6 @@ def training_summary(predictor: LinkPredictor) -> list[str]:
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
 
 
-def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-    """Return nothing: there is one protocol, and no cutoff."""
-    return {}
-
-
 def read_records(source: str, reading: Reading, predictor: LinkPredictor) -> Records:
     """Return the posts of all rows of a file in any layout, or of stdin: posts as lines, or JSON Lines.
 

@@ -126,27 +126,6 @@ def training_summary(predictor: NextPredictor) -> list[str]:
     return lines
 
 
-def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-    """Return the protocol, the rule for unknown events and the cutoffs.
-
-    Raises:
-        SettingError: an unknown protocol or rule, or no list of ranks.
-    """
-    from ensue.evaluation import next_event as evaluator
-
-    if protocol not in evaluator.PROTOCOLS:
-        raise SettingError(f"protocol {protocol!r} is not known; choose from {', '.join(evaluator.PROTOCOLS)}")
-    if unknown not in evaluator.UNKNOWN_RULES:
-        raise SettingError(f"--unknown {unknown!r} is not a rule; choose from {', '.join(evaluator.UNKNOWN_RULES)}")
-    try:
-        ranks = sorted({int(k) for k in cutoffs.split(",")})
-    except ValueError:
-        ranks = []
-    if not ranks or ranks[0] < 1:
-        raise SettingError(f"--cutoffs {cutoffs!r} is not a list of ranks such as 10,20")
-    return {"protocol": protocol, "at": ranks, "unknown": unknown}
-
-
 def read_records(source: str, reading: Reading, predictor: NextPredictor) -> Records:
     """The histories of a log, or JSON Lines on stdin.
 

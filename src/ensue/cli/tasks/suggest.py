@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ensue.answers import Answer, QueryExplanation
 from ensue.cli import display
@@ -117,19 +117,6 @@ def training_summary(predictor: SuggestPredictor) -> list[str]:
         metrics = ", ".join(f"{name} {100 * value:.2f} %" for name, value in metadata.validation_mrr.items())
         lines.append(f"validation MRR@10: {metrics}")
     return [*lines, *(f"note: {note}" for note in metadata.notes)]
-
-
-def scoring(protocol: str, unknown: str, cutoffs: str) -> dict[str, Any]:
-    """Return the protocol.
-
-    Raises:
-        SettingError: an unknown protocol.
-    """
-    from ensue.evaluation.suggest import PROTOCOLS
-
-    if protocol not in PROTOCOLS:
-        raise SettingError(f"protocol {protocol!r} is not known for task suggest; choose from {', '.join(PROTOCOLS)}")
-    return {"protocol": protocol}
 
 
 def read_records(source: str, reading: Reading, predictor: SuggestPredictor) -> Records:

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import nn
 
+from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.demo.world import make_world
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.comparison import compare, evaluate, evaluate_alone
 from ensue.evaluation.next_event import SessionTargets
-from ensue.evaluation.result import describe
 from ensue.nn.item_head import Output
 from ensue.predictor import make
 from ensue.records import History
@@ -389,7 +389,7 @@ def test_a_row_that_is_not_above_chance_carries_a_warning(protocol: str, candida
         assert row.to_dict()["at_chance_level"] is True
     lines = result.table(["mrr"]).splitlines()
     assert lines[2].startswith("| markov (at chance level) | ") and f"Warning: {result.rows[0].warning}" in lines
-    assert "markov (at chance level)" in describe(fitted(noise(0), "markov"), result)
+    assert "markov (at chance level)" in describe(fitted(noise(0), "markov"), result.card_text())
 
 
 def test_a_row_above_chance_carries_none() -> None:

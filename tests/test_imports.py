@@ -51,6 +51,7 @@ FLOORS = [
     "registry",
     "client",
     "predictor",
+    "card",
     "evaluation",
     "refresh",
     "stream",

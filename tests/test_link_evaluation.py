@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ensue.card import describe
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
 from ensue.evaluation import bootstrap
 from ensue.evaluation import link as evaluator
 from ensue.evaluation.comparison import compare, evaluate
-from ensue.evaluation.result import Result, describe
+from ensue.evaluation.result import Result
 from ensue.records import Article, Post
 from ensue.tasks.link.measures import Pool
 from ensue.tasks.link.predictor import LinkPredictor
@@ -136,7 +137,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     assert evaluator.even(found.rows[-1]) is None
     assert predictor.metadata.alone == "sum"
     assert found.card["together"].startswith("best uses the score sum alone: no weights rank held-out posts better")
-    card = describe(predictor, found)
+    card = describe(predictor, found.card_text())
     assert "- alone: sum" in card and "- floors: sum 1, untrained 1, words 1" in card
     assert "| model | MRR | Recall@10 |" in card and "no text" in card and "## Stored data" in card
     flat = found.to_dict()

@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import bootstrap
 from ensue.evaluation.bootstrap import PairedTest
 from ensue.evaluation.comparison import compare, evaluate
-from ensue.evaluation.result import Result, describe
+from ensue.evaluation.result import Result
 from ensue.evaluation.suggest import METRICS
 from ensue.records import History
 from ensue.tasks.suggest.predictor import SuggestPredictor
@@ -157,7 +158,7 @@ def test_who_wins(duel: tuple[str | None, tuple[float, float], float], winner: s
 
 def test_the_card_of_a_folder_says_what_it_keeps() -> None:
     made = counted()
-    text = describe(made, evaluate(made, queries(TEST)))
+    text = describe(made, evaluate(made, queries(TEST)).card_text())
     assert (
         "| model | BLEU | n-gram precision@1 |" in text
         and "## Stored data" in text

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unp
 
 from ensue.arguments import bool_or_auto, optional_path, require_bool
 from ensue.callbacks import Callback, progress_bar
+from ensue.card import describe
 from ensue.data import inputs
 from ensue.data.inputs import Reading, TrainingReading
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import ModelFolderError, SettingError
-from ensue.evaluation.result import describe
 from ensue.predictor import AnyPredictor, make
 from ensue.predictor import load as load_predictor
 from ensue.registry import require_model, require_settings, task_of

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from ensue.card import describe
 from ensue.demo.models import data_of
 from ensue.evaluation.comparison import evaluate
-from ensue.evaluation.result import describe
 from ensue.metrics import label
 from ensue.serve.models import facts
 from ensue.serve.tasks import service_of
@@ -22,7 +22,7 @@ def test_the_scores_of_a_card_are_those_that_were_written(name: str, tmp_path: P
     predictor = small_demo().predictors[name]
     assert scores_of(describe(predictor)) is None
     result = evaluate(predictor, data_of(small_story())[name].test)
-    found = scores_of(describe(predictor, result))
+    found = scores_of(describe(predictor, result.card_text()))
     assert found is not None and found["verdict"] == result.verdict and found["protocol"]
     metrics = {
         label(name): value * (1 if name == "log_loss" else 100) for name, value in result.rows[0].figures.items()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
-from ensue.evaluation.result import describe
 from ensue.predictor import AnyPredictor, load, make
 from ensue.records import History, Post, Text
 from ensue.tasks.held_examples import CHARACTERS, EVENTS, of_history, of_texts

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ensue.cli.models import show_task
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
 from ensue.version import __version__
@@ -67,7 +66,7 @@ class TaskCommand(PlainHelp):
         foreign = TASKS[task].foreign.split()
         all_params = self.params
         self.params = [parameter for parameter in all_params if parameter.name not in foreign]
-        show_task(self.get_help(ctx), task)
+        named("ensue.cli.models:show_task")(self.get_help(ctx), task)
         self.params = all_params
         raise typer.Exit
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from ensue.card import describe
 from ensue.cli import display, tasks
 from ensue.cli.options import (
     LINKED,
@@ -66,11 +67,10 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
     test_data = _test_data(command, path, reading.like(folder))
     command.require(test_data, path, predictor)
     from ensue.evaluation import comparison  # torch
-    from ensue.evaluation import result as results
 
     result = comparison.evaluate(predictor, test_data, **scoring_options)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
-        write_file(folder / "CARD.md", results.describe(predictor, result).encode())
+        write_file(folder / "CARD.md", describe(predictor, result.card_text()).encode())
     _show(result, scoring_options, scoring)
 
 

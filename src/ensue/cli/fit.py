@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ensue.card import describe
 from ensue.cli import display, tasks
 from ensue.cli.options import (
     ITEMS,
@@ -130,8 +131,6 @@ def _require_free(output: Path, replace: bool) -> None:
 
 def _save(predictor: AnyPredictor, output: Path) -> None:
     """Write the folder; a model that is there becomes a version first."""
-    from ensue.evaluation.result import describe  # polars
-
     if (output / "settings.json").exists():
         versions.keep(output)
         predictor.metadata.version = versions.next_number(output)

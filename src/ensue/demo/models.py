@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from ensue.answers import Explanation
+from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
@@ -22,7 +23,6 @@ from ensue.data.texts import Texts
 from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
 from ensue.demo.world import World
 from ensue.evaluation.comparison import evaluate
-from ensue.evaluation.result import describe
 from ensue.predictor import make
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.report import Report

@@ -1,15 +1,14 @@
 """The result of an evaluation: rows of metrics with intervals, the card that says what they mean, and paired tests.
 
-It is shown as a frame, Markdown, LaTeX, HTML in notebooks, and in the model card ``CARD.md``.
+It is shown as a frame, Markdown, LaTeX, HTML in notebooks, and in the model card ``CARD.md`` (:mod:`ensue.card`).
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -17,11 +16,6 @@ import polars as pl
 from ensue.evaluation.bootstrap import BootstrapResult, PairedTest, Verdict, verdicts
 from ensue.evaluation.examples import Json, PerExample
 from ensue.metrics import UNBOUNDED, label
-from ensue.store.card import SCORES, WEIGHTS
-from ensue.version import __version__
-
-if TYPE_CHECKING:
-    from ensue.predictor import AnyPredictor
 
 CHOSEN = "the best are chosen on this test data"
 """End of a verdict between models or baselines of which the best was chosen by its metric on the test data."""
@@ -212,6 +206,11 @@ class Result:
             lines.append(f"    {' & '.join(cells)} \\\\")
         return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""])
 
+    def card_text(self) -> str:
+        """Return the table, the verdict and the lines of the card as Markdown, for a model card."""
+        lines = [*self.card.items(), *([("leaks", "; ".join(self.leaks))] if self.leaks else [])]
+        return "\n".join([self.table(), "", self.verdict, "", *(f"- {name}: {line}" for name, line in lines)])
+
     def _repr_html_(self) -> str:
         """Return the table, its protocol and the verdict for a notebook; nothing is fetched, nothing runs."""
         head = "".join(f"<th>{html.escape(name)}</th>" for name in ("model", *map(label, self.shown)))
@@ -254,58 +253,3 @@ def figure(value: float, name: str) -> str:
 def escaped(text: str) -> str:
     """Return text as LaTeX reads it."""
     return re.sub(r"[\\~^±&%$#_{}]", lambda match: _LATEX[match[0]], text)
-
-
-def describe(predictor: AnyPredictor, result: Result | None = None) -> str:
-    """Return the text of ``CARD.md``: training data, settings, and the latest metrics with those of the baselines."""
-    summary = predictor.summary()
-    examples = "- up to six held-out records, verbatim, in `settings.json`; `ensue fit --no-examples` stores none."
-    lines = [
-        f"# {summary['model']} for task {summary['task']}",
-        "",
-        f"Written by ensue {__version__}. Same seed, data and machine give the same bytes on the CPU.",
-        "",
-        "## Training data",
-        *(f"- {name}: {value}" for name, value in _metadata_lines(summary["facts"])),
-        "",
-        "## Stored data",
-        *predictor.stored_data(),
-        *([] if predictor.metadata.examples is None else [examples]),
-        "",
-        "## Settings",
-        f"- seed: {summary['seed']}",
-        *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
-        "",
-        SCORES,
-    ]
-    if result is None:
-        return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
-    card = [f"- {name}: {value}" for name, value in result.card.items()]
-    card += [f"- leaks: {'; '.join(result.leaks)}"] if result.leaks else []
-    return "\n".join([*lines, result.table(), "", result.verdict, "", *card, "", WEIGHTS, ""])
-
-
-def _metadata_lines(metadata: Json) -> Iterator[tuple[str, object]]:
-    """Yield metadata as lines: lists joined, metrics by model on one line, one line per epoch of the training log."""
-    for name, value in metadata.items():
-        if name == "examples":
-            continue  # described under the stored data
-        if name == "log":
-            for row in value:
-                yield f"epoch {row['epoch']}", _listed({key: number for key, number in row.items() if key != "epoch"})
-        elif isinstance(value, Mapping):
-            yield name, _listed(value)
-        elif not isinstance(value, list):
-            yield name, value
-        elif name == "answered":
-            yield name, f"{len(value)} latest updates by their Idempotency-Key"
-        elif name == "encoder":
-            yield name, f"recognised by {', '.join(f'{number:.4f}' for number in value[:3])}, …"
-        elif value:
-            yield name, ("; " if name == "notes" else ", ").join(map(str, value))
-
-
-def _listed(values: Mapping[str, object]) -> str:
-    return ", ".join(
-        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()
-    )

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ensue.card import describe
 from ensue.errors import SettingError
 from ensue.evaluation.comparison import Data
-from ensue.evaluation.result import describe
 from ensue.predictor import load
 from ensue.refresh.trial import NEWEST, Ask, Learn, Slice
 from ensue.store import versions

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue.card import describe
 from ensue.data.posts.dataset import Posts
 from ensue.errors import ModelFolderError, SettingError
-from ensue.evaluation.result import describe
 from ensue.records import Post
 from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.predictor import LinkPredictor

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ensue.answers import Answer
+from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError
-from ensue.evaluation.result import describe
 from ensue.nn.item_head import Product
 from ensue.records import History
 from ensue.refresh import refresh

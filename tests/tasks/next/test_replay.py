@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.evaluation.comparison import evaluate
-from ensue.evaluation.result import describe
 from ensue.records import History
 from ensue.refresh import refresh
 from ensue.store import versions

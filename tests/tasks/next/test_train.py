@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue.card import describe
 from ensue.cli.tasks.next_event import training_summary
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.demo.world import World, make_world
 from ensue.errors import DataError, SettingError
-from ensue.evaluation.result import describe
 from ensue.records import History
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train

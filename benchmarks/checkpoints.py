@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.schedule import Schedule
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue.training.source import Index
@@ -74,7 +75,7 @@ def child(rows: int, dim: int, checkpoint: Path | None) -> None:
         optimizer = make_optimizer(model, schedule)
         for _ in train(
             model, Source(), valid, schedule,
-            optimizer=optimizer, seed=0, checkpoint=checkpoint, resume=resume, every_seconds=-1.0,
+            optimizer=optimizer, seed=0, checkpoint=Checkpoint(checkpoint, resume), every_seconds=-1.0,
         ):  # fmt: skip
             pass
         del optimizer

@@ -27,7 +27,6 @@ import torch
 
 from ensue.data.histories import Histories, offsets_of
 from ensue.nn import fused_window, sampling
-from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.settings import FROM_ARTICLES, LinkSettings
@@ -97,7 +96,9 @@ def texts() -> Case:
 
     def learner() -> tuple[Any, Any]:
         network = Linker(settings, WORDS + FIRST, 300).train()
-        return network, new_optimizer(network, FROM_ARTICLES, network.encoder.parameters())
+        return network, make_optimizer(
+            network, FROM_ARTICLES, undecayed=[network.table.weight], slow=network.encoder.parameters()
+        )
 
     size = FROM_ARTICLES.batch_size
     ways = {"compiled": nullcontext(), "torch": patch.object(fused_window, "fits", lambda rows: False)}

@@ -37,7 +37,7 @@ from ensue.tasks.next.settings import HiDANSettings
 from ensue.tasks.next.train import learn_values, train_once
 from ensue.training import distributed as group
 from ensue.training import loop
-from ensue.training.checkpoint import save_state
+from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, save_state
 from ensue.training.loop import Trained, mean_loss, one_pass, train
 from ensue.training.optimizer import make_optimizer, optimizer_tensors
 from ensue.training.report import Report
@@ -114,8 +114,17 @@ def run(world: World, schedule: Schedule = SCHEDULE, *, batches: int = -1, seed:
     seen: list[Report] = options.pop("seen", [])
     figures: list[float] = options.pop("figures", [])
     watched = partial(next, iter(figures)) if figures else partial(mean_loss, model, valid)
+    checkpoint = Checkpoint(options.pop("checkpoint", None), options.pop("resume", False))
     reports = train(
-        model, Failing(data, batches), watched, schedule, optimizer=optimizer, seed=seed, every_seconds=-1.0, **options
+        model,
+        Failing(data, batches),
+        watched,
+        schedule,
+        optimizer=optimizer,
+        seed=seed,
+        checkpoint=checkpoint,
+        every_seconds=-1.0,
+        **options,
     )
     seen, epochs = collect(reports, seen)
     moments = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
@@ -593,7 +602,7 @@ def test_refit_learns_everything_for_as_many_epochs_as_were_best(
     alone = NextPredictor("hidan", settings={**SETTINGS, "epochs": best}, device="cpu")
     assert alone.schedule is not None
     learn_values(alone, world.train)
-    for _ in train_once(alone, world.train, None, "refit", None, False):
+    for _ in train_once(alone, world.train, None, "refit", NO_CHECKPOINT):
         pass
     assert tensor_bytes(alone.network.state_dict()) == files["model.safetensors"]
 

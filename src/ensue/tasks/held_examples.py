@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
 from ensue.records import History
-from ensue.tasks.state import State
+from ensue.tasks.state import AnyState
 
 MOST = 6
 """Records."""
@@ -27,7 +26,7 @@ TRIED = 200
 Example = dict[str, object]
 
 
-def keep(state: State[Any], num: int, example: Callable[[int], Example | None], *, learned: bool) -> None:
+def keep(state: AnyState, num: int, example: Callable[[int], Example | None], *, learned: bool) -> None:
     """Keep some of the held-out records, if the predictor is to.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from ensue.store.card import Scores, read_scores
 from ensue.store.folder import Settings, read_model, write_folder
 from ensue.store.tensors import TensorFile
 from ensue.tasks.metadata import Metadata
-from ensue.training.optimizer import LateOptimizer
+from ensue.training.optimizer import LateOptimizer, RowAdam, make_optimizer
 
 Learned = TypeVar("Learned")
 NetworkT = TypeVar("NetworkT")
@@ -113,6 +113,10 @@ class State(Generic[NetworkT]):
     """Whether training stores some held-out records verbatim for the page; ``ensue fit`` does unless told not to."""
     model_name: str
     """A name in ``MODELS``; after a training of ``best``, the selected one."""
+    settings: Any
+    """Settings of the model, a frozen dataclass, or ``None``."""
+    shared: Any
+    """Settings that every model of the task has, a frozen dataclass."""
     schedule: Schedule | None
     """Training settings of the network; ``None`` of a model without one."""
     metadata: Metadata
@@ -150,6 +154,16 @@ class State(Generic[NetworkT]):
     def module(self) -> nn.Module:
         """The trained network, as torch types it."""
         return module_of(self.network)
+
+    @property
+    def all_settings(self) -> dict[str, Any]:
+        """The settings of the model and of the task, by name."""
+        return {**(asdict(self.settings) if self.settings else {}), **asdict(self.shared)}
+
+    def new_optimizer(self) -> RowAdam:
+        """Return an optimizer of the network that has taken no step."""
+        assert self.schedule is not None
+        return make_optimizer(self.module, self.schedule)
 
     def new_network(self, *sizes: int) -> NetworkT:
         """Return an untrained network on the device of the state."""
@@ -260,18 +274,20 @@ class State(Generic[NetworkT]):
         write_folder(require_path(folder, "folder"), self.contents(card))
 
 
-def summary_of(state: State[Any], settings: Mapping[str, object], facts: Mapping[str, object]) -> dict[str, object]:
+AnyState: TypeAlias = State[Any]
+
+
+def summary_of(state: AnyState, facts: Mapping[str, object]) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card.
 
     Args:
         state: of a task.
-        settings: all that can be set of the model, but for its schedule.
         facts: what was learned, as JSON has it.
     """
     return {
         "task": state.task,
         "model": state.model_name,
-        "settings": settings,
+        "settings": state.all_settings,
         "schedule": asdict(state.schedule) if state.schedule else None,
         "seed": state.seed,
         "facts": facts,

@@ -7,10 +7,14 @@ sends to the others, one tensor after the other, so that no rank needs another's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
@@ -24,6 +28,38 @@ from ensue.training.distributed import broadcast, rank_and_size, share
 from ensue.training.optimizer import FIELDS, optimizer_tensors, restore_optimizer
 
 _MODEL, _OPTIMIZER = "model.", "optimizer."
+
+
+class Checkpoint(NamedTuple):
+    """The file from which a killed training run continues.
+
+    Attributes:
+        path: the file; ``None`` if none is written.
+        resume: whether to continue from it, where it exists.
+    """
+
+    path: Path | None = None
+    resume: bool = False
+
+    def sibling(self, suffix: str) -> Checkpoint:
+        """Return the checkpoint of another run of the same training, in a file beside this one."""
+        return self if self.path is None else self._replace(path=self.path.with_name(f"{self.path.name}{suffix}"))
+
+
+NO_CHECKPOINT = Checkpoint()
+
+
+def run_key(settings: object, arrays: Iterable[npt.NDArray[np.generic]]) -> str:
+    """Return a hash of a training run, so that a checkpoint of other settings or data is refused.
+
+    Args:
+        settings: everything but the data that decides the weights, as JSON has it.
+        arrays: the data.
+    """
+    key = hashlib.blake2b(json.dumps(settings).encode(), digest_size=16)
+    for array in arrays:
+        key.update(np.ascontiguousarray(array).data)
+    return key.hexdigest()
 
 
 class _Opened(TypedDict, total=False):

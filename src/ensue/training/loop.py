@@ -31,7 +31,7 @@ from ensue.interruption import Interruption, end_asked, whole_steps
 from ensue.nn.device import in_order, memory_for
 from ensue.nn.sampling import drawn_together
 from ensue.schedule import Schedule
-from ensue.training.checkpoint import load_state, save_state
+from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, load_state, save_state
 from ensue.training.distributed import GradientSums, max_over_ranks, mean_over_ranks, rank_and_size, share
 from ensue.training.optimizer import by_row
 from ensue.training.report import Report, StopRequest
@@ -63,8 +63,7 @@ def train(
     optimizer: Adam,
     seed: int,
     stage: str = "fit",
-    checkpoint: Path | None = None,
-    resume: bool = False,
+    checkpoint: Checkpoint = NO_CHECKPOINT,
     fingerprint: str = "",
     every_seconds: float = 30.0,
     min_useful_metric: float | None = None,
@@ -81,7 +80,6 @@ def train(
         stage: a word for the reports.
         checkpoint: a file that lets a killed run continue; a finished run leaves it, and the best weights beside it,
             for the caller to remove. Of several ranks the first one's counts for all.
-        resume: continue from ``checkpoint`` if it is there.
         fingerprint: names data and settings, so that a checkpoint of another run is refused.
         every_seconds: time between two checkpoints.
         min_useful_metric: the monitored metric of a trivial baseline. Until the run passes it, patience is
@@ -99,32 +97,15 @@ def train(
             checkpoint was written first.
     """
     fingerprint = f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}"
-    run = _Run(model, optimizer, seed, checkpoint)
-    return _epochs(run, fingerprint, resume, data, valid, schedule, stage, every_seconds, min_useful_metric)
-
-
-def _epochs(
-    run: _Run,
-    fingerprint: str,
-    resume: bool,
-    data: Source,
-    valid: Callable[[], float] | None,
-    schedule: Schedule,
-    stage: str,
-    every_seconds: float,
-    min_useful_metric: float | None,
-) -> Generator[Report, None, Trained]:
-    """See :func:`train`."""
-    with run, whole_steps():
-        run.start(fingerprint, resume=resume)
-        first, begun, spent, seed = run.epoch, time.monotonic(), time.process_time(), run.seed
+    with _Run(model, optimizer, seed, checkpoint.path) as run, whole_steps():
+        run.start(fingerprint, resume=checkpoint.resume)
+        first_epoch = run.epoch
+        start_time, start_cpu_time = time.monotonic(), time.process_time()
         stop = StopRequest()
-
         monitor = schedule.monitor if valid is not None else ""
         parameters = sum(parameter.numel() for parameter in run.model.parameters())
 
         def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
-            since = time.monotonic() - begun
             improving = stopped and run.improving(schedule)
             return Report(
                 stage,
@@ -133,7 +114,7 @@ def _epochs(
                 step,
                 steps,
                 loss,
-                since,
+                time.monotonic() - start_time,
                 valid,
                 run.best,
                 stopped,
@@ -167,7 +148,7 @@ def _epochs(
             yield report(run.epoch, len(plan), len(plan), mean, figure, over)
             if stop.is_made:
                 break
-        best, seconds = run.restore_best(), (time.process_time() - spent) / max(1, run.epoch - first)
+        best, seconds = run.restore_best(), (time.process_time() - start_cpu_time) / max(1, run.epoch - first_epoch)
         run.require_learned(data, schedule)
         return Trained(best, seconds, run.improving(schedule), run.taken)
 

@@ -9,9 +9,9 @@ All other parameters are torch's Adam.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,34 +23,18 @@ from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import ItemLayer
 from ensue.nn.sampling import MANY
 from ensue.nn.validation import require_number, require_table
+from ensue.schedule import Schedule
 from ensue.store.folder import damage
 from ensue.store.tensors import open_tensors
 
 Group = Mapping[str, Any]
 """Parameters that share settings, and these by name, as torch's optimisers have them."""
 
+SLOW = 0.1
+"""Factor on the learning rate of slow parameters."""
 FILE = "optimizer.safetensors"
 FIELDS = ("step", "exp_avg", "exp_avg_sq")
 """What Adam keeps of a parameter: its steps, and a mean of its gradient and of the square."""
-
-
-class Rates(Protocol):
-    """What an optimiser asks of a schedule."""
-
-    @property
-    def learning_rate(self) -> float:
-        """Adam's step size."""
-        ...
-
-    @property
-    def weight_decay(self) -> float:
-        """L2."""
-        ...
-
-    @property
-    def beta2(self) -> float:
-        """How much of its mean of squared gradients Adam keeps a step."""
-        ...
 
 
 class RowAdam(Adam):
@@ -126,18 +110,40 @@ def _adam_rows(group: Group, table: Tensor, state: Mapping[str, Tensor], rows: T
         whole.index_copy_(0, rows, part)
 
 
-def make_optimizer(model: nn.Module, schedule: Rates) -> RowAdam:
-    """Adam with L2 as in the papers (added to the gradient, not decoupled).
+def make_optimizer(
+    model: nn.Module, schedule: Schedule, *, undecayed: Iterable[Tensor] = (), slow: Iterable[Tensor] = ()
+) -> RowAdam:
+    """Return Adam with L2 as in the papers: added to the gradient, not decoupled.
 
-    L2 pulls at every row in every step, so with it all tables of the model get dense gradients. Of a table of more than
-    ``MANY`` rows it pulls at those that a step touches.
+    L2 moves every row in every step, so with it all tables of the model get dense gradients. In a table of more than
+    ``MANY`` rows it moves the rows that a step touches.
+
+    Args:
+        model: its parameters are trained.
+        schedule: learning rate, decay of the mean of squared gradients, and weight of the penalty.
+        undecayed: parameters without L2.
+        slow: parameters with ``SLOW`` times the learning rate.
     """
+    without_decay, slowed = set(undecayed), set(slow)
     if schedule.weight_decay > 0:
         for module in model.modules():
-            if isinstance(module, nn.Embedding | ItemLayer) and len(module.weight) <= MANY:
+            if not isinstance(module, nn.Embedding | ItemLayer) or module.weight in without_decay:
+                continue
+            if len(module.weight) <= MANY:
                 module.sparse = False
-    rate, betas, decay = schedule.learning_rate, (0.9, schedule.beta2), schedule.weight_decay
-    return RowAdam(model.parameters(), lr=rate, betas=betas, weight_decay=decay, fused=True)
+    parameters = [*model.parameters()]
+    groups: list[dict[str, Any]] = [
+        {"params": [parameter for parameter in parameters if parameter not in without_decay | slowed]},
+        {"params": [parameter for parameter in parameters if parameter in without_decay], "weight_decay": 0.0},
+        {"params": [parameter for parameter in parameters if parameter in slowed], "pace": SLOW},
+    ]
+    return RowAdam(
+        [group for group in groups if group["params"]],
+        lr=schedule.learning_rate,
+        betas=(0.9, schedule.beta2),
+        weight_decay=schedule.weight_decay,
+        fused=True,
+    )
 
 
 def by_row(model: nn.Module) -> set[Tensor]:

@@ -104,6 +104,10 @@ class Passages:
         """Number of texts, or of pairs."""
         return self.num_records
 
+    def arrays(self) -> tuple[npt.NDArray[np.integer], ...]:
+        """Everything that training depends on."""
+        return self.ids, self.starts, self.sizes, self.first, self.targets
+
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
         """A shuffled epoch: batches of ``size`` records of like length, in random order; the same for the same seed."""
         return epoch_batches([self.lengths], size, seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterable
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from ensue.tasks.classify import infer
 from ensue.tasks.classify.batch import Block
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.state import ClassifyState
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import rank_and_size
 from ensue.training.loop import Trained
 from ensue.training.report import Report
@@ -31,12 +31,11 @@ class Log:
     """Log of each epoch, stored next to the checkpoint, so that a killed run loses nothing.
 
     Args:
-        checkpoint: where the run's checkpoint is, or ``None``.
-        resume: whether to go on with what was noted.
+        checkpoint: of the run.
     """
 
-    def __init__(self, checkpoint: Path | None, resume: bool) -> None:
-        self.path = checkpoint.with_name(f"{checkpoint.name}-log") if checkpoint is not None else None
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.path, resume = checkpoint.sibling("-log")
         self.epochs: dict[int, dict[str, float]] = {}
         if resume and self.path is not None and self.path.exists():
             self.epochs = {int(epoch): row for epoch, row in json.loads(self.path.read_bytes()).items()}

@@ -18,6 +18,7 @@ from ensue.tasks.classify import explain, infer, save, train, update
 from ensue.tasks.classify.dataset import Sides, codes
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.state import Folders
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
 
@@ -46,7 +47,7 @@ class ClassifyPredictor(ClassifyState):
             SettingError: the loss is no longer a number, vectors of another width, or another run's checkpoint.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, checkpoint, resume)
+        return train.fit(self, data, valid, Checkpoint(checkpoint, resume))
 
     def update(self, data: Texts) -> Report:
         """Learn labelled texts on top of what is known, in one pass; new words are welcome, new labels are not.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,10 +21,9 @@ from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
-from ensue.tasks.classify.dataset import Passages, Remembered
+from ensue.tasks.classify.dataset import Remembered
 from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
 from ensue.tasks.classify.metadata import Metadata
-from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.saved import NETWORK, network_files, read_network
 from ensue.tasks.state import Contents, require_trained, summary_of
@@ -38,11 +34,7 @@ from ensue.vocabulary import FIRST
 
 def summary(state: ClassifyState) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card."""
-    return summary_of(
-        state,
-        {**asdict(state.settings), **asdict(state.shared)},
-        {**state.metadata.to_dict(), "words": len(state.tokenizer.vocabulary) - FIRST},
-    )
+    return summary_of(state, {**state.metadata.to_dict(), "words": len(state.tokenizer.vocabulary) - FIRST})
 
 
 @dataclass(eq=False)
@@ -128,17 +120,7 @@ def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     require_table("table.weight", table, torch.float32, [rows, None])
     untrained = partial(state.make_network, rows, table.shape[1]) if state.model_name in {*CATALOGUE} else None
     state.model = read_network(tensors, partial(state.new_network, rows, table.shape[1]), untrained)
-    state.optimizer = saved_optimizer(path, state.module, partial(new_optimizer, state.module, state.schedule))
-
-
-def fingerprint(state: ClassifyState, parts: Mapping[str, Passages]) -> str:
-    """Names a training run by its model, settings and data."""
-    named = [state.model_name, asdict(state.settings), state.metadata.labels, state.architecture]
-    seen = hashlib.blake2b(json.dumps(named).encode(), digest_size=16)
-    for part in parts.values():
-        for column in (part.ids, part.starts, part.sizes, part.first, part.targets):
-            seen.update(np.ascontiguousarray(column).data)
-    return seen.hexdigest()
+    state.optimizer = saved_optimizer(path, state.module, state.new_optimizer)
 
 
 def stored_data(summary: Mapping[str, Any]) -> list[str]:

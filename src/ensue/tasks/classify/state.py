@@ -27,6 +27,7 @@ from ensue.tasks.classify.settings import CountingSettings, TextSettings
 from ensue.tasks.state import State
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
+from ensue.training.optimizer import RowAdam, make_optimizer
 
 
 class ClassifyState(State[Network]):
@@ -130,6 +131,11 @@ class ClassifyState(State[Network]):
             row = self.counting["vectors"].scores(sides)
             passages.below = (row / self.metadata.temperature["vectors"]).float()
         return passages
+
+    def new_optimizer(self) -> RowAdam:
+        """Return an optimizer with L2 on everything but the word vectors, whose rows move when a batch touches them."""
+        assert self.schedule is not None
+        return make_optimizer(self.module, self.schedule, undecayed=[self.module.get_parameter("table.weight")])
 
     def make_network(self, num_words: int, dim: int) -> Network:
         """Return an untrained network where torch makes tensors."""

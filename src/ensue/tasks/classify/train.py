@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,10 +12,11 @@ from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
+from ensue.learning.life import train_network
 from ensue.lines import plural
 from ensue.records import Text
 from ensue.settings import require_encoder, require_file
-from ensue.tasks.classify import infer, save
+from ensue.tasks.classify import infer
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
@@ -29,22 +29,19 @@ from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.mixing_time import Log, mixing
 from ensue.tasks.classify.model import Network
 from ensue.tasks.classify.models.centrality import LEARNED_DIM
-from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, TextSettings
 from ensue.tasks.classify.sizes import LEARNED, MOST, MOST_LEARNED, schedule_for
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.held_examples import Example, keep, of_texts
 from ensue.text.tokens import split_words
-from ensue.training.loop import train
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
 DOCUMENT = (64, 3)
 """Texts of more words and sentences than this on average are documents."""
 
 
-def fit(
-    state: ClassifyState, data: Texts, valid: Texts | None, checkpoint: Path | None, resume: bool
-) -> Iterator[Report]:
+def fit(state: ClassifyState, data: Texts, valid: Texts | None, checkpoint: Checkpoint) -> Iterator[Report]:
     """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.fit`."""
     require_file("vectors", state.settings.vectors)
     if state.encoder is not None:
@@ -68,7 +65,7 @@ def fit(
     learned = _data(state, sides, part)
     counted = _count(state, learned, _data(state, state.encode(held), held))
     if state.schedule is not None:
-        yield from _train(state, learned, held, checkpoint, resume)
+        yield from _train(state, learned, held, checkpoint)
         nats: dict[str, float] = {}
         if state.model_name == "blend":
             _calibrate(state, blend.NETWORK, held)
@@ -251,33 +248,27 @@ def _new_network(state: ClassifyState) -> Network:
     return network
 
 
-def _train(
-    state: ClassifyState, learned: Data, held: Texts, checkpoint: Path | None, resume: bool
-) -> Generator[Report, None, None]:
+def _train(state: ClassifyState, learned: Data, held: Texts, checkpoint: Checkpoint) -> Generator[Report, None, None]:
     """Train the network from its beginning; it ends with its best weights."""
     _fit_settings(state, len(learned.targets))
     schedule = state.schedule
     assert schedule is not None
     torch.manual_seed(state.seed)
     state.model = _new_network(state)
-    state.optimizer = new_optimizer(state.module, schedule)
+    state.optimizer = state.new_optimizer()
     held_targets, held_sides = codes(held, state.labels), state.encode(held)
     data, watched = state.passages(learned.sides, learned.targets), state.passages(held_sides, held_targets)
-    log = Log(checkpoint, resume)
-    reports = train(
-        state.module,
+    log = Log(checkpoint)
+    reports = train_network(
+        state,
         data,
         lambda: held_out_metric(state, infer.raw_scores(state, held_sides).argmax(1).numpy(), held_targets),
         schedule,
-        optimizer=state.optimizer,
-        seed=state.seed,
+        arrays=[*data.arrays(), *watched.arrays()],
         checkpoint=checkpoint,
-        resume=resume,
-        fingerprint=save.fingerprint(state, {"data": data, "held": watched}),
     )
     trained = yield from log.follow(reports, lambda: mixing(state, watched))
-    state.metadata.epochs, state.metadata.log = trained.best_epoch, log.rows()
-    state.seconds_an_epoch = trained.seconds_an_epoch
+    state.metadata.log = log.rows()
     if trained.best_epoch == schedule.epochs > 1 and not schedule.decay:
         state.metadata.notes.append(
             f"the validation metric was still improving after {schedule.epochs} epochs; consider more epochs"

@@ -19,6 +19,7 @@ from ensue.tasks.link import encode, explain, infer, save, scores, train, update
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.state import Folders
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
 
@@ -49,7 +50,7 @@ class LinkPredictor(LinkState):
             SettingError: the loss is no longer a number, or another run's checkpoint.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, checkpoint, resume)
+        return train.fit(self, data, valid, Checkpoint(checkpoint, resume))
 
     def learn(self, posts: Posts) -> Iterator[Report]:
         """Learn of articles and posts alone, without a label, yielding a report a step: what a passage was cut from.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,7 +14,6 @@ from ensue.data.near_copies import near_copies
 from ensue.data.posts.dataset import Articles
 from ensue.lines import plural
 from ensue.schedule import Schedule
-from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.link.batch import Batch
 from ensue.tasks.link.cloze import Cloze
 from ensue.tasks.link.encode import encoded
@@ -27,7 +25,9 @@ from ensue.tasks.link.state import LinkState
 from ensue.tasks.state import module_of
 from ensue.text.tokens import Tokens
 from ensue.text.weights import smooth_idf
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.loop import train
+from ensue.training.optimizer import make_optimizer
 from ensue.training.report import Report
 
 BATCH = 128
@@ -56,16 +56,13 @@ class Pretraining(nn.Module):
         return contrastive_loss(self.network(batch).float(), batch.related, temperature=TEMPERATURE)
 
 
-def pretrain(
-    state: LinkState, articles: Articles, checkpoint: Path | None, resume: bool
-) -> Generator[Report, None, None]:
+def pretrain(state: LinkState, articles: Articles, checkpoint: Checkpoint) -> Generator[Report, None, None]:
     """Learn of articles alone, as the settings say; what is left out is noted.
 
     Args:
         state: with a new network.
         articles: of the corpus.
         checkpoint: of the training that follows; this one has its own beside it.
-        resume: go on from there.
     """
     network, own = module_of(state.network), state.network_settings
     assert isinstance(network, Linker)
@@ -90,10 +87,10 @@ def pretrain(
         refit=False, replay=0,
     )  # fmt: skip
     network.bag_alone = own.bag > 0
-    place = checkpoint and checkpoint.with_name(f"{checkpoint.name}-pretrain")
+    optimizer = make_optimizer(network, schedule, undecayed=[network.table.weight])
     yield from train(
-        Pretraining(network), data, None, schedule, optimizer=new_optimizer(network, schedule), seed=state.seed,
-        stage="pretrain", checkpoint=place, resume=resume, fingerprint=f"{own} {len(tokens.ids)}",
+        Pretraining(network), data, None, schedule, optimizer=optimizer, seed=state.seed,
+        stage="pretrain", checkpoint=checkpoint.sibling("-pretrain"), fingerprint=f"{own} {len(tokens.ids)}",
     )  # fmt: skip
     network.bag_alone = own.encoder == "bag"
     state.metadata.notes.append(f"pretrained on {plural(len(data), 'article')} for {schedule.epochs} epochs")

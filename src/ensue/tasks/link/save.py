@@ -26,7 +26,6 @@ from ensue.tasks.link.article_index import KINDS, ArticleIndex
 from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
-from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
@@ -89,7 +88,6 @@ _OF_INDEX = ("lexical", "latent", "vectors")
 
 def summary(state: LinkState) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card."""
-    own = asdict(state.settings) if state.settings is not None else {}
     facts = {
         **state.metadata.to_dict(),
         "weights": state.weights,
@@ -98,7 +96,7 @@ def summary(state: LinkState) -> dict[str, object]:
         "neighbours": state.neighbour_weight,
         "calibration": asdict(state.calibration) if state.calibration else None,
     }
-    return summary_of(state, {**own, **asdict(state.shared)}, facts)
+    return summary_of(state, facts)
 
 
 def contents(state: LinkState, card: str) -> Contents:
@@ -149,8 +147,7 @@ def _fill_network(state: LinkState, path: Path) -> None:
     untrained = partial(state.make_network, num_words, dim)
     state.model = read_network(tensors, partial(state.new_network, num_words, dim), untrained)
     if state.schedule is not None:
-        make = partial(link_optimizer, state, state.schedule)
-        state.optimizer = saved_optimizer(path, module_of(state.network), make)
+        state.optimizer = saved_optimizer(path, state.module, state.new_optimizer)
 
 
 def _parquet(articles: Articles) -> bytes:

@@ -26,6 +26,7 @@ from ensue.tasks.state import State, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.terms import Keys
 from ensue.text.tokens import Tokenizer
+from ensue.training.optimizer import RowAdam, make_optimizer
 
 
 class LinkState(State[Model]):
@@ -120,6 +121,17 @@ class LinkState(State[Model]):
         """Whether posts of one corpus tell of each other what they are about."""
         told = bool(self.prior_strength or self.neighbour_weight)
         return self.model_name == "best" and told and self.shared.cross_post_prior
+
+    def new_optimizer(self) -> RowAdam:
+        """Return an optimizer with a lower learning rate for an encoder that starts as a mean of word vectors.
+
+        With steps as large as those of the words' vectors, encoders lose within an epoch what they start from: on two
+        fifths of the posts outside PolitiFact's test, the MRR of ast alone falls from .418 to .410, of cnn to .262.
+        """
+        assert self.schedule is not None
+        slow = self.network.encoder.parameters() if self.network_settings.residual else ()
+        table = self.module.get_parameter("table.weight")
+        return make_optimizer(self.module, self.schedule, undecayed=[table], slow=slow)
 
     def make_network(self, num_words: int, dim: int) -> Linker:
         """An untrained network where torch makes tensors."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +15,7 @@ from ensue.data.near_copies import plain_words
 from ensue.data.posts.corpus import Corpus, require_links
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError, SettingError
+from ensue.learning.life import train_network
 from ensue.lines import plural
 from ensue.records import Post
 from ensue.settings import require_encoder, require_file
@@ -32,7 +30,6 @@ from ensue.tasks.link.held_out import choose_weights, learn_probabilities, most,
 from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import LEARNED_DIM, Linker
-from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.pretrain import pretrain
 from ensue.tasks.link.scores import LEARNED, mean_cosine
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
@@ -40,7 +37,7 @@ from ensue.tasks.link.state import LinkState, LinkStateT
 from ensue.tasks.link.vector_index import text_hashes
 from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
-from ensue.training.loop import train
+from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint
 from ensue.training.report import Report
 
 SAMPLE = 512
@@ -51,9 +48,7 @@ READ = 20_000
 """Posts at most that a network learns from without their labels, beside the articles."""
 
 
-def fit(
-    state: LinkState, data: Corpus, valid: Corpus | None, checkpoint: Path | None, resume: bool
-) -> Iterator[Report]:
+def fit(state: LinkState, data: Corpus, valid: Corpus | None, checkpoint: Checkpoint) -> Iterator[Report]:
     """See :meth:`ensue.tasks.link.predictor.LinkPredictor.fit`."""
     if isinstance(state.settings, LinkSettings):
         require_file("vectors", state.settings.vectors)
@@ -76,11 +71,11 @@ def fit(
     state.prior_strength, state.neighbour_weight, state.weights = 0.0, 0.0, {}
     state.calibration, state.post_index = None, None
     if state.schedule is not None:
-        yield from _train(state, part, held, checkpoint, resume)
+        yield from _train(state, part, held, checkpoint)
     elif isinstance(state.settings, SbertSettings):
         _use_encoder(state)
     elif isinstance(state.settings, LinkSettings):
-        yield from _of_texts(state, _read_first(state, part), checkpoint, resume=resume)
+        yield from _of_texts(state, _read_first(state, part), checkpoint)
     apart = replace(held, posts=replace(held.posts, parts=None))  # what its file calls parts of it is one part here
     labelled, scores = sample(state, every if state.schedule is None else apart), None
     spared = state.schedule is not None and state.model_name == "best" and len(every) <= most(state)
@@ -173,15 +168,13 @@ def learn(state: LinkState, posts: Posts) -> Iterator[Report]:
     texts = posts.texts.gather(sample)
     yield from _of_texts(state, Articles(*(pl.concat(both) for both in (
         (articles.bodies, texts), (articles.titles, pl.repeat("", len(texts), eager=True)), (articles.ids, texts)
-    ))), None, resume=False)  # fmt: skip
+    ))), NO_CHECKPOINT)  # fmt: skip
     few = encode_posts(state, posts.select(sample[:SAMPLE]), "best")
     lexical, cosines = mean_cosine(state, few), few.cosines(state.article_index.vectors)
     state.learned_scale = float(lexical.std() / max(cosines.std(), 1e-9)) if lexical.size else 0.0
 
 
-def _of_texts(
-    state: LinkState, texts: Articles, checkpoint: Path | None, *, resume: bool
-) -> Generator[Report, None, None]:
+def _of_texts(state: LinkState, texts: Articles, checkpoint: Checkpoint) -> Generator[Report, None, None]:
     """Train a network of texts alone, and give the articles vectors."""
     own = state.network_settings
     state.tokenizer = learn_words(
@@ -189,15 +182,13 @@ def _of_texts(
     )
     torch.manual_seed(state.seed)
     state.model = state.new_network(len(state.tokenizer.vocabulary), 0)
-    yield from pretrain(state, texts, checkpoint, resume)
+    yield from pretrain(state, texts, checkpoint)
     state.network.eval()
     state.metadata.words = len(state.tokenizer.vocabulary)
     state.article_index.vectors = vectors_of(state, state.articles.texts)
 
 
-def _train(
-    state: LinkState, part: Corpus, held: Corpus, checkpoint: Path | None, resume: bool
-) -> Generator[Report, None, None]:
+def _train(state: LinkState, part: Corpus, held: Corpus, checkpoint: Checkpoint) -> Generator[Report, None, None]:
     """Train the network from its beginning; it ends with its best weights, and the articles have vectors.
 
     The losses over cosines have a ceiling, so that no loss tells of weights that went astray: ranks do.
@@ -218,8 +209,8 @@ def _train(
         network.place(*start, tuned=own.tuned)
         state.metadata.known_vectors = len(start[0])
     state.model = network
-    yield from pretrain(state, known, checkpoint, resume)
-    state.optimizer = link_optimizer(state, schedule)
+    yield from pretrain(state, known, checkpoint)
+    state.optimizer = state.new_optimizer()
     data = links(state, part)
     fitted = schedule.fitted(len(data), len(data))
     if fitted != schedule:
@@ -228,17 +219,8 @@ def _train(
     learned = part.select(np.arange(min(len(part), SAMPLE)))
     _start_share(state, learned)
     before, untaught = _validate(state, learned), _Start.of(state, held)
-    trained = yield from train(
-        module_of(network),
-        data,
-        lambda: _validate(state, held),
-        fitted,
-        optimizer=state.optimizer,
-        seed=state.seed,
-        checkpoint=checkpoint,
-        resume=resume,
-        fingerprint=run_key(state, data),
-    )
+    columns = (data.pairs, data.articles.ids, data.articles.texts, data.posts.ids, data.posts.texts)
+    yield from train_network(state, data, lambda: _validate(state, held), fitted, arrays=columns, checkpoint=checkpoint)
     if (after := _validate(state, learned)) < before / 2:
         raise SettingError(
             f"training made the model worse: the MRR of training posts fell from {before:.3f} to {after:.3f}; "
@@ -247,8 +229,9 @@ def _train(
     kept = untaught.kept(state, held)
     network.eval()
     index.vectors = vectors_of(state, index.articles.texts)
-    state.metadata.epochs, state.metadata.words = 0 if kept else trained.best_epoch, len(words)
-    state.seconds_an_epoch = trained.seconds_an_epoch
+    state.metadata.words = len(words)
+    if kept:
+        state.metadata.epochs = 0
 
 
 @torch.no_grad()
@@ -302,15 +285,6 @@ def links(state: LinkState, data: Corpus) -> Links:
     if training_data.skipped:
         notes.append(f"{plural(training_data.skipped, 'link')} left out: a text without words")
     return training_data
-
-
-def run_key(state: LinkState, data: Links) -> str:
-    """Names a training run by its model, settings and data."""
-    named = [state.model_name, asdict(state.network_settings), asdict(state.shared)]
-    key = hashlib.blake2b(json.dumps(named).encode(), digest_size=16)
-    for column in (data.pairs, data.articles.ids, data.articles.texts, data.posts.ids, data.posts.texts):
-        key.update(np.ascontiguousarray(column).data)
-    return key.hexdigest()
 
 
 def _validate(state: LinkState, held: Corpus) -> float:

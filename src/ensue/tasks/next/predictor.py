@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -12,6 +13,7 @@ from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.data.item_table import Items
 from ensue.errors import SettingError
+from ensue.learning.life import COUNTED
 from ensue.metrics import Floats
 from ensue.nn.item_head import Output
 from ensue.records import History
@@ -24,6 +26,7 @@ from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import shared_part
 from ensue.tasks.state import Folders, Forgotten
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
@@ -59,7 +62,7 @@ class NextPredictor(NextState):
             SettingError: the loss is no longer a number, or the checkpoint is another run's.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, checkpoint, resume)
+        return train.fit(self, data, valid, Checkpoint(checkpoint, resume))
 
     def update(self, data: Histories) -> Report:
         """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.
@@ -74,7 +77,7 @@ class NextPredictor(NextState):
         if data.items is not None:
             self.add_items(data.items)
             if not len(data):
-                return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True, note="items added")
+                return replace(COUNTED, note="items added")
         shared = shared_part(data, self.shared.min_users, "new data")
         report = [*update.passes(self, shared)][-1]
         self.index_items()

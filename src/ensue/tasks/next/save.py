@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.data.histories import Histories
 from ensue.lines import plural
 from ensue.nn.approximate import has_faiss
 from ensue.nn.device import Undrawn
@@ -30,7 +25,7 @@ from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.reservoir import LATEST
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of, summary_of
-from ensue.training.optimizer import FILE, make_optimizer, optimizer_tensors, saved_optimizer
+from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 
 
@@ -59,8 +54,7 @@ def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
 
 def summary(state: NextState) -> dict[str, object]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.summary`."""
-    settings = {**asdict(state.settings), **asdict(state.shared)}
-    return summary_of(state, settings, {**state.metadata.to_dict(), "remembered": len(state.reservoir)})
+    return summary_of(state, {**state.metadata.to_dict(), "remembered": len(state.reservoir)})
 
 
 def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
@@ -83,7 +77,7 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     module = module_of(state.model)
     assign_tensors(module, tensors)
     module.to(state.device)
-    state.optimizer = saved_optimizer(path, module, partial(make_optimizer, module, state.schedule))
+    state.optimizer = saved_optimizer(path, module, state.new_optimizer)
     state.reservoir = state.new_reservoir()
     if saved["remembered"]:
         state.reservoir.restore(read_tensors(path, reservoir.FILE))
@@ -101,18 +95,6 @@ def _fill_baselines(state: NextState, counts: dict[str, Tensor]) -> None:
     state.length_delay = LengthDelayModel()
     parts = {name: module_of(baseline) for name, baseline in state.counting.items()}
     assign_tensors(nn.ModuleDict({**parts, "continuation": state.length_delay}), counts)
-
-
-def fingerprint(state: NextState, parts: Iterable[Histories]) -> str:
-    """Names a training run by its model, settings and data."""
-    seen = hashlib.blake2b(json.dumps([state.model_name, asdict(state.settings)]).encode(), digest_size=16)
-    if state.known_items is not None:
-        for data in state.known_items.contents().values():
-            seen.update(data)
-    for part in parts:
-        for column in (part.ids, part.offsets, part.times):
-            seen.update(np.ascontiguousarray(column).data)
-    return seen.hexdigest()
 
 
 def _vocabulary(values: object) -> Vocabulary:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.optim import Adam
 
@@ -16,6 +16,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.splits import dated, hold_out
 from ensue.errors import DataError, SettingError
+from ensue.learning.life import train_network
 from ensue.lines import quoted
 from ensue.metrics import Floats
 from ensue.tasks.held_examples import keep, of_history
@@ -29,13 +30,12 @@ from ensue.tasks.next.metadata import IDLE, Metadata, default_exclusion
 from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.reservoir import joined
-from ensue.tasks.next.save import fingerprint
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import left_out, repeat_shares, require_targets, shared_part
 from ensue.tasks.state import module_of
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
-from ensue.training.loop import Trained, mean_loss, train
-from ensue.training.optimizer import make_optimizer
+from ensue.training.loop import Trained, mean_loss
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
 
@@ -50,22 +50,18 @@ IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 """Note on a training that ended while its metric still improved."""
 
 
-def fit(
-    state: NextState, data: Histories, valid: Histories | None, checkpoint: Path | None, resume: bool
-) -> Iterator[Report]:
+def fit(state: NextState, data: Histories, valid: Histories | None, checkpoint: Checkpoint) -> Iterator[Report]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.fit`."""
     require_targets(data, "training data")
     state.known_items = _known_items(state, data)
     learned = shared_part(data, state.shared.min_users, "training data")
     valid = None if valid is None else shared_part(valid, state.shared.min_users, "validation data")
-    yield from _fit(state, learned, valid, checkpoint, resume)
+    yield from _fit(state, learned, valid, checkpoint)
     if state.shared.min_users > 1:
         state.metadata.min_users = asdict(left_out(data, learned, state.shared.min_users))
 
 
-def _fit(
-    state: NextState, data: Histories, valid: Histories | None, checkpoint: Path | None, resume: bool
-) -> Iterator[Report]:
+def _fit(state: NextState, data: Histories, valid: Histories | None, checkpoint: Checkpoint) -> Iterator[Report]:
     if data.ids.min() == data.ids.max():
         raise DataError("training data: every event has the same item, so there is nothing to rank")
     state.index = None
@@ -84,8 +80,8 @@ def _fit(
         floors = {name: _gains(state, sample, name) for name in state.counting}
     for name in names:
         state.select_model(name)
-        stage, place = (f"fit {name}", _sibling(checkpoint, name)) if len(names) > 1 else ("fit", checkpoint)
-        yield from train_once(state, split.learned, split.held_out, stage, place, resume)
+        stage, place = (f"fit {name}", checkpoint.sibling(f"-{name}")) if len(names) > 1 else ("fit", checkpoint)
+        yield from train_once(state, split.learned, split.held_out, stage, place)
         trained[name] = _Candidate(state.model, state.optimizer, copy(state.metadata), state.seconds_an_epoch)
         if floors:
             trained[name] = trained[name]._replace(gains=_gains(state, sample))
@@ -97,7 +93,7 @@ def _fit(
     if state.schedule is None or split.whole is not None:
         learn_values(state, whole)
     if state.schedule is not None and split.whole is not None:
-        yield from train_once(state, whole, None, "refit", _sibling(checkpoint, "refit"), resume, like=chosen)
+        yield from train_once(state, whole, None, "refit", checkpoint.sibling("-refit"), like=chosen)
     count_baselines(state, whole)
     if state.schedule is None:
         state.model = state.counting.get(state.model_name)  # of several ranks the first one alone has it
@@ -301,8 +297,7 @@ def train_once(
     data: Histories,
     valid: Histories | None,
     stage: str,
-    checkpoint: Path | None,
-    resume: bool,
+    checkpoint: Checkpoint,
     like: Metadata | None = None,
 ) -> Generator[Report, None, None]:
     """Train the predictor's model from its beginning; it ends with its best weights, or trained like another."""
@@ -312,9 +307,8 @@ def train_once(
     torch.manual_seed(state.seed)
     earlier = state.model
     state.model = network = state.new_network()
-    module = module_of(network)
     state.count_negatives()
-    state.optimizer = make_optimizer(module, state.schedule)
+    state.optimizer = state.new_optimizer()
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
@@ -323,17 +317,19 @@ def train_once(
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(state.schedule.sized(like.training["batch_size"]), epochs=like.epochs)
-    run = train(
-        module,
+    arrays: list[npt.NDArray[np.generic]] = [
+        column for part in parts for column in (part.ids, part.offsets, part.times)
+    ]
+    if state.known_items is not None:
+        arrays += [np.frombuffer(content, np.uint8) for content in state.known_items.contents().values()]
+    run = train_network(
+        state,
         windows,
         (lambda: _monitored(state, sample)) if valid is not None else None,
         schedule,
-        optimizer=state.optimizer,
-        seed=state.seed,
-        stage=stage,
+        arrays=arrays,
         checkpoint=checkpoint,
-        resume=resume,
-        fingerprint=fingerprint(state, parts),
+        stage=stage,
         min_useful_metric=_minimum_useful(state, exact) if valid is not None and schedule.monitor == "mrr" else None,
     )
     short = schedule.epochs > state.schedule.epochs  # not even the smallest batch makes enough steps of an epoch
@@ -432,7 +428,3 @@ def _minimum_useful(state: NextState, valid: Histories) -> float:
     """An MRR half as good again as popularity's, or less where that is good already: more than chance, hardly more."""
     popular = mean_reciprocal_rank(state, valid, "popularity")
     return popular * (1 + (1 - popular) / 2)
-
-
-def _sibling(checkpoint: Path | None, name: str) -> Path | None:
-    return checkpoint.with_name(f"{checkpoint.name}-{name}") if checkpoint else None

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from ensue.data.histories import Histories, Ids, Index
+from ensue.learning.life import COUNTED, train_update
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
@@ -20,7 +21,7 @@ from ensue.tasks.next.reservoir import Reservoir, joined
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import require_targets
 from ensue.tasks.state import module_of
-from ensue.training.loop import one_pass, train
+from ensue.training.loop import one_pass
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
@@ -89,16 +90,8 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     state.metadata.updates = updates = state.metadata.updates + 1
     if state.schedule is None or state.optimizer is None:
         state.model = state.counting[state.model_name]
-        yield Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True, note="counts updated")
+        yield replace(COUNTED, note="counts updated")
         return
     remembered = (state.reservoir if replay is None else replay).draw(len(data), updates)
     state.reservoir.add(data)
-    yield from train(
-        module_of(state.network),
-        Windows(joined(data, remembered), reach),
-        None,
-        replace(state.schedule, epochs=1, decay=False),
-        optimizer=state.optimizer,
-        seed=state.seed + updates,
-        stage="update",
-    )
+    yield from train_update(state, Windows(joined(data, remembered), reach))

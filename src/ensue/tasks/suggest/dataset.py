@@ -73,6 +73,10 @@ class Sessions:
         """Number of windows."""
         return len(self.starts)
 
+    def arrays(self) -> tuple[npt.NDArray[np.integer], ...]:
+        """Everything that training depends on."""
+        return self.queries, self.starts, self.lengths, *self.spelled
+
     def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
         """A shuffled epoch: batches of ``size`` windows of like size, in random order; the same for the same seed."""
         return epoch_batches([self.widths, self.lengths], size, seed)

@@ -14,6 +14,7 @@ from ensue.tasks.state import Folders
 from ensue.tasks.suggest import explain, infer, save, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.state import SuggestState
+from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
 
@@ -49,7 +50,7 @@ class SuggestPredictor(SuggestState):
             SettingError: the loss is no longer a number, or another run's checkpoint.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, checkpoint, resume)
+        return train.fit(self, data, valid, Checkpoint(checkpoint, resume))
 
     def update(self, data: Queries) -> Report:
         """Learn new sessions on top of what is known, in one pass.

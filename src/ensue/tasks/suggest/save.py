@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,11 +20,10 @@ from ensue.tasks.state import Contents, require_trained, summary_of
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE
-from ensue.tasks.suggest.dataset import Sessions
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.privacy import Floor
 from ensue.tasks.suggest.state import SuggestState
-from ensue.training.optimizer import make_optimizer, saved_optimizer
+from ensue.training.optimizer import saved_optimizer
 
 
 @dataclass
@@ -58,8 +53,7 @@ class Fitted:
 
 def summary(state: SuggestState) -> dict[str, object]:
     """What was learned from what, and how: goes into ``settings.json`` and the card."""
-    own = asdict(state.settings) if state.settings is not None else {}
-    return summary_of(state, {**own, **asdict(state.shared)}, {**state.metadata.to_dict(), "floor": state.floor.facts})
+    return summary_of(state, {**state.metadata.to_dict(), "floor": state.floor.facts})
 
 
 def contents(state: SuggestState, card: str) -> Contents:
@@ -84,18 +78,7 @@ def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
     untrained = state.make_network if state.model_name in {*CATALOGUE} else None
     network = read_network(read_tensors(path, NETWORK), state.new_network, untrained)
     state.model = network
-    state.optimizer = saved_optimizer(path, state.module, partial(make_optimizer, state.module, state.schedule))
-
-
-def fingerprint(state: SuggestState, parts: Iterable[Sessions]) -> str:
-    """Names a training run by its model, settings and data."""
-    assert state.settings is not None  # counting is not trained
-    named = [state.model_name, asdict(state.settings), asdict(state.shared), len(state.tokenizer)]
-    seen = hashlib.blake2b(json.dumps(named).encode(), digest_size=16)
-    for part in parts:
-        for column in (part.queries, part.starts, part.lengths, *part.spelled):
-            seen.update(np.ascontiguousarray(column).data)
-    return seen.hexdigest()
+    state.optimizer = saved_optimizer(path, state.module, state.new_optimizer)
 
 
 def stored_data(summary: Mapping[str, Any]) -> list[str]:

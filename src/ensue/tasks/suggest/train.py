@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,20 +16,20 @@ from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.data.scripts import UNSPACED
 from ensue.errors import DataError
+from ensue.learning.life import train_network
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.schedule import RISING, Schedule
 from ensue.tasks.held_examples import Example, keep, of_history
-from ensue.tasks.suggest import save
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
 from ensue.tasks.suggest.ensembles.reranker import learn_counted_order, learn_order
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.privacy import bounded, people_of, shared_steps
 from ensue.tasks.suggest.state import SuggestState
-from ensue.training.loop import mean_loss, train
-from ensue.training.optimizer import make_optimizer
+from ensue.training.checkpoint import Checkpoint
+from ensue.training.loop import mean_loss
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST, Vocabulary
 
@@ -46,13 +45,11 @@ DATED = 1e8
 """Times after this (seconds, 1973) count from 1970, so that sessions can be put in order of their start."""
 
 
-def fit(
-    state: SuggestState, data: Queries, valid: Queries | None, checkpoint: Path | None, resume: bool
-) -> Iterator[Report]:
+def fit(state: SuggestState, data: Queries, valid: Queries | None, checkpoint: Checkpoint) -> Iterator[Report]:
     """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.fit`."""
     require_pairs(data, "training data")
     split = _split(state, bounded(data, state.shared.min_users), valid)
-    yield from _learn(state, split, valid, checkpoint, resume)
+    yield from _learn(state, split, valid, checkpoint)
     if split.held_out is not None and state.schedule is not None:
         held = split.held_out.histories
         keep(state, len(held), lambda at: _example(state, held.record(at)), learned=split.whole is not None)
@@ -68,9 +65,7 @@ def _example(state: SuggestState, session: History) -> Example | None:
     return of_history(last) if after - FIRST in followers else None
 
 
-def _learn(
-    state: SuggestState, split: _Split, valid: Queries | None, checkpoint: Path | None, resume: bool
-) -> Iterator[Report]:
+def _learn(state: SuggestState, split: _Split, valid: Queries | None, checkpoint: Checkpoint) -> Iterator[Report]:
     require_pairs(split.learned, "training data")
     if state.schedule is None:
         learn_words(state, split.learned)
@@ -90,10 +85,10 @@ def _learn(
                 return
             counted = state.metadata
         learn_words(state, split.learned)
-        yield from _train(state, split.learned, split.held_out, "fit", checkpoint, resume)
+        yield from _train(state, split.learned, split.held_out, "fit", checkpoint)
         leader = learn_order(state, split.held_out, counted)
         if split.whole is not None:
-            yield from _learn_all(state, split.whole, leader, checkpoint, resume)
+            yield from _learn_all(state, split.whole, leader, checkpoint)
         if leader is not None:
             _settle(state, leader, counted if leader == RERANKER else None, "the network mixed with it")
     if split.rule and not state.metadata.held_out:
@@ -151,7 +146,7 @@ def _starts(sessions: Histories) -> Floats:
 
 
 def _learn_all(
-    state: SuggestState, whole: Queries, leader: str | None, checkpoint: Path | None, resume: bool
+    state: SuggestState, whole: Queries, leader: str | None, checkpoint: Checkpoint
 ) -> Generator[Report, None, None]:
     """Learn what was held out as well: count anew, and train for as many epochs as were best."""
     chosen = state.metadata
@@ -161,8 +156,7 @@ def _learn_all(
         if name in vars(chosen):
             setattr(own, name, getattr(chosen, name))
     if leader is None:
-        place = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.refit")
-        yield from _train(state, whole, None, "refit", place, resume, chosen.epochs)
+        yield from _train(state, whole, None, "refit", checkpoint.sibling(".refit"), chosen.epochs)
         own.epochs, own.validation_loss = chosen.epochs, chosen.validation_loss
     own.notes += [note for note in chosen.notes if note not in own.notes]
 
@@ -301,8 +295,7 @@ def _train(
     part: Queries,
     held: Queries | None,
     stage: str,
-    checkpoint: Path | None,
-    resume: bool,
+    checkpoint: Checkpoint,
     epochs: int | None = None,
 ) -> Generator[Report, None, None]:
     """Train the network from its beginning; it ends with its best weights, or after so many ``epochs``."""
@@ -310,7 +303,7 @@ def _train(
     torch.manual_seed(state.seed)
     state.model = state.new_network()
     network = state.module
-    state.optimizer = make_optimizer(network, state.schedule)
+    state.optimizer = state.new_optimizer()
     data = state.windows(shared_steps(part, state.floor))
     if not len(data):
         raise DataError(
@@ -323,18 +316,14 @@ def _train(
     schedule = fitted(state.schedule, len(data), int((data.lengths - 1).sum()))
     if epochs is not None:
         schedule = replace(schedule, epochs=epochs)
-    trained = yield from train(
-        network,
+    yield from train_network(
+        state,
         data,
         None if watched is None else lambda: mean_loss(network, watched, CELLS),
         schedule,
-        optimizer=state.optimizer,
-        seed=state.seed,
-        stage=stage,
+        arrays=[*data.arrays(), *(watched.arrays() if watched is not None else ())],
         checkpoint=checkpoint,
-        resume=resume,
-        fingerprint=save.fingerprint(state, [data] if watched is None else [data, watched]),
+        stage=stage,
     )
-    state.metadata.epochs, state.seconds_an_epoch = trained.best_epoch, trained.seconds_an_epoch
     if watched is not None:
         state.metadata.validation_loss = mean_loss(network, watched, CELLS)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import torch
 
 from ensue.data.queries import Queries, require_pairs
 from ensue.errors import DataError
+from ensue.learning.life import COUNTED, train_update
 from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.crowd import Crowd
@@ -18,7 +17,6 @@ from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import Floor, bounded, people_of, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.tasks.suggest.train import note_cuts
-from ensue.training.loop import train
 from ensue.training.report import Report
 
 
@@ -43,29 +41,19 @@ def update(state: SuggestState, data: Queries) -> Report:
     state.rules = None
     steps = shared_steps(data, floor)
     state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(steps)))
-    metadata, updates = state.metadata, state.metadata.updates + 1
-    metadata.updates = updates
+    metadata = state.metadata
+    metadata.updates += 1
     metadata.sessions += len(data)
     metadata.queries += len(histories.ids)
     if state.schedule is None or state.optimizer is None:
         state.model = state.retrieval
-        return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
-    windows, seed = state.windows(steps), state.seed + updates
+        return COUNTED
+    windows = state.windows(steps)
     if not len(windows):
-        return Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
+        return COUNTED
     note_cuts(state, windows)
-    schedule = replace(state.schedule, epochs=1, warm_up=None, decay=False, learning_rate=_rate(state))
-    *_, last = train(state.module, windows, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
-    return last
-
-
-def _rate(state: SuggestState) -> float:
-    """The step size where training stood: a schedule that falls with the steps goes on from there."""
-    schedule, optimizer = state.schedule, state.optimizer
-    assert schedule is not None and optimizer is not None
-    taken = max((int(own["step"]) for own in optimizer.state.values()), default=0)
-    rate: float = schedule.learning_rate if schedule.warm_up is None else schedule.rate(taken, taken + 1)
-    return rate
+    *_, report = train_update(state, windows)
+    return report
 
 
 def _joined(old: Floor, new: Floor) -> Floor:

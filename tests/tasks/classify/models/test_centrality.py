@@ -13,8 +13,8 @@ from ensue.errors import SettingError
 from ensue.schedule import Schedule
 from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.models.centrality import Level, Shape, TextClassifier
-from ensue.tasks.classify.optimizer import new_optimizer
 from ensue.tasks.classify.settings import TextSettings
+from ensue.training.optimizer import make_optimizer
 from tests.tasks.classify.test_dataset import counting_up
 
 SMALL = {"hidden": 3, "head": 4, "score_dim": 3, "dropout": 0.0}
@@ -91,7 +91,7 @@ def test_words_that_are_fixed_or_not_met_stay_as_they_are_to_the_bit() -> None:
     net.place(torch.tensor([2, 3]), vectors, tuned=False)
     assert torch.equal(net.table.weight[[2, 3]], vectors)
     before = net.table.weight.detach().clone()
-    optimizer = new_optimizer(net, Schedule(learning_rate=0.1, weight_decay=0.1))
+    optimizer = make_optimizer(net, Schedule(learning_rate=0.1, weight_decay=0.1), undecayed=[net.table.weight])
     batch = Passages((counting_up((4,), (2,)),), np.array([0, 1])).batch(np.arange(2))  # words 2 to 7
     for _ in range(3):
         optimizer.zero_grad()

@@ -14,7 +14,6 @@ from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.dataset import Links, encode_texts
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.models.star import AST
-from ensue.tasks.link.optimizer import link_optimizer
 from ensue.tasks.link.settings import SCHEDULE, LinkSettings, Name
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.state import module_of
@@ -148,7 +147,8 @@ def test_an_encoder_that_starts_as_a_mean_moves_a_tenth_as_fast() -> None:
         state = LinkState("gru", settings={"heads": 3, "hidden": 6, "bag": 0, "residual": residual}, device="cpu")
         state.model = state.new_network(40, 12)
         network = module_of(state.network)
-        optimizer = link_optimizer(state, SCHEDULE)
+        state.schedule = SCHEDULE
+        optimizer = state.new_optimizer()
         for group in optimizer.param_groups:
             group["lr"] = SCHEDULE.learning_rate * group.get("pace", 1.0)
         before = {name: own.detach().clone() for name, own in network.named_parameters()}

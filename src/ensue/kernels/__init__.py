@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ LEVELS = ("plain", "avx2", "avx512")
 _NO_MEMORY, _OUT_OF_RANGE = -1, -2
 _CHECKED = 0x2144DF1C
 """CRC-32 of any bytes that are followed by their own CRC-32, lowest byte first."""
+_MAX_CHECKED = 256
+"""Combinations of shapes that are remembered of one structure."""
 _NUMBERS: dict[str, type[ctypes._CDataType]] = {
     "int": ctypes.c_int,
     "int64_t": ctypes.c_int64,
@@ -58,64 +60,99 @@ class _Field(NamedTuple):
     """Of an array: its shape, given sizes by name."""
     dtype: str | None = None
     """Of an array: the type of its elements; ``None`` for structures."""
-    deciding: tuple[tuple[int, str], ...] = ()
-    """Of an array: the dimensions that decide a size, and its name."""
-
-    def address(self, name: str, array: Array, sizes: dict[str, int]) -> int:
-        """Return where an array begins in memory, once its type, shape and layout are as declared.
-
-        Raises:
-            ValueError: they are not.
-        """
-        if isinstance(array, np.ndarray):
-            contiguous, start = array.flags.c_contiguous, array.ctypes.data
-        else:
-            contiguous, start = array.is_contiguous() and array.is_cpu, array.data_ptr()
-        assert self.shape is not None
-        shape = self.shape(sizes)
-        if array.shape != shape or (self.dtype is not None and _dtype_name(array.dtype) != self.dtype):
-            given = f"{_dtype_name(array.dtype)} of shape {tuple(array.shape)}"
-            raise ValueError(f"{name} is {given}, not {self.dtype} of shape {shape}")
-        if not contiguous:
-            raise ValueError(f"{name} is not contiguous in CPU memory")
-        return start
 
 
 class Structure(ctypes.Structure):
     """Fields of a structure of ``kernels.h``, followed by the other parameters of a function that takes it."""
 
     declared: ClassVar[dict[str, _Field]] = {}
+    shaped: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are arrays of a declared shape."""
+    addresses: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are the address of an array of any shape."""
     dimensions: dict[str, int]
     """Sizes of arrays, by the names that ``kernels.h`` gives them."""
+    checked: dict[tuple[object, ...], Self]
+    """Copies with further sizes set, by what those were read from: whole numbers, and shapes and types of arrays.
 
-    def fill(self, values: Mapping[str, Value]) -> None:
-        """Set fields: numbers as they are, arrays by their addresses, sizes by the arrays that decide them.
+    A call with the shapes of an earlier one then only sets addresses: to check shapes takes longer than many a kernel.
+    """
+
+    def filled(self, values: Mapping[str, Value]) -> Self:
+        """Return a copy with some fields set: arrays by their addresses, and sizes by the arrays that decide them.
 
         Raises:
             ValueError: an array has another type or shape, or is not contiguous in CPU memory.
         """
-        declared, sizes, arrays = self.declared, self.dimensions, list[tuple[str, _Field, Array]]()
-        # Sizes first: they are needed to check the shape of any array.
+        fields: dict[str, object] = {}
+        shapes: list[object] = [*values]
         for name, value in values.items():
-            if isinstance(value, int):
-                sizes[name] = value
-                if name in declared:
-                    setattr(self, name, value)
-            elif value is not None and (field := declared[name]).shape is None:
-                setattr(self, name, value)
-            elif value is not None:
-                arrays.append((name, field, cast("Array", value)))
-        for name, field, array in arrays:
-            shape = array.shape
-            if len(field.names) != len(shape):
-                raise ValueError(f"{name} has {len(shape)} dimensions, not {len(field.names)}")
-            for axis, size_name in field.deciding:
-                if size_name not in sizes:
-                    sizes[size_name] = shape[axis]
-                    if size_name in declared:
-                        setattr(self, size_name, shape[axis])
-        for name, field, array in arrays:
-            setattr(self, name, field.address(name, array, sizes))
+            if isinstance(value, int) and name not in self.addresses:
+                shapes.append(value)
+            elif value is not None and name in self.shaped:
+                array = cast("Array", value)
+                shapes += (array.shape, array.dtype)
+                fields[name] = _address(name, array)
+            else:
+                shapes.append(None)
+                fields[name] = value
+        key = tuple(shapes)
+        checked = self.checked.get(key)
+        if checked is None:
+            if len(self.checked) == _MAX_CHECKED:
+                self.checked.clear()
+            checked = self.checked[key] = self._with_sizes(values)
+        filled = type(self).from_buffer_copy(checked)
+        filled.dimensions = checked.dimensions
+        for name, field in fields.items():
+            setattr(filled, name, field)
+        return filled
+
+    def _with_sizes(self, values: Mapping[str, Value]) -> Self:
+        """Return a copy with sizes and those that arrays decide, once all arrays fit them.
+
+        Raises:
+            ValueError: an array has another type or shape.
+        """
+        copy, declared = type(self).from_buffer_copy(self), self.declared
+        numbers = [name for name, value in values.items() if isinstance(value, int) and name not in self.addresses]
+        sizes = self.dimensions | {name: cast(int, values[name]) for name in numbers}
+        arrays = {
+            name: cast("Array", values[name]) for name in values if name in self.shaped and values[name] is not None
+        }
+        for name, array in arrays.items():
+            names = declared[name].names
+            if len(names) != len(array.shape):
+                raise ValueError(f"{name} has {len(array.shape)} dimensions, not {len(names)}")
+            # The first array that has a size decides it; the shapes of all others are compared with it.
+            for size, size_name in zip(array.shape, names, strict=True):
+                if size_name is not None:
+                    sizes.setdefault(size_name, size)
+        for name in sizes.keys() & declared.keys():
+            setattr(copy, name, sizes[name])
+        for name, array in arrays.items():
+            field, dtype = declared[name], _dtype_name(array.dtype)
+            assert field.shape is not None
+            if array.shape != field.shape(sizes) or (field.dtype is not None and dtype != field.dtype):
+                given = f"{dtype} of shape {tuple(array.shape)}"
+                raise ValueError(f"{name} is {given}, not {field.dtype} of shape {field.shape(sizes)}")
+        copy.dimensions = sizes
+        return copy
+
+
+def _address(name: str, array: Array) -> int:
+    """Return where an array begins in memory.
+
+    Raises:
+        ValueError: it is not contiguous in CPU memory.
+    """
+    if isinstance(array, np.ndarray):
+        contiguous, start = array.flags.c_contiguous, array.ctypes.data
+    else:
+        contiguous, start = array.is_contiguous() and array.is_cpu, array.data_ptr()
+    if not contiguous:
+        raise ValueError(f"{name} is not contiguous in CPU memory")
+    return start
 
 
 @functools.cache
@@ -144,7 +181,8 @@ class _State:
 
     searched = False
     level = "off"
-    functions: ClassVar[dict[str, ctypes._NamedFuncPointer]] = {}
+    functions: ClassVar[dict[str, tuple[ctypes._NamedFuncPointer, tuple[str, ...]]]] = {}
+    """By name, with the names of their parameters."""
 
 
 def compiled(native: Callable[P, R], *, when: Callable[P, bool]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -181,12 +219,17 @@ def prepare(name: str, prepared: Structure | None = None, /, **values: Value) ->
     Raises:
         ValueError: an array has another type or shape, or is not contiguous in CPU memory.
     """
-    kind = _declarations().structures[name]
-    structure = kind() if prepared is None else kind.from_buffer_copy(prepared)
-    structure.dimensions = {} if prepared is None else dict(prepared.dimensions)
-    structure.arrays = prepared, values
-    structure.fill(values)
+    structure = (_empty(name) if prepared is None else prepared).filled(values)
+    structure.checked, structure.arrays = {}, (prepared, values)
     return structure
+
+
+@functools.cache
+def _empty(name: str) -> Structure:
+    """Return a structure, or the parameters of a function, without a value."""
+    empty = _declarations().structures[name]()
+    empty.dimensions, empty.checked = {}, {}
+    return empty
 
 
 def array(structures: Sequence[Structure]) -> ctypes.Array[Structure]:
@@ -211,21 +254,22 @@ def call(name: str, prepared: Structure | None = None, /, **values: Value) -> in
         MemoryError: there is no memory for its intermediate results.
         ValueError: an array has another type or shape, or is not contiguous in CPU memory.
     """
-    return run(name, prepare(name, prepared, **values))
+    return run(name, (_empty(name) if prepared is None else prepared).filled(values))
 
 
 def run(name: str, structure: Structure) -> int:
     """Call a compiled function with parameters that are all set; see :func:`call`."""
-    arguments = [
-        ctypes.byref(structure) if parameter == "call" else getattr(structure, parameter)
-        for parameter in _declarations().functions[name]
-    ]
-    result = int(_State.functions[name](*arguments))
+    function, parameters = _State.functions[name]
+    if parameters[0] == "call":
+        arguments = [getattr(structure, parameter) for parameter in parameters[1:]]
+        result = function(ctypes.byref(structure), *arguments)
+    else:
+        result = function(*[getattr(structure, parameter) for parameter in parameters])
     if result == _NO_MEMORY:
         raise MemoryError(f"no memory for {name}")
     if result == _OUT_OF_RANGE:
         raise IndexError(f"{name} was given an index or a size outside of its tables")
-    return result
+    return int(result)
 
 
 def is_loaded() -> bool:
@@ -271,12 +315,13 @@ def _open() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(FILE))
         if library.ensue_interface() != declarations.interface:
             return None
-        _State.functions = {name: getattr(library, f"ensue_{name}") for name in declarations.functions}
+        functions = {name: getattr(library, f"ensue_{name}") for name in declarations.functions}
     except (OSError, AttributeError):  # none, or for another machine
         return None
-    for name, function in _State.functions.items():
+    for name, function in functions.items():
         fields = declarations.structures[name].declared | {"call": _Field(ctypes.c_void_p)}
         function.restype, function.argtypes = ctypes.c_int64, [fields[own].kind for own in declarations.functions[name]]
+    _State.functions = {name: (function, declarations.functions[name]) for name, function in functions.items()}
     return library
 
 
@@ -306,8 +351,16 @@ def _structure(
 ) -> type[Structure]:
     """Return a structure with the fields of ``base`` before its own; fields may be of the other structures."""
     fields = dict(field for declaration in declarations for field in _fields(declaration, others))
-    declared = {"declared": base.declared | fields, "_fields_": [(field, own.kind) for field, own in fields.items()]}
-    return type(name, (base,), declared)
+    declared = base.declared | fields
+    shaped = {field_name for field_name, field in declared.items() if field.shape is not None}
+    addresses = {field_name for field_name, field in declared.items() if field.kind is ctypes.c_void_p} - shaped
+    members = {
+        "_fields_": [(field_name, field.kind) for field_name, field in fields.items()],
+        "declared": declared,
+        "shaped": frozenset(shaped),
+        "addresses": frozenset(addresses),
+    }
+    return type(name, (base,), members)
 
 
 def _fields(declaration: str, others: Mapping[str, type[Structure]]) -> Iterator[tuple[str, _Field]]:
@@ -330,5 +383,4 @@ def _fields(declaration: str, others: Mapping[str, type[Structure]]) -> Iterator
         kind = others[element] if element in others else _NUMBERS.get(element, kind)
         if pointer:
             kind = ctypes.POINTER(others[element]) if element in others and shape is None else ctypes.c_void_p
-        deciding = tuple((axis, size) for axis, size in enumerate(decided) if size is not None)
-        yield field, _Field(kind * int(count[:-1]) if count else kind, decided, shape, _DTYPES.get(element), deciding)
+        yield field, _Field(kind * int(count[:-1]) if count else kind, decided, shape, _DTYPES.get(element))

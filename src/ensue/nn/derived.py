@@ -60,9 +60,12 @@ class DerivedCache(nn.Module, Generic[Made]):
 
 
 def parameters_of(module: nn.Module) -> list[Tensor]:
-    """The parameters of a module and of all in it: what torch's own iterator says, at a fifth of its time."""
-    found: list[Tensor] = [part for part in module._parameters.values() if part is not None]
-    for child in module._modules.values():
-        if child is not None:
-            found += parameters_of(child)
-    return found
+    """Return the parameters of a module and its submodules; torch's own iterator takes several times as long."""
+    modules: list[nn.Module] = [module]
+    parameters: list[Tensor | None] = []
+    for part in modules:  # which grows meanwhile
+        if part._modules:
+            modules += [child for child in part._modules.values() if child is not None]
+        if part._parameters:
+            parameters += part._parameters.values()
+    return [parameter for parameter in parameters if parameter is not None]

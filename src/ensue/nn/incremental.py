@@ -117,10 +117,11 @@ class PackedLayers:
         """
         assert self._memory is not None
         if self._past is None or any(room is not old for room, old in zip(rooms, self._past[0], strict=True)):
-            for layer, room in zip(self._memory[1], rooms, strict=True):
-                keys, values = room.unbind()
-                layer.fill({"keys": keys, "values": values, "capacity": room.shape[2]})
-            self._past = rooms, kernels.array(self._memory[1])
+            layers = [
+                kernels.prepare("StepLayer", layer, keys=room[0], values=room[1], capacity=room.shape[2])
+                for layer, room in zip(self._memory[1], rooms, strict=True)
+            ]
+            self._past = rooms, kernels.array(layers)
         return self._past[1]
 
     def suit(self, *tensors: Tensor) -> bool:

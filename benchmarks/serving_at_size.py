@@ -168,7 +168,7 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
                 if "held" not in name:
                     lists = [json.loads(json.dumps(one)) for one in lists]
                 cpu = time.thread_time()
-                permitted = predictor.lists.of_each(lists, predictor.vocabulary)
+                permitted = predictor.filters.of_each(lists, predictor.vocabulary)
                 answers = predict_each(predictor, parts[at], permitted, K, evidence=False)
                 taken[name][at] = time.thread_time() - cpu
                 for answer, (exclude, allow) in zip(answers, lists, strict=True):
@@ -198,9 +198,10 @@ def totals(predictor: NextPredictor, records: list[History]) -> dict[str, float]
     off: dict[str, list[float]] = {"all": [], "brief": []}
     for low in range(0, len(histories), 32):
         part = histories.select(np.arange(low, min(low + 32, len(histories))))
-        exact = score_histories(predictor, part).totals
-        for name, lists in (("all", [None] * len(part)), ("brief", None)):
-            off[name] += (score_nearest(predictor, index, K, part, lists).totals - exact).abs().tolist()
+        exclusion = predictor.metadata.exclusion
+        exact = score_histories(predictor, exclusion, K, part, None).totals
+        for name, filters in (("all", [None] * len(part)), ("brief", None)):
+            off[name] += (score_nearest(predictor, exclusion, index, K, part, filters).totals - exact).abs().tolist()
     return {name: round(float(np.mean(own)), 4) for name, own in off.items()}
 
 

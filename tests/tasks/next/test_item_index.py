@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,14 @@ from ensue.records import History
 from ensue.refresh import refresh
 from ensue.refresh.trial import Slice
 from ensue.store import tensors
-from ensue.tasks.next import indexing, item_index, nearest, permitted, train
+from ensue.tasks.next import infer, item_filter, item_index, nearest, train
 from ensue.tasks.next.infer import predict_each
+from ensue.tasks.next.item_filter import ItemFilter, Lists
 from ensue.tasks.next.item_index import ItemIndex, make_index
 from ensue.tasks.next.metadata import Exclusion
-from ensue.tasks.next.permitted import Given, Permitted
+from ensue.tasks.next.nearest import ProductScores
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.vocabulary import FIRST
 from tests.folders import resum
 
 pytest.importorskip("faiss", reason="the extra ann is not there")
@@ -51,7 +54,7 @@ MODELS = (
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few hundred values count as large."""
-    monkeypatch.setattr(indexing, "LARGE", 100)
+    monkeypatch.setattr(nearest, "LARGE", 100)
 
 
 def sessions(num: int, seed: int, *, repeats: bool = True) -> list[History]:
@@ -147,7 +150,7 @@ def test_with_all_candidates_answers_are_those_of_the_whole_catalogue(
 def few() -> Iterator[NextPredictor]:
     """A model that looks at 40 candidates of 400."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexing, "LARGE", 100)
+        patch.setattr(nearest, "LARGE", 100)
         patch.setattr(item_index, "CANDIDATES", 40)
         patch.setattr(item_index, "SAMPLE", 200)
         predictor = fitted("sansr", epochs=4, learning_rate=0.02)
@@ -173,18 +176,17 @@ def test_few_candidates_hold_nearly_all_that_is_best(few: NextPredictor) -> None
 def test_a_forbidden_value_is_never_let_through_and_k_answers_come(
     few: NextPredictor, monkeypatch: pytest.MonkeyPatch, narrow: int
 ) -> None:
-    for module in (nearest, permitted):
-        monkeypatch.setattr(module, "FEW", 15)
-    monkeypatch.setattr(permitted, "NARROW", narrow)
+    monkeypatch.setattr(item_filter, "MAX_SCORED", 15)
+    monkeypatch.setattr(item_filter, "MIN_SHARE", narrow)
     random, values = np.random.default_rng(4), [f"v{at}" for at in range(ITEMS)]
     asked = sessions(300, 6)
-    given: list[Given] = []
+    given: list[Lists] = []
     for _ in asked:
         exclude = random.choice(values, random.choice([0, 1, 20, 200, 385]), replace=False).tolist()
         size = random.choice([0, 5, 30, 390])
         allow = random.choice([*values, "new"], size, replace=False).tolist() if random.random() < 0.6 else None
         given.append((exclude, allow))
-    lists = Permitted.of_each(given, few.vocabulary)
+    lists = ItemFilter.of_each(given, few.vocabulary)
     found = predict_each(few, asked, lists, 8, evidence=False)
     index, few.index = few.index, None
     wanted = predict_each(few, asked, lists, 8, evidence=False)
@@ -204,9 +206,8 @@ def test_of_ten_thousand_requests_with_lists_none_is_told_what_it_forbids(
     few: NextPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lists of all sizes, together with others and alone, some of them the same, some with values nobody knows."""
-    for module in (nearest, permitted):
-        monkeypatch.setattr(module, "FEW", 30)
-    monkeypatch.setattr(permitted, "WORTH", 4)
+    monkeypatch.setattr(item_filter, "MAX_SCORED", 30)
+    monkeypatch.setattr(item_filter, "MIN_CACHED_ITEMS", 4)
     random, values = np.random.default_rng(5), [*(f"v{at}" for at in range(ITEMS)), *(f"new {at}" for at in range(20))]
     asked = [*sessions(40, 6), History(()), History(("new 1", "v3", "new 2"))]
 
@@ -218,28 +219,33 @@ def test_of_ten_thousand_requests_with_lists_none_is_told_what_it_forbids(
         pairs = [(some([0, 1, 30, 400]), some([5, 60, 380]) if random.random() < 0.7 else None) for _ in range(20)]
         pairs += common
         drawn = [pairs[at] for at in random.integers(0, len(pairs), 100).tolist()]
-        lists = few.lists.of_each(drawn, few.vocabulary)
+        lists = few.filters.of_each(drawn, few.vocabulary)
         records = [asked[at] for at in random.integers(0, len(asked), len(drawn)).tolist()]
         for (exclude, allow), answer in zip(drawn, predict_each(few, records, lists, 5, evidence=False), strict=True):
             chosen = {choice.value for choice in answer.choices}
             assert not chosen & {*exclude} and (allow is None or chosen <= {*allow})
         requests += len(drawn)
-    assert 1 < len(few.lists._lists) <= permitted.KEPT
+    assert 1 < len(few.filters._filters) <= item_filter.MAX_CACHED
 
 
 def test_a_list_of_a_part_of_the_catalogue_is_all_scored_or_gets_more_candidates(
     few: NextPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither looks through the index again, and both tell nearly what is best of all that is allowed."""
-    for module in (nearest, permitted):
-        monkeypatch.setattr(module, "FEW", 15)
-    monkeypatch.setattr(nearest.NearestBatch, "_searched", lambda *_: pytest.fail("searched again"))
+    monkeypatch.setattr(item_filter, "MAX_SCORED", 15)
+    search = ItemIndex.search
+
+    def search_all(self: ItemIndex, *args: Any, bits: object, **options: Any) -> Tensor:
+        assert bits is None
+        return search(self, *args, **options)
+
+    monkeypatch.setattr(ItemIndex, "search", search_all)
     monkeypatch.setattr(item_index, "NUMBERS", 100 * 8)
-    monkeypatch.setattr(nearest, "CELLS", 7 * 160)
+    monkeypatch.setattr(infer, "CELLS", 7 * infer.LEAST)
     random, asked = np.random.default_rng(8), [*sessions(30, 4), History(())]
     lists = [random.permutation([f"v{at}" for at in range(ITEMS)])[:160].tolist() for _ in range(3)]
     for narrow, least in ((2, 1.0), (20, 0.95)):
-        monkeypatch.setattr(permitted, "NARROW", narrow)
+        monkeypatch.setattr(item_filter, "MIN_SHARE", narrow)
         for allow in [*lists, *lists]:
             found = few.predict(asked, 8, allow=allow, evidence=False)
             wanted = exact(few, asked, 8, allow=allow, evidence=False)
@@ -299,7 +305,7 @@ def test_an_update_with_a_test_makes_it_once_and_a_refused_one_never(
         made.append(num_ids)
         return make_index(product, num_ids, total)
 
-    monkeypatch.setattr(indexing, "make_index", counted)
+    monkeypatch.setattr(nearest, "make_index", counted)
     few.save(tmp_path / "m")
     new = Histories.of([*sessions(30, 2), History(("brand new", "v1", "v2"), (0.0, HOUR, 2 * HOUR))])
     with monkeypatch.context() as patch:
@@ -336,7 +342,7 @@ def test_a_file_of_other_values_is_refused(few: NextPredictor, tmp_path: Path) -
 
 
 def test_small_catalogues_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "LARGE", ITEMS + 1)
+    monkeypatch.setattr(nearest, "LARGE", ITEMS + 1)
     predictor = fitted("bpr-mf")
     assert predictor.index is None and predictor.metadata.index is None
     assert item_index.FILE not in predictor.files()
@@ -404,3 +410,21 @@ def test_a_list_that_comes_again_is_scored_by_what_was_learned_since(few: NextPr
         with torch.no_grad():
             own.network.items.weight.mul_(-1)  # type: ignore[attr-defined]
         own.learned()
+
+
+def test_scores_of_the_same_ids_are_those_of_each_and_hide_what_was_seen() -> None:
+    draw = torch.Generator().manual_seed(0)
+    table, queries = torch.randn(30, 4, generator=draw), torch.randn(3, 4, generator=draw)
+    seen = torch.tensor([[5, 7, 0, 0], [29, 5, 6, 28], [0, 0, 0, 0], [9, 9, 2, 0]])
+    product_scores = ProductScores(
+        product=Product(queries, table.__getitem__, torch.randn(30, generator=draw)),
+        rows=torch.tensor([0, 1, -1, 2]),
+        counts=torch.arange(30) + 1.0,
+        seen=seen,
+    )
+    for ids in (torch.tensor([0, 1, 2, 5, 6, 9, 28]), torch.arange(30), torch.tensor([], dtype=torch.int64)):
+        found = product_scores.score(ids)
+        torch.testing.assert_close(found, product_scores.score(ids.expand(4, -1)))
+        torch.testing.assert_close(found, product_scores.score(ids, table[ids]))
+        hidden = (ids < FIRST) | (ids[:, None] == seen[:, None]).any(2)
+        assert torch.equal(found == -torch.inf, hidden)

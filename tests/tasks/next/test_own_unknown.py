@@ -14,7 +14,7 @@ from ensue.evaluation.next_event import SessionTargets
 from ensue.records import History
 from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.baselines.repeats import RepeatShares
-from ensue.tasks.next.infer import score_histories
+from ensue.tasks.next.infer import catalogue_scores
 from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.own_unknown import FARTHEST, MOST, Candidates, of_records, of_targets
 from ensue.tasks.next.predictor import NextPredictor
@@ -235,5 +235,5 @@ def test_scores_of_known_values_are_not_touched() -> None:
     rank, *_ = predictor.ranks(coded, rank_unknown=True)
     assert np.array_equal(rank, predictor.ranks(data)[0]) and metrics.reciprocal_rank(rank).mean() > 0.2
     encoded = encode_records([History(("a1", "new"))], predictor.vocabulary)
-    scored = score_histories(predictor, Exclusion.NONE, encoded.histories)
-    assert scored.scores.shape[1] == len(predictor.vocabulary)
+    item_scores, *_ = catalogue_scores(predictor, Exclusion.NONE, encoded.histories)
+    assert item_scores.shape[1] == len(predictor.vocabulary)

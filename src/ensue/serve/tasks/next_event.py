@@ -35,10 +35,9 @@ from ensue.serve.tasks import (
     records_of,
 )
 from ensue.tasks.next import TASK
-from ensue.tasks.next.indexing import indexes
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
-from ensue.tasks.next.permitted import Permitted
+from ensue.tasks.next.nearest import is_indexed
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.true_edges import compare, true_pairs
 
@@ -131,11 +130,9 @@ def _predict(predictor: NextPredictor, kind: Kind, questions: Sequence[Question]
     for rules in dict.fromkeys(own.rules for own in candidates):
         rows = [row for row, own in enumerate(candidates) if own.rules == rules]
         pairs = [(candidates[row].exclude, candidates[row].allow) for row in rows]
-        lists: Sequence[Permitted | None] = [None] * len(rows)
-        if any(exclude or allow is not None for exclude, allow in pairs):
-            lists = predictor.lists.of_each(pairs, predictor.vocabulary)
+        filters = predictor.filters.of_each(pairs, predictor.vocabulary)
         records = [cast(History, questions[row].record) for row in rows]
-        found = predict_each(predictor, records, lists, kind.k, evidence=kind.evidence, **rules._asdict())
+        found = predict_each(predictor, records, filters, kind.k, evidence=kind.evidence, **rules._asdict())
         answers |= dict(zip(rows, found, strict=True))
     return [answers[row] for row in range(len(questions))]
 
@@ -246,7 +243,7 @@ SERVICE = TaskService(
     has_edges=True,
     forks=True,
     preparation=Preparation(
-        is_needed=lambda predictor: predictor.index is None and indexes(predictor),
+        is_needed=lambda predictor: predictor.index is None and is_indexed(predictor),
         make=lambda predictor: predictor.index_items(),
         pack=_pack_index,
         unpack=_unpack_index,

@@ -7,10 +7,10 @@ events, where they are ranked, are counted afresh.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,9 @@ from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
+from ensue.tasks.next.item_filter import ItemFilter
 from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_without, without_event
-from ensue.tasks.next.permitted import Permitted, best_of_all
-from ensue.vocabulary import UNKNOWN, Vocabulary
+from ensue.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 TESTED = 3
 """Number of most attended events that are deleted, one at a time."""
@@ -36,80 +36,78 @@ class Scored:
 
     Attributes:
         totals: (histories,) the logarithm of the sum of exp(scores): what normalises them.
+        best_ids: (histories, k) the best permitted ids of each history; none where no choices are asked for.
+        best_scores: (histories, k) their scores, -inf where fewer are permitted.
+        score_items: from (histories, any number) ids to their scores.
         weights: (rows, time, time) each: between a history's latest events, where a model has those; those of the
             answer.
         rows: a history's row in ``weights``; -1 for one without events.
         lengths: how many of a history's latest events have weights, as far back as the model reaches.
+        num_ids: size of the vocabulary.
+        unknown: items of the histories that the vocabulary lacks; their ids begin at ``num_ids``.
+        item_totals: (histories,) the totals without those.
     """
 
     totals: Tensor
+    best_ids: Tensor
+    best_scores: Tensor
+    score_items: Callable[[Tensor], Tensor]
     weights: tuple[Tensor, ...]
     rows: Sequence[int]
     lengths: Sequence[int]
+    num_ids: int
+    unknown: OwnUnknown | None = None
+    item_totals: Tensor | None = None
 
-    def score(self, columns: Tensor) -> Tensor:
-        """(histories, k) scores of some ids of each history."""
-        raise NotImplementedError
-
-    def best(self, k: int, lists: Lists, records: Sequence[History], own: OwnUnknown | None) -> tuple[Tensor, Tensor]:
-        """The ``k`` highest permitted scores of each history and their columns; what is ruled out is at -inf.
+    def with_unknown(self, unknown: OwnUnknown, permitted: Tensor, k: int) -> Scored:
+        """Return the scores with the histories' own unknown items as candidates.
 
         Args:
-            k: how many.
-            lists: of each history.
-            records: the questions.
-            own: the values of their own behind the ids, if there are any.
+            unknown: these items.
+            permitted: (histories, items) which of them may be answers.
+            k: choices.
         """
-        raise NotImplementedError
+        scores = self.totals[:, None] + unknown.odds
+        ids = torch.arange(scores.shape[1]).expand(scores.shape) + self.num_ids
+        scores = torch.cat([self.best_scores, scores.masked_fill(~permitted, -torch.inf)], dim=1)
+        best_scores, columns = scores.topk(min(k, scores.shape[1]), dim=1)
+        return replace(
+            self,
+            totals=self.totals + unknown.odds.exp().sum(1).log1p(),
+            best_ids=torch.cat([self.best_ids, ids], dim=1).gather(1, columns),
+            best_scores=best_scores,
+            unknown=unknown,
+            item_totals=self.totals,
+        )
 
-    def with_own(self, own: OwnUnknown) -> Self:
-        """Return the scores with extra columns for the histories' out-of-vocabulary items."""
-        raise NotImplementedError
+    def probabilities(self, ids: Tensor) -> Tensor:
+        """Return the probabilities of some ids of each history, (histories, k); 0 where everything is ruled out."""
+        scores = self.score_items(ids.masked_fill(ids >= self.num_ids, PADDING))
+        if self.unknown is not None and self.item_totals is not None:
+            own = self.item_totals[:, None] + self.unknown.odds.gather(1, (ids - self.num_ids).clamp(min=0))
+            scores = torch.where(ids < self.num_ids, scores, own)
+        return self.normalised(scores)
 
-    def shares(self, columns: Tensor) -> Tensor:
-        """(histories, k) probabilities of some ids of each history; 0 where everything is ruled out."""
-        return self.shares_of(self.score(columns))
-
-    def shares_of(self, scores: Tensor) -> Tensor:
-        """(histories, k) probabilities of some scores of each history."""
+    def normalised(self, scores: Tensor) -> Tensor:
+        """Return the probabilities of some scores of each history, (histories, k)."""
         # A score and its total are rounded apart: no probability is above 1.
         return (scores - self.totals[:, None]).clamp_(max=0).exp_().nan_to_num_()
 
     def influence(self, history: int) -> Tensor:
-        """A history's weights over its latest events."""
+        """Return a history's weights over its latest events."""
         row, length = self.rows[history], self.lengths[history]
         return self.weights[-1][row, length - 1, :length] if length else torch.zeros(0)
 
     def dependency(self, history: int) -> Tensor:
-        """A history's (events, events) weights between its latest events; empty where the model has none."""
+        """Return a history's (events, events) weights between its latest events; empty where the model has none."""
         row, length = self.rows[history], self.lengths[history]
         return self.weights[0][row, :length, :length] if length and len(self.weights) > 1 else torch.zeros(0, 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoredBatch(Scored):
-    """Scores of the whole catalogue: ``scores`` (histories, ids) before normalising."""
-
-    scores: Tensor
-
-    def score(self, columns: Tensor) -> Tensor:
-        """Return the scores unchanged."""
-        return self.scores.gather(1, columns)
-
-    def best(self, k: int, lists: Lists, records: Sequence[History], own: OwnUnknown | None) -> tuple[Tensor, Tensor]:
-        """Return the best of all items."""
-        return best_of_all(self.scores, k, lists, records, own)
-
-    def with_own(self, own: OwnUnknown) -> Self:
-        """More columns."""
-        scores = torch.cat([self.scores, self.totals[:, None] + own.odds], dim=1)
-        return replace(self, scores=scores, totals=self.totals + own.odds.exp().sum(1).log1p())
-
-
-Lists = Sequence[Permitted | None]
-"""Allowed answers of each history; ``None`` for all items."""
-ScoreFunction = Callable[[Histories, Lists | None], Scored]
-"""Scores what comes after histories; lists say what answers may be, ``None`` if only scores of ids are asked for."""
+Filters = Sequence[ItemFilter | None]
+"""Filter of each history; ``None`` where all items may be answers."""
+ScoreFunction = Callable[[Histories, Filters | None], Scored]
+"""Scores what comes after histories; without filters only scores of ids are asked for, and no best items."""
 
 
 class EncodedRecords(NamedTuple):
@@ -142,43 +140,48 @@ def answers(
     vocabulary: Vocabulary,
     score: ScoreFunction,
     k: int,
-    repeats: RepeatShares | None = None,
-    lists: Lists = (),
+    repeats: RepeatShares | None,
+    filters: Filters,
     *,
     evidence: bool,
 ) -> Iterator[Answer]:
-    """Yield the ``k`` likeliest next values of each record; with ``evidence``, what each attended to and score drops.
+    """Yield the ``k`` likeliest next items of each record; with ``evidence``, what each attended to and score drops.
 
-    Values that only the record knows are among them where ``repeats`` says how often such come again; where a record
-    has a list, no others than those that it permits.
+    Items that only the record holds are among them where ``repeats`` says how often such come again; where a record has
+    a filter, no others than those that it permits.
     """
     encoded = encode_records(records, vocabulary)
     histories, positions, unknown = encoded
+    scored = score(histories, filters)
     own = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
-    lists = lists or [None] * len(records)
-    scored = score(histories, lists)
-    scored = scored if own is None else scored.with_own(own)
-    shown, best = scored.best(k, lists, records, own)
+    if own is not None:
+        scored = scored.with_unknown(own, own.permitted(records, filters), k)
+    shown, best = scored.best_scores, scored.best_ids
     require_finite(shown, scored.totals)
-    shares = scored.shares_of(shown)
-    tests: list[list[_Deletion]] = [[] for _ in records]
+    probabilities = scored.normalised(shown).tolist()
+    deletions: list[list[_Deletion]] = [[] for _ in records]
     if evidence:
-        tests = _deletions(records, encoded, scored, score, best, None if own is None else repeats)
-    for row, record in enumerate(records):
-        choices = []
-        row_choices = zip(best[row].tolist(), shown[row].tolist(), shares[row].tolist(), strict=True)
-        for number, (id, raw_score, share) in enumerate(row_choices):
-            if raw_score == -math.inf:  # ruled out; a probability that only rounds to 0 keeps its rank
-                continue
-            if own is not None and repeats is not None and id >= len(vocabulary):
-                place = int(own.places[row, id - len(vocabulary)])
-                drop = share - share_without(record, place, vocabulary, repeats) if evidence else None
-                attributions = [Attribution(record.values[place], place, 1.0, drop)]
-                choices.append(Choice(record.values[place], share, tuple(attributions) if evidence else ()))
-                continue
-            attributions = [_attribution(record, positions[row], test, number) for test in tests[row]]
-            choices.append(Choice(vocabulary.value(id), share, tuple(attributions)))
-        yield Answer(tuple(choices), len(positions[row]), len(record.values), id=record.id)
+        deletions = _deletions(records, encoded, scored, score, best, None if own is None else repeats)
+    # Scores fall, and what is ruled out is at -inf; a probability that only rounds to 0 keeps its rank.
+    num_choices = (shown > -torch.inf).sum(1).tolist()
+    items, num_ids = vocabulary.values, len(vocabulary)
+    for row, (record, row_ids, number) in enumerate(zip(records, best.tolist(), num_choices, strict=True)):
+        ids, row_probabilities = row_ids[:number], probabilities[row]
+        # Where the record's own unknown items stand in it, by their ids.
+        places = {} if own is None else dict(enumerate(own.places[row].tolist(), num_ids))
+        values = [record.values[places[id]] if id in places else items[id - FIRST] for id in ids]
+        attributions: Iterable[tuple[Attribution, ...]] = repeat(())
+        if evidence:
+            attributions = [
+                tuple(_attribution(record, positions[row], deletion, column) for deletion in deletions[row])
+                for column in range(number)
+            ]
+            for column, id in enumerate(ids):
+                if id in places and repeats is not None:
+                    drop = row_probabilities[column] - share_without(record, places[id], vocabulary, repeats)
+                    attributions[column] = (Attribution(values[column], places[id], 1.0, drop),)
+        choices = tuple(map(Choice, values, row_probabilities, attributions))
+        yield Answer(choices, len(positions[row]), len(record.values), id=record.id)
 
 
 def require_finite(*scores: Tensor) -> None:
@@ -236,8 +239,9 @@ def _deletions(
         rest = [without_event(records[row], place) for row, place in zip(rows.tolist(), places, strict=True)]
         unknown = encode_records(rest, histories.vocabulary).unknown
         columns = int(choices.max()) + 1 - len(histories.vocabulary)
-        without = without.with_own(of_records(rest, unknown, repeats, columns))
-    drops = scored.shares(choices)[rows] - without.shares(choices[rows])
+        rest_unknown = of_records(rest, unknown, repeats, columns)
+        without = without.with_unknown(rest_unknown, rest_unknown.places >= 0, 0)
+    drops = scored.probabilities(choices)[rows] - without.probabilities(choices[rows])
     for row, event, share, row_drops in zip(rows.tolist(), events.tolist(), shares, drops.tolist(), strict=True):
         deletions[row].append(_Deletion(event, share, row_drops))
     return deletions

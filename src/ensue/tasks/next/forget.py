@@ -16,8 +16,8 @@ import torch
 
 from ensue.data.histories import Histories, Ids, keys_of, offsets_of, ranges
 from ensue.data.shared_runs import MAX_RUN, user_names
+from ensue.tasks.next.item_filter import FilterCache
 from ensue.tasks.next.model import Forgets, Remembers
-from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.reservoir import latest_events
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import fingerprints
@@ -126,7 +126,7 @@ def _forget_values(state: NextState, ids: Ids, found: Forgotten) -> None:
     if state.schedule is not None:
         cleared = clear_rows(module_of(state.network), state.optimizer, gone, len(state.vocabulary))
         found.add(MODEL, "rows of values that nobody else has", cleared)
-    state.vocabulary, state.lists = state.vocabulary.without(gone.tolist()), KeptLists()
+    state.vocabulary, state.filters = state.vocabulary.without(gone.tolist()), FilterCache()
     state.reservoir.histories = replace(state.reservoir.histories, vocabulary=state.vocabulary)
     found.add(WORDS, "values", len(gone))
     state.metadata.forgotten = sorted({*former, *gone.tolist()})

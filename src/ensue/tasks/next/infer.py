@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.answers import Answer
+from ensue.answers import Answer, Explanation
 from ensue.data.histories import Histories, Index, ranges
-from ensue.nn.item_head import Output, Product
+from ensue.nn.item_head import Output
 from ensue.nn.topk import log_totals
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next.attributions import TESTED, Lists, Scored, ScoredBatch, ScoreFunction, answers
+from ensue.tasks.next.attributions import TESTED, Filters, Scored, ScoreFunction, answers, encode_records
 from ensue.tasks.next.dataset import Windows, hide_seen
+from ensue.tasks.next.item_filter import top_items
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Exclusion
-from ensue.tasks.next.model import Model, Multiplies
-from ensue.tasks.next.nearest import nearest
-from ensue.tasks.next.permitted import Permitted
-from ensue.tasks.next.sides import Sides
+from ensue.tasks.next.model import Model
+from ensue.tasks.next.nearest import ProductScores, multiplied, nearest, widened
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import evaluating
 from ensue.vocabulary import FIRST
 
-CELLS = 2**24
-"""Scores held at once (64 MB in float32): bounds memory whatever the catalogue."""
+CELLS = 2**21
+"""Scores held at once (8 MB in float32): bounds memory whatever the catalogue. The allocator returns larger blocks to
+the system after every batch, and to map them again takes longer than to score."""
 SOME = 256
 """Numbers that a candidate of an index takes, of its vector and of what is computed from that."""
-MOST = 1024
-"""Twice so many candidates are looked for at most where lists rule out most of what would be found."""
 LEAST = 1024
 """Smaller catalogues count as this large, since attention takes memory too."""
 
@@ -52,37 +48,60 @@ def predict(
     rank_unknown: bool = False,
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
-    lists = state.lists.of_each([(exclude, allow)] * len(records), state.vocabulary)
+    filters = state.filters.of_each([(exclude, allow)] * len(records), state.vocabulary)
     return predict_each(
-        state, records, lists, k, evidence=evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown
+        state, records, filters, k, evidence=evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown
     )
 
 
 def predict_each(
     state: NextState,
     records: Sequence[History],
-    lists: Sequence[Permitted | None],
+    filters: Filters,
     k: int,
     *,
     evidence: bool,
     exclude_seen: bool | None = None,
     rank_unknown: bool = False,
 ) -> list[Answer]:
-    """As :func:`predict`, each record by a list of its own."""
+    """Answer each record by the filter of its own; see :func:`predict`."""
     require_k(k)
     exclusion = state.exclusion(exclude_seen)
-    scored = len(state.vocabulary) if state.index is None else SOME * state.index.facts.candidates
-    size = max(1, CELLS // max(scored, LEAST) // (1 + TESTED * evidence))
-    score: ScoreFunction = partial(score_histories, state, exclusion)
+    scored = len(state.vocabulary)
+    score: ScoreFunction = partial(score_histories, state, exclusion, k)
     if state.index is not None:
+        few = [len(one.few_ids) for one in {*filters} if one is not None and one.few_ids is not None]
+        scored = max(SOME * state.index.facts.candidates, *few, 0)
         score = partial(score_nearest, state, exclusion, state.index, k)
+    size = max(1, CELLS // max(scored, LEAST) // (1 + TESTED * evidence))
     repeats = state.repeat_shares(exclusion) if rank_unknown else None
     found: list[Answer] = []
     for low in range(0, len(records), size):
-        chunk, chunk_lists = records[low : low + size], lists[low : low + size]
-        found += answers(chunk, state.vocabulary, score, k, repeats, chunk_lists, evidence=evidence)
+        chunk, chunk_filters = records[low : low + size], filters[low : low + size]
+        found += answers(chunk, state.vocabulary, score, k, repeats, chunk_filters, evidence=evidence)
     titles = state.known_items.titles if state.known_items is not None else {}
     return [_with_titles(answer, titles) for answer in found] if titles else found
+
+
+def explain(state: NextState, records: Sequence[History], k: int) -> list[Explanation]:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.explain`."""
+    answers = predict(state, records, k, evidence=True)
+    return [_explanation(state, record, answer) for record, answer in zip(records, answers, strict=True)]
+
+
+def _explanation(state: NextState, record: History, answer: Answer) -> Explanation:
+    """Return the weights inside one record, over the latest known events that can matter."""
+    histories = encode_records([record], state.vocabulary).histories
+    scored = score_histories(state, state.metadata.exclusion, 0, histories, None)
+    influence, inside = scored.influence(0), histories.record(0)
+    size = len(influence)
+    return Explanation(
+        inside.values[len(inside.values) - size :],
+        inside.times[max(0, len(inside.times) - size) :],
+        tuple(map(tuple, scored.dependency(0).tolist())),
+        tuple(influence.tolist()),
+        answer,
+    )
 
 
 def _with_titles(answer: Answer, titles: Mapping[str, str]) -> Answer:
@@ -113,66 +132,87 @@ def _without_placeholders(scores: Tensor) -> Tensor:
 
 
 def score_histories(
-    state: NextState,
-    exclusion: Exclusion,
-    histories: Histories,
-    lists: Lists | None = None,
-    module: Model | None = None,
-) -> ScoredBatch:
-    """Score the whole catalogue after each history, plain popularity after one without events.
+    state: NextState, exclusion: Exclusion, k: int, histories: Histories, filters: Filters | None
+) -> Scored:
+    """Score the whole catalogue after each history.
 
-    With a state and an exclusion it is a :data:`ensue.tasks.next.attributions.ScoreFunction`.
+    With a state, an exclusion and ``k`` it is a :data:`ensue.tasks.next.attributions.ScoreFunction`.
+
+    Args:
+        state: of the predictor.
+        exclusion: which items of a history are at -inf.
+        k: choices.
+        histories: in its vocabulary.
+        filters: of each history; ``None`` where no choices are asked for.
+    """
+    table, weights, rows, lengths = catalogue_scores(state, exclusion, histories)
+    best_ids, best_scores = torch.zeros(len(table), 0, dtype=torch.int64), table[:, :0]
+    if filters is not None:
+        best_ids, best_scores = top_items(table, k, filters)
+    return Scored(
+        totals=log_totals(table), best_ids=best_ids, best_scores=best_scores,
+        score_items=lambda ids: table.gather(1, ids), weights=weights, rows=rows, lengths=lengths,
+        num_ids=len(state.vocabulary),
+    )  # fmt: skip
+
+
+def catalogue_scores(
+    state: NextState, exclusion: Exclusion, histories: Histories, module: Model | None = None
+) -> tuple[Tensor, tuple[Tensor, ...], list[int], list[int]]:
+    """Return the scores of all ids after each history, (histories, ids): plain popularity after one without events.
 
     Args:
         state: of the predictor.
         exclusion: which items of a history are at -inf.
         histories: in its vocabulary.
-        lists: not looked at, for all is scored anyway.
         module: a baseline in place of the model.
+
+    Returns:
+        The scores, the weights behind them, each history's row in those (-1 without events), and how many of its
+        latest events have weights.
     """
-    filled = np.flatnonzero(histories.lengths)
-    rows, lengths = np.full(len(histories), -1), np.zeros(len(histories), np.int64)
-    windows = Windows(histories.select(filled), (state.network if module is None else module).reach, last_only=True)
-    rows[filled], lengths[filled] = np.arange(len(filled)), windows.stops - windows.starts
+    filled, windows, rows, lengths = _latest_windows(histories, (module or state.network).reach)
     every = np.arange(len(filled))
     table, weights = scores(state, windows, every, module)[0] if len(filled) else Output(torch.empty(0), ())
+    if len(filled):
+        table = hide_seen(table, histories, histories.offsets[1:][filled] - 1, exclusion)
     if len(filled) < len(histories):
-        some, popular = table, state.counting["popularity"].shares().log()
+        filled_table, popular = table, state.counting["popularity"].shares().log()
         table = popular.repeat(len(histories), 1)
         if len(filled):
-            table[filled] = some
-    if exclusion is not Exclusion.NONE and len(filled):
-        table[filled] = hide_seen(table[filled], histories, histories.offsets[1:][filled] - 1, exclusion)
-    totals = log_totals(table)
-    return ScoredBatch(totals=totals, weights=weights, rows=rows.tolist(), lengths=lengths.tolist(), scores=table)
+            table[filled] = filled_table
+    return table, weights, rows, lengths
+
+
+def _latest_windows(histories: Histories, reach: int | None) -> tuple[Index, Windows, list[int], list[int]]:
+    """Return which histories hold events, their windows, and of each history its window (or -1) and its length."""
+    filled = np.flatnonzero(histories.lengths)
+    rows, lengths = np.full(len(histories), -1), np.zeros(len(histories), np.int64)
+    windows = Windows(histories.select(filled), reach, last_only=True)
+    rows[filled], lengths[filled] = np.arange(len(filled)), windows.stops - windows.starts
+    return filled, windows, rows.tolist(), lengths.tolist()
 
 
 def score_nearest(
-    state: NextState, exclusion: Exclusion, index: ItemIndex, k: int, histories: Histories, lists: Lists | None
+    state: NextState, exclusion: Exclusion, index: ItemIndex, k: int, histories: Histories, filters: Filters | None
 ) -> Scored:
-    """As :func:`score_histories`, by an index: the largest scores for ``k`` choices, and others when they are asked."""
-    filled = np.flatnonzero(histories.lengths)
+    """Score candidates of an index after each history; see :func:`score_histories`."""
+    filled, windows, rows, lengths = _latest_windows(histories, state.network.reach)
     if not len(filled):
-        return score_histories(state, exclusion, histories)
-    rows, lengths = torch.full((len(histories),), -1), np.zeros(len(histories), np.int64)
-    windows = Windows(histories.select(filled), state.network.reach, last_only=True)
-    rows[filled], lengths[filled] = torch.arange(len(filled)), windows.stops - windows.starts
-    hidden = excluded_ids(histories, exclusion)
+        return score_histories(state, exclusion, k, histories, filters)
+    seen = excluded_ids(histories, exclusion)
     product = multiplied(state, windows, np.arange(len(filled)))
-    sides = Sides(product=product, rows=rows, counts=state.counting["popularity"].totals, seen=hidden)
-    brief = [lists is None or bool(one and one.few is not None) for one in lists or [None] * len(lengths)]
-    wanted = torch.tensor(brief) if any(brief) else None
-    share = min([1.0, *(one.share for one in lists or () if one and one.few is None)])
-    asked = max(k, min(math.ceil(k / share), MOST)) + hidden.shape[1]  # what is hidden may be what is found first
-    return nearest(index, sides, asked, product.weights, lengths.tolist(), wanted)
-
-
-def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
-    """What the scores of some windows are products of; of a model that is one."""
-    network = cast(Multiplies, state.network)  # to ask a protocol at every answer takes a tenth of its time
-    evaluating(state.network)
-    with torch.no_grad():
-        return network.product(windows.batch(index))
+    product_scores = ProductScores(
+        product=product, rows=torch.tensor(rows), counts=state.counting["popularity"].totals, seen=seen
+    )
+    totals_only = all(one is not None and one.few_ids is not None for one in filters or ())
+    num = widened(k, filters or ()) + seen.shape[1]  # what is hidden may be what is found first
+    found = nearest(index, product_scores, num, totals_only=totals_only)
+    best_ids, best_scores = found.best(k, filters) if filters is not None else (found.ids[:, :0], found.scores[:, :0])
+    return Scored(
+        totals=found.totals, best_ids=best_ids, best_scores=best_scores, score_items=found.product_scores.score,
+        weights=product.weights, rows=rows, lengths=lengths, num_ids=len(state.vocabulary),
+    )  # fmt: skip
 
 
 def excluded_ids(histories: Histories, exclusion: Exclusion) -> Tensor:

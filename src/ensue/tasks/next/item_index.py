@@ -113,29 +113,29 @@ class ItemIndex:
             np.unique(np.linspace(FIRST, FIRST + facts.items - 1, facts.sample).astype(np.int64))
         )
         """(sample,) ids, rising: evenly spread over ids, which are in order of arrival."""
-        self._sampled: Tensor | None = None
+        self._sample_vectors: Tensor | None = None
         self._listed: tuple[tuple[Tensor, Tensor], ...] = ()
 
     @torch.no_grad()
-    def sampled(self, product: Product) -> Tensor:
-        """(sample, dim) the vectors of the sample, kept until :meth:`forget`."""
-        if self._sampled is None:
-            self._sampled = product.rows(self.sample)
-        return self._sampled
+    def sample_vectors(self, product: Product) -> Tensor:
+        """Return the vectors of the sample, (sample, dim), cached until :meth:`clear_cache`."""
+        if self._sample_vectors is None:
+            self._sample_vectors = product.rows(self.sample)
+        return self._sample_vectors
 
     @torch.no_grad()
-    def listed(self, product: Product, ids: Tensor) -> Tensor:
-        """(ids, dim) the vectors of a list; of the last few lists, by identity, they are kept until :meth:`forget`."""
-        found = next((pair for pair in self._listed if pair[0] is ids), None) or (ids, product.rows(ids))
-        kept = [found, *(pair for pair in self._listed if pair is not found)][:LISTS]
-        while len(kept) > 1 and sum(vectors.numel() for _, vectors in kept) > NUMBERS:
-            kept.pop()
-        self._listed = tuple(kept)
-        return found[1]
+    def vectors_of(self, product: Product, ids: Tensor) -> Tensor:
+        """Return the vectors of a filter's ids, (ids, dim); of the last few, by identity, cached as well."""
+        latest = next((pair for pair in self._listed if pair[0] is ids), None) or (ids, product.rows(ids))
+        cached = [latest, *(pair for pair in self._listed if pair is not latest)][:LISTS]
+        while len(cached) > 1 and sum(vectors.numel() for _, vectors in cached) > NUMBERS:
+            cached.pop()
+        self._listed = tuple(cached)
+        return latest[1]
 
-    def forget(self) -> None:
-        """What is kept is made anew: something was learned."""
-        self._sampled, self._listed = None, ()
+    def clear_cache(self) -> None:
+        """Read vectors again from now on: something was learned."""
+        self._sample_vectors, self._listed = None, ()
 
     def search(self, product: Product, k: int, *, probed: int | None = None, bits: Bits | None = None) -> Tensor:
         """(targets, k) ids of large products, padding where fewer were found.

@@ -1,296 +1,272 @@
 """Answers by an index: candidates of each history, their exact scores, and an estimate of the rest of the catalogue.
 
-Candidates are what the index finds, what a model adds something to, what came lately in a stream, and values that came
-after the index was made. Of a request with lists the candidates are looked through from the best on, each by its value,
-until enough are permitted. Where that takes too long, the index is searched among what is permitted alone; what a short
-list allows is all scored, and the index then serves the total alone.
+Candidates are what the index finds, what a model adds something to, what came lately in a stream, and items that came
+after the index was made. Where a filter leaves fewer of them than are asked for, the index is searched among permitted
+items alone; where it permits few items, those are all scored, and the index then serves the total alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from ensue.data.histories import Histories, Index
+from ensue.nn.approximate import has_faiss
+from ensue.nn.item_head import Product
 from ensue.nn.topk import topk
-from ensue.records import History
-from ensue.tasks.next.attributions import Scored
-from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.own_unknown import OwnUnknown
-from ensue.tasks.next.permitted import FEW, Permitted, by_list
-from ensue.tasks.next.sides import Sides, hide_
-from ensue.vocabulary import FIRST, PADDING, Vocabulary
+from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
+from ensue.tasks.next.item_index import LARGE, IndexFacts, ItemIndex, make_index
+from ensue.tasks.next.model import Multiplies
+from ensue.tasks.next.state import NextState
+from ensue.tasks.state import evaluating
+from ensue.training.distributed import broadcast, rank_and_size, share
+from ensue.vocabulary import FIRST, PADDING
 
-CELLS = 2**22
-"""Scores of a list that many histories have, which are held at once (16 MB in float32)."""
-BRIEF = 8
-"""For the total alone half the candidates of one in so many lists will do. At a million values the logarithm is off by
+PROBED_FOR_TOTALS = 8
+"""For the total alone half the candidates of one in so many lists will do. At a million items the logarithm is off by
 .033 then, and by .029 with all (``benchmarks/serving_at_size.py``)."""
+MAX_WIDENED = 1024
+"""Candidates that are looked for at most where a filter rules out most of what would be found."""
+QUERIES = 256
+"""Histories for which an index is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestBatch(Scored):
-    """Scores of candidates.
+class ProductScores:
+    """Scores that are products of the histories' queries and the vectors of items.
 
     Attributes:
-        index: where they are looked for.
-        sides: what they are computed from.
+        product: of the histories that hold anything.
+        rows: (histories,) each one's row in it; -1 for a history without events, which gets plain popularity.
+        counts: (ids,) how often each occurs, which is popularity.
+        seen: (histories, events) ids that are no answer, filled up with padding.
+        base: (targets,) the estimated log total of the product alone, where something is mixed with it.
+    """
+
+    product: Product
+    rows: Tensor
+    counts: Tensor
+    seen: Tensor
+    base: Tensor | None = None
+
+    @property
+    def num_ids(self) -> int:
+        """Size of the catalogue, padding and unknown included."""
+        return len(self.counts)
+
+    @cached_property
+    def filled(self) -> Tensor:
+        """(histories,) True for those that hold anything."""
+        return self.rows >= 0
+
+    @torch.no_grad()
+    def score(self, ids: Tensor, vectors: Tensor | None = None) -> Tensor:
+        """Return scores (histories, k); they are -inf for padding, for unknown, and for what was seen.
+
+        Args:
+            ids: (histories, k), or (k,) rising ones for all histories.
+            vectors: (k, dim) of these, where they are at hand.
+        """
+        own_ids = ids if ids.dim() == 1 else ids[self.filled]
+        scores = self._with_popularity(self._mixed(self._products(own_ids, vectors), own_ids), ids)
+        scores = scores.masked_fill(ids < FIRST, -torch.inf)
+        if ids.dim() > 1:
+            return scores.masked_fill((ids[..., None] == self.seen[:, None]).any(2), -torch.inf)
+        return hide_(scores, ids, self.seen)
+
+    @torch.no_grad()
+    def score_shared(self, ids: Tensor, vectors: Tensor) -> Tensor:
+        """Return scores (histories, k) of (k,) ids with these vectors, without what is added to single scores."""
+        scores = self.product.queries @ vectors.T
+        if self.product.bias is not None:
+            scores = scores + self.product.bias[ids]
+        return self._with_popularity(self._mixed(scores, ids), ids)
+
+    def select(self, rows: Tensor) -> ProductScores:
+        """Return the scores of some histories."""
+        targets = self.rows[rows]
+        filled = targets >= 0
+        chosen, numbers = targets[filled], torch.full_like(targets, -1)
+        numbers[filled] = torch.arange(len(chosen))
+        product, cells = self.product, self.product.cells
+        if cells is not None:
+            # Cells are numbered target x ids + id: those of a target lie side by side, and get its new number.
+            bounds = torch.searchsorted(cells[0], torch.stack([chosen, chosen + 1]) * self.num_ids).T.tolist()
+            moved = [cells[0][low:high] % self.num_ids + at * self.num_ids for at, (low, high) in enumerate(bounds)]
+            added = [cells[1][low:high] for low, high in bounds]
+            cells = torch.cat([cells[0][:0], *moved]), torch.cat([cells[1][:0], *added])
+        product = product._replace(queries=product.queries[chosen], cells=cells)
+        base = None if self.base is None else self.base[chosen]
+        return replace(self, product=product, rows=numbers, seen=self.seen[rows], base=base)
+
+    def _products(self, ids: Tensor, vectors: Tensor | None) -> Tensor:
+        product = self.product
+        vectors = product.rows(ids) if vectors is None else vectors
+        scores = product.queries @ vectors.T if ids.dim() == 1 else (vectors @ product.queries[:, :, None])[..., 0]
+        if product.bias is not None:
+            scores = scores + product.bias[ids]
+        if product.cells is not None and len(product.cells[0]):
+            cells, added = product.cells
+            wanted = torch.arange(len(scores))[:, None] * self.num_ids + ids
+            place = torch.searchsorted(cells, wanted).clamp(max=len(cells) - 1)
+            scores = scores + torch.where(cells[place] == wanted, added[place], 0.0)
+        return scores
+
+    def _mixed(self, scores: Tensor, ids: Tensor) -> Tensor:
+        """Mix scores with what came lately in a stream."""
+        if self.base is None or self.product.lately is None:
+            return scores
+        recent, weight = self.product.lately
+        return torch.logaddexp(scores - self.base[:, None] + weight, recent[ids])
+
+    def _with_popularity(self, scores: Tensor, ids: Tensor) -> Tensor:
+        """Return (histories, k) scores from those of the histories that hold anything."""
+        if len(scores) == len(self.rows):
+            return scores
+        popularity = (self.counts[ids] / self.counts.sum().clamp(min=1)).log()
+        found = popularity.expand(len(self.rows), -1).clone()
+        found[self.filled] = scores
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nearest:
+    """Candidates of some histories.
+
+    Attributes:
+        index: where they were looked for.
+        product_scores: what their scores are computed from.
         ids: (histories, candidates), padding where there are fewer.
-        scores: (histories, candidates and values of the histories' own).
-        own: those.
-        plain: (histories,) the log totals without them.
+        scores: (histories, candidates).
+        totals: (histories,) the logarithm of the sum of exp(scores) over the catalogue.
     """
 
     index: ItemIndex
-    sides: Sides
+    product_scores: ProductScores
     ids: Tensor
     scores: Tensor
-    own: OwnUnknown | None = None
-    plain: Tensor | None = None
+    totals: Tensor
 
-    def score(self, columns: Tensor) -> Tensor:
-        """Computed anew, for other histories have other candidates."""
-        num_ids = self.sides.num_ids
-        if self.own is None or self.plain is None:
-            return self.sides.score(columns)
-        place = (columns - num_ids).clamp(min=0)
-        own = self.plain[:, None] + self.own.odds.gather(1, place)
-        return torch.where(columns < num_ids, self.sides.score(columns.masked_fill(columns >= num_ids, PADDING)), own)
+    def best(self, k: int, filters: Sequence[ItemFilter | None]) -> tuple[Tensor, Tensor]:
+        """Return the ids and the scores of the ``k`` best permitted items of each history, falling; -inf beyond."""
+        k = min(k, self.product_scores.num_ids)
+        best_ids, best = torch.zeros(len(filters), k, dtype=torch.int64), torch.full((len(filters), k), -torch.inf)
+        for rows, item_filter in rows_by_filter(filters):
+            ids, scores = self.ids[rows], self.scores[rows]
+            if item_filter is not None:
+                ids, scores = self._permitted(rows, item_filter, k)
+            values, columns = topk(scores, k)
+            width = values.shape[1]
+            best[rows, :width], best_ids[rows, :width] = values, ids.gather(1, columns)
+        return best_ids, best
 
-    def with_own(self, own: OwnUnknown) -> Self:
-        """More candidates."""
-        scores = torch.cat([self.scores, self.totals[:, None] + own.odds], dim=1)
-        beyond = torch.arange(own.odds.shape[1]).expand(own.odds.shape) + self.sides.num_ids
-        totals = self.totals + own.odds.exp().sum(1).log1p()
-        ids = torch.cat([self.ids, beyond], dim=1)
-        return replace(self, ids=ids, scores=scores, totals=totals, own=own, plain=self.totals)
+    def _permitted(self, rows: Tensor, item_filter: ItemFilter, k: int) -> tuple[Tensor, Tensor]:
+        """Return ids and scores of candidates, (rows, any number), those that a filter rules out at -inf."""
+        few_ids = item_filter.few_ids
+        if few_ids is not None:
+            chosen = self.product_scores.select(rows)
+            scores = chosen.score(few_ids, self.index.vectors_of(chosen.product, few_ids))
+            return few_ids.expand(len(rows), -1), scores
+        ids = self.ids[rows]
+        scores = self.scores[rows].masked_fill(~item_filter.mask[ids], -torch.inf)
+        if not bool(((scores > -torch.inf).sum(1) < k).any()):
+            return ids, scores
+        chosen = self.product_scores.select(rows)
+        num = min(max(2 * k, self.index.facts.candidates), chosen.num_ids)
+        ids = _joined([ids, _search(self.index, chosen, num, item_filter)])
+        return ids, chosen.score(ids).masked_fill(~item_filter.mask[ids], -torch.inf)
 
-    def best(
-        self, k: int, lists: Sequence[Permitted | None], records: Sequence[History], own: OwnUnknown | None
-    ) -> tuple[Tensor, Tensor]:
-        """Of the candidates that each list permits."""
-        ids, scores = self.ids, self.scores
-        if not any(lists):
-            high, place = scores.topk(min(k, scores.shape[1]), dim=1)
-            return high, ids.gather(1, place)
-        if any(one and one.few is not None for one in lists):
-            ids, scores = self._with_few(k, lists)
-        high, columns = self._first(k, *_falling(ids, scores, 2 * k), lists, range(len(ids)), records, own)
-        lacking = (high[:, -1] == -torch.inf).tolist()
-        rows = [row for row, one in enumerate(lists) if one and lacking[row] and (one.few is None or own is not None)]
-        if rows:
-            found = _falling(ids[rows], scores[rows], scores.shape[1])
-            high[rows], columns[rows] = self._first(k, *found, lists, rows, records, own)
-            self._search_more(k, high, columns, ids, scores, lists, records, own)
-        return high, columns
-
-    def _search_more(
-        self,
-        k: int,
-        high: Tensor,
-        columns: Tensor,
-        ids: Tensor,
-        scores: Tensor,
-        lists: Sequence[Permitted | None],
-        records: Sequence[History],
-        own: OwnUnknown | None,
-    ) -> None:
-        """Fill up rows of which all candidates were looked through: the index is searched among what is permitted."""
-        lacking = (high[:, -1] == -torch.inf).tolist()
-        short = [one if one and one.few is None and lacking[row] else None for row, one in enumerate(lists)]
-        for rows, one in by_list(short):
-            if one:
-                more, theirs = self._searched(self.sides.of(rows), one, k)
-                known = torch.stack([torch.isin(some, held) for some, held in zip(more, ids[rows], strict=True)])
-                theirs = torch.cat([theirs.masked_fill(known, -torch.inf), scores[rows]], 1)
-                found = _falling(torch.cat([more, ids[rows]], 1), theirs, theirs.shape[1])
-                high[rows], columns[rows] = self._first(k, *found, lists, rows.tolist(), records, own)
-
-    def _first(
-        self,
-        k: int,
-        high: Tensor,
-        columns: Tensor,
-        lists: Sequence[Permitted | None],
-        rows: Sequence[int],
-        records: Sequence[History],
-        own: OwnUnknown | None,
-    ) -> tuple[Tensor, Tensor]:
-        """(rows, k) the first falling scores that each row's list permits, and their columns; then -inf and padding."""
-        places = list[list[int]]()
-        for row, numbers in zip(rows, columns.tolist(), strict=True):
-            one = lists[row]
-            if one is None or (one.few is not None and own is None):  # of a short list there is nothing else
-                places.append([*range(min(k, len(numbers)))])
-            else:
-                places.append(one.among(self._values(numbers, row, records, own, one.vocabulary), k))
-        if min(map(len, places)) < k:
-            last = high.shape[1]
-            high, columns = functional.pad(high, (0, 1), value=-torch.inf), functional.pad(columns, (0, 1))
-            places = [found + [last] * (k - len(found)) for found in places]
-        place = torch.tensor(places)
-        return high.gather(1, place), columns.gather(1, place)
-
-    def _values(
-        self, columns: Sequence[int], row: int, records: Sequence[History], own: OwnUnknown | None, known: Vocabulary
-    ) -> Iterator[str]:
-        """What some columns of a row stand for; of padding, which scores -inf, it does not matter."""
-        if own is None:
-            return map(known.values.__getitem__, map((-FIRST).__add__, columns))
-        held, beyond = records[row].values, range(self.sides.num_ids, self.sides.num_ids + own.places.shape[1])
-        theirs = {one: held[place] for one, place in zip(beyond, own.places[row].tolist(), strict=True) if place >= 0}
-        return (known.value(one) if FIRST <= one < beyond.start else theirs.get(one, "") for one in columns)
-
-    def _with_few(self, k: int, lists: Sequence[Permitted | None]) -> tuple[Tensor, Tensor]:
-        """Candidates and scores, where the ``k`` best of what a short list permits take the place of what was found.
-
-        Different lists of a few values, one a row, are scored in one go, and all stay.
-        """
-        few = [(rows, one.few) for rows, one in by_list(lists) if one and one.few is not None]
-        alone = [len(few) > 1 and len(rows) == 1 and len(ids) <= FEW for rows, ids in few]
-        shared = [pair for pair, single in zip(few, alone, strict=True) if not single]
-        lone = {int(rows): ids for (rows, ids), single in zip(few, alone, strict=True) if single}
-        longest = max(map(len, lone.values()), default=0)
-        extra = torch.zeros(len(lists), max([longest, *(min(k, len(ids)) for _, ids in shared)]), dtype=torch.int64)
-        scored = torch.full(extra.shape, -torch.inf)
-        blocks = ((part, ids) for rows, ids in shared for part in _parts(rows, CELLS // max(len(ids), 1)))
-        for rows, ids in blocks:
-            sides = self.sides if len(rows) == len(lists) else self.sides.of(rows)
-            high, place = topk(sides.score(ids, self.index.listed(sides.product, ids)), min(k, len(ids)))
-            extra[rows, : high.shape[1]], scored[rows, : high.shape[1]] = ids[place], high
-        for row, ids in lone.items():
-            extra[row, : len(ids)] = ids
-        for part in _parts(torch.tensor([*lone], dtype=torch.int64), 8 * FEW // max(longest, 1)):
-            scored[part] = (self.sides if len(part) == len(lists) else self.sides.of(part)).score(extra[part])
-        every = torch.cat([rows for rows, _ in few])
-        width = self.ids.shape[1] - (0 if self.own is None else self.own.odds.shape[1])
-        scores = self.scores.clone()
-        scores[every, :width] = -torch.inf
-        return torch.cat([extra, self.ids], 1), torch.cat([scored, scores], 1)
-
-    def _searched(self, sides: Sides, one: Permitted, k: int) -> tuple[Tensor, Tensor]:
-        """(histories, num) ids of large scores among those that a list permits, and these scores."""
-        num = min(max(2 * k, self.index.facts.candidates), sides.num_ids)
-        if np.bitwise_count(one.bits).sum() <= FEW:
-            return one.every.expand(len(sides.rows), -1), sides.score(one.every)
-        found = _candidates(self.index, sides, num, one)
-        return found, sides.score(found)
+    def rest(self) -> tuple[Tensor, Tensor]:
+        """Return scores of the index's sample, and for how many ids each of them stands; see :func:`_rest`."""
+        return _rest(self.index, self.product_scores, self.ids)
 
 
-def nearest(
-    index: ItemIndex,
-    sides: Sides,
-    k: int,
-    weights: tuple[Tensor, ...],
-    lengths: Sequence[int],
-    brief: Tensor | None = None,
-) -> NearestBatch:
-    """The candidates of some histories, scored.
+def nearest(index: ItemIndex, product_scores: ProductScores, k: int, *, totals_only: bool = False) -> Nearest:
+    """Return the candidates of some histories, scored.
 
     Args:
-        index: of the model that made ``sides``.
-        sides: of the histories.
+        index: of the model that made ``product_scores``.
+        product_scores: of the histories.
         k: choices that are asked for.
-        weights: as in :class:`ensue.tasks.next.attributions.Scored`.
-        lengths: as there.
-        brief: (histories,) of which the best are not wanted, or not of all values: of which the total is; ``None`` of
-            none.
+        totals_only: whether no best items are asked for.
     """
-    num = min(max(2 * k, index.facts.candidates), sides.num_ids)
-    ids = _joined([_candidates(index, sides, num, brief=brief), *_others(index, sides, num)])
-    scores = sides.score(ids)
-    totals = log_totals(index, sides, ids, scores)
-    if sides.product.lately is not None:
-        sides = replace(sides, base=totals[sides.rows >= 0])
-        scores = sides.score(ids)
-        totals = log_totals(index, sides, ids, scores)
-    return NearestBatch(
-        totals=totals, weights=weights, rows=sides.rows.tolist(), lengths=lengths, index=index, sides=sides, ids=ids,
-        scores=scores,
-    )  # fmt: skip
+    num = min(max(2 * k, index.facts.candidates), product_scores.num_ids)
+    searched = _search(index, product_scores, num, totals_only=totals_only)
+    ids = _joined([searched, *_unindexed(index, product_scores, num)])
+    scores = product_scores.score(ids)
+    totals = _log_totals(index, product_scores, ids, scores)
+    if product_scores.product.lately is not None:
+        # To mix scores with what came lately takes the total of the product alone, which is the first one.
+        product_scores = replace(product_scores, base=totals[product_scores.filled])
+        scores = product_scores.score(ids)
+        totals = _log_totals(index, product_scores, ids, scores)
+    return Nearest(index=index, product_scores=product_scores, ids=ids, scores=scores, totals=totals)
 
 
-def _parts(rows: Tensor, size: int) -> Iterator[Tensor]:
-    """So many of some rows at a time, and one at least: bounds memory."""
-    size = max(1, size)
-    return (rows[low : low + size] for low in range(0, len(rows), size))
+def _log_totals(index: ItemIndex, product_scores: ProductScores, ids: Tensor, scores: Tensor) -> Tensor:
+    """Return (histories,) logarithms of the sum of exp(scores): of candidates, and of the rest by a sample of it."""
+    sampled, ids_per_sample = _rest(index, product_scores, ids)
+    return torch.logaddexp(scores.logsumexp(1), sampled.logsumexp(1) + ids_per_sample.log())
 
 
-def _falling(ids: Tensor, scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
-    """So many of the highest scores of each row, falling, and their ids."""
-    high, place = scores.topk(min(num, scores.shape[1]), dim=1)
-    return high, ids.gather(1, place)
-
-
-def log_totals(index: ItemIndex, sides: Sides, ids: Tensor, scores: Tensor) -> Tensor:
-    """(histories,) logarithms of the sum of exp(scores): of candidates, and as much as a sample says of the rest."""
-    tail, rest = rest_of(index, sides, ids)
-    return torch.logaddexp(scores.logsumexp(1), tail.logsumexp(1) + rest.log())
-
-
-def rest_of(index: ItemIndex, sides: Sides, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores of the sample, -inf for candidates among it, and (histories,) for how many ids each of the others stands.
+def _rest(index: ItemIndex, product_scores: ProductScores, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (histories, sample) scores, -inf for candidates, and (histories,) for how many ids each other one stands.
 
     Args:
         index: whose sample.
-        sides: of the histories.
+        product_scores: of the histories.
         ids: (histories, candidates).
     """
-    tail = sides.tail(index.sample, index.sampled(sides.product))
-    scored = _joined([ids, sides.seen]) if sides.seen.shape[1] else ids  # what was seen is no part of the rest either
-    hide_(tail, index.sample, scored)
-    others = sides.num_ids - FIRST - (scored >= FIRST).sum(1)
-    return tail, others / (tail > -torch.inf).sum(1).clamp(min=1)
+    sampled = product_scores.score_shared(index.sample, index.sample_vectors(product_scores.product))
+    seen = product_scores.seen
+    scored = _joined([ids, seen]) if seen.shape[1] else ids  # what was seen is no part of the rest either
+    hide_(sampled, index.sample, scored)
+    others = product_scores.num_ids - FIRST - (scored >= FIRST).sum(1)
+    return sampled, others / (sampled > -torch.inf).sum(1).clamp(min=1)
 
 
-def _candidates(
-    index: ItemIndex, sides: Sides, num: int, one: Permitted | None = None, brief: Tensor | None = None
+def _search(
+    index: ItemIndex,
+    product_scores: ProductScores,
+    num: int,
+    item_filter: ItemFilter | None = None,
+    *,
+    totals_only: bool = False,
 ) -> Tensor:
-    """(histories, num) ids that the index finds; of histories without events the most popular.
-
-    Args:
-        index: of the model.
-        sides: of the histories.
-        num: how many.
-        one: a list that holds for all of them.
-        brief: (histories,) of which only the total is wanted; ``None`` of none.
-    """
-    filled = sides.rows >= 0
-    if one is None and brief is None and sides.whole:
-        return index.search(sides.product, num)
-    found = torch.zeros(len(filled), num, dtype=torch.int64)
-    short = torch.zeros_like(filled) if brief is None else brief & filled
-    queries, bits = sides.product.queries, None if one is None else one.bits
-    for rows, size, probed in (
-        (filled & ~short, num, None),
-        (short, max(1, num // 2), max(1, index.facts.probed // BRIEF)),
-    ):
-        if bool(rows.any()):
-            asked = sides.product._replace(queries=queries if bool(rows.all()) else queries[sides.rows[rows]])
-            found[rows, :size] = index.search(asked, size, probed=probed, bits=bits)
-    if not bool(filled.all()):
-        counts = sides.counts
-        if one is not None:
-            every = one.every
-            counts = torch.zeros_like(counts).index_copy(0, every, counts[every])
-        high, place = counts.topk(num)
-        found[~filled] = torch.where(high > 0, place, PADDING)
-    return found
+    """Return (histories, num) ids that the index finds; the most popular ones for histories without events."""
+    size, probed = num, None
+    if totals_only:
+        size, probed = max(1, num // 2), max(1, index.facts.probed // PROBED_FOR_TOTALS)
+    bits = None if item_filter is None else np.packbits(item_filter.mask[FIRST:].numpy(), bitorder="little")
+    found = index.search(product_scores.product, size, probed=probed, bits=bits)
+    if bool(product_scores.filled.all()):
+        return found
+    counts = product_scores.counts
+    if item_filter is not None:
+        counts = counts.masked_fill(~item_filter.mask, 0)
+    high, popular_ids = counts.topk(num)
+    ids = torch.where(high > 0, popular_ids, PADDING).repeat(len(product_scores.rows), 1)
+    ids[product_scores.filled] = torch.nn.functional.pad(found, (0, num - size))
+    return ids
 
 
-def _others(index: ItemIndex, sides: Sides, num: int) -> Iterator[Tensor]:
-    """(histories, …) ids beside what the index finds: later ones, what is added to, what came lately."""
-    product, num_ids, filled = sides.product, sides.num_ids, sides.rows >= 0
+def _unindexed(index: ItemIndex, product_scores: ProductScores, num: int) -> Iterator[Tensor]:
+    """Yield (histories, …) ids beside what the index finds: later ones, what is added to, what came lately."""
+    product, num_ids, filled = product_scores.product, product_scores.num_ids, product_scores.filled
     first = index.facts.items + FIRST
     if num_ids > first:
-        late = torch.arange(first, num_ids).expand(len(sides.rows), -1)
+        late = torch.arange(first, num_ids).expand(len(filled), -1)
         if num_ids - first > num and bool(filled.any()):
-            scores = sides.tail(late[0], product.rows(late[0]))
+            scores = product_scores.score_shared(late[0], product.rows(late[0]))
             late = late.gather(1, scores.topk(num, dim=1).indices)
         yield late
     if product.cells is not None and len(product.cells[0]):
@@ -298,18 +274,96 @@ def _others(index: ItemIndex, sides: Sides, num: int) -> Iterator[Tensor]:
         column = torch.arange(len(target)) - torch.searchsorted(target, target)
         padded = torch.zeros(len(product.queries), int(column.max()) + 1, dtype=torch.int64)
         padded[target, column] = id
-        found = torch.zeros(len(sides.rows), padded.shape[1], dtype=torch.int64)
-        found[filled] = padded
-        yield found
+        ids = torch.zeros(len(filled), padded.shape[1], dtype=torch.int64)
+        ids[filled] = padded
+        yield ids
     if product.lately is not None:
-        high, place = product.lately[0].topk(num)
-        yield place[high > -torch.inf].expand(len(sides.rows), -1)
+        high, recent_ids = product.lately[0].topk(num)
+        yield recent_ids[high > -torch.inf].expand(len(filled), -1)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
-    """Side by side, each id once a row."""
+    """Return ids side by side, each once in a row, with padding in place of the others."""
     if len(parts) == 1:
         return parts[0]
     ids = torch.cat(list(parts), dim=1).sort(dim=1).values
     ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = PADDING
     return ids
+
+
+def hide_(scores: Tensor, ids: Tensor, hidden: Tensor) -> Tensor:
+    """Set scores (rows, ids) of rising ids to -inf, in place, where they are among each row's hidden ones."""
+    if len(ids):
+        place = torch.searchsorted(ids, hidden).clamp(max=len(ids) - 1)
+        row, column = (ids[place] == hidden).nonzero(as_tuple=True)
+        scores[row, place[row, column]] = -torch.inf
+    return scores
+
+
+def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
+    """Return what the scores of some windows are products of; the model is one that multiplies."""
+    network = cast(Multiplies, state.network)  # to ask a protocol at every answer takes a tenth of its time
+    evaluating(state.network)
+    with torch.no_grad():
+        return network.product(windows.batch(index))
+
+
+def widened(k: int, filters: Sequence[ItemFilter | None]) -> int:
+    """Return for how many choices candidates are looked for, so that ``k`` of them are permitted."""
+    shares = [one.num_permitted / one.num_ids for one in filters if one is not None and one.few_ids is None]
+    return max(k, min(math.ceil(k / min(shares)), MAX_WIDENED)) if shares else k
+
+
+def is_indexed(state: NextState) -> bool:
+    """Return whether a predictor has an index once it is trained: it pays for a large catalogue."""
+    large = len(state.vocabulary) - FIRST >= LARGE
+    return large and isinstance(state.network, Multiplies) and state.device.type == "cpu" and has_faiss()
+
+
+def index_items(state: NextState, *, together: bool = False) -> None:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.index_items`; ``together`` if every rank calls it."""
+    state.index = None
+    state.metadata.index = None
+    if not is_indexed(state):
+        return
+    histories = _measured_histories(state)
+    product = multiplied(state, Windows(histories, state.network.reach, last_only=True), np.arange(len(histories)))
+    product = product._replace(cells=None, lately=None)
+    product_scores = ProductScores(
+        product=product,
+        rows=torch.arange(len(histories)),
+        counts=state.counting["popularity"].totals,
+        seen=torch.zeros(len(histories), 0, dtype=torch.int64),
+    )
+
+    def make() -> ItemIndex:
+        return make_index(product, len(state.vocabulary), lambda index: nearest(index, product_scores, 1).totals)
+
+    state.index = _from_first_rank(make) if together else make()
+    state.metadata.index = state.index.facts
+
+
+def _from_first_rank(make: Callable[[], ItemIndex]) -> ItemIndex:
+    """Return what the first rank makes with the threads of all ranks of its machine, on every rank."""
+    (rank, world), made = rank_and_size(), None
+    if world == 1:
+        return make()
+    if rank == 0:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(threads * int(os.environ.get("LOCAL_WORLD_SIZE", 1)))  # the others wait
+        made = make()
+        torch.set_num_threads(threads)
+    data = bytearray() if made is None else bytearray(made.to_bytes())
+    size, facts = share((len(data), {} if made is None else asdict(made.facts)))
+    sent = broadcast(torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(size, dtype=torch.uint8))
+    return ItemIndex.from_bytes(sent.numpy().tobytes(), IndexFacts(**facts)) if made is None else made
+
+
+def _measured_histories(state: NextState) -> Histories:
+    """Return trained histories; where none are stored, of one item each, drawn by how often items occur."""
+    drawn = state.reservoir.draw(QUERIES, 0)
+    if len(drawn):
+        return drawn
+    totals = state.counting["popularity"].totals.double().numpy()
+    ids = np.random.default_rng(0).choice(len(totals), QUERIES, p=totals / totals.sum())
+    return Histories(ids.astype(np.int32), np.arange(QUERIES + 1), state.vocabulary)

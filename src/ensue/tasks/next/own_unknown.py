@@ -26,6 +26,7 @@ from ensue.data.histories import Histories, Index, ranges
 from ensue.metrics import Floats
 from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares, spans
+from ensue.tasks.next.item_filter import ItemFilter
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 Mask = npt.NDArray[np.bool_]
@@ -82,9 +83,13 @@ class OwnUnknown(NamedTuple):
     places: Tensor
     """(questions, columns) of the value in its record."""
 
-    def of_rows(self, rows: Index) -> OwnUnknown:
-        """Those of some questions."""
-        return OwnUnknown(*(column[rows] for column in self))
+    def permitted(self, records: Sequence[History], filters: Sequence[ItemFilter | None]) -> Tensor:
+        """Return (questions, columns) which of them the filter of each question permits."""
+        permitted = self.places >= 0
+        for row, column in permitted.nonzero().tolist():
+            item_filter = filters[row]
+            permitted[row, column] = item_filter is None or records[row].values[self.places[row, column]] in item_filter
+        return permitted
 
 
 def of_targets(data: Histories, repeats: RepeatShares) -> Candidates:

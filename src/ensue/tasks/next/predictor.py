@@ -18,7 +18,7 @@ from ensue.metrics import Floats
 from ensue.nn.item_head import Output
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next import explain, forecast, forget, grow, indexing, infer, ranking, save, similar, train, update
+from ensue.tasks.next import forecast, forget, grow, infer, nearest, ranking, save, similar, train, update
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.metadata import Exclusion
@@ -227,7 +227,7 @@ class NextPredictor(NextState):
 
         A history longer than the model's reach is explained by the latest events that can matter.
         """
-        return explain.explain(self, require_records(records, History), k)
+        return infer.explain(self, require_records(records, History), k)
 
     def scores(self, windows: Windows, index: Index, module: Model | None = None) -> tuple[Output, Tensor]:
         """Scores (targets, ids) on the CPU for some windows, with the weights behind them, and the targets.
@@ -284,4 +284,4 @@ class NextPredictor(NextState):
         Nothing happens below :data:`ensue.tasks.next.item_index.LARGE` values, for models that score otherwise than by
         a product, and without the extra ``ann``: answers are exact then.
         """
-        indexing.index_items(self)
+        nearest.index_items(self)

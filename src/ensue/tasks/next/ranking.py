@@ -24,13 +24,12 @@ from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.topk import log_totals
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
-from ensue.tasks.next.infer import CELLS, LEAST, SOME, excluded_ids, multiplied, score_histories, scores
+from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, excluded_ids, scores
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
-from ensue.tasks.next.nearest import nearest, rest_of
+from ensue.tasks.next.nearest import ProductScores, multiplied, nearest
 from ensue.tasks.next.own_unknown import Candidates, of_targets
-from ensue.tasks.next.sides import Sides
 from ensue.tasks.next.state import NextState
 from ensue.vocabulary import UNKNOWN
 
@@ -143,15 +142,16 @@ class _Ranker:
         for low in range(0, len(events), size):
             chunk = slice(low, low + size)
             past = self._known_before(events[chunk])
-            scored = score_histories(self.state, self.exclusion, past, module=self.module)
-            own_scores = scored.totals.double() + odds[chunk]
-            shown = torch.cat([scored.scores, own_scores.float()[:, None]], dim=1)
-            column = torch.full((len(past),), scored.scores.shape[1])
+            item_scores = catalogue_scores(self.state, self.exclusion, past, self.module)[0]
+            totals = log_totals(item_scores)
+            own_scores = totals.double() + odds[chunk]
+            shown = torch.cat([item_scores, own_scores.float()[:, None]], dim=1)
+            column = torch.full((len(past),), item_scores.shape[1])
             if self.sampled:
                 negatives = draw_negatives(column, events[chunk], len(self.state.vocabulary), self.sampled)
                 ranks = metrics.sampled_ranks(shown, column, negatives).double()
             else:
-                others = self.own.ahead(events[chunk], scored.totals, own_scores) - 1
+                others = self.own.ahead(events[chunk], totals, own_scores) - 1
                 ranks = (metrics.ranks(shown, column) + others).double()
             yield events[chunk], ranks.masked_fill(own_scores == -torch.inf, metrics.MISS)
 
@@ -187,14 +187,17 @@ class _Ranker:
         starts = self.known.offsets[np.searchsorted(self.known.offsets, positions, side="right") - 1]
         lengths = positions - starts + 1
         past = Histories(self.known.ids[ranges(starts, lengths)], offsets_of(lengths), self.known.vocabulary)
-        seen = excluded_ids(past, self.exclusion)
-        counts = self.state.counting["popularity"].totals
-        sides = Sides(product=product, rows=torch.arange(len(targets)), counts=counts, seen=seen)
-        found = nearest(index, sides, 1, product.weights, [0] * len(targets))
-        target_scores = found.score(targets[:, None])
+        product_scores = ProductScores(
+            product=product,
+            rows=torch.arange(len(targets)),
+            counts=self.state.counting["popularity"].totals,
+            seen=excluded_ids(past, self.exclusion),
+        )
+        found = nearest(index, product_scores, 1)
+        target_scores = found.product_scores.score(targets[:, None])
         ahead = ((found.scores >= target_scores) & (found.ids != targets[:, None])).sum(1).double()
-        tail, ids_per_sample = rest_of(index, found.sides, found.ids)
-        ahead += ((tail >= target_scores) & (index.sample != targets[:, None])).sum(1) * ids_per_sample
+        sampled, ids_per_sample = found.rest()
+        ahead += ((sampled >= target_scores) & (index.sample != targets[:, None])).sum(1) * ids_per_sample
         ranks = torch.where(target_scores[:, 0] > -torch.inf, 1 + ahead.floor(), metrics.MISS)
         return ranks, found.totals, target_scores[:, 0]
 

@@ -17,10 +17,10 @@ from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS, SHARED
 from ensue.tasks.next.item_features import KnownItems
+from ensue.tasks.next.item_filter import FilterCache
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Exclusion, Metadata
 from ensue.tasks.next.model import Baseline, Model
-from ensue.tasks.next.permitted import KeptLists
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.settings import CountingSettings
 from ensue.tasks.state import State, module_of
@@ -68,8 +68,8 @@ class NextState(State[Model]):
         """The item table; ``None`` where items have ids alone."""
         self.index: ItemIndex | None = None
         """Candidates for answers; ``None`` where every answer looks at the whole catalogue."""
-        self.lists = KeptLists()
-        """Of requests: what may be an answer."""
+        self.filters = FilterCache()
+        """The lists of requests that came lately."""
         self.new_rows: tuple[int, dict[str, Tensor]] | None = None
         """A block of ids and the rows that its new ids start from, by name of their tensor."""
 
@@ -142,7 +142,7 @@ class NextState(State[Model]):
     def learned(self) -> None:
         """Something was: what the index keeps of the network is no longer so."""
         if self.index is not None:
-            self.index.forget()
+            self.index.clear_cache()
 
     def count_negatives(self) -> None:
         """Tell a network that draws negatives how often each id occurs."""

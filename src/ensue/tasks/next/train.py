@@ -24,10 +24,10 @@ from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
 from ensue.tasks.next.grow import add_values
-from ensue.tasks.next.indexing import index_items, indexes
 from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
 from ensue.tasks.next.metadata import IDLE, Metadata, default_exclusion
 from ensue.tasks.next.model import CountsToo, Finishes, Model
+from ensue.tasks.next.nearest import index_items, is_indexed
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.reservoir import joined
 from ensue.tasks.next.state import NextState
@@ -313,7 +313,7 @@ def train_once(
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
     windows, exact = Windows(parts[0], network.reach), _evaluation_sample(parts[-1], len(state.vocabulary))
-    sample = _evaluation_sample(parts[-1]) if indexes(state) else exact
+    sample = _evaluation_sample(parts[-1]) if is_indexed(state) else exact
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(state.schedule.sized(like.training["batch_size"]), epochs=like.epochs)

@@ -71,7 +71,7 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     """Welcome, count and learn new histories in one pass, as many remembered ones among them; a report a step.
 
     The new ones then have their chance of being remembered. An index of a large catalogue stays as it is: whoever has
-    learned all that there is makes it anew (:func:`ensue.tasks.next.indexing.index_items`).
+    learned all that there is makes it anew (:func:`ensue.tasks.next.nearest.index_items`).
 
     Args:
         state: of a trained predictor.

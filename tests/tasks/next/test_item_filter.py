@@ -10,10 +10,10 @@ import pytest
 from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.next import permitted
-from ensue.tasks.next.permitted import Given, KeptLists, Permitted
+from ensue.tasks.next import item_filter as filters
+from ensue.tasks.next.item_filter import FilterCache, ItemFilter, Lists
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.vocabulary import UNKNOWN, Vocabulary
+from ensue.vocabulary import Vocabulary
 
 CLICKS = [("a", "b", "c", "a"), ("b", "c", "b"), ("c", "a", "b"), ("d", "a", "d"), ("e", "b", "c", "f")] * 12
 ASKED = [History(("a", "b")), History(()), History(("new", "b", "new")), History(("d",), (3.0,))]
@@ -72,25 +72,27 @@ def test_no_forbidden_value_is_let_through() -> None:
             assert {choice.value for choice in answer.choices} <= lists[1] - lists[0]
 
 
-def kept_of(kept: KeptLists, exclude: Collection[str], allow: list[str] | None, vocabulary: Vocabulary) -> Permitted:
-    found = [kept.of_each([(exclude, allow)], vocabulary)[0] for _ in range(2)]  # the second time it is kept
-    assert found[1] is not None
-    return found[1]
+def filter_of(
+    cache: FilterCache, exclude: Collection[str], allow: list[str] | None, vocabulary: Vocabulary
+) -> ItemFilter:
+    (item_filter,) = cache.of_each([(exclude, allow)], vocabulary)
+    assert item_filter is not None
+    return item_filter
 
 
 def test_lists_that_come_again_are_found_and_no_other_is_taken_for_them() -> None:
-    vocabulary, kept = Vocabulary(f"v{at}" for at in range(600)), KeptLists()
+    vocabulary, cache = Vocabulary(f"v{at}" for at in range(600)), FilterCache()
     shop = [f"v{at}" for at in range(300)]
-    first = kept_of(kept, shop, None, vocabulary)
-    assert kept_of(kept, [*shop], None, vocabulary) is first
-    assert kept_of(kept, [], shop, vocabulary) is not first and kept_of(kept, shop[:2], None, vocabulary) is not None
-    assert kept_of(kept, shop, None, Vocabulary(["v1"])) is not first
+    first = filter_of(cache, shop, None, vocabulary)
+    assert filter_of(cache, [*shop], None, vocabulary) is first
+    assert filter_of(cache, [], shop, vocabulary) is not first
+    assert filter_of(cache, shop[:2], None, vocabulary) is not filter_of(cache, shop[:2], None, vocabulary)
+    assert filter_of(cache, shop, None, Vocabulary(["v1"])) is not first
     # texts that are the same when they are put together, of as many values
     one, other = ["a\0b", "c", *shop], ["a", "b\0c", *shop]
     for values in (one, other, one, ["half a character: \ud800", *shop]):
-        assert kept_of(kept, values, None, vocabulary).excluded == {*values}
-    held = frozenset(shop)
-    assert kept_of(kept, held, None, vocabulary) is kept_of(kept, frozenset(shop[::-1]), None, vocabulary)
+        assert filter_of(cache, values, None, vocabulary).exclude == tuple(values)
+    assert filter_of(cache, shop, None, vocabulary) is first
 
 
 def test_a_list_that_is_changed_after_a_request_is_another(predictor: NextPredictor) -> None:
@@ -108,40 +110,26 @@ def test_lists_of_many_requests_are_looked_up_as_those_of_one() -> None:
     random, vocabulary = np.random.default_rng(1), Vocabulary(f"v{at}" for at in range(600))
     values = [*vocabulary.values, *(f"new {at}" for at in range(50))]
     drawn = [random.choice(values, random.integers(0, 500)).tolist() for _ in range(12)]
-    given: list[Given] = [([], None), *zip(drawn[:6], drawn[6:], strict=True), *((own, None) for own in drawn)]
-    given += [([], own) for own in drawn]
-    together = KeptLists().of_each([*given, *given], vocabulary)
-    assert together[: len(given)] == together[len(given) :] and together[0] is None
-    for (exclude, allow), one in zip(given[1:], together[1:], strict=False):
-        assert one is not None and one.excluded == {*exclude}
-        wanted = None if allow is None else sorted(vocabulary.id(value) for value in {*allow} - {*exclude})
-        known = None if wanted is None else [id for id in wanted if id != UNKNOWN]
-        assert (None if one.inside is None else one.inside.tolist()) == known
-        assert all(
-            (value in one) == (value not in exclude and value in (values if allow is None else allow))
-            for value in values
-        )
+    requests: list[Lists] = [([], None), *zip(drawn[:6], drawn[6:], strict=True), *((own, None) for own in drawn)]
+    requests += [([], own) for own in drawn]
+    together = FilterCache().of_each([*requests, *requests], vocabulary)
+    assert together[: len(requests)] == together[len(requests) :] and together[0] is None
+    for (exclude, allow), item_filter in zip(requests[1:], together[1:], strict=False):
+        assert item_filter is not None
+        permitted = [value for value in values if value not in exclude and (allow is None or value in allow)]
+        assert [value for value in values if value in item_filter] == permitted
+        assert [vocabulary.value(id) for id in item_filter.mask.nonzero()[:, 0].tolist()] == [
+            value for value in permitted if value in vocabulary
+        ]
+        assert item_filter.num_permitted == sum(value in vocabulary for value in permitted)
 
 
-def test_few_lists_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permitted, "KEPT", 2)
-    vocabulary, kept = Vocabulary(["v1"]), KeptLists()
+@pytest.mark.parametrize(("name", "limit"), [("MAX_CACHED", 2), ("MAX_CACHED_ITEMS", 700)])
+def test_the_latest_filters_are_cached(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, name, limit)
+    vocabulary, cache = Vocabulary(["v1"]), FilterCache()
     lists = [[f"{letter}{at}" for at in range(300)] for letter in "abc"]
-    made = [kept_of(kept, own, None, vocabulary) for own in lists]
-    assert [kept_of(kept, own, None, vocabulary) is one for own, one in zip(lists[::-1], made[::-1], strict=True)] == [
-        True, True, False,
-    ]  # fmt: skip
-    monkeypatch.setattr(permitted, "KEPT_VALUES", 500)
-    kept_of(kept, lists[2], None, vocabulary)
-    assert kept._values == 300 and len(kept._lists) == 1
-
-
-def test_lists_that_come_once_put_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permitted, "KEPT", 2)
-    monkeypatch.setattr(permitted, "REMEMBERED", 3)
-    vocabulary, kept = Vocabulary(["v1"]), KeptLists()
-    shop = kept_of(kept, [f"v{at}" for at in range(300)], None, vocabulary)
-    for number in range(9):
-        kept.of_each([([f"{number} {at}" for at in range(300)], None)], vocabulary)
-    assert kept_of(kept, [f"v{at}" for at in range(300)], None, vocabulary) is shop
-    assert len(kept._lists) == 1 and len(kept._once) == 3
+    made = [filter_of(cache, own, None, vocabulary) for own in lists]
+    assert [filter_of(cache, own, None, vocabulary) is one for own, one in zip(lists[:0:-1], made[:0:-1], strict=True)]
+    assert filter_of(cache, lists[2], None, vocabulary) is made[2]
+    assert filter_of(cache, lists[0], None, vocabulary) is not made[0]

@@ -1,4 +1,4 @@
-"""Reading ten million clicks into Histories against the bare polars query doing the same: CPU seconds and memory.
+"""Reading and checking ten million clicks against the bare polars query that groups them: CPU seconds and memory.
 
 Run: ``python benchmarks/reading.py [--json FILE]``. Each reading is a fresh process, the two alternating.
 """
@@ -6,12 +6,14 @@ Run: ``python benchmarks/reading.py [--json FILE]``. Each reading is a fresh pro
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +59,18 @@ def ensue(path: Path) -> int:
     return len(read(path)[0])
 
 
+def ensue_check(path: Path) -> int:
+    from ensue.cli import main as command_line
+
+    sys.argv = ["ensue", "check", str(path)]
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()), suppress(SystemExit):
+        command_line()
+    return int(output.getvalue().split()[0].replace(",", ""))
+
+
 READERS = {
     "ensue": ensue,
+    "ensue check": ensue_check,
     "polars": bare,
     "polars, items encoded": bare_encoded,
     "polars, ids as numbers": bare_numbers,

@@ -98,10 +98,15 @@ class Delimited:
             self._refuse({})
         return frame.select(chosen)
 
-    def whole(self, columns: list[str] | None = None) -> pl.DataFrame:
-        """Columns as texts; all unless named, those without a name too."""
+    def whole(self, columns: list[str] | None = None, num_rows: int | None = None) -> pl.DataFrame:
+        """Return columns as texts, those without a name too.
+
+        Args:
+            columns: names of the columns. [default: all]
+            num_rows: number of rows from the top. [default: all]
+        """
         with answering(self.content.path):
-            return self.content.delimited(self._parser(columns, {}), lambda: None)
+            return self.content.delimited(partial(self._parser(columns, {}), n_rows=num_rows), lambda: None)
 
     def _parser(self, wanted: list[str] | None, types: Types) -> partial[pl.DataFrame]:
         return partial(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Histories, ranges, scrambled
+from ensue.data.histories import Histories, Index, distinct_numbers, ranges, scrambled
 from ensue.lines import part_of, quoted
 
 MIN_SHARE = 0.01
@@ -35,8 +35,11 @@ def duplicates(histories: Histories) -> str:
     if not MIN_ROWS <= num_events <= MAX_EVENTS:
         return ""
     if histories.timed:
-        counts = np.unique(_event_keys(histories), return_counts=True)[1]
-        num_duplicates = num_events - len(counts)
+        # Times of a session never decrease, so that duplicates are among the neighbours at one time.
+        tied = _tied_events(histories)
+        counts = np.unique(_event_keys(histories, tied), return_counts=True)[1]
+        num_duplicates = len(tied) - len(counts)
+        counts = np.append(counts, np.ones(num_events - len(tied), np.int64))
         copies = int(np.median(counts))
         if copies > 1 and float((counts % copies == 0).mean()) >= SAME:
             times = "twice" if copies == 2 else f"{copies} times"
@@ -65,11 +68,20 @@ def doubled_rows(rows: pl.DataFrame) -> tuple[str, ...]:
     return (f"{part} repeated in the same order: the file looks concatenated twice; keep its first half",)
 
 
-def _event_keys(histories: Histories) -> npt.NDArray[np.uint64]:
-    """Return (events,) 64-bit numbers that are equal for an equal sequence, value and time."""
-    owners = histories.sequence_index().astype(np.uint64)
-    keys = scrambled(owners << np.uint64(32) | histories.ids.astype(np.uint64))
-    return scrambled(keys ^ scrambled(histories.times.view(np.uint64)))
+def _tied_events(histories: Histories) -> Index:
+    """Return the events that have the session and the time of a neighbour."""
+    ties = (histories.times[1:] == histories.times[:-1]) & histories.is_followed()
+    is_tied = np.zeros(len(histories.times), np.bool_)
+    is_tied[1:] |= ties
+    is_tied[:-1] |= ties
+    return np.flatnonzero(is_tied)
+
+
+def _event_keys(histories: Histories, events: Index) -> npt.NDArray[np.uint64]:
+    """Return (events,) 64-bit numbers that are equal for an equal session, item and time."""
+    owners = (np.searchsorted(histories.offsets, events, side="right") - 1).astype(np.uint64)
+    keys = scrambled(owners << np.uint64(32) | histories.ids[events].astype(np.uint64))
+    return scrambled(keys ^ scrambled(histories.times[events].view(np.uint64)))
 
 
 def _halves_are_equal(histories: Histories) -> bool:
@@ -79,7 +91,7 @@ def _halves_are_equal(histories: Histories) -> bool:
         columns = (histories.ids, histories.times) if histories.timed else (histories.ids,)
         middle = int(histories.offsets[num // 2])
         if all(np.array_equal(column[:middle], column[middle:]) for column in columns):
-            return len(np.unique(histories.ids)) > 1
+            return len(distinct_numbers(histories.ids)) > 1
     if num < MIN_ROWS or (lengths % 2).any() or lengths.max() < 4:
         return False
     halves = lengths // 2
@@ -90,8 +102,9 @@ def _halves_are_equal(histories: Histories) -> bool:
 def _part(num_duplicates: int, histories: Histories) -> str:
     part = part_of(num_duplicates, len(histories.ids), "event", "repeats", "repeat", percent=True)
     # The events of a sequence are in order of time, and of one time in that of the file: copies may be apart.
-    _, first, counts = np.unique(_event_keys(histories), return_index=True, return_counts=True)
-    event = int(first[counts > 1].min())
+    events = _tied_events(histories)
+    _, first, counts = np.unique(_event_keys(histories, events), return_index=True, return_counts=True)
+    event = int(events[first[counts > 1].min()])
     owner = int(np.searchsorted(histories.offsets, event, side="right")) - 1
     name = histories.record(owner).id or str(owner + 1)
     value = histories.vocabulary.value(int(histories.ids[event]))

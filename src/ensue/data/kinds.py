@@ -81,7 +81,7 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
         return "queries"
     files = files_in(path) if is_several(path) else [path]
     first = next((file for file in files if ending(file) in _LOGS), files[0])
-    content = with_columns(open_file(first, **opening), encoding=opening.get("encoding", ""))
+    content = with_columns(open_file(first, in_pieces=True, **opening), encoding=opening.get("encoding", ""))
     if stated & set(LOG_ROLES):  # logs of queries have sessions and times too
         return "queries" if "item" not in stated and _is_queries(content) else "sequences"
     return _kind_of_content(content) if first == path else _kind_of_file_in(path, content)

@@ -25,8 +25,10 @@ CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
 """Dates written as one number, and how many digits it has."""
 YEAR = 365.25 * 86_400
 """Seconds."""
+_YEARS = 2**16
+"""Years of a band, half of them before 1970."""
 _MAX_MASKS = 16
-"""Groups that are found one by one; more are sorted."""
+"""Groups that are selected by a mask each; more are sorted."""
 
 
 @dataclass(frozen=True)
@@ -82,19 +84,13 @@ class TimeSummary:
             given: (events,) as in the file.
             where: the place of an event in the file.
         """
-        numbers = parsed.numbers
-        # Bands are numbered 0 to 4; bands and years become one number, so that one pass counts both.
-        edges = SINCE_1970 * 1e3 ** np.arange(4)
-        bands = np.zeros(len(numbers), np.int64) if parsed.words else np.searchsorted(edges, numbers, side="right")
-        per_year = np.array([1.0, 1.0, 1e3, 1e6, 1e9]) * YEAR
-        years = np.floor(np.clip(numbers / per_year[bands], -30_000, 30_000)).astype(np.int64)
-        keys = bands * 65_536 + years + 32_768
+        numbers, is_dated = parsed.numbers, bool(parsed.words)
         buckets = {}
-        for key, rows in _groups(keys):
-            band = "iso" if parsed.words else BANDS[key // 65_536]
-            some, first = numbers[rows], int(rows.argmax()) if rows.dtype == np.bool_ else int(rows[0])
-            bucket = Bucket(len(some), float(some.min()), float(some.max()), _text(given[first]), where(first))
-            buckets[f"{band}:{key % 65_536 - 32_768}"] = bucket
+        for key, rows in _groups(numbers, is_dated):
+            band = "iso" if is_dated else BANDS[key // _YEARS]
+            times, first = numbers[rows], int(rows.argmax()) if rows.dtype == np.bool_ else int(rows[0])
+            bucket = Bucket(len(times), float(times.min()), float(times.max()), _text(given[first]), where(first))
+            buckets[f"{band}:{key % _YEARS - _YEARS // 2}"] = bucket
         whole = not parsed.words and bool((numbers == np.floor(numbers)).all())
         calendars = tuple(name for name in CALENDARS if whole and _fits(numbers, name))
         return cls(buckets, whole, parsed.zoned, calendars)
@@ -150,11 +146,23 @@ def calendar_seconds(numbers: Times, calendar: str) -> Times:
     return (days * 86_400 + hour * 3_600 + minute * 60 + second).astype(np.float64)
 
 
-def _groups(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, Index | npt.NDArray[np.bool_]]]:
-    """The distinct numbers, each with the rows that have it: a mask, or their numbers in order."""
-    if len(keys) and int(keys.min()) == int(keys.max()):
-        yield int(keys[0]), np.ones(len(keys), np.bool_)
-        return
+def _keys(numbers: Times, is_dated: bool) -> Index:
+    """Return (events,) the band and the year of each time as one number, which never decreases with the time."""
+    edges = SINCE_1970 * 1e3 ** np.arange(4)
+    bands = np.zeros(len(numbers), np.int64) if is_dated else np.searchsorted(edges, numbers, side="right")
+    per_year = np.array([1.0, 1.0, 1e3, 1e6, 1e9]) * YEAR
+    years = np.floor(np.clip(numbers / per_year[bands], -30_000, 30_000)).astype(np.int64)
+    return bands * _YEARS + years + _YEARS // 2
+
+
+def _groups(numbers: Times, is_dated: bool) -> Iterator[tuple[int, Index | npt.NDArray[np.bool_]]]:
+    """Yield each distinct key with the rows that have it: a mask, or their numbers in order."""
+    if len(numbers):
+        low, high = _keys(np.array([numbers.min(), numbers.max()]), is_dated).tolist()
+        if low == high:
+            yield low, np.ones(len(numbers), np.bool_)
+            return
+    keys = _keys(numbers, is_dated)
     counts = np.bincount(keys)
     distinct = np.flatnonzero(counts)
     if len(distinct) <= _MAX_MASKS:

@@ -50,9 +50,8 @@ from ensue.evaluation.bootstrap import BootstrapResult, means_over_units
 from ensue.evaluation.examples import Examples, Scored, ids_of, rank_column
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
-from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.next.training_data import fingerprints
+from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.vocabulary import FIRST, UNKNOWN
 
 Mask = npt.NDArray[np.bool_]

@@ -26,9 +26,9 @@ from ensue.tasks.next import infer, item_filter, item_index, nearest, train
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_filter import ItemFilter, Lists
 from ensue.tasks.next.item_index import ItemIndex, make_index
-from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.nearest import ProductScores
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import FIRST
 from tests.folders import resum
 

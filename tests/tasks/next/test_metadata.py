@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ensue.tasks.next.metadata import Exclusion, Metadata
+from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.training_data import Exclusion
 
 FITTED: dict[str, Any] = {
     "sequences": 2, "events": 4, "values": 3, "repeats": False, "repeat_share": 0.0, "immediate_repeat_share": 0.0,

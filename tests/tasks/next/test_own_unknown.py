@@ -15,9 +15,9 @@ from ensue.records import History
 from ensue.tasks.next.attributions import encode_records
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.infer import catalogue_scores
-from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.own_unknown import FARTHEST, MOST, Candidates, of_records, of_targets
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import Vocabulary
 from tests.tasks.next.contract import score_drops_are_removals
 

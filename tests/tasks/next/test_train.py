@@ -17,9 +17,9 @@ from ensue.errors import DataError, SettingError
 from ensue.records import History
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next import train
-from ensue.tasks.next.metadata import IDLE
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank
+from ensue.tasks.next.training_data import IDLE
 from ensue.training.report import Report
 
 SMALL = {"dim": 8, "epochs": 2, "batch_size": 16}

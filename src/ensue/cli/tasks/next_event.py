@@ -26,8 +26,7 @@ from ensue.lines import plural
 from ensue.records import History
 from ensue.settings import parse
 from ensue.tasks.next.catalogue import BEST
-from ensue.tasks.next.metadata import IDLE, exclusion_sentence
-from ensue.tasks.next.training_data import LeftOut, left_out_by, require_targets
+from ensue.tasks.next.training_data import IDLE, LeftOut, exclusion_sentence, left_out_by, require_targets
 
 if TYPE_CHECKING:
     from ensue.tasks.next.predictor import NextPredictor

@@ -17,11 +17,11 @@ import polars as pl
 
 from ensue.arguments import require_path
 from ensue.data.files import answering
-from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
+from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of, ranges
 from ensue.data.packed import Opening
 from ensue.data.queries.formats import Log, logs_together, read_log
 from ensue.data.queries.personal import looks_personal
-from ensue.data.queries.rows import Rows, count_words, first_arrival, once, order_rows
+from ensue.data.queries.rows import Rows, count_words, first_arrival, order_rows
 from ensue.data.queries.rules import QueryRules, sentences
 from ensue.data.report import Clocked, ReadReport
 from ensue.data.sequences.sessions import cut
@@ -266,8 +266,7 @@ def _apply(sessions: Histories, why: pl.Series, rules: QueryRules) -> tuple[Hist
     left = sessions.keep(why.is_null().to_numpy()[sessions.ids])
     repeats = np.zeros(len(left.ids), np.bool_)
     if not rules.repeats:
-        owners = left.sequence_index()
-        repeats[1:] = (left.ids[1:] == left.ids[:-1]) & (owners[1:] == owners[:-1])
+        repeats[1:] = (left.ids[1:] == left.ids[:-1]) & left.is_followed()
     left = left.keep(~repeats)
     lengths = left.lengths
     short, long = lengths < rules.min_queries, lengths > (rules.max_queries or np.inf)
@@ -305,7 +304,7 @@ def _collect(log: Log, rows: Rows, sessions: Histories, begins: Index) -> Querie
     if rows.users is not None:
         typed = rows.why.is_null().to_numpy()[rows.histories.ids]
         ids, users = rows.histories.ids[typed].astype(np.int64), rows.users[typed]
-        pairs = once(users * len(rows.values) + ids) % len(rows.values)
+        pairs = distinct_numbers(users * len(rows.values) + ids) % len(rows.values)
         named = looks_personal(rows.values)[ids]
         words, word_users = count_words(rows.values, ids[~named], users[~named])
         counts = np.bincount(pairs, minlength=len(rows.values))[kept]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.clock import TimeFormat, TimeOptions, read_clock
-from ensue.data.histories import Histories, Ids, Index, offsets_of, ranges
+from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of, ranges
 from ensue.data.markup import strip_markup
 from ensue.data.queries.formats import Log
 from ensue.data.queries.rules import QueryRules, normalise, refused
@@ -132,19 +132,12 @@ def count_words(values: pl.Series, ids: Index, owners: Index) -> tuple[pl.Series
     lengths = lists.list.len().to_numpy().astype(np.int64)
     words, codes = distinct_texts(lists.explode(empty_as_null=False))
     # A pair is one number, owner * values + query: of 10 queries, owner 2 and query 7 are 27, apart again by // and %.
-    pairs = once(owners.astype(np.int64) * max(len(values), 1) + ids)
+    pairs = distinct_numbers(owners.astype(np.int64) * max(len(values), 1) + ids)
     owners, ids = pairs // max(len(values), 1), pairs % max(len(values), 1)
     typed = codes[ranges((np.cumsum(lengths) - lengths)[ids], lengths[ids])]
-    keys = once(np.repeat(owners, lengths[ids]) * max(len(words), 1) + typed)
+    keys = distinct_numbers(np.repeat(owners, lengths[ids]) * max(len(words), 1) + typed)
     counts = np.bincount(keys % max(len(words), 1), minlength=len(words))[: len(words)]
     return words.filter(counts > 0), counts[counts > 0]  # values that no row is left of have no say
-
-
-def once(numbers: Index) -> Index:
-    """The distinct numbers in order; NumPy's own ``unique`` hashes, which takes ten times as long here."""
-    ordered = np.sort(numbers)
-    first: npt.NDArray[np.bool_] = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
-    return ordered[first]
 
 
 def distinct_texts(texts: pl.Series) -> tuple[pl.Series, Index]:

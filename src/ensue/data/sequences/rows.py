@@ -229,7 +229,7 @@ def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequ
     columns, notes = find(names)
     if content.path.suffix == ".inter" and not typed:
         notes = (*notes, "the header has no RecBole types such as item_id:token; columns are found by their names")
-    types: dict[str, type[pl.DataType]] = {columns["item"]: pl.Categorical}
+    types: dict[str, type[pl.DataType]] = {}
     if "time" in columns and options.time_unit != "iso":
         at = names.index(columns["time"])
         rows = islice(delimited.rows(), not content.header, 100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -51,7 +52,7 @@ def telling_columns(
     options = ReadOptions(columns=_without_event(columns), **opening)
     # The reader says what is wrong with a file; a column that it never looks at may hold anything.
     with suppress(DataError), answering(path):
-        content = options.open(files_of(Path(path))[0])
+        content = options.open(files_of(Path(path))[0], in_pieces=True)
         if (frame := _whole(content)) is not None:
             roles = find_columns(content.path, frame.columns, options.columns, content.trained)[0]
             return [*([] if events else _kinds(frame, roles)), *_told(frame, roles)]
@@ -72,7 +73,7 @@ def require_people(path: str | Path, *, columns: Mapping[str, str] | None = None
     options = ReadOptions(columns=_without_event(columns), **opening)
     names: list[str] = []
     with suppress(DataError), answering(path):
-        content = options.open(files_of(Path(path))[0])
+        content = options.open(files_of(Path(path))[0], in_pieces=True)
         if (frame := _whole(content)) is not None:
             names = frame.columns
     require_people_in(path, names, options.columns)
@@ -127,13 +128,13 @@ def _whole(content: Content) -> pl.DataFrame | None:
     if layout == "parquet":
         plain = [name for name, kind in content.schema().items() if not kind.is_nested() and kind != pl.Binary]
         nested = len(plain) < len(content.schema())
-        return None if nested else content.table(plain).head(_ROWS).cast(pl.String)
+        return None if nested else replace(content, part=(0, _ROWS)).table(plain).cast(pl.String)
     if layout == "jsonl events":
         samples = sample_objects(content)
         names = [name for name in names_of(samples) if not isinstance(samples[0].get(name), list | dict)]
         return read_objects(content, dict.fromkeys(names, pl.String), read_object).head(_ROWS)
     delimited = Delimited(content, max(("\t", ",", ";", "|"), key=content.head(1)[0].count), strict=False)
-    return None if find_lists(delimited.names) is not None else delimited.whole().head(_ROWS)
+    return None if find_lists(delimited.names) is not None else delimited.whole(num_rows=_ROWS)
 
 
 def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:

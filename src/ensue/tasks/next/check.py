@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ensue.data.duplicates import duplicates
-from ensue.data.histories import Histories, Index, Times
+from ensue.data.histories import Histories, Index, Times, distinct_numbers
 from ensue.data.leaks import before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.report import FindingRow, SequencesReport
 from ensue.data.sequences.columns import is_person
@@ -17,8 +17,14 @@ from ensue.data.sequences.dataset import UNORDERED
 from ensue.data.sequences.telling import hardly_known
 from ensue.lines import part_of, quoted
 from ensue.records import History
-from ensue.tasks.next.metadata import EXCLUSION_RULES, default_exclusion
-from ensue.tasks.next.training_data import LeftOut, count_neighbours, fingerprints, repeat_shares
+from ensue.tasks.next.training_data import (
+    EXCLUSION_RULES,
+    LeftOut,
+    count_neighbours,
+    default_exclusion,
+    fingerprints,
+    repeat_shares,
+)
 
 _FEW_VALUES = 50
 _FAST_EVENTS, _FAST_SECONDS = 200, 600
@@ -107,7 +113,7 @@ def check(
         understood=understood,
         sequences=len(histories),
         events=len(histories.ids),
-        distinct=len(np.unique(histories.ids)),
+        distinct=len(distinct_numbers(histories.ids)),
         mean_length=float(lengths.mean()),
         median_length=float(np.median(lengths)),
         longest=int(lengths.max()),
@@ -135,7 +141,7 @@ def _programs(histories: Histories, understood: SequencesReport) -> Iterator[str
         return
     owners, last = histories.sequence_index(), _FAST_EVENTS - 1
     fast = (histories.times[last:] - histories.times[:-last] <= _FAST_SECONDS) & (owners[last:] == owners[:-last])
-    if (programs := np.unique(owners[last:][fast])).size:
+    if (programs := distinct_numbers(owners[last:][fast])).size:
         longest = int(programs[np.argmax(histories.lengths[programs])])
         name = histories.record(longest).id
         example = f", {quoted(name)} {histories.lengths[longest]:,} in all" if name else ""
@@ -175,7 +181,7 @@ def _interval(times: Times) -> float:
 
 
 def _duplicates(histories: Histories) -> Iterator[str]:
-    if double := len(histories) - len(np.unique(fingerprints(histories))):
+    if double := len(histories) - len(distinct_numbers(fingerprints(histories))):
         yield f"{_part(double, len(histories), 'session', 'repeats', 'repeat')} an earlier one exactly"
 
 
@@ -242,10 +248,10 @@ def _ties(histories: Histories) -> Iterator[str]:
 def _clock(histories: Histories, understood: SequencesReport) -> Iterator[str]:
     if not histories.timed:
         yield "no usable times: a split by time is impossible, and models cannot use time"
-    elif not understood.absolute and len(np.unique(histories.times[histories.offsets[:-1]])) == 1:
+    elif not understood.absolute and len(distinct_numbers(histories.times[histories.offsets[:-1]])) == 1:
         yield f"every session starts at time {histories.times[0]:g}: a global split by time is impossible"
 
 
 def _vocabulary(histories: Histories) -> Iterator[str]:
-    if (distinct := len(np.unique(histories.ids))) < _FEW_VALUES:
+    if (distinct := len(distinct_numbers(histories.ids))) < _FEW_VALUES:
         yield f"only {distinct} distinct items; metrics at cutoffs 50 and 100 are meaningless"

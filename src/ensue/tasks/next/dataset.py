@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges, scrambled
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.metadata import Exclusion
-from ensue.tasks.next.training_data import fingerprints
+from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.training.plans import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 

@@ -21,10 +21,9 @@ from ensue.settings import require_k
 from ensue.tasks.next import forecast, forget, grow, infer, nearest, ranking, save, similar, train, update
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import KnownItems
-from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.state import NextState
-from ensue.tasks.next.training_data import shared_part
+from ensue.tasks.next.training_data import Exclusion, shared_part
 from ensue.tasks.state import Folders, Forgotten
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
@@ -187,7 +186,7 @@ class NextPredictor(NextState):
             exclude_seen: whether values of a record are no answers to it; probabilities are then those of all other
                 values. ``None`` is the default of the model, ``metadata.exclusion``: all of
                 them are left out where the training data hardly ever repeats a value, else the latest known one,
-                unless values often repeat at once (:func:`ensue.tasks.next.metadata.default_exclusion`).
+                unless values often repeat at once (:func:`ensue.tasks.next.training_data.default_exclusion`).
             rank_unknown: rank values of a record that the training data lacks too, by how often such values come
                 again (:mod:`ensue.tasks.next.own_unknown`): what ``evaluate`` scores with ``unknown="rank"``. Nothing
                 changes where the training data never repeats a value in a history, or ``exclude_seen`` holds.

@@ -26,11 +26,11 @@ from ensue.nn.topk import log_totals
 from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
 from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, excluded_ids, scores
 from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.metadata import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.nearest import ProductScores, multiplied, nearest
 from ensue.tasks.next.own_unknown import Candidates, of_targets
 from ensue.tasks.next.state import NextState
+from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import UNKNOWN
 
 Chunk = tuple[Index, Tensor]

@@ -19,10 +19,11 @@ from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS, SHARED
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_filter import FilterCache
 from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.metadata import Exclusion, Metadata
+from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.settings import CountingSettings
+from ensue.tasks.next.training_data import Exclusion
 from ensue.tasks.state import State, module_of
 from ensue.vocabulary import Vocabulary
 

@@ -25,13 +25,20 @@ from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
 from ensue.tasks.next.grow import add_values
 from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
-from ensue.tasks.next.metadata import IDLE, Metadata, default_exclusion
+from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.nearest import index_items, is_indexed
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.reservoir import joined
 from ensue.tasks.next.state import NextState
-from ensue.tasks.next.training_data import left_out, repeat_shares, require_targets, shared_part
+from ensue.tasks.next.training_data import (
+    IDLE,
+    default_exclusion,
+    left_out,
+    repeat_shares,
+    require_targets,
+    shared_part,
+)
 from ensue.tasks.state import module_of
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.histories import Histories, scrambled
+from ensue.data.histories import Histories, distinct_numbers, scrambled
 from ensue.data.shared_runs import people_of, shared_runs
 from ensue.errors import DataError
 from ensue.lines import plural
@@ -15,6 +16,28 @@ from ensue.tasks.next.settings import SharedSettings
 
 COUNTED = "sessions; all sessions of one user count as one"
 """Unit of the k-anonymity threshold."""
+IDLE = "the network was left out: it does not improve on the baselines on held-out data"
+"""What is said of a blend that only counts."""
+MIN_REPEAT_SHARE, MIN_IMMEDIATE_REPEAT_SHARE = 0.05, 0.2
+"""Shares from which repeats, and immediate repeats, may be recommended."""
+
+
+class Exclusion(StrEnum):
+    """Items of a history that are no answer to it."""
+
+    NONE = "none"
+    LAST = "last"
+    """The latest event alone: the item just viewed."""
+    SEEN = "seen"
+    """All of them."""
+
+
+EXCLUSION_RULES = {
+    Exclusion.SEEN: "predict leaves out items already in the session, unless --include-seen is set",
+    Exclusion.LAST: "predict leaves out the item just viewed; --exclude-seen leaves out all items of the session",
+    Exclusion.NONE: "predict may answer with items already in the session; --exclude-seen leaves them out",
+}
+"""What ``predict`` leaves out, and the option that changes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +100,7 @@ def left_out(histories: Histories, runs: Histories, min_users: int) -> LeftOut:
     values = np.setdiff1d(histories.ids, runs.ids)
     return LeftOut(
         threshold=min_users,
-        people=len(np.unique(people_of(histories))),
+        people=len(distinct_numbers(people_of(histories))),
         values=len(values),
         events=int(np.isin(histories.ids, values).sum()),
         steps=int(np.maximum(histories.lengths - 1, 0).sum() - np.maximum(runs.lengths - 1, 0).sum()),
@@ -106,15 +129,40 @@ def repeat_shares(histories: Histories) -> tuple[float, float]:
     """
     num_targets = int(np.maximum(histories.lengths - 1, 0).sum())
     pairs = histories.sequence_index() << 32 | histories.ids
-    num_repeats = len(pairs) - len(np.unique(pairs))
+    num_repeats = len(pairs) - len(distinct_numbers(pairs))
     num_immediate = count_neighbours(histories, histories.ids[1:] == histories.ids[:-1])
     return num_repeats / max(num_targets, 1), num_immediate / max(num_targets, 1)
 
 
+def exclusion_sentence(exclusion: Exclusion, repeat_share: float, immediate_repeat_share: float) -> str:
+    """Say what ``predict`` leaves out, and the shares of repeats in the training data behind that.
+
+    Args:
+        exclusion: what is left out.
+        repeat_share: see :func:`repeat_shares`.
+        immediate_repeat_share: see there.
+    """
+    repeats = f"{100 * repeat_share:.1f} % of the events repeat an earlier item of their session"
+    if repeat_share:
+        repeats += f", {100 * immediate_repeat_share:.1f} % the previous item"
+    return f"{repeats}: {EXCLUSION_RULES[exclusion]}"
+
+
+def default_exclusion(repeat_share: float, immediate_repeat_share: float) -> Exclusion:
+    """Return what ``predict`` leaves out unless it is told: items of a history, where they hardly ever come again.
+
+    Args:
+        repeat_share: see :func:`repeat_shares`.
+        immediate_repeat_share: see there.
+    """
+    if repeat_share < MIN_REPEAT_SHARE:
+        return Exclusion.SEEN
+    return Exclusion.LAST if immediate_repeat_share < MIN_IMMEDIATE_REPEAT_SHARE else Exclusion.NONE
+
+
 def count_neighbours(histories: Histories, holds: npt.NDArray[np.bool_]) -> int:
     """Return for how many pairs of neighbouring events of one sequence ``holds`` is true."""
-    owners = histories.sequence_index()
-    return int((holds & (owners[1:] == owners[:-1])).sum())
+    return int((holds & histories.is_followed()).sum())
 
 
 def fingerprints(histories: Histories) -> npt.NDArray[np.uint64]:

@@ -135,3 +135,8 @@ def require_distinct(stated: Mapping[str, str]) -> None:
 def plain_name(name: str) -> str:
     """``Review_Text`` and ``reviewText`` alike."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def split_words(*lines: str) -> tuple[str, ...]:
+    """Return the words of some lines: names of columns, the most specific first."""
+    return tuple(" ".join(lines).split())

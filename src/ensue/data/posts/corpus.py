@@ -33,7 +33,7 @@ from ensue.data.ids import IdColumns
 from ensue.data.packed import Opening
 from ensue.data.posts.dataset import Articles, Pairs, Posts, PostsReport, read_articles, read_posts
 from ensue.data.posts.splits import given_part, hold_out_posts
-from ensue.data.roles import Roles, plain_name
+from ensue.data.roles import Roles, plain_name, split_words
 from ensue.data.table import Table, names_of, read_table, sample_objects
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
@@ -277,18 +277,7 @@ MIN_MATCHES = 0.1
 _COLUMNS = Roles(
     known={
         "query": ("queryid", "qid", "query", "topicid", "topic", "postid", "tweetid"),
-        "document": (
-            "corpusid",
-            "docid",
-            "docno",
-            "documentid",
-            "document",
-            "did",
-            "pid",
-            "passageid",
-            "articleid",
-            "vclaimid",
-        ),
+        "document": split_words("corpusid docid docno documentid document did pid passageid articleid vclaimid"),
         "relevance": ("score", "relevance", "rel", "relevant", "label", "judgement", "judgment", "grade"),
     },
     needed=("query", "document"),

@@ -16,7 +16,7 @@ from ensue.data.files import Content
 from ensue.data.posts.fields import RELATIONS, collected, related
 from ensue.data.posts.formats import ARTICLES, collector_of, joined_pieces
 from ensue.data.posts.platforms import READERS, is_json, layout_of, objects
-from ensue.data.roles import plain_name, require_columns
+from ensue.data.roles import plain_name, require_columns, split_words
 from ensue.data.table import Table, read_table
 from ensue.errors import DataError
 from ensue.lines import plural
@@ -26,16 +26,7 @@ FIELDS = ("id", "text", "author", "time", "language", *RELATIONS)
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "tweetid", "uri", "itemid", "commentid", "postid"),
     "text": ("body", "text", "fulltext", "commenttext", "selftext", "title"),
-    "author": (
-        "author",
-        "authorusername",
-        "userscreenname",
-        "userhandle",
-        "authorhandle",
-        "username",
-        "authorid",
-        "channelid",
-    ),
+    "author": split_words("author authorusername userscreenname userhandle authorhandle username authorid channelid"),
     "time": ("timestamp", "createdat", "createdutc", "publishedat", "timestamputc", "commentcreatetimestamp", "date"),
     "language": ("lang", "language"),
     "repost_of": ("retweetedid", "retweetid", "referencedtweetsretweetedid", "repostof"),

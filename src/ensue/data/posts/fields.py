@@ -25,77 +25,76 @@ import polars as pl
 
 from ensue.data.originals import extended
 from ensue.data.posts.platforms import READERS, Found, dig, layout_of
+from ensue.data.roles import split_words
 from ensue.data.table import JSON
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _X, _TWEETER = ("", "tweet."), "core.user_results.result"
 _PATHS: Mapping[str, tuple[str, ...]] = {
     "author": (
-        *("user.screen_name", "author.username", "__users.author.username", "author.handle", "author.uniqueId"),
+        *split_words("user.screen_name author.username __users.author.username author.handle author.uniqueId"),
         *(f"{part}{_TWEETER}.{name}.screen_name" for part in _X for name in ("core", "legacy")),
-        *("user.username", "owner.username", "node.owner.username", "post.user.username", "account.acct"),
-        *("account.username", "author.unique_id", "creator.username", "note.user.nickname", "user.nickname"),
-        *("actor.name.text", "actors.0.name", "comet_sections.content.story.actors.0.name", "author.name"),
-        *("snippet.topLevelComment.snippet.authorDisplayName", "snippet.authorDisplayName", "actor"),
-        *("author", "from", "from_id", "author_id", "did", "author.did", "media_name"),
+        *split_words(
+            "user.username owner.username node.owner.username post.user.username account.acct account.username",
+            "author.unique_id creator.username note.user.nickname user.nickname actor.name.text actors.0.name",
+            "comet_sections.content.story.actors.0.name author.name snippet.topLevelComment.snippet.authorDisplayName",
+            "snippet.authorDisplayName actor author from from_id author_id did author.did media_name",
+        ),
     ),
-    "time": (
-        *("created_at", "legacy.created_at", "tweet.legacy.created_at", "record.createdAt", "record.value.createdAt"),
-        *("commit.record.createdAt", "indexedAt", "taken_at", "post.taken_at", "node.taken_at_timestamp"),
-        *("taken_at_timestamp", "createTime", "create_time", "creation_time", "creationTs", "created_utc", "createdAt"),
-        *("comet_sections.timestamp.story.creation_time", "note.time", "publish_date", "datetime", "published"),
-        *("snippet.topLevelComment.snippet.publishedAt", "snippet.publishedAt", "date_unixtime", "date", "timestamp"),
+    "time": split_words(
+        "created_at legacy.created_at tweet.legacy.created_at record.createdAt record.value.createdAt",
+        "commit.record.createdAt indexedAt taken_at post.taken_at node.taken_at_timestamp taken_at_timestamp",
+        "createTime create_time creation_time creationTs created_utc createdAt",
+        "comet_sections.timestamp.story.creation_time note.time publish_date datetime published",
+        "snippet.topLevelComment.snippet.publishedAt snippet.publishedAt date_unixtime date timestamp",
     ),
-    "language": (
-        *("lang", "legacy.lang", "tweet.legacy.lang", "record.langs.0", "commit.record.langs.0", "textLanguage"),
-        *("language", "record.value.langs.0"),
+    "language": split_words(
+        "lang legacy.lang tweet.legacy.lang record.langs.0 commit.record.langs.0 textLanguage language",
+        "record.value.langs.0",
     ),
-    "replies": (
-        *("reply_count", "public_metrics.reply_count", "replyCount", "replies_count", "stats.commentCount"),
-        *("statsV2.commentCount", "statistics.comment_count", "comment_count", "edge_media_to_comment.count"),
-        *("legacy.reply_count", "tweet.legacy.reply_count", "post.text_post_app_info.direct_reply_count"),
-        *("text_post_app_info.direct_reply_count", "commentsCount", "num_comments", "note.interactInfo.commentCount"),
-        "socialDetail.totalSocialActivityCounts.numComments",
+    "replies": split_words(
+        "reply_count public_metrics.reply_count replyCount replies_count stats.commentCount statsV2.commentCount",
+        "statistics.comment_count comment_count edge_media_to_comment.count legacy.reply_count",
+        "tweet.legacy.reply_count post.text_post_app_info.direct_reply_count text_post_app_info.direct_reply_count",
+        "commentsCount num_comments note.interactInfo.commentCount socialDetail.totalSocialActivityCounts.numComments",
     ),
-    "shares": (
-        *("retweet_count", "public_metrics.retweet_count", "repostCount", "reblogs_count", "stats.shareCount"),
-        *("statsV2.shareCount", "statistics.share_count", "legacy.retweet_count", "tweet.legacy.retweet_count"),
-        *("post.text_post_app_info.repost_count", "text_post_app_info.repost_count", "share_count"),
-        *("note.interactInfo.shareCount", "socialDetail.totalSocialActivityCounts.numShares"),
+    "shares": split_words(
+        "retweet_count public_metrics.retweet_count repostCount reblogs_count stats.shareCount statsV2.shareCount",
+        "statistics.share_count legacy.retweet_count tweet.legacy.retweet_count post.text_post_app_info.repost_count",
+        "text_post_app_info.repost_count share_count note.interactInfo.shareCount",
+        "socialDetail.totalSocialActivityCounts.numShares",
     ),
-    "likes": (
-        *("favorite_count", "public_metrics.like_count", "likeCount", "favourites_count", "stats.diggCount"),
-        *("statsV2.diggCount", "statistics.digg_count", "legacy.favorite_count", "tweet.legacy.favorite_count"),
-        *("like_count", "post.like_count", "edge_liked_by.count", "edge_media_preview_like.count", "upVoteCount"),
-        *("score", "note.interactInfo.likedCount", "socialDetail.totalSocialActivityCounts.numLikes"),
+    "likes": split_words(
+        "favorite_count public_metrics.like_count likeCount favourites_count stats.diggCount statsV2.diggCount",
+        "statistics.digg_count legacy.favorite_count tweet.legacy.favorite_count like_count post.like_count",
+        "edge_liked_by.count edge_media_preview_like.count upVoteCount score note.interactInfo.likedCount",
+        "socialDetail.totalSocialActivityCounts.numLikes",
     ),
-    "views": (
-        *("public_metrics.impression_count", "views.count", "tweet.views.count", "stats.playCount"),
-        *("statsV2.playCount", "play_count", "view_count", "statistics.play_count"),
+    "views": split_words(
+        "public_metrics.impression_count views.count tweet.views.count stats.playCount statsV2.playCount play_count",
+        "view_count statistics.play_count",
     ),
     "url": ("url", "permalink_url", "permalink", "link"),
 }
 FIELDS = ("id", "text", *_PATHS)
 """The columns of posts of a known collector."""
 _RELATIONS: Mapping[str, tuple[str, ...]] = {
-    "repost_of": (
-        *("retweeted_status.id_str", "legacy.retweeted_status_result.result.rest_id", "commit.record.subject.uri"),
-        *("tweet.legacy.retweeted_status_result.result.rest_id", "record.subject.uri", "reblog.uri", "reblog.id"),
-        "crosspost_parent",
+    "repost_of": split_words(
+        "retweeted_status.id_str legacy.retweeted_status_result.result.rest_id commit.record.subject.uri",
+        "tweet.legacy.retweeted_status_result.result.rest_id record.subject.uri reblog.uri reblog.id crosspost_parent",
     ),
-    "parent": (
-        *("in_reply_to_status_id_str", "legacy.in_reply_to_status_id_str", "record.reply.parent.uri", "parent_id"),
-        *("commit.record.reply.parent.uri", "in_reply_to_id", "object.inReplyTo", "reply_to_message_id"),
-        *("snippet.parentId", "parent"),
+    "parent": split_words(
+        "in_reply_to_status_id_str legacy.in_reply_to_status_id_str record.reply.parent.uri parent_id",
+        "commit.record.reply.parent.uri in_reply_to_id object.inReplyTo reply_to_message_id snippet.parentId parent",
     ),
-    "thread": (
-        *("conversation_id", "conversation_id_str", "legacy.conversation_id_str", "tweet.legacy.conversation_id_str"),
-        *("record.reply.root.uri", "commit.record.reply.root.uri", "link_id", "snippet.videoId", "thread_id"),
+    "thread": split_words(
+        "conversation_id conversation_id_str legacy.conversation_id_str tweet.legacy.conversation_id_str",
+        "record.reply.root.uri commit.record.reply.root.uri link_id snippet.videoId thread_id",
     ),
-    "shared_link": (
-        *("entities.urls.0.expanded_url", "legacy.entities.urls.0.expanded_url", "record.embed.external.uri"),
-        *("tweet.legacy.entities.urls.0.expanded_url", "commit.record.embed.external.uri", "card.url"),
-        *("reblog.card.url", "url_overridden_by_dest"),
+    "shared_link": split_words(
+        "entities.urls.0.expanded_url legacy.entities.urls.0.expanded_url record.embed.external.uri",
+        "tweet.legacy.entities.urls.0.expanded_url commit.record.embed.external.uri card.url reblog.card.url",
+        "url_overridden_by_dest",
     ),
 }
 """How a post is tied to others: the post that it passes on, that it answers, its conversation, the page it links to."""

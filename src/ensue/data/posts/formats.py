@@ -18,49 +18,27 @@ from ensue.data.delimited import Delimited, is_quoted
 from ensue.data.files import Content
 from ensue.data.posts.fields import flat
 from ensue.data.posts.platforms import READERS, dig, is_json, layout_of, objects
-from ensue.data.roles import Found, Roles, plain_name, require_distinct, require_roles
+from ensue.data.roles import Found, Roles, plain_name, require_distinct, require_roles, split_words
 from ensue.data.table import JSON, Table, names_of, read_delimited, read_table
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
 
 _POSTS: Mapping[str, tuple[str, ...]] = {
-    "text": (
-        *("text", "fulltext", "body", "tweet", "tweettext", "posttext", "message", "content", "comment", "caption"),
-        *("commenttext", "status", "selftext", "post", "description", "tweetcontent", "query", "querytext", "claim"),
+    "text": split_words(
+        "text fulltext body tweet tweettext posttext message content comment caption commenttext status selftext post",
+        "description tweetcontent query querytext claim",
     ),
     "id": ("id", "idstr", "commentid", "postid", "tweetid", "itemid", "messageid", "statusid", "uri", "queryid", "qid"),
     "title": ("title", "subject", "headline"),
-    "about": (
-        "about",
-        "articles",
-        "article",
-        "articleids",
-        "articleid",
-        "stories",
-        "storyid",
-        "storiesid",
-        "vclaimid",
-        "corduid",
-    ),
+    "about": split_words("about articles article articleids articleid stories storyid storiesid vclaimid corduid"),
     "part": ("split", "part", "fold"),
 }
 _ARTICLES: Mapping[str, tuple[str, ...]] = {
-    "body": (
-        "body",
-        "text",
-        "fulltext",
-        "content",
-        "articletext",
-        "articlebody",
-        "maintext",
-        "storytext",
-        "paragraphs",
-        "passage",
-        "document",
+    "body": split_words(
+        "body text fulltext content articletext articlebody maintext storytext paragraphs passage document"
     ),
-    "id": (
-        *("id", "articleid", "storiesid", "storyid", "docid", "documentid", "corpusid", "passageid", "pid", "vclaimid"),
-        *("corduid", "guid", "url", "link"),
+    "id": split_words(
+        "id articleid storiesid storyid docid documentid corpusid passageid pid vclaimid corduid guid url link"
     ),
     "title": ("title", "headline", "storytitle", "articletitle"),
     "summary": ("summary", "claim", "vclaim", "claimreviewed", "lead", "standfirst", "abstract", "teaser", "subtitle"),

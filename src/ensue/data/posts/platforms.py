@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ensue.data.files import Content
+from ensue.data.roles import split_words
 from ensue.data.table import read_object
 from ensue.errors import DataError
 from ensue.lines import quoted
@@ -28,11 +29,11 @@ Found = dict[str, Any]
 
 
 # Where platforms keep what was written, the whole text before a cut one.
-_ZEESCHUIMER = (
-    *("note_tweet.note_tweet_results.result.text", "legacy.full_text", "tweet.legacy.full_text"),
-    *("caption.text", "node.caption.text", "post.caption.text", "edge_media_to_caption.edges.0.node.text", "caption"),
-    *("commentary.text.text", "commentary.text", "desc", "note.desc", "content", "body", "text", "selftext"),
-    *("message.text", "comet_sections.content.story.message.text", "description", "note.title", "title"),
+_ZEESCHUIMER = split_words(
+    "note_tweet.note_tweet_results.result.text legacy.full_text tweet.legacy.full_text caption.text node.caption.text",
+    "post.caption.text edge_media_to_caption.edges.0.node.text caption commentary.text.text commentary.text desc",
+    "note.desc content body text selftext message.text comet_sections.content.story.message.text description",
+    "note.title title",
 )
 _ACTIVITIES = ("Create", "Announce", "Update")
 _RETWEETS = ("legacy.retweeted_status_result.result", "tweet.legacy.retweeted_status_result.result")

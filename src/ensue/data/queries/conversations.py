@@ -14,14 +14,14 @@ import numpy as np
 import polars as pl
 
 from ensue.data.files import Content
-from ensue.data.roles import plain_name
+from ensue.data.roles import plain_name, split_words
 from ensue.data.table import Table, read_object, sample_objects
 from ensue.errors import DataError
 from ensue.lines import part_of, quoted
 
-CONVERSATIONS = (
-    *("conversation", "conversationid", "conversationno", "conversationnumber", "dialogue", "dialogueid", "dialog"),
-    *("dialogid", "dialogno", "quacdialogid", "chat", "chatid"),
+CONVERSATIONS = split_words(
+    "conversation conversationid conversationno conversationnumber dialogue dialogueid dialog dialogid dialogno",
+    "quacdialogid chat chatid",
 )
 TURNS = ("turn", "turnid", "turnno", "turnnumber", "turnindex", "questionno", "utteranceid")
 TEXTS = ("text", "utterance", "rawutterance", "message", "content", "value", "query", "question")

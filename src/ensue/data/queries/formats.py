@@ -39,7 +39,7 @@ from ensue.data.queries.conversations import (
     of_users,
     read_turns,
 )
-from ensue.data.roles import Found, Roles, require_roles
+from ensue.data.roles import Found, Roles, require_roles, split_words
 from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
 from ensue.data.table import names_of, place_in_files, read_table, require_columns_of, sample_objects
 from ensue.data.takeout import ACCOUNT, holds_searches, read_activities
@@ -54,13 +54,12 @@ def _plain(name: str) -> str:
 
 
 _KNOWN = {
-    "query": (
-        *("query", "userquery", "querytext", "querystring", "searchquery", "searchterm", "searchterms", "searchphrase"),
-        *("searchtext", "searchstring", "keywords", "keyword", "q", "search", "question"),
+    "query": split_words(
+        "query userquery querytext querystring searchquery searchterm searchterms searchphrase searchtext",
+        "searchstring keywords keyword q search question",
     ),
-    "user": (
-        *("anonid", "user", "userid", "clientid", "visitorid", "customerid", "uid", "account", "username"),
-        *("anonymousid", "deviceid", "cookie", "cookieid"),
+    "user": split_words(
+        "anonid user userid clientid visitorid customerid uid account username anonymousid deviceid cookie cookieid"
     ),
     "session": ("session", "sessionid", "sid", "visit", "visitid", *CONVERSATIONS),
     "time": ("querytime", "searchtime", "searchedat", *TIME_NAMES),

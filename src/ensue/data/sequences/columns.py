@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ensue.data.clock import TIME_NAMES, plain_time_name
-from ensue.data.roles import renamed, trained_on
+from ensue.data.roles import renamed, split_words, trained_on
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, one_line, quoted
@@ -23,10 +23,9 @@ _STORIES = ("cascade", "cascadeid", "story", "storyid", "conversationid", "threa
 _PAGES = ("url", "pageurl")
 _USERS = ("user", "userid", "visitorid", "author", "authorid", "username", "account", "customerid", "reviewerid")
 _ITEMS = ("item", "itemid", "articleid", "article", "productid", "product", "page", "pageid", "value", "valueid")
-_PRODUCTS = (
-    *("movieid", "bookid", "businessid", "venueid", "locationid", "placeid", "poiid", "asin", "parentasin", "trackid"),
-    *("songid", "artistid", "videoid", "newsid", "courseid", "gameid", "appid", "recipeid", "aid", "sku"),
-    "titleurl",
+_PRODUCTS = split_words(
+    "movieid bookid businessid venueid locationid placeid poiid asin parentasin trackid songid artistid videoid",
+    "newsid courseid gameid appid recipeid aid sku titleurl",
 )
 """Names of items in published logs; a table with two of them does not say which of them is the item."""
 WHOLE_USERS = (
@@ -39,16 +38,7 @@ _ASKED: Mapping[frozenset[str], str] = {frozenset(("sessionid", "actiontype", "r
 """Columns of published logs (Trivago) whose values are items in some rows only, and the column that holds them."""
 _ACTIONS = ("action", "actiontype", "actionname", "activity", "activitytype", "interaction", "interactiontype")
 _KINDS = (
-    "event",
-    "kind",
-    "eventcategory",
-    "eventtype",
-    "eventname",
-    "type",
-    "behavior",
-    "behaviour",
-    "behaviortype",
-    "behaviourtype",
+    *split_words("event kind eventcategory eventtype eventname type behavior behaviour behaviortype behaviourtype"),
     *_ACTIONS,
 )
 _RETAILROCKET = {"timestamp", "visitorid", "event", "itemid", "transactionid"}

@@ -33,7 +33,7 @@ from ensue.data.markup import strip_markup
 from ensue.data.posts.exports import export_of, read_export
 from ensue.data.posts.formats import json_originals, read_post_rows
 from ensue.data.posts.platforms import is_json, objects
-from ensue.data.roles import Found, Roles, plain_name, require_columns, require_roles
+from ensue.data.roles import Found, Roles, plain_name, require_columns, require_roles, split_words
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
 from ensue.data.texts.exports import LabelFields, flattened
 from ensue.errors import DataError, SettingError
@@ -91,22 +91,13 @@ _PAIRS = (
 _COLUMNS = Roles(
     known={
         "text": (
-            *("text", "review", "reviewtext", "reviewbody", "sentence", "content", "body", "document", "comment"),
+            *split_words("text review reviewtext reviewbody sentence content body document comment"),
             *("tweet", "question", "message", *(first for first, _ in _PAIRS), "description"),
         ),
         "second": (),
-        "label": (
-            *(
-                "goldlabel",
-                "label",
-                "stance",
-                "entailmentjudgment",
-                "entailmentlabel",
-                "sentiment",
-                "category",
-                "class",
-            ),
-            *("classindex", "stars", "rating", "polarity", "intent", "emotion", "target", "isduplicate", "quality"),
+        "label": split_words(
+            "goldlabel label stance entailmentjudgment entailmentlabel sentiment category class classindex stars",
+            "rating polarity intent emotion target isduplicate quality",
         ),
         "id": ("id", "pairid", "textid", "reviewid", "uid"),
         "group": (

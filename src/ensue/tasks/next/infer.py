@@ -20,16 +20,8 @@ from ensue.tasks.next.attributions import TESTED, Filters, Scored, ScoreFunction
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.item_filter import top_items
 from ensue.tasks.next.item_index import ItemIndex
-<<<<<<< HEAD
-from ensue.tasks.next.training_data import Exclusion
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.nearest import ProductScores, multiplied, nearest, widened
-=======
-from ensue.tasks.next.model import Model, Multiplies
-from ensue.tasks.next.nearest import nearest
-from ensue.tasks.next.permitted import Permitted
-from ensue.tasks.next.sides import Sides
->>>>>>> 85a946ea (Count distinct numbers by sorting, and check logs without torch)
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
 from ensue.tasks.state import evaluating

@@ -144,14 +144,14 @@ def test_a_worker_that_hangs_is_replaced_and_the_others_answer_on(fitted: Path) 
 
 
 LARGE = """
-from ensue.tasks.next import indexing
+from ensue.tasks.next import nearest
 
-own, indexing.LARGE = indexing.make_index, 100
+own, nearest.LARGE = nearest.make_index, 100
 def counted(*given):
     with open({place!r}, "a") as file:
         file.write("made")
     return own(*given)
-indexing.make_index = counted
+nearest.make_index = counted
 """
 
 

@@ -145,17 +145,17 @@ from pathlib import Path
 import torch
 from ensue.data.histories import Histories
 from ensue.records import History
-from ensue.tasks.next import indexing
+from ensue.tasks.next import nearest
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.distributed import ranks
 
 torch.set_num_threads(1)
-indexing.LARGE, made = 100, []
-own = indexing.make_index
+nearest.LARGE, made = 100, []
+own = nearest.make_index
 def counted(*given):
     made.append(torch.get_num_threads())
     return own(*given)
-indexing.make_index = counted
+nearest.make_index = counted
 clicks = [History(tuple(f"v{(7 * at + step) % 300}" for step in range(5))) for at in range(400)]
 with ranks() as (rank, world):
     settings = {"dim": 8, "epochs": 1, "refit": False}

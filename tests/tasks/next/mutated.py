@@ -17,7 +17,7 @@ from ensue.data.histories import Histories
 from ensue.data.item_table import Items
 from ensue.evaluation.comparison import evaluate
 from ensue.records import History
-from ensue.tasks.next import item_index
+from ensue.tasks.next import nearest
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.spreaders import leaned_on, spreaders
 from tests.mutations import Family
@@ -72,7 +72,7 @@ def save_model(
     )
     with pytest.MonkeyPatch.context() as patch:
         if indexed:
-            patch.setattr(item_index, "LARGE", 10)
+            patch.setattr(nearest, "LARGE", 10)
         data = replace(Histories.of(walks(60, 0, repeats=repeats)), items=items)
         list(predictor.fit(data, Histories.of(walks(20, 1, repeats=repeats))))
     predictor.save(folder)

@@ -17,7 +17,7 @@ from ensue import History
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import load, make
-from ensue.tasks.next import item_index
+from ensue.tasks.next import item_index, nearest
 from ensue.tasks.next.predictor import NextPredictor
 from tests.cli.conftest import run
 from tests.folders import resum
@@ -192,7 +192,7 @@ def test_moments_that_do_not_fit_are_refused_at_the_update(core: Path, field: st
 @pytest.fixture
 def indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("faiss", reason="the extra ann is not there")
-    monkeypatch.setattr(item_index, "LARGE", 5)
+    monkeypatch.setattr(nearest, "LARGE", 5)
     monkeypatch.setattr(item_index, "LEARNED", 3)
     return saved(tmp_path / "m", "bpr-mf", dim=5, epochs=1, refit=False)
 

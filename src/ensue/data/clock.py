@@ -56,7 +56,7 @@ _EXCEL_1970 = 25_569
 _EXCEL_DAYS = (20_000, 60_000)
 """1954 to 2064."""
 _MAX_WHOLE_DAYS = 8_000
-"""Whole numbers over a wider range than these days (22 years) are rather seconds."""
+"""Maximum range in days (22 years); whole numbers over a wider range are seconds."""
 _APART = 5 * YEAR
 """Pause that sets some events apart from the others."""
 _SAME = 10 * YEAR
@@ -80,12 +80,12 @@ _SAMPLES = 100
 
 @dataclass(frozen=True, kw_only=True)
 class TimeOptions:
-    """How times are meant, where that is stated or known from the model's training data."""
+    """Time unit and order of day and month, as stated or as in the model's training data."""
 
     unit: str | None = None
     """One of ``UNITS``, as stated."""
     day_first: bool | None = None
-    """Whether dates such as 03/04/2024 begin with the day, as stated."""
+    """True if dates such as 03/04/2024 begin with the day, as stated."""
     usual_unit: str | None = None
     """The unit that was stated for the training data."""
     usual_day_first: bool | None = None
@@ -97,16 +97,16 @@ FIND_OUT = TimeOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class TimeFormat:
-    """How the times of a column are written."""
+    """Format of a column of times."""
 
     unit: str
     """One of ``UNITS``."""
     scale: str
-    """What :func:`in_seconds` converts by: the unit, or a calendar such as ``%Y%m%d``."""
+    """Conversion of :func:`in_seconds`: the unit, or a calendar such as ``%Y%m%d``."""
     absolute: bool
-    """Whether times are since 1970."""
+    """True if times are since 1970."""
     sentence: str
-    """How they were understood, and the first and the last."""
+    """Detected format, and the first and the last time."""
     warnings: tuple[str, ...] = ()
     """Events years apart from the others."""
     day_first: bool | None = None
@@ -118,7 +118,7 @@ class Clock:
     """Times in seconds, and how they were understood."""
 
     given: pl.Series
-    """As in the file."""
+    """Times as in the file."""
     seconds: Times
     format: TimeFormat
 
@@ -221,7 +221,7 @@ def parse_times(column: pl.Series, where: Where, options: TimeOptions = FIND_OUT
 
 
 def is_number(text: object) -> bool:
-    """Whether a text or a decoded JSON value reads as a number."""
+    """Return whether a text or a decoded JSON value reads as a number."""
     try:
         float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -230,7 +230,7 @@ def is_number(text: object) -> bool:
 
 
 def is_plain_number(text: str) -> bool:
-    """Whether a text is a number in digits; ``1.7E+09``, which a spreadsheet may have cut, is looked at as a text."""
+    """Return whether a text is a number in digits; ``1.7E+09``, which a spreadsheet may have cut, is a text."""
     return is_number(text) and "e" not in text.lower()
 
 
@@ -289,7 +289,7 @@ def _plain_numbers(column: pl.Series, where: Where) -> pl.Series:
 
 
 def _are_dates(column: pl.Series) -> bool:
-    """Whether most of the first texts are no numbers."""
+    """Return whether most of the first texts are no numbers."""
     some = column.head(_SAMPLES).to_list()
     return 2 * sum(map(is_number, some)) < len(some)
 
@@ -372,7 +372,7 @@ def _unit_since_1970(summary: TimeSummary) -> str | None:
 
 
 def _are_excel_days(summary: TimeSummary, name: str) -> bool:
-    """Whether all numbers are such as Excel counts days with, in a column whose name speaks of time."""
+    """Return whether all numbers are such as Excel counts days with, in a column whose name speaks of time."""
     plain = plain_time_name(name)
     if not any(word in plain for word in ("time", "date", "when", "created", "zeit", "datum")):
         return False
@@ -404,7 +404,7 @@ def _split(buckets: list[Bucket], scale: str) -> tuple[list[Bucket], list[Bucket
 
 
 def _is_impossible(cluster: list[Bucket], scale: str) -> bool:
-    """Whether no log is from then: 1970-01-01, before 1900, from 2100 on."""
+    """Return whether no log is from then: 1970-01-01, before 1900, from 2100 on."""
     low, high = _second(cluster[0].low, scale), _second(cluster[-1].high, scale)
     return (abs(low) <= 86_400 and abs(high) <= 86_400) or high < -70 * YEAR or low > 130 * YEAR
 

@@ -58,7 +58,7 @@ def telling_date(texts: pl.Series) -> str | None:
 
 
 def has_year_last(text: str) -> bool:
-    """Whether a text looks like a date whose year comes last."""
+    """Return whether a text looks like a date whose year comes last."""
     return bool(pl.Series([text]).str.contains(_YEAR_LAST)[0])
 
 
@@ -97,7 +97,7 @@ def parse_dates(
 
 
 def _has_zones(texts: pl.Series) -> bool:
-    """Whether a text has a zone other than UTC: after a time of day, for -14 may be a day."""
+    """Return whether a text has a zone other than UTC: after a time of day, for -14 may be a day."""
     after = r"(?: \([^)]*\)| UTC| GMT| \d{4})?$"
     zoned = texts.str.contains(rf":.*[+-]\d{{2}}:?(?:\d{{2}})?{after}")
     return bool((zoned & ~texts.str.contains(rf":.*[+-]00:?(?:00)?{after}")).any())
@@ -182,7 +182,7 @@ def _year_last(
 def _order(
     texts: pl.Series, late: Mapping[str, pl.Series], where: Callable[[int], str], stated: bool | None
 ) -> bool | None:
-    """Whether the day comes first: as stated, or as a number above 12 tells; ``None`` where nothing does.
+    """Return whether the day comes first: as stated, or as a number above 12 tells; ``None`` where nothing does.
 
     Raises:
         DataError: a date contradicts another one, or what is stated.

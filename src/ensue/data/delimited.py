@@ -25,9 +25,9 @@ class Delimited:
     content: Content
     separator: str
     quoted: bool = True
-    """Whether quotes hold a field together; otherwise they are part of the text."""
+    """True if quotes hold a field together; otherwise they are part of the text."""
     strict: bool = True
-    """Whether a quote that is left open is refused where it opens, and not where a row turns out to be too short."""
+    """True if a quote that is left open is refused where it opens, and not where a row turns out to be too short."""
     given: tuple[str, ...] = ()
     """The names of the columns where no header gives them."""
 
@@ -122,7 +122,7 @@ class Delimited:
         )
 
     def _may_be_short(self) -> bool:
-        """Whether a line has too few separators, or quotes that may hide it: cheap, and looked into only if so."""
+        """Return whether a line has too few separators, or quotes that may hide them."""
         lines = self.content.column_of_lines()
         short = lines.str.count_matches(self.separator, literal=True) < len(self.names) - 1
         return bool(((short | lines.str.contains('"', literal=True)) & (lines != "")).any())
@@ -145,7 +145,7 @@ class Delimited:
 
 
 def is_quoted(content: Content) -> bool:
-    """Whether quotes in a table with tabs are CSV's: every field that opens with one closes with one.
+    """Return whether quotes in a table with tabs are CSV's: every field that opens with one closes with one.
 
     Otherwise they are part of the text, as in the files of GLUE.
     """

@@ -1,4 +1,4 @@
-"""Who passes things to whom, where it is known: pairs (from, to) of a network, to be held against a model's weights."""
+"""True influence: pairs (from, to) of a network of people, to be compared with a model's weights."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def _rows(content: Content) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def _header(row: Sequence[str]) -> tuple[int, int] | None:
-    """Where from and to stand, if this is a header."""
+    """Return the columns of from and to, if this is a header."""
     names = [name.strip().casefold() for name in row]
     return next(((names.index(a), names.index(b)) for a, b in NAMED if a in names and b in names), None)

@@ -76,7 +76,7 @@ def decode(
 
 
 def _is_utf8(data: bytes | FileBytes) -> bool:
-    """Whether bytes are UTF-8 text; UTF-16 of plain letters is UTF-8 too, but for the zero bytes in it."""
+    """Return whether bytes are UTF-8 text; UTF-16 of plain letters is UTF-8 too, but for the zero bytes in it."""
     if data.find(b"\0") >= 0:
         return False
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -192,21 +192,21 @@ def num_preamble_lines(head: Sequence[str]) -> int:
 
 
 def _is_above(line: str, head: Sequence[str]) -> bool:
-    """Whether a line fills one cell at most, or is a comment; a header may begin with ``#`` too."""
+    """Return whether a line fills one cell at most, or is a comment; a header may begin with ``#`` too."""
     if line.lstrip("\ufeff").startswith("#"):
         return not any(_is_commented_header(line, head, separator) for separator in _SEPARATORS)
     return all(sum(bool(cell.strip()) for cell in _cells(line, separator)) < 2 for separator in _SEPARATORS)
 
 
 def _is_commented_header(line: str, head: Sequence[str], separator: str) -> bool:
-    """Whether a line that begins with ``#`` has names for all fields of the first line that does not."""
+    """Return whether a line that begins with ``#`` has names for all fields of the first line that does not."""
     cells = _cells(line, separator)
     below = next((row for row in head if row.strip() and not row.lstrip("\ufeff").startswith("#")), "")
     return is_header(cells) and len(cells) == len(_cells(below, separator))
 
 
 def is_table(rows: Iterable[Sequence[str]]) -> bool:
-    """Whether rows are a header and rows of the same width, as far as they are looked at."""
+    """Return whether rows are a header and rows of the same width, as far as they are looked at."""
     filled = [row for row in islice(rows, _ROWS) if any(row)]
     return len(filled) > 1 and is_header(filled[0]) and all(len(row) == len(filled[0]) for row in filled)
 
@@ -216,7 +216,7 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def is_header(cells: Sequence[str]) -> bool:
-    """Whether cells look like names of columns: two or more, all different, no numbers, no ends of sentences.
+    """Return whether cells look like names of columns: two or more, all different, no numbers, no ends of sentences.
 
     Words after a comma begin with a space, which names do not.
     """

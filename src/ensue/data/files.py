@@ -34,7 +34,7 @@ _STEP = 2**20
 _HEAD = 2**18
 _BYTES_A_CELL = 16
 WHITE_SPACE = "".join(char for char in map(chr, range(0x3001)) if char.isspace() and not "\x1c" <= char <= "\x1f")
-"""What polars strips from a line; Python's own ``strip`` also takes the four separators of ASCII."""
+"""Characters that polars strips from a line; Python's own ``strip`` also takes the four separators of ASCII."""
 _FOREIGN = "not UTF-8 text; save the file as UTF-8, or name its encoding, as in --encoding cp1252"
 _BINARY = "is binary, neither text nor Parquet; give CSV, TSV, JSON Lines, Parquet, Excel or cascades"
 # polars would unpack these by itself, without a limit.
@@ -50,17 +50,17 @@ class Content:
     path: Path
     data: bytes | FileBytes
     notes: tuple[str, ...] = ()
-    """What was done to the bytes, for the reader's report."""
+    """Changes of the bytes, for the reader's report."""
     byte_order_mark: bool = False
-    """Whether tables written beside this file should begin with a byte-order mark: it has one, or is Excel's."""
+    """True if tables written beside this file should begin with a byte-order mark: it has one, or is Excel's."""
     first_row: int = 1
     """The number that people give the first row of data; of a sheet the row under its header."""
     first_line: int = 1
     """The number that an editor gives the first line of the text."""
     part: tuple[int, int] | None = None
-    """Of Parquet, the first row that is read and how many are; all unless given."""
+    """First row and number of rows that are read of Parquet. [default: all]"""
     trained: DataSchema = NO_SCHEMA
-    """How the training data was read that this file is read like."""
+    """Schema of the training data that this file is read like."""
     header: tuple[str, ...] = ()
     """Names of the columns of a text whose first line is data, see :mod:`ensue.data.headerless`."""
     published: str = ""
@@ -70,24 +70,24 @@ class Content:
 
     @property
     def source(self) -> Path | bytes:
-        """What polars reads from: bytes; of Parquet that is read in pieces the path, unless it looks like a pattern."""
+        """Source for polars: bytes, or the path of Parquet that is read in pieces, unless it looks like a pattern."""
         if isinstance(self.data, bytes):
             return self.data
         return self.path if self.parquet and not set(str(self.path)) & set("*?[~") else self.data.whole()
 
     @property
     def parquet(self) -> bool:
-        """Whether the file opens as Parquet does."""
+        """Return whether the file opens as Parquet does."""
         return self.data[:4] == b"PAR1"
 
     @property
     def json(self) -> bool:
-        """Whether the file opens as an object of JSON Lines does."""
+        """Return whether the file opens as an object of JSON Lines does."""
         return not self.parquet and self.head(1)[0].lstrip().startswith("{")
 
     @property
     def layout(self) -> str:
-        """Of Parquet, what it was before it was brought to this."""
+        """Return the format that became Parquet: ``excel`` or ``parquet`` itself."""
         return "excel" if self.first_row > 1 else "parquet"
 
     def head(self, count: int = 100) -> list[str]:
@@ -98,7 +98,7 @@ class Content:
 
     @property
     def separator(self) -> str:
-        """What stands between the fields of a table's first line: a tab if there is one, else what is there most."""
+        """Return the separator of a table's first line: a tab if there is one, else the most frequent one."""
         if self.between:
             return self.between
         line = self.head(1)[0]
@@ -143,7 +143,7 @@ class Content:
             return pl.read_parquet(self.source, columns=wanted)
 
     def num_rows(self) -> int:
-        """How many rows Parquet holds."""
+        """Return how many rows Parquet holds."""
         return int(pl.scan_parquet(self.source).select(pl.len()).collect().item())
 
     def delimited(self, read: partial[pl.DataFrame], refuse: Callable[[], None]) -> pl.DataFrame:
@@ -178,7 +178,7 @@ class Content:
                     raise DataError(f"{self.path}, line {number}: {_FOREIGN}") from error
 
     def filled(self) -> Iterator[tuple[int, str]]:
-        """As :meth:`lines`, without those that hold nothing."""
+        """Yield the lines of :meth:`lines` that are not blank."""
         return ((number, line) for number, line in self.lines() if line.strip(WHITE_SPACE))
 
     def place_of_line(self, row: int) -> str:
@@ -247,7 +247,7 @@ class Content:
 
 
 def fits(row: Sequence[str], width: int) -> bool:
-    """Whether a record has the number of fields that its header has; empty ones past its end do not count."""
+    """Return whether a record has the number of fields that its header has; empty ones past its end do not count."""
     return len(row) >= width and not any(field.strip() for field in row[width:])
 
 
@@ -319,7 +319,7 @@ def _bytes(path: Path, *, in_pieces: bool) -> bytes | FileBytes:
 
 @contextmanager
 def answering(path: str | Path) -> Iterator[None]:
-    """Whatever a library cannot make of the file is the file's error, and ours.
+    """Raise errors of libraries about a file as errors of the file.
 
     Raises:
         DataError: in place of an error or a panic of polars, of too deep a nesting, and of too little memory.

@@ -21,7 +21,7 @@ from ensue.errors import DataError, EnsueError
 
 Read = TypeVar("Read")
 FRAME = "the frame"
-"""What messages call data that has no path."""
+"""Name of data without a path in messages."""
 
 
 def is_path(data: object) -> TypeGuard[str | PathLike[str]]:

@@ -150,7 +150,7 @@ def _named(content: Content, layout: str, separator: str, names: Sequence[str]) 
 
 
 def _decoded(content: Content, encoding: str) -> Content:
-    """The same file from the encoding it was published in, unless it was converted to UTF-8 since."""
+    """Decode a file from the encoding it was published in, unless it was converted to UTF-8 since."""
     data = content.data[:]
     try:
         data.decode("utf-8")

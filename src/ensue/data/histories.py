@@ -63,7 +63,7 @@ class Histories:
 
     @property
     def timed(self) -> bool:
-        """Whether the events carry times."""
+        """Return whether the events carry times."""
         return len(self.times) > 0
 
     @classmethod
@@ -125,7 +125,7 @@ class Histories:
         return replace(self, ids=self.ids[low:high], offsets=offsets, times=times, names=self.names[first:end])
 
     def keep(self, events: npt.NDArray[np.bool_]) -> Histories:
-        """The same histories without the events that are ``False`` (some may become empty).
+        """Return the histories without the events that are ``False`` (some may become empty).
 
         Of the events 1 0 1 | 0 1 the running sums are 0 1 1 2 2 3; those at the offsets 0 3 5 are the new ones, 0 2 3.
         """
@@ -136,7 +136,7 @@ class Histories:
         return replace(self, ids=self.ids[events], offsets=ends[self.offsets].astype(np.int64), times=times)
 
     def encode(self, vocabulary: Vocabulary, *, drop_unknown: bool = False, number_unknown: bool = False) -> Histories:
-        """The same histories in the ids of another vocabulary.
+        """Return the histories in the ids of another vocabulary.
 
         A value that the other vocabulary lacks becomes ``UNKNOWN``, or is dropped together with its time; with
         ``number_unknown`` it gets an id beyond that vocabulary, from its length on in the order of this one.

@@ -35,14 +35,14 @@ _UNUSUAL = rf"^\s|\s$|\.0+$|[eE]\+|^(?:{_WORDS})$"
 _FLOAT = r"^\s*-?\d+(?:\.0+\s*|\s+)$|^\s+-?\d+$"
 """A whole number that is not written as one: ``7.0``, or with spaces around it."""
 _FRACTION = r"^\s*[vV]?-?\d+\.(?:\d*[1-9]|\d+\.\d)"
-"""How a version or a measure begins: ``1.5``, ``1.05``, ``1.0.2``."""
+"""Beginning of a version or a measure: ``1.5``, ``1.05``, ``1.0.2``."""
 _SCIENTIFIC = r"^-?\d(?:[.,]\d+)?[eE]\+\d{2,}$"
 _FIRST_INEXACT_FLOAT32 = 2**24
 
 
 @dataclass
 class Tally:
-    """What was noticed about the ids of one column, over all pieces of a log."""
+    """Findings about the ids of one column, over all pieces of a log."""
 
     column: str
     cells: int = 0
@@ -57,7 +57,7 @@ class Tally:
     number: str = ""
     """A whole number as the column writes it: ``7.0``."""
     number_place: str = ""
-    """Where the first of these is in the file."""
+    """Place of the first of these in the file."""
     missing_place: str = ""
 
 
@@ -240,7 +240,7 @@ class IdColumns:
         return texts.cast(pl.Categorical).gather(index), absent, rounded
 
     def _is_whole(self, role: str, table: Table, pieces: Callable[[], Iterable[Table]] | None) -> bool:
-        """Whether no id of a role is a fraction, in all pieces of the log."""
+        """Return whether no id of a role is a fraction, in all pieces of the log."""
         if role not in self.whole:
             tables = [table] if pieces is None else pieces()
             self.whole[role] = not any(_has_fraction(other.frame[role]) for other in tables)
@@ -327,7 +327,7 @@ def _way(number: str) -> str:
 
 
 def _has_fraction(column: pl.Series) -> bool:
-    """Whether an id of a column of texts is a fraction or a version."""
+    """Return whether an id of a column of texts is a fraction or a version."""
     if column.dtype not in (pl.String, pl.Categorical):
         return False
     texts = _distinct(column)

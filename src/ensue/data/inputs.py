@@ -1,4 +1,4 @@
-"""What people give in Python as data: paths, frames, and plain lists, as records and columns of the readers."""
+"""Data given in Python (paths, frames and plain lists) as records and columns of the readers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _READING_ADVICE: dict[type, str] = {
 
 
 class Reading(TypedDict, total=False):
-    """How files and frames are read, where they do not say so themselves; the options of the command line.
+    """Options of reading files and frames, as at the command line.
 
     A fitted estimator remembers how its training data was read, and reads later data alike.
     """
@@ -59,17 +59,17 @@ class Reading(TypedDict, total=False):
     time_unit: str
     """``s``, ``ms``, ``us``, ``ns``, ``h``, ``days`` or ``iso``."""
     day_first: bool
-    """Whether dates such as 03/04/2024 begin with the day."""
+    """True if dates such as 03/04/2024 begin with the day."""
     encoding: str
-    """How a text file writes its characters, such as ``cp1252``."""
+    """Encoding of a text file, such as ``cp1252``."""
     sheet: str
     """Name of an Excel sheet."""
     missing: str
-    """What becomes of rows whose id is missing: ``drop`` or ``keep``."""
+    """Policy for rows whose id is missing: ``drop`` or ``keep``."""
 
 
 class TrainingReading(Reading, total=False):
-    """How training data is read: :class:`Reading`, and a table of items beside a log. ``NextEvent`` only."""
+    """Options of reading training data: :class:`Reading`, and a table of items. ``NextEvent`` only."""
 
     items: object
     """A table with one row per item, a path or a frame: titles, categories, words, numbers and dates."""

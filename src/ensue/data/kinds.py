@@ -1,4 +1,4 @@
-"""What a file holds, by its shape: sequences of events, labelled texts, queries, or posts and articles."""
+"""Detection of the kind of a file by its shape: sequences of events, labelled texts, queries, or posts and articles."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kind_of(
     articles: bool = False,
     **opening: Unpack[Opening],
 ) -> Kind:
-    """What a file holds; one that no reader knows is left to that of sequences.
+    """Return the kind of a file; a file that no reader knows is left to the reader of sequences.
 
     A table is a log of queries if it names a query, whose it is, and no label or item, or a conversation, a turn and a
     text; ready-made sessions are one if their header says so, and ``{"values": […]}`` whose values are phrases. Other
@@ -117,7 +117,7 @@ def _kind_of_file_in(path: Path, content: Content) -> Kind:
 
 
 def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening: Unpack[Opening]) -> bool:
-    """Whether a file of posts or articles holds articles: its columns say so, or it is a list of Media Cloud's.
+    """Return whether a file of posts or articles holds articles: its columns say so, or it is a list of Media Cloud's.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.
@@ -139,7 +139,7 @@ def _is_articles(content: Content) -> bool:
 
 
 def is_plain(path: str | Path, **opening: Unpack[Opening]) -> bool:
-    """Whether a file is one text a line: no Parquet, no JSON, no tab, no header, and no layout its first line tells.
+    """Return whether a file is one text per line: no Parquet, JSON, tab or header, and no layout of its first line.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.
@@ -165,7 +165,7 @@ def _is_queries(content: Content) -> bool:
 
 
 def _as_texts(content: Content) -> Table | None:
-    """What the reader of texts makes of the first line: as it is, or as a header above one row."""
+    """Read the first line as labelled texts: as it is, or as a header above one row."""
     named = content.parquet or content.header
     line = ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if named else content.head(1)[0]
     if not line.strip():

@@ -1,4 +1,4 @@
-"""What in the data would let an answer be read off: rows beside it, copies, later times, words that are labels.
+"""Leaks in the data: adjacent rows that hold the answer, copies, later times, words that are labels.
 
 Batches in the order of a file hold the answers of most prefixes: of a session a b c d the prefixes a, a b and a b c
 stand in one batch, and the answer of each but the last ends the prefix beside it.
@@ -26,7 +26,7 @@ MOST_WORDS = 1_000_000
 
 
 def begun_beside(histories: Histories) -> int:
-    """How many rows begin the row before or after them and are shorter: prefixes that were written out as rows.
+    """Return how many rows begin the row before or after them and are shorter: prefixes that were written out as rows.
 
     Of the rows a b, a b c, d and d e the first and the third. Sessions do so by chance: under a tenth of them, or under
     ten, count as none.
@@ -53,7 +53,7 @@ def _begins(histories: Histories, short: Index, long: Index) -> npt.NDArray[np.b
 
 
 def before_the_last(train: Histories, other: Histories) -> int:
-    """How many histories begin before the last of those to train on does; 0 where either has no times since 1970."""
+    """Return how many histories begin before the last training history; 0 where either has no times since 1970."""
     sides = [part.times[part.offsets[:-1]][part.lengths > 0] if part.timed else np.empty(0) for part in (train, other)]
     if any(not len(side) or side.min() < SINCE_1970 for side in sides):
         return 0
@@ -71,7 +71,7 @@ def not_compared(name: str, things: str) -> str:
 
 
 def near_sequences(train: Histories, other: Histories) -> int | None:
-    """How many histories of four values or more nearly repeat one to train on, value for value in runs of three.
+    """Return how many histories of four values or more nearly repeat one to train on, value for value in runs of three.
 
     Those that repeat it wholly count too; ``None`` beyond ``MOST_WORDS`` events, where nothing is compared.
     """
@@ -84,7 +84,7 @@ def near_sequences(train: Histories, other: Histories) -> int | None:
 
 
 def near_texts(train: pl.Series, other: pl.Series) -> int | None:
-    """How many texts nearly repeat one to train on, those that repeat it wholly too; ``None`` beyond ``MOST_WORDS``."""
+    """Return how many texts repeat a training text, nearly or exactly; ``None`` beyond ``MOST_WORDS``."""
     both = pl.concat([train, other])
     if int(both.str.count_matches(" ", literal=True).sum()) + len(both) > MOST_WORDS:
         return None
@@ -114,7 +114,7 @@ class Telling:
 
 
 def telling_words(texts: tuple[pl.Series, ...], labels: pl.Series) -> list[Telling]:
-    """Of each label the word that tells it best, where that is near perfect.
+    """Return for each label the word with the highest correlation, where that is near perfect.
 
     Args:
         texts: one column, or two of pairs.

@@ -155,7 +155,7 @@ def _words_of(texts: pl.Series) -> pl.Series:
 
 
 def _runs(texts: pl.Series, words: pl.Series) -> tuple[Index, npt.NDArray[np.uint64], Index]:
-    """Whose and which run of three words (of fewer, all), and (texts,) numbers of words.
+    """Return the owner and the hash of each run of three words (of fewer, all), and (texts,) numbers of words.
 
     "a b c d" and "e f" have the runs abc, bcd and ef, whose are 0 0 1, and 4 and 2 words.
 

@@ -21,7 +21,7 @@ else:
     from backports import zstd
 
 RATIO = 64
-"""How many times its own size a packed file may unpack to; logs come to 5 to 20."""
+"""Number of times its own size a packed file may unpack to; logs come to 5 to 20."""
 _ALWAYS = 16 * 2**20
 _STEP = 2**20
 SUFFIXES = (".gz", ".xz", ".zst")
@@ -35,31 +35,31 @@ def ending(path: Path) -> str:
 
 
 DROP, KEEP, REPORT = "drop", "keep", "report"
-"""What becomes of ids that are missing, see :class:`Opening`; ``report``, that of ``ensue check``, warns of rounded ids
+"""Policies for missing ids, see :class:`Opening`; ``report``, that of ``ensue check``, warns of rounded ids
 and refuses none."""
 
 
 class Opening(TypedDict, total=False):
-    """How a file is opened, the same for every reader."""
+    """Options of opening a file, the same for every reader."""
 
     encoding: str
-    """How a text file writes its characters, such as cp1252; UTF-8 unless stated, UTF-16 by its byte-order mark."""
+    """Encoding of a text file, such as cp1252. [default: UTF-8, or UTF-16 by its byte-order mark]"""
     sheet: str
     """The name of an Excel file's sheet; the first unless stated."""
     max_unpacked: float | None
     """Gigabytes that a packed file may unpack to; 64 times its size, and half of the memory at hand, unless stated."""
     day_first: bool | None
-    """Whether dates such as 03/04/2024 begin with the day; by the other dates of the column unless stated."""
+    """True if dates such as 03/04/2024 begin with the day; by the other dates of the column unless stated."""
     schema: DataSchema
-    """How the training data of the model was read that this file is for."""
+    """Schema of the training data of the model that this file is for."""
     missing: str
-    """What becomes of rows whose id is missing. Unless stated, an empty cell is refused and a word such as NULL or NaN
+    """Policy for rows whose id is missing. Unless stated, an empty cell is refused and a word such as NULL or NaN
     is left out with a warning. ``drop`` leaves both out, and ids that a spreadsheet rounded; ``keep`` reads the words
     and rounded ids as they are."""
 
 
 def is_pattern(path: Path) -> bool:
-    """Whether a name stands for the files that fit it, such as ``logs/*.parquet``, and is no file's own."""
+    """Return whether a name stands for the files that fit it, such as ``logs/*.parquet``, and is no file's own."""
     return bool(set(str(path)) & set("*?[")) and not path.exists()
 
 

@@ -1,4 +1,4 @@
-"""How much a Parquet file says it holds, read from its footer and the heads of its pages before any is unpacked.
+"""Size of a Parquet file as its footer and the heads of its pages state it, read before any page is unpacked.
 
 A file may lie: what its footer announces is compared with what its pages do, for a reader makes room by both.
 """

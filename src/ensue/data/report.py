@@ -1,4 +1,4 @@
-"""What a reader says of a file: how it was read, what it left out, and remarks.
+"""Reports of the readers: detected format, rows left out, and notes.
 
 Reports go into JSON field by field in the order ``path layout columns … notes byte_order_mark warnings``. A dataclass
 takes the fields of its bases from the last to the first: in ``class PostsReport(ReadReport, Counted)`` those of
@@ -35,42 +35,42 @@ class Clocked(Source):
     """One sentence, always meant to be printed."""
     unit: str | None
     absolute: bool
-    """Whether the times are since 1970."""
+    """True if the times are since 1970."""
     day_first: bool | None = None
-    """Whether dates begin with the day, where the year comes last; ``None`` elsewhere."""
+    """True if dates begin with the day, where the year comes last; ``None`` elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadReport(Source):
-    """What was understood of a file, as far as all kinds of records have it; of labelled texts that is all."""
+    """Report of reading a file, with the fields that all kinds of records share."""
 
     notes: tuple[str, ...]
     byte_order_mark: bool = False
-    """Whether tables written beside the file should begin with a byte-order mark."""
+    """True if tables written beside the file should begin with a byte-order mark."""
     warnings: tuple[str, ...] = ()
     """Warnings about the data, one sentence each; ``check`` prints them with its own."""
 
     @property
     def details(self) -> str:
-        """What is said beside layout and columns, for people; may be empty."""
+        """Details after layout and columns; may be empty."""
         return ""
 
     @property
     def sentences(self) -> list[str]:
-        """What was left out, a line a reason, for people."""
+        """Rows left out, one line per reason."""
         return []
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequencesReport(ReadReport, Clocked):
-    """How a log of events was read."""
+    """Report of reading a log of events."""
 
     events: str = ""
     """The event types that were read, where they were chosen."""
 
     @property
     def details(self) -> str:
-        """How its times were read."""
+        """Format of its times."""
         return f"time: {self.time}"
 
 

@@ -26,11 +26,11 @@ class Roles:
     doubted: tuple[str, ...]
     """Roles of which a note says that another column would have fitted."""
     example: str
-    """What to state where no name speaks for itself."""
+    """Example of --columns for messages."""
     plain: Callable[[str], str]
     """A name without what does not tell it from others."""
     doubts: int | None = 1
-    """How many others a note names, at most."""
+    """Number of others a note names, at most."""
 
     def find(
         self,

@@ -1,4 +1,4 @@
-"""How the training data of a model was read: kept in the model's folder, so that later files need no options again."""
+"""Schema of a model's training data, stored in the model's folder so that later files need no options."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ class DataSchema:
     columns: Mapping[str, str] = field(default_factory=dict)
     """Role -> column, both stated and found by name; empty for layouts without columns."""
     encoding: str = ""
-    """As stated, such as cp1252."""
+    """Stated encoding, such as cp1252."""
     sheet: str = ""
-    """As stated: the name of an Excel sheet."""
+    """Stated name of an Excel sheet."""
     time_unit: str | None = None
-    """As stated; a unit that was inferred is inferred again."""
+    """Stated unit; an inferred unit is inferred again."""
     day_first: bool | None = None
-    """Whether dates such as 03/04/2024 begin with the day: as stated, or as a date of the training data proved."""
+    """True if dates such as 03/04/2024 begin with the day: as stated, or as a date of the training data proved."""
     sort: bool = True
-    """Whether events may be put in order of time."""
+    """True if events may be put in order of time."""
     gap: float | None = None
     """Minutes of pause that end a session, as stated; 0 where a stated column tells the sessions."""
     rules: str = ""
-    """As stated: the rules for query logs."""
+    """Stated rules for query logs."""
     events: str = ""
-    """As stated: the event types that are read, such as view,purchase, where a log has a column of them."""
+    """Stated event types that are read, such as view,purchase, where a log has a column of them."""
     missing: str = ""
-    """As stated: what becomes of rows whose id is missing."""
+    """Stated policy for rows whose id is missing."""
 
     def to_dict(self) -> dict[str, object]:
         """Return what differs from the defaults, as JSON holds it."""
@@ -77,4 +77,4 @@ class DataSchema:
 
 
 NO_SCHEMA = DataSchema()
-"""That of a file that is read for no model."""
+"""Schema of a file that is read for no model."""

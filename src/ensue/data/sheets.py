@@ -19,7 +19,7 @@ from ensue.ids import MAX_EXACT
 from ensue.lines import listed, one_line, quoted
 
 BINARY = _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
-"""How workbooks of today, and of before 2007, begin."""
+"""First bytes of workbooks of today, and of before 2007."""
 _SAVE = "save it as .xlsx or as CSV"
 _CELL = re.compile(rb"""\sr\s*=\s*["']\$?([A-Za-z]{0,3})\$?(\d{1,10})["']""")
 _CELL_OF_NUMBER = re.compile(
@@ -36,7 +36,7 @@ _BYTES_A_CELL = 64
 
 
 def is_sheet(path: Path, data: bytes | FileBytes) -> bool:
-    """Whether these are the bytes of an Excel workbook.
+    """Return whether these are the bytes of an Excel workbook.
 
     Raises:
         DataError: an archive of something else, or the format of Excel before 2007.

@@ -12,7 +12,7 @@ DATED = 1e8
 
 
 def dated(histories: Histories) -> bool:
-    """Whether the clock is one for all histories."""
+    """Return whether the clock is one for all histories."""
     return histories.timed and float(histories.times.min()) > DATED
 
 

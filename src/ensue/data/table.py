@@ -40,12 +40,12 @@ _ROUNDED = re.compile(rf":\s*{_ROUNDED_NUMBER}\s*[,}}]".encode())
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How a file is read, the same for every kind of record."""
+    """Options of reading a file, the same for every kind of record."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     """Role -> column, where the names do not speak for themselves."""
     events: str = ""
-    """Of a log the event types that are read, such as view,purchase; all of them unless stated."""
+    """Event types of a log that are read, such as view,purchase. [default: all]"""
     time_unit: str | None = None
     """One of ``UNITS``; found out unless stated."""
     encoding: str = ""
@@ -69,12 +69,12 @@ class ReadOptions:
 
     @property
     def missing_ids(self) -> str:
-        """What becomes of rows whose id is missing: as stated, or as for the training data."""
+        """Return the policy for rows whose id is missing: as stated, or as for the training data."""
         return self.missing or self.schema.missing
 
     @property
     def times(self) -> TimeOptions:
-        """How times are meant."""
+        """Return the options of parsing times."""
         return TimeOptions(
             unit=self.time_unit,
             day_first=self.day_first,

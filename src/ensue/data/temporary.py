@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
 TEMPORARY = ExitStack()
-"""What goes when a command of the program has ended."""
+"""Clean-up at the end of a command."""
 PREFIX = "ensue-run-"
-"""How the names begin; whoever makes such a folder holds a lock on it."""
+"""Prefix of the names; whoever makes such a folder holds a lock on it."""
 
 
 @contextmanager

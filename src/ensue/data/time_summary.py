@@ -38,9 +38,9 @@ class ParsedTimes:
     numbers: Times
     """(events,) as they stand, or seconds since 1970 of dates."""
     words: str = ""
-    """How dates are written; empty of numbers."""
+    """Detected format of dates; empty for numbers."""
     zoned: bool = False
-    """Whether dates were brought to UTC from another zone."""
+    """True if dates were brought to UTC from another zone."""
     day_first: bool | None = None
 
 
@@ -64,16 +64,16 @@ class Bucket:
 
 @dataclass
 class TimeSummary:
-    """What the unit and the outliers of a column are judged by; can grow piece by piece, and goes into JSON."""
+    """Statistics that decide the unit and the outliers of a column; can grow piece by piece, and goes into JSON."""
 
     buckets: dict[str, Bucket] = field(default_factory=dict)
     """``unit:year`` -> its times; of dates the unit is iso, of numbers too small for any since 1970 it is empty."""
     whole: bool = True
-    """Whether all numbers are whole."""
+    """True if all numbers are whole."""
     zoned: bool = False
-    """Whether dates were brought to UTC from another zone."""
+    """True if dates were brought to UTC from another zone."""
     calendars: tuple[str, ...] = tuple(CALENDARS)
-    """Those of ``CALENDARS`` that all numbers fit."""
+    """Members of ``CALENDARS`` that all numbers fit."""
 
     @classmethod
     def of(cls, parsed: ParsedTimes, given: pl.Series, where: Where) -> TimeSummary:
@@ -182,7 +182,7 @@ def _text(value: object) -> str:
 
 
 def _fits(numbers: Times, calendar: str) -> bool:
-    """Whether all numbers are dates of a calendar such as ``%Y%m%d``, from 1900 to 2100."""
+    """Return whether all numbers are dates of a calendar such as ``%Y%m%d``, from 1900 to 2100."""
     digits = CALENDARS[calendar]
     if not len(numbers) or numbers.min() < 10.0 ** (digits - 1) or numbers.max() >= 10.0**digits:
         return False

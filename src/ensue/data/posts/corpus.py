@@ -40,7 +40,7 @@ from ensue.lines import part_of, plural, quoted
 from ensue.records import Post
 
 ROLES = {"body": "body", "article_id": "id", "article_title": "title", "summary": "summary"}
-"""What names a column of the articles, and its role there; every other role is one of the posts."""
+"""Stated role -> role of the articles; every other role is one of the posts."""
 _NAMES = {
     "articles": ("articles", "stories", "news", "corpus", "documents", "collection"),
     "posts": ("posts", "tweets", "comments", "queries"),
@@ -120,7 +120,7 @@ class Corpus:
         return set() if self.posts.parts is None else set(self.posts.parts.unique())
 
     def split(self, seed: int = 0) -> tuple[Corpus, Corpus, str]:
-        """What is learned, what is held out of it, and by which rule: the file's own parts, or a tenth by article.
+        """Return the training part, the held-out part and the rule: the file's own parts, or a tenth by article.
 
         Raises:
             DataError: no post is about an article, or all hang together.
@@ -247,7 +247,7 @@ def _judged(
 
 
 def is_corpus(path: Path) -> bool:
-    """Whether a folder holds a file of articles and one of posts."""
+    """Return whether a folder holds a file of articles and one of posts."""
     return path.is_dir() and all(_fitting(path, name) for name in _NAMES)
 
 
@@ -435,7 +435,7 @@ def _by_width(content: Content) -> Table:
 
 
 def _counts_rows(words: pl.Series) -> bool:
-    """Whether four fields are a row number, a query, a document and a relevance, and not TREC's with an iteration."""
+    """Return whether four fields begin with a row number, in place of TREC's iteration in the second."""
     first, second = words.list.get(0), words.list.get(1)
     counts = pl.int_range(len(words), eager=True)
     numbered = any((first == (counts + begin).cast(pl.String)).all() for begin in (0, 1))

@@ -125,7 +125,7 @@ class Posts:
         return extended(self.originals()[self.rows], added)
 
     def beside(self, added: pl.DataFrame, flat: bool) -> pl.DataFrame:
-        """As :meth:`extended`; of JSON, if ``flat``, a table of what ``fields`` finds in its objects."""
+        """Return :meth:`extended`; of JSON, if ``flat``, a table of the fields that ``fields`` collects."""
         if not flat or self.flat is None:
             return self.extended(added)
         kept = self.flat()[self.rows]
@@ -205,16 +205,16 @@ class Counted(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class PostsReport(ReadReport, Counted):
-    """What the reader understood of a file of posts or articles, and all it left out."""
+    """Report of reading a file of posts or articles."""
 
     @property
     def details(self) -> str:
-        """How many rows it has."""
+        """Return how many rows it has."""
         return plural(self.rows, "row")
 
     @property
     def sentences(self) -> list[str]:
-        """What was dropped, a line a reason, for people."""
+        """Rows left out, one line per reason."""
         words = {
             "empty": ("has", "have", "no text"),
             "only_links": ("holds", "hold", "nothing but links and mentions"),

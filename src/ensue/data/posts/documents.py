@@ -36,12 +36,12 @@ _LEAST = 0.2
 
 
 def is_named_as_document(path: Path) -> bool:
-    """Whether a file has the ending of a plain text or a web page."""
+    """Return whether a file has the ending of a plain text or a web page."""
     return ending(path) in (*_PROSE, *_PAGES)
 
 
 def is_page(content: Content) -> bool:
-    """Whether a file is a web page, by its first element or its name."""
+    """Return whether a file is a web page, by its first element or its name."""
     if content.parquet or content.json:
         return False
     return ending(content.path) in _PAGES or _OPENING.match("\n".join(content.head(20))) is not None
@@ -76,7 +76,7 @@ def read_document(content: Content, options: ReadOptions, roles: Roles) -> Table
 
 
 def _is_prose(content: Content, roles: Roles) -> bool:
-    """Whether a text is none of the tables that may stand under such a name."""
+    """Return whether a text is none of the tables that may stand under such a name."""
     if content.parquet or is_json(content) or collection_of(content, roles):
         return False
     known = {word for words in roles.known.values() for word in words}
@@ -107,7 +107,7 @@ class _Page(HTMLParser):
 
     @property
     def title(self) -> str:
-        """What the page is called."""
+        """Return the title of the page."""
         return next((title for text in self._titles.values() if (title := " ".join(text.strip("\0").split()))), "")
 
     @property

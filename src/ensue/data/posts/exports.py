@@ -38,7 +38,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 _SUBMISSIONS = {"subreddit", "author", "url"}
 """Columns of Reddit's submissions, whose ``url`` is the page that they link to."""
 _CASCADES = ("repost_of", "shared_link", "thread")
-"""What a cascade may be made of, the surest first."""
+"""Columns that may identify a cascade, the most specific first."""
 
 
 def export_of(content: Content) -> str | None:

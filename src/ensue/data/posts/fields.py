@@ -1,4 +1,4 @@
-"""What collectors note of a post besides its text, flat and under one set of names, whatever the platform.
+"""Metadata of posts, flat and under one set of names, whatever the platform.
 
 ========  ============================================================================================================
 id, text  as read
@@ -97,7 +97,7 @@ _RELATIONS: Mapping[str, tuple[str, ...]] = {
         "url_overridden_by_dest",
     ),
 }
-"""How a post is tied to others: the post that it passes on, that it answers, its conversation, the page it links to."""
+"""Relations of a post: the post that it passes on, that it answers, its conversation, the page it links to."""
 RELATIONS = tuple(_RELATIONS)
 _LINK = re.compile(r"https?://(?!t\.co/)[^\s<>\"']+")
 """An address in a text; those of t.co are made anew for every post."""
@@ -114,7 +114,7 @@ _ADDRESSES: Mapping[str, str] = {
     "bluesky": "https://bsky.app/profile/{author}/post/{code}",
 }
 _SECONDS = {10: 1, 13: 1e3, 16: 1e6}
-"""Of the digits of a time since 1970, how many of its units make a second."""
+"""Number of digits of a time since 1970 -> its units per second."""
 
 
 def flat(posts: Iterable[Found]) -> pl.DataFrame:
@@ -131,7 +131,7 @@ def flat(posts: Iterable[Found]) -> pl.DataFrame:
 
 
 def beside(originals: Callable[[], pl.DataFrame], added: pl.DataFrame, as_table: bool) -> pl.DataFrame:
-    """As :func:`~ensue.data.originals.extended`; of JSON, if ``as_table``, a table of the objects' own fields."""
+    """Return :func:`~ensue.data.originals.extended`; of JSON, if ``as_table``, a table of the objects' fields."""
     kept = originals()
     if as_table and kept.columns == [JSON]:
         return extended(flat(json.loads(line) for line in kept[JSON]), added)
@@ -241,7 +241,7 @@ def _plain(post: Found) -> Found:
 
 
 def _column(name: str, values: Sequence[object]) -> pl.Series:
-    """Whole numbers, numbers, or texts, as all the values are."""
+    """Return a column of whole numbers, numbers or texts, as all the values are."""
     kinds = {type(value) for value in values if value is not None}
     for kinds_of, kind in (({bool}, pl.Boolean), ({int}, pl.Int64), ({int, float}, pl.Float64)):
         if kinds and kinds <= kinds_of and not any(isinstance(v, int) and abs(v) >= 2**63 for v in values):

@@ -59,7 +59,7 @@ _COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
     "media cloud": ({"storiesid", "title", "url"}, {"title", "url", "publishdate"}),
 }
 ARTICLES = ("media cloud", "mind news")
-"""Those of them that hold articles."""
+"""Collectors whose tables hold articles."""
 _COLLECTIONS = {2: ("id", "text"), 3: ("id", "title", "text"), 4: ("id", "url", "title", "text")}
 _SAMPLES = 100
 

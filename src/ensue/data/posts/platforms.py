@@ -42,7 +42,7 @@ _REMOVED = ("[deleted]", "[removed]")
 
 
 def dig(value: object, path: str) -> Any:
-    """What stands at ``a.b.0.c``, or ``None``."""
+    """Return the value at ``a.b.0.c``, or ``None``."""
     for step in path.split("."):
         if isinstance(value, dict):
             value = value.get(step)
@@ -54,7 +54,7 @@ def dig(value: object, path: str) -> Any:
 
 
 def is_json(content: Content) -> bool:
-    """Whether a file holds objects, one a line or many in one document."""
+    """Return whether a file holds objects, one a line or many in one document."""
     return not content.parquet and content.head(1)[0].lstrip()[:1] in ("{", "[")
 
 
@@ -183,7 +183,7 @@ READERS: Mapping[str, Callable[[Found], tuple[str, str]]] = {
 
 
 def _is_document(content: Content) -> bool:
-    """Whether the first line alone is no JSON object: a list, or an object over many lines."""
+    """Return whether the first line alone is no JSON object: a list, or an object over many lines."""
     first = content.head(1)[0].strip()
     if first.startswith("["):
         return True

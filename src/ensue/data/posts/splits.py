@@ -69,7 +69,7 @@ def given_part(posts: Posts, name: str) -> Posts:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkLeaks:
-    """What stands on both sides of a split; goes into JSON as it is."""
+    """Articles and near copies on both sides of a split; goes into JSON as it is."""
 
     posts: int
     """Posts to train on."""

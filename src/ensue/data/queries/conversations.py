@@ -44,7 +44,7 @@ def list_of_turns(content: Content) -> str | None:
 
 
 def are_queries(content: Content) -> bool:
-    """Whether the ``values`` of JSON Lines are phrases people typed: half of them have a blank inside, none is long.
+    """Return whether the ``values`` of JSON Lines are typed phrases: half of them have a blank inside, none is long.
 
     Ids hold no blanks; queries have 2.2 words in the mean (Jansen, Spink & Saracevic 2000).
     """

@@ -111,16 +111,16 @@ class _Cleaned(Clocked):
 
 @dataclass(frozen=True, kw_only=True)
 class QueriesReport(ReadReport, _Cleaned):
-    """What the reader understood of a log, and all it left out."""
+    """Report of reading a log of queries."""
 
     @property
     def details(self) -> str:
-        """How its times were read."""
+        """Format of its times."""
         return f"time: {self.time}"
 
     @property
     def sentences(self) -> list[str]:
-        """What was dropped, a line a reason, for people."""
+        """Rows and sessions left out, one line per reason."""
         return sentences(self.dropped, self.rules)
 
 

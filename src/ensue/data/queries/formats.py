@@ -80,7 +80,7 @@ _LISTED = re.compile(r"(queries|questions)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Log:
-    """What a log holds, row by row, before any rule; all columns but ``queries`` may be missing."""
+    """Rows of a log before any rule is applied; all columns but ``queries`` may be missing."""
 
     layout: str
     queries: pl.Series
@@ -169,7 +169,7 @@ def logs_together(logs: Sequence[Log], contents: Sequence[Content]) -> Log:
 
 
 def is_query_log(line: str, names: Sequence[str]) -> bool:
-    """Whether a first line, or the names of its columns, speak of queries and of nothing else that is known.
+    """Return whether a first line, or the names of its columns, speak of queries and of nothing else that is known.
 
     Args:
         line: the first line; empty for Parquet.
@@ -285,7 +285,7 @@ def _histories(content: Content) -> Log:
 
 
 def _is_table(head: Sequence[str]) -> bool:
-    """Whether the first line names columns: it has a known name, or numbers and dates stand below it."""
+    """Return whether the first line names columns: it has a known name, or numbers and dates stand below it."""
     fields = [line.split("\t") for line in head[:2]]
     if any(_plain(name) in spellings for name in fields[0] for spellings in _KNOWN.values()):
         return True
@@ -309,7 +309,7 @@ def _unnested(content: Content) -> Content:
 
 
 def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> Found:
-    """As :meth:`Roles.find`.
+    """Return the columns that :meth:`Roles.find` detects.
 
     Raises:
         DataError: a column that is missing, none for the query, or nothing that tells one session from the next.

@@ -1,4 +1,4 @@
-"""What in a typed text looks personal, whatever the counts: it is never shown, and none of its words counts.
+"""Detection of possible personal data in queries: such a query is never shown, and none of its words counts.
 
 An e-mail address (spelled out too), a URL with a query or a token, an IP address, a bank account, a payment card, a
 phone number, a long secret, and long numbers.
@@ -64,7 +64,7 @@ _DRESS = r"[\u200c\u200d\p{M}]"
 
 
 def is_harmless(text: str) -> bool:
-    """Whether a normalised text is not personal, seen at a glance: small ASCII letters, digits, the commonest marks.
+    """Return whether a normalised text is certainly not personal: small ASCII letters, digits, common marks.
 
     Every rule here asks for another mark, a point between digits, a question mark before a letter, six digits, a long
     word, or a word of an address that is spelled out. ``False`` says nothing: look closely then.
@@ -91,7 +91,7 @@ def looks_personal(texts: pl.Series) -> Mask:
 
 
 def _holds_number(text: str) -> bool:
-    """Whether a run of digits is long and none of the three kinds that pass."""
+    """Return whether a run of digits is long and none of the three kinds that pass."""
     for run in _RUN.findall(text):
         groups = re.findall(r"\d+", run)
         if sum(map(len, groups)) < LONG or _ROUND.fullmatch(run):
@@ -105,14 +105,14 @@ def _holds_number(text: str) -> bool:
 
 
 def _holds_card(text: str) -> bool:
-    """Whether all digits together have a card's length and pass its check (Luhn 1960)."""
+    """Return whether all digits together have a card's length and pass its check (Luhn 1960)."""
     digits = [int(digit) for digit in re.findall(r"\d", text)]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return len(digits) in _CARD and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def _holds_account(text: str) -> bool:
-    """Whether an IBAN begins somewhere and ends with a word: its check is a remainder of 1 by 97 (ISO 13616)."""
+    """Return whether an IBAN begins somewhere and ends with a word: its check is a remainder of 1 by 97 (ISO 13616)."""
     for match in _IBAN.finditer(text):
         ends = [end.start() for end in re.finditer(r"\b", match[0])]
         for end in ends:
@@ -125,7 +125,7 @@ def _holds_account(text: str) -> bool:
 
 
 def _holds_secret(text: str) -> bool:
-    """Whether letters and digits are mixed in one long word, as in keys and hashes."""
+    """Return whether letters and digits are mixed in one long word, as in keys and hashes."""
     for word in re.findall(_MIXED, text):
         changes = sum(one.isdigit() != other.isdigit() for one, other in pairwise(re.sub(r"[^a-z0-9]", "", word)))
         if changes >= _CHANGES:

@@ -20,10 +20,11 @@ from ensue.lines import plural
 from ensue.vocabulary import Vocabulary
 
 WORDS = rf"{CHARACTER}|[\p{{L}}\p{{M}}\p{{N}}'’--{UNSPACED}]+|[^\s\p{{L}}\p{{M}}\p{{N}}'’]+"
-"""What queries are matched by: runs of letters, digits and apostrophes, and runs of other marks; where no space stands
-between words, each character."""
+"""Pattern of the words that match queries: runs of letters, digits and apostrophes, and runs of other marks. Where no
+space separates words, each character is one."""
 RUNS = r"[\p{L}\p{M}\p{N}'’]+|[^\s\p{L}\p{M}\p{N}'’]+"
-"""What people are counted by: the same, whole runs of any script, for frequent characters may spell a rare name."""
+"""Pattern of the words by which people are counted: whole runs of any script, for frequent characters may spell a rare
+name."""
 _ASCII_WORDS = re.compile(r"[a-z0-9']+|[^\sa-z0-9']+", re.IGNORECASE | re.ASCII)
 
 
@@ -114,7 +115,7 @@ def order_rows(log: Log, rules: QueryRules, options: TimeOptions, without: Colle
 
 
 def _unsorted(owners: Index, times: npt.NDArray[np.float64]) -> int:
-    """How many owners have a row that is earlier than their row before."""
+    """Return how many owners have a row that is earlier than their row before."""
     order = np.argsort(owners, kind="stable")
     owners, times = owners[order], times[order]
     return len(np.unique(owners[1:][(owners[1:] == owners[:-1]) & (times[1:] < times[:-1])]))

@@ -1,4 +1,4 @@
-"""What counts as a query and as a session: every rule a field, every row left out counted by its reason.
+"""Rules of cleaning query logs: each rule is a field, and each row left out is counted by its reason.
 
 In this order: rows without a query go, sessions are cut at pauses, queries over a cap go, then those that repeat the
 one before them, and at last sessions that are too short or too long. A row that goes for its length still keeps its
@@ -46,7 +46,7 @@ class QueryRules:
     max_characters: int = 500
     """Characters that a query may have: what is longer was pasted, not asked."""
     repeats: bool = False
-    """Whether a query that repeats the one before it is kept: result pages and clicks repeat it in most logs."""
+    """True if a query that repeats the one before it is kept: result pages and clicks repeat it in most logs."""
     normalisation: Normalisation = "plain"
     """``plain``: Unicode NFKC, lower case, white space folded, control characters dropped. ``paper``: of that, letters
     (of any script), digits and apostrophes alone."""
@@ -65,7 +65,7 @@ class QueryRules:
 
 
 PAPER_RULES = QueryRules(min_queries=3, max_queries=5, max_words=10, normalisation="paper")
-"""Those of the MTN paper (5.1): 3 to 5 queries a session, at most 10 words a query."""
+"""Rules of the MTN paper (5.1): 3 to 5 queries a session, at most 10 words a query."""
 
 _REASONS = {
     "no_query": ("row", "without a query: clicks, blanks, or a bare dash"),

@@ -34,7 +34,7 @@ SPECIAL = ("< padding >", "< unknown >", "< begin >", "< end >")
 SMALLEST = len(SPECIAL) + 256
 """Tokens that byte-level pairs need at least: one a byte."""
 _SHOWN = "⁇"
-"""What an unknown word decodes to."""
+"""Text that an unknown word decodes to."""
 _CHUNK = 1 << 16
 _MOST = 1 << 20
 """Words that pairs are learned from; of a larger log each counts in proportion, the rarest once."""

@@ -62,7 +62,7 @@ class RunningClock:
 
     name: str = ""
     words: str | None = None
-    """How dates were read, empty for numbers; ``None`` before there was a time."""
+    """Detected format of dates, empty for numbers; ``None`` before the first time."""
     day_first: bool | None = None
     """Order of day and month in dates whose year comes last."""
     first_place: str = ""

@@ -127,7 +127,7 @@ def find_columns(
 
 
 def is_user_log(columns: Mapping[str, str]) -> bool:
-    """Whether a sequence is all that a user clicked: the columns are a user and an item."""
+    """Return whether a sequence is all that a user clicked: the columns are a user and an item."""
     return _plain(columns.get("session", "")) in _USERS and _plain(columns.get("item", "")) in _ITEMS + _PRODUCTS
 
 
@@ -147,7 +147,7 @@ def kind_columns(names: Sequence[str]) -> list[str]:
 
 
 def is_ratings(names: Sequence[str]) -> bool:
-    """Whether a table holds ratings of items by users, whose unit is a user and no session."""
+    """Return whether a table holds ratings of items by users, whose unit is a user and no session."""
     return bool(_named(names, _RATINGS)) and not _named(names, _SESSIONS)
 
 
@@ -177,12 +177,12 @@ def _require_one_meaning(path: Path, names: Sequence[str], columns: Mapping[str,
 
 
 def is_retailrocket(names: Sequence[str]) -> bool:
-    """Whether these are the columns of RetailRocket's ``events.csv``."""
+    """Return whether these are the columns of RetailRocket's ``events.csv``."""
     return set(map(_plain, names)) == _RETAILROCKET
 
 
 def is_typed(names: Sequence[str], where: str) -> bool:
-    """Whether this is RecBole's header, where every name carries a type: ``item_id:token``.
+    """Return whether this is RecBole's header, where every name carries a type: ``item_id:token``.
 
     Raises:
         DataError: some names carry a type and another none.

@@ -90,7 +90,7 @@ def report_of(
     byte_order_mark: bool = False,
     events: str = "",
 ) -> SequencesReport:
-    """What is said of a log whose times were understood so; ``None`` of one without."""
+    """Return the report of a log; ``clock`` is ``None`` where it has no times."""
     return SequencesReport(
         path=str(path),
         layout=layout,
@@ -150,7 +150,7 @@ def pause_of(gap: float | None, layout: str, *, users: bool) -> float:
 
 
 def cut_notes(before: int, after: int, gap: float | None, layout: str, *, users: bool) -> tuple[str, ...]:
-    """What is said of cutting ``before`` sequences into ``after``."""
+    """Return a note on cutting ``before`` sequences into ``after``."""
     minutes = pause_of(gap, layout, users=users)
     if not minutes:
         usual = "as in RecBole" if layout == "recbole" else "as is usual for ratings and check-ins"

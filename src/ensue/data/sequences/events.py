@@ -1,4 +1,4 @@
-"""What a file of sequences holds before its clock is understood, and how readers of lines put it together."""
+"""Events of a file before their times are parsed, and constructors for readers of lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ensue.lines import quoted
 
 @dataclass(frozen=True)
 class Events:
-    """What a file holds, sequence after sequence, before its clock is understood."""
+    """Events of a file, session after session, before their times are parsed."""
 
     values: pl.Series
     """(events,) categorical."""
@@ -35,11 +35,11 @@ class Events:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     unordered: bool = False
-    """Whether the layout is known to keep events in no order of time."""
+    """True if the layout is known to keep events in no order of time."""
 
 
 def filled_lines(content: Content) -> tuple[pl.Series, Index, tuple[str, ...]]:
-    """As :meth:`Content.filled_lines`, without spaces around them."""
+    """Return :meth:`Content.filled_lines` without spaces around the lines."""
     lines, numbers, notes = content.filled_lines()
     return lines.str.strip_chars(), numbers, notes
 

@@ -148,7 +148,7 @@ def recognise_cascades(head: Sequence[str]) -> str | None:
 
 
 def is_cyan(head: Sequence[str]) -> bool:
-    """Whether most of the first lines are ``id,user,time,user,time,…``, and not all are of one width."""
+    """Return whether most of the first lines are ``id,user,time,user,time,…``, and not all are of one width."""
     fields = [line.strip().split(",") for line in head]
     fitting = [len(row) % 2 == 1 and len(row) > 2 and all(map(is_number, row[2::2])) for row in fields]
     varied = len(set(map(len, fields))) > 1 or (len(fields) == 1 and len(fields[0]) > 3)
@@ -269,13 +269,13 @@ def read_cyan(content: Content) -> Events:
 
 
 def _most(shape: re.Pattern[str], head: Sequence[str], held: str = "") -> bool:
-    """Whether the first line and most others have a shape, and at least one of these holds a text too."""
+    """Return whether the first line and most others have a shape, and at least one of these holds a text too."""
     fitting = [line for line in head if shape.fullmatch(line)]
     return head[0] in fitting and len(fitting) > len(head) / 2 and any(held in line.strip() for line in fitting)
 
 
 def _is_topo_lstm(head: Sequence[str]) -> bool:
-    """Whether every second word is a time that never goes back, and the users between them are in no order."""
+    """Return whether every second word is a time that never goes back, and the users between them are in no order."""
     if not all(_TOPO_LSTM.fullmatch(line) for line in head):
         return False
     words = [line.split() for line in head]

@@ -396,7 +396,7 @@ def _require_room(work: Path, needed: int) -> None:
 
 @contextmanager
 def _writing(place: Path) -> Iterator[None]:
-    """What cannot be written is one error, and the place stays as it is.
+    """Raise errors of the system as errors of the output folder, which stays as it is.
 
     Raises:
         DataError: in place of an error of the system.

@@ -41,13 +41,13 @@ _PLAIN = pl.CompatLevel.oldest()
 
 
 def is_prepared(path: Path) -> bool:
-    """Whether a folder is what ``ensue prepare`` writes."""
+    """Return whether a folder is what ``ensue prepare`` writes."""
     return (path / MANIFEST).is_file()
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How much a prepared log holds."""
+    """Size of a prepared log."""
 
     sequences: int
     events: int

@@ -23,7 +23,7 @@ from ensue.errors import SettingError
 LARGE_ROWS, LARGE_BYTES = 20_000_000, 10**9
 """A log of more rows of Parquet, or more bytes of text, is prepared first: held whole, it would take 3 to 5 GB."""
 PACKED = 6
-"""How many times its size a packed log comes to, about."""
+"""Number of times its size a packed log comes to, about."""
 
 
 def read(

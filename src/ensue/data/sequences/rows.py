@@ -50,7 +50,7 @@ _SEPARATORS = ("\t", ",", ";", "|")
 
 @dataclass(frozen=True)
 class Layout:
-    """How the events of a file are laid out."""
+    """Layout of the events of a file."""
 
     name: str
     shape: str = "events"
@@ -76,7 +76,7 @@ class Rows:
 
     @property
     def unordered(self) -> bool:
-        """Whether the layout is known to keep events in no order of time."""
+        """Return whether the layout is known to keep events in no order of time."""
         return WITHIN in self.table.columns or self.layout in ("retailrocket", *WHOLE_USERS)
 
     @property
@@ -86,7 +86,7 @@ class Rows:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the layout has to say beside the table's own notes."""
+        """Notes on the layout."""
         if self.layout != "retailrocket" or EVENT in self.columns:
             return ()
         return ("rows of all event types are read: views, carts and transactions",)

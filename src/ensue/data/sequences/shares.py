@@ -26,7 +26,7 @@ _AGAIN = "remove that folder and prepare this share again"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What ``share.json`` says: which share it is, how much it holds, and of which files by which options."""
+    """Content of ``share.json``: the share, its size, its files and the options of reading."""
 
     ensue: str
     share: int
@@ -37,7 +37,7 @@ class Manifest:
     filled: int
     notes: list[str]
     ids: str
-    """As :meth:`~ensue.data.ids.IdColumns.to_json` gives them."""
+    """Output of :meth:`~ensue.data.ids.IdColumns.to_json`."""
     read: dict[str, object]
 
 
@@ -50,7 +50,7 @@ class Share:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of ``2/8``.
+        """Parse ``2/8``.
 
         Raises:
             SettingError: it is none.
@@ -80,7 +80,7 @@ class Share:
         return bounds[self.number - 1], bounds[self.number]
 
     def folder(self, place: Path) -> Path:
-        """Where it stands, given the place that all shares will come to."""
+        """Return its folder, given the output folder of all shares."""
         return _shares(place) / f"{self.number}-of-{self.of}"
 
 
@@ -174,7 +174,7 @@ def _manifest(folder: Path) -> Manifest:
 
 
 def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, object]) -> None:
-    """The same files, which may stand elsewhere and be of another day, and the same options."""
+    """Refuse a share of other files or options; folders and dates of the files may differ."""
     plan = json.loads(json.dumps(plan))
     for name, value in plan.items():
         if name != "files" and held.get(name) != value:

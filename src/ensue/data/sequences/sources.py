@@ -42,7 +42,7 @@ class Source:
     size: int
     """Bytes on disk."""
     rows: int
-    """Of Parquet how many rows it holds, of others 0."""
+    """Number of rows of Parquet; 0 for other files."""
     whole_numbers: frozenset[str]
     """Roles whose column holds whole numbers of at most 64 bits."""
 
@@ -71,7 +71,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
-    """What the heads of files say, before any of them is read.
+    """Return the layout, columns and size of each file, by its head.
 
     Raises:
         DataError: a file that cannot be read, keeps a sequence a row, or differs from the first in its kind or in the
@@ -148,7 +148,7 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
 
 
 def notes_on_files(files: int, rowless: int) -> tuple[str, ...]:
-    """How many files were read as one log, and how many of them hold no event."""
+    """Return how many files were read as one log, and how many of them hold no event."""
     if files == 1:
         return ()
     without = f"; {plural(rowless, 'file holds', 'files hold')} no event" if rowless else ""
@@ -180,7 +180,7 @@ def _texts(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def packed(path: Path) -> bool:
-    """Whether a name ends as packed files do."""
+    """Return whether a name ends as packed files do."""
     return path.suffix.lower() in SUFFIXES
 
 

@@ -171,7 +171,7 @@ MIN_KNOWN = 0.1
 """Fraction of the events whose item must be known; below it a file is likely to write its ids in another way."""
 _MAX_COMPARED = 1000
 _SPELLING = re.compile(r"[\s_-]|^0+(?=.)|\.0+$")
-"""What two spellings of one id may differ by, case aside."""
+"""Characters by which two spellings of one id may differ, besides case."""
 
 
 def hardly_known(histories: Histories, vocabulary: Vocabulary, owner: str) -> str:

@@ -64,7 +64,7 @@ class Texts:
 
     @property
     def paired(self) -> bool:
-        """Whether a row is a pair."""
+        """Return whether a row is a pair."""
         return len(self.texts) == 2
 
     def join_spellings(self) -> tuple[Texts, tuple[str, ...]]:
@@ -334,7 +334,7 @@ class Leaks:
     shared: int
     """Rows of the other part whose text is trained on."""
     shared_disagree: int
-    """Those of them that are trained on under another label."""
+    """Rows of ``shared`` that are trained on under another label."""
     shared_groups: int
     """Rows of the other part whose group (of pairs without groups: whose first text) is trained on."""
     examples: tuple[str, ...]

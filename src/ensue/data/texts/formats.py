@@ -45,7 +45,7 @@ _PIECES = re.compile(r"[()]|[^\s()]+")
 
 
 def is_tree(line: str) -> bool:
-    """Whether a line begins as a tree does."""
+    """Return whether a line begins as a tree does."""
     return bool(_TREE.match(line))
 
 
@@ -249,7 +249,7 @@ def _fasttext(content: Content) -> Table:
 
 
 def is_labelled(head: Sequence[str]) -> bool:
-    """Whether the first lines are ``label text``: a number or an upper-case word with a colon, few of them different.
+    """Return whether the first lines are ``label text``: a number or an upper-case word with a colon, few distinct.
 
     Of a list whose lines are numbered each has a number of its own.
     """
@@ -337,7 +337,7 @@ def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Table:
 
 
 def _trees(content: Content, phrases: bool) -> Table:
-    """Whole sentences, or every phrase once for each label it bears, in the group of its first sentence."""
+    """Read whole sentences, or every phrase once for each of its labels, in the group of its first sentence."""
     rows: list[tuple[str, str, str]] = []
     for number, line in content.filled():
         spans = phrases_of(line, f"{content.path}, line {number}")
@@ -351,7 +351,7 @@ def _trees(content: Content, phrases: bool) -> Table:
 
 
 def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str | None:
-    """What stands between the names of a header, or ``None`` where the line is none."""
+    """Return the separator of a header, or ``None`` where the line is none."""
     for separator in ("\t",) if "\t" in first else (",", ";", "|"):
         names = content.names(separator)
         plain = set(map(plain_name, names))
@@ -366,7 +366,7 @@ def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str |
 
 
 def has_unknown_header(content: Content) -> bool:
-    """Whether a text is a table between commas, semicolons or bars, whatever the names in its first line.
+    """Return whether a text is a table between commas, semicolons or bars, whatever the names in its first line.
 
     Names of columns differ, hold something, do not begin or end with a space as words after a comma do, and end in no
     full stop; and the first lines all have as many fields as there are names.
@@ -441,7 +441,7 @@ def _coder_stem(name: str) -> str | None:
 
 
 def _find(content: Content, names: Sequence[str], stated: Mapping[str, str], strict: bool = False) -> Found:
-    """As :meth:`Roles.find`; two texts that stand together are a pair where neither is stated.
+    """Return the columns that :meth:`Roles.find` detects; two texts with paired names are a pair unless one is stated.
 
     Args:
         content: the file.

@@ -116,10 +116,11 @@ def nearest_by_features(known: KnownItems, values: Sequence[str], targets: Targe
 
     A score is linear in the vector of its item, so this is the score of the averaged vectors.
     """
-    tokens, weights = known.rows(values)
+    rows = [known.items.ids.index_of(value) for value in values]
+    tokens, weights = (part[rows] for part in known.encoder.encode(known.items))
     dense = torch.zeros(len(tokens), known.encoder.num_tokens).scatter_add_(1, tokens, weights)
-    dense = functional.normalize(dense, dim=1)
-    similarity, index = (dense[start:] @ dense[FIRST:start].T).topk(NEIGHBOURS, dim=1)
+    dense, num_trained = functional.normalize(dense, dim=1), start - FIRST
+    similarity, index = (dense[num_trained:] @ dense[:num_trained].T).topk(NEIGHBOURS, dim=1)
     fractions = similarity.clamp(min=1e-6)
     fractions = fractions / fractions.sum(1, keepdim=True)
     mixing = torch.zeros(len(index), start - FIRST).scatter_add_(1, index, fractions)

@@ -17,8 +17,6 @@ from torch.nn import functional
 
 from ensue.nn.autograd import Context, apply
 from ensue.nn.cross_entropy import linear_cross_entropy
-from ensue.nn.derived import DerivedCache
-from ensue.nn.item_features import ItemFeatures
 from ensue.nn.sampling import POWER, Sampler, sampled_cross_entropy
 from ensue.vocabulary import FIRST, PADDING
 
@@ -80,7 +78,7 @@ class Product(NamedTuple):
 
 
 class _ItemVectors(nn.Module):
-    """The vectors of a table or of an output layer: learned rows, and the features of items where there are any."""
+    """The vectors of a table or of an output layer."""
 
     weight: Tensor
     """(ids, dim)."""
@@ -88,34 +86,10 @@ class _ItemVectors(nn.Module):
     """Whether gradients hold only the rows that were looked up."""
     padding_idx: int | None = None
     """The id whose row gets no gradient, if there is one."""
-    features: ItemFeatures | None
 
     def rows(self, ids: Tensor | slice) -> Tensor:
         """Return the vectors of some ids, (…, dim); a plain slice is a view of the weights."""
-        if self.features is None:
-            return self._scaled(self._look_up(self.weight, ids))
-        if not torch.is_grad_enabled():
-            return self._look_up(self.table(), ids)
-        return self._scaled(self.features.add_to(self._look_up(self.weight, ids), ids))
-
-    def table(self) -> Tensor:
-        """Return the vectors of all ids for inference, (ids, dim): the weights, or weights and features added."""
-        return self._scaled(self.weight) if self.features is None else self._vectors.get(self.sources())
-
-    def sources(self) -> tuple[Tensor, ...]:
-        """Return the tensors that :meth:`table` is computed from: what is cached of it is valid as long as they are."""
-        if self.features is None:
-            return (self.weight,)
-        return self.weight, self.features.embedding.weight, self.features.tokens
-
-    def _prepare_features(self) -> None:
-        """Make room for features, which are attached later."""
-        self.features = None
-        self._vectors = DerivedCache(self._all_vectors)
-
-    def _all_vectors(self) -> Tensor:
-        assert self.features is not None
-        return self._scaled(self.weight + self.features(ALL_IDS))
+        return self._scaled(self._look_up(self.weight, ids))
 
     def _look_up(self, table: Tensor, ids: Tensor | slice) -> Tensor:
         if isinstance(ids, slice):
@@ -138,7 +112,6 @@ class ItemTable(_ItemVectors, nn.Embedding):
 
     def __init__(self, num_ids: int, dim: int, *, sparse: bool) -> None:
         super().__init__(num_ids, dim, padding_idx=PADDING, sparse=sparse)
-        self._prepare_features()
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the vectors of some ids, (…, dim)."""
@@ -207,7 +180,6 @@ class ItemLayer(_ItemVectors, nn.Linear):
         self.cosine = cosine
         if negatives is not None:
             self.sampler = Sampler(num_ids)
-        self._prepare_features()
 
     def _scaled(self, vectors: Tensor) -> Tensor:
         """Return vectors in the length in which they are compared: 1 with ``cosine``."""

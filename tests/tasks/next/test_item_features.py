@@ -11,12 +11,13 @@ import polars as pl
 import pytest
 import torch
 
-from ensue import DataError, ModelFolderError, NextEvent, SettingError, load
+from ensue import DataError, History, ModelFolderError, NextEvent, SettingError, load
+from ensue.data.histories import Histories
 from ensue.data.item_table import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items
 from ensue.data.items import read_items
-from ensue.nn.item_head import ItemHead
+from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import ColumnEncoder, FeatureEncoder
-from ensue.tasks.state import module_of
 from tests.folders import resum
 
 KINDS = ("boat", "tea", "moss")
@@ -165,7 +166,7 @@ def test_a_folder_keeps_the_table(fitted: NextEvent, tmp_path: Path) -> None:
     assert isinstance(kept, NextEvent)
     assert [*kept.predict([["tea1"], ["moss2", "moss3"]])] == [*fitted.predict([["tea1"], ["moss2", "moss3"]])]
     names = {path.name for path in (tmp_path / "m").iterdir()}
-    assert {"items.parquet", "items.json"} <= names
+    assert {"items.parquet", "items.json", "item_features.safetensors"} <= names
 
 
 @pytest.mark.parametrize("model", ["core", "sansr", "gru4rec", "narm", "stamp", "hidan", "blend", "cascade-blend"])
@@ -230,16 +231,41 @@ def test_damaged_encoders_are_refused(change: dict[str, list[str]]) -> None:
         ColumnEncoder(**{"name": "topic", "kind": CATEGORY, **change})  # type: ignore[arg-type]
 
 
-def test_dropped_rows_are_carried_by_features(fitted: NextEvent) -> None:
-    head = next(part for part in module_of(fitted.predictor_.network).modules() if isinstance(part, ItemHead))
-    assert head.features is not None
-    head.train()
-    torch.manual_seed(0)
-    ids = torch.arange(2, 20)
-    drawn = torch.stack([head.rows(ids) for _ in range(200)])
-    alone = head.features(ids)
-    dropped = (drawn == alone).all(2).float().mean()
-    assert 0.1 < float(dropped) < 0.3
-    head.eval()
+@pytest.mark.parametrize("model", ["core", "gru4rec", "hidan"])
+def test_a_table_leaves_the_scores_of_trained_items_as_they_are(model: str, table: Path) -> None:
+    plain = NextEvent(model, epochs=1, refit=False).fit(sessions(2, 60))
+    with_table = NextEvent(model, epochs=1, refit=False).fit(sessions(2, 60), items=table)
+    num_trained, (batch,) = len(plain.predictor_.vocabulary), _batches(plain)
     with torch.no_grad():
-        torch.testing.assert_close(head.rows(ids), head.weight[ids] + alone)
+        scores, scores_with_table = (made.predictor_.network.eval()(batch).scores for made in (plain, with_table))
+    assert len(with_table.predictor_.vocabulary) == num_trained + 3
+    torch.testing.assert_close(scores_with_table[:, :num_trained], scores, rtol=1e-5, atol=1e-5)
+
+
+def _batches(fitted: NextEvent) -> list[Batch]:
+    """The steps of a few sessions, as one batch."""
+    data = Histories.of([History(tuple(values)) for values in sessions(3, 8)])
+    windows = Windows(data.encode(fitted.predictor_.vocabulary), fitted.predictor_.network.reach)
+    return [windows.batch(np.arange(len(windows)))]
+
+
+def test_rows_of_new_items_follow_the_table_until_they_have_events(fitted: NextEvent, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "m")
+    model = load(tmp_path / "m")
+    assert isinstance(model, NextEvent)
+
+    def row_of(item: str) -> torch.Tensor:
+        predictor = model.predictor_
+        rows = dict(predictor.network.named_parameters())["items.weight"].detach()
+        return rows[predictor.vocabulary.id(item)].clone()
+
+    rows = "".join(f"{item},The moss no 8,moss,22.5,2024-01-18\n" for item in ("boat1", "tea8", "moss99"))
+    (tmp_path / "new.csv").write_text("sku,title,topic,price,added\n" + rows)
+    trained, untrained = row_of("boat1"), row_of("tea8")
+    model.update([], items=tmp_path / "new.csv")
+    assert torch.equal(row_of("boat1"), trained) and not torch.equal(row_of("tea8"), untrained)
+    assert torch.equal(row_of("tea8"), row_of("moss99"))
+    model.update([["tea1", "tea8", "tea2"]] * 8)
+    updated = row_of("tea8")
+    model.update([], items=tmp_path / "new.csv")
+    assert torch.equal(row_of("tea8"), updated)

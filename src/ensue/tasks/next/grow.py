@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import polars as pl
 import torch
 from torch import Tensor, nn
 
 from ensue.tasks.next.catalogue import MODELS
+from ensue.tasks.next.item_features import KnownItems, rows_of_tokens
 from ensue.tasks.next.model import Model, Places, Remembers
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
@@ -40,7 +42,7 @@ def add_values(state: NextState, values: Iterable[str]) -> None:
     while old < num_ids:
         block, place = divmod(old, BLOCK)
         stop = min(num_ids, (block + 1) * BLOCK)
-        for name, rows in _new_rows(state, block).items():
+        for name, rows in new_rows(state, block).items():
             _lengthen(state, name, rows[place : place + stop - old])
         old = stop
     for module in module_of(network).modules():
@@ -48,10 +50,25 @@ def add_values(state: NextState, values: Iterable[str]) -> None:
             module.num_embeddings = len(module.weight)
         elif isinstance(module, nn.Linear):
             module.out_features = len(module.weight)
-    state.attach_features(network)
     if isinstance(network, Places):
         network.place(first)
     state.count_negatives()
+
+
+@torch.no_grad()
+def add_items(state: NextState, known: KnownItems) -> None:
+    """Give all items of a table ids, and those without events the rows that are computed from their tokens."""
+    state.known_items = known
+    add_values(state, known.items.ids.to_list())
+    state.metadata.values = len(state.vocabulary) - FIRST
+    ids = torch.tensor([state.vocabulary.id(item) for item in known.items.ids])
+    is_new = state.counting["popularity"].totals[ids] == 0
+    tokens = known.encoder.encode(known.items.filter(pl.Series(is_new.numpy())))
+    parameters = dict(state.network.named_parameters())
+    for name, embedding in known.embeddings.items():
+        table = parameters[name]
+        rows = rows_of_tokens(embedding, *tokens).view(-1, *table.shape[1:])
+        table[ids[is_new].to(table.device)] = rows.to(table)
 
 
 def _counted(network: Model) -> tuple[str, ...]:
@@ -59,7 +76,7 @@ def _counted(network: Model) -> tuple[str, ...]:
     return network.counted if isinstance(network, Remembers) else ()
 
 
-def _new_rows(state: NextState, block: int) -> dict[str, Tensor]:
+def new_rows(state: NextState, block: int) -> dict[str, Tensor]:
     """Rows for a block of ids, by the name of the tensor, as ``grow`` gives them to a network of one value."""
     if state.new_rows is None or state.new_rows[0] != block:
         seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
@@ -80,8 +97,6 @@ def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
     if not isinstance(tensor, nn.Parameter):
         setattr(module, attribute, _longer(tensor, rows))
         return
-    if getattr(module, "features", None) is not None:
-        rows = torch.zeros_like(rows)  # a new item is what its features are, until it is learned
     if tensor.dim() == 1:
         rows = tensor.data[FIRST:].min().expand(len(rows))  # as ``grow`` has it, the lowest bias of this moment
     optimizer = state.optimizer  # which may come from the folder now, where the moments have the rows of before

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import isfinite
@@ -26,17 +26,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional
 
 from ensue.data.files import answering
 from ensue.data.item_table import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
-from ensue.nn.item_features import ItemFeatures
-from ensue.nn.item_head import ItemLayer, ItemTable
+from ensue.nn.validation import LARGEST_COUNT, require_number, require_table
 from ensue.store.folder import read_file, read_json
 from ensue.store.pack import pack, unpack
-from ensue.vocabulary import FIRST
+from ensue.store.tensors import read_tensors, tensor_bytes
 
-TABLE, ENCODER = "items.parquet", "items.json"
+TABLE, ENCODER, EMBEDDINGS = "items.parquet", "items.json", "item_features.safetensors"
 """Files of a model folder."""
 _ID = "item id"
 MAX_TOKENS = 24
@@ -125,10 +125,8 @@ class FeatureEncoder:
         """Return the tokens of some items."""
         firsts = accumulate((column.num_tokens for column in self.columns), initial=1)
         pairs = zip(self.columns, firsts, strict=False)
-        parts = [_encode(column, first, items.columns[column.name]) for column, first in pairs if column.num_tokens]
-        if not parts:
-            empty = torch.zeros(len(items), 0)
-            return FeatureRows(empty.long(), empty)
+        parts = [(np.zeros((len(items), 0), np.int64), np.zeros((len(items), 0), np.float32))]
+        parts += [_encode(column, first, items.columns[column.name]) for column, first in pairs if column.num_tokens]
         tokens, weights = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
         return FeatureRows(torch.from_numpy(tokens), torch.from_numpy(weights))
 
@@ -155,30 +153,41 @@ class _Description:
 
 
 class KnownItems:
-    """The item table of a model: what its items are, and their tokens by id.
+    """The item table of a model, and how rows of the network are computed from it.
 
     Args:
         items: all items.
         encoder: how they become tokens.
+        embeddings: for each parameter of the network that has a row per item, by name, (tokens, row width) embeddings
+            of the tokens; the row of an item is their weighted sum and the embedding of token 0.
     """
 
-    def __init__(self, items: Items, encoder: FeatureEncoder) -> None:
-        self.items, self.encoder = items, encoder
+    def __init__(self, items: Items, encoder: FeatureEncoder, embeddings: Mapping[str, Tensor]) -> None:
+        self.items, self.encoder, self.embeddings = items, encoder, embeddings
         self.titles = items.titles()
 
     def contents(self) -> dict[str, bytes]:
-        """Return the files of a model folder that hold the item table and its encoder."""
+        """Return the files of a model folder that hold the item table, its encoder and the embeddings."""
         table = io.BytesIO()
         self.items.columns.select(self.items.ids.alias(_ID), pl.all()).write_parquet(table)
         description = _Description(dict(self.items.kinds), self.items.title, self.items.id_column, self.encoder.columns)
-        return {TABLE: table.getvalue(), ENCODER: json.dumps(pack(description)[0], ensure_ascii=False).encode()}
+        return {
+            TABLE: table.getvalue(),
+            ENCODER: json.dumps(pack(description)[0], ensure_ascii=False).encode(),
+            EMBEDDINGS: tensor_bytes(self.embeddings),
+        }
 
     @classmethod
-    def read(cls, folder: Path) -> KnownItems:
+    def read(cls, folder: Path, parameters: Mapping[str, Tensor], num_ids: int) -> KnownItems:
         """Read what :meth:`contents` wrote.
 
+        Args:
+            folder: the model folder.
+            parameters: those of the network, by name.
+            num_ids: size of its vocabulary, padding and unknown included.
+
         Raises:
-            ValueError: the files do not fit each other.
+            ValueError: the files do not fit each other or the network.
         """
         described = unpack(_Description, read_json(folder, ENCODER), {}, ENCODER)
         with answering(folder / TABLE):
@@ -188,30 +197,26 @@ class KnownItems:
         if table[_ID].null_count() or table[_ID].n_unique() < len(table):
             raise ValueError(f"{TABLE} holds an item twice")
         items = Items(table[_ID], table.drop(_ID), described.kinds, described.title, described.id_column)
-        return cls(items, FeatureEncoder(described.encoder))
+        encoder, embeddings = FeatureEncoder(described.encoder), read_tensors(folder, EMBEDDINGS)
+        for name, tensor in embeddings.items():
+            rows = parameters.get(name)
+            if rows is None or len(rows) != num_ids:
+                raise ValueError(f"{EMBEDDINGS}: {name} is not a table of items of the network")
+            require_table(name, tensor, torch.float32, [encoder.num_tokens, rows[0].numel()])
+            require_number(name, tensor, LARGEST_COUNT, -LARGEST_COUNT)
+        return cls(items, encoder, embeddings)
 
-    def rows(self, values: Sequence[str]) -> FeatureRows:
-        """Return the tokens of the values of a vocabulary, from padding on; values without a row have none."""
-        row_of = {item: row for row, item in enumerate(self.items.ids.to_list())}
-        index = torch.tensor([-1] * FIRST + [row_of.get(value, -1) for value in values])
-        encoded = self.encoder.encode(self.items)
-        has_row = (index >= 0)[:, None]
-        tokens, weights = (part[index.clamp(min=0)] for part in encoded)
-        return FeatureRows(torch.where(has_row, tokens, 0), torch.where(has_row, weights, 0.0))
 
-    def attach(self, network: nn.Module, values: Sequence[str]) -> None:
-        """Give every item table and output layer of a network the features of a vocabulary's values."""
-        rows = self.rows(values)
-        for module in network.modules():
-            if not isinstance(module, ItemTable | ItemLayer):
-                continue
-            if module.features is None:
-                std = float(module.weight.detach()[FIRST:].std()) / max(1, len(self.encoder.columns)) ** 0.5
-                dim = module.weight.shape[1]
-                module.features = ItemFeatures(*rows, self.encoder.num_tokens, dim, std=std)
-                module.features.to(module.weight.device)
-            else:
-                module.features.tokens, module.features.weights = (part.to(module.weight.device) for part in rows)
+def rows_of_tokens(embedding: Tensor, tokens: Tensor, weights: Tensor) -> Tensor:
+    """Return the rows that the tokens of items make, (items, width): a weighted sum, plus the embedding of token 0.
+
+    Args:
+        embedding: (all tokens, width).
+        tokens: (items, tokens); 0 fills up.
+        weights: (items, tokens) the weight of each token, 0 for those that fill up.
+    """
+    sums = functional.embedding_bag(tokens, embedding, mode="sum", per_sample_weights=weights.to(embedding.dtype))
+    return sums + embedding[0]
 
 
 def _encode(

@@ -27,7 +27,6 @@ from ensue.tasks.next.training_data import Exclusion, shared_part
 from ensue.tasks.state import Folders, Forgotten
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
-from ensue.vocabulary import FIRST
 
 
 class NextPredictor(NextState):
@@ -122,12 +121,10 @@ class NextPredictor(NextState):
         """
         if self.known_items is None:
             raise SettingError("the model has no item features; fit it with --items")
-        before = len(self.vocabulary)
-        self.known_items = KnownItems(self.known_items.items.merge(items), self.known_items.encoder)
-        self.attach_features(self.network)
-        self.add_values(items.ids.to_list())
-        self.metadata.values = len(self.vocabulary) - FIRST
-        return len(self.vocabulary) - before
+        known, num_ids = self.known_items, len(self.vocabulary)
+        grow.add_items(self, KnownItems(known.items.merge(items), known.encoder, known.embeddings))
+        self.learned()
+        return len(self.vocabulary) - num_ids
 
     def similar(self, values: Collection[str], k: int = 10) -> list[list[Choice]]:
         """Return the ``k`` items most similar to each value: by the cosine of the vectors that the network reads.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from ensue.tasks.next.catalogue import BEST, MODELS
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Metadata
+from ensue.tasks.next.model import Baseline
 from ensue.tasks.next.reservoir import LATEST
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of, summary_of
@@ -63,19 +64,18 @@ def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
     state.vocabulary = _vocabulary(read_json(path, "vocabulary.json"))
     _fill_baselines(state, read_tensors(path, "baselines.safetensors"))
     tensors = read_tensors(path, "model.safetensors")
-    if state.metadata.item_columns:
-        state.known_items = KnownItems.read(path)
     if state.model_name in MODELS:  # what a model of one's own needs to be made is not for a folder to say
         with Undrawn(), Bounded(tensors):
             require_shapes(module_of(state.make_network()), tensors)
-    if state.schedule is None:
-        state.model = state.counting[state.model_name] = state.new_baseline(state.model_name)
-        assign_tensors(module_of(state.model), tensors)
-        return
     with Undrawn():
-        state.model = state.new_network()
+        state.model = state.new_baseline(state.model_name) if state.schedule is None else state.new_network()
     module = module_of(state.model)
     assign_tensors(module, tensors)
+    if state.metadata.item_columns:
+        state.known_items = KnownItems.read(path, dict(module.named_parameters()), len(state.vocabulary))
+    if state.schedule is None:
+        state.counting[state.model_name] = cast(Baseline, state.model)
+        return
     module.to(state.device)
     state.optimizer = saved_optimizer(path, module, state.new_optimizer)
     state.reservoir = state.new_reservoir()

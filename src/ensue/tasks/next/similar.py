@@ -25,7 +25,7 @@ def similar(state: NextState, values: Sequence[str], k: int) -> list[list[Choice
     ids = [state.vocabulary.id(value) for value in values]
     if UNKNOWN in ids:
         raise SettingError(f"{quoted(values[ids.index(UNKNOWN)])} is not an item of the model")
-    vectors = functional.normalize(tables[0].table(), dim=1)
+    vectors = functional.normalize(tables[0].weight, dim=1)
     cosines = vectors[torch.tensor(ids)] @ vectors.T
     cosines[:, :FIRST] = -torch.inf
     cosines[torch.arange(len(ids)), torch.tensor(ids)] = -torch.inf

@@ -124,13 +124,7 @@ class NextState(State[Model]):
     def make_network(self) -> Model:
         """Return an untrained network where torch makes tensors."""
         network: Model = MODELS[self.model_name].make(self.settings, len(self.vocabulary))
-        self.attach_features(network)
         return network
-
-    def attach_features(self, network: Model) -> None:
-        """Give the tables of a network the features of the vocabulary's values, where there are any."""
-        if self.known_items is not None:
-            self.known_items.attach(module_of(network), self.vocabulary.values)
 
     def new_baseline(self, name: str) -> Baseline:
         """A counting model that has counted nothing, on the CPU."""

@@ -23,7 +23,8 @@ from ensue.tasks.held_examples import keep, of_history
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
-from ensue.tasks.next.grow import add_values
+from ensue.tasks.next.feature_fit import fit_features
+from ensue.tasks.next.grow import add_items
 from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import CountsToo, Finishes, Model
@@ -114,9 +115,11 @@ def _fit(state: NextState, data: Histories, valid: Histories | None, checkpoint:
         if state.shared.min_users > 1:  # that many people had these events, but one of them at these times
             held = replace(held, times=held.times[:0])
         keep(state, len(held), lambda at: of_history(held.record(at)), learned=split.whole is not None)
-    if state.known_items is not None:
+    if state.known_items is not None and rank_and_size()[0] == 0:
         state.metadata.item_columns = dict(state.known_items.items.kinds)
-        add_values(state, state.known_items.items.ids.to_list())
+        if state.schedule is not None:
+            fit_features(state, state.known_items, whole)
+        add_items(state, state.known_items)
     if rank_and_size()[0] == 0:
         index_items(state)
 
@@ -140,7 +143,7 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
             f"items: none of the {len(items):,} items is in the training data; the table has "
             f"{quoted(items.ids[0])}, the data {quoted(min(trained))}"
         )
-    return KnownItems(items, FeatureEncoder.fit(items.filter(known)))
+    return KnownItems(items, FeatureEncoder.fit(items.filter(known)), {})
 
 
 class _Split(NamedTuple):
@@ -327,8 +330,6 @@ def train_once(
     arrays: list[npt.NDArray[np.generic]] = [
         column for part in parts for column in (part.ids, part.offsets, part.times)
     ]
-    if state.known_items is not None:
-        arrays += [np.frombuffer(content, np.uint8) for content in state.known_items.contents().values()]
     run = train_network(
         state,
         windows,

@@ -33,7 +33,6 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal
-from ensue.nn.item_features import ID_DROPOUT
 from ensue.nn.item_head import ItemHead, Output, Product, item_scores
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.tasks.next.batch import Batch
@@ -101,8 +100,6 @@ class CORE(ItemNetwork):
 
         A vector at random would be closer to some of very many old items than to any of its day.
         """
-        if self.items.features is not None:
-            return  # the features say more about a new item than the day does
         latest = self.lately[:first, :1]
         if float(latest.sum()) > 0:
             mean = functional.normalize((latest * functional.normalize(self.items.weight[:first], dim=1)).sum(0), dim=0)
@@ -155,32 +152,15 @@ class CORE(ItemNetwork):
 
     def candidates(self, ids: Tensor | slice) -> Tensor:
         """(…, dim + counts) unit vectors of items and logarithms of their counts, over the temperature."""
-        vectors = self.items.rows(ids)
-        ever, lately = self._log_counts(ids)[..., None], self.lately[ids].log1p()
-        return torch.cat([functional.normalize(vectors, dim=-1), ever, lately], dim=-1) / self.settings.temperature
-
-    def _log_counts(self, ids: Tensor | slice) -> Tensor:
-        """Return the logarithm of how often items occurred, (…); with features, a typical one for new items.
-
-        Nobody knows how often a new item will be chosen, so it is scored as an item of the usual count. Training leaves
-        some counts out as well, so that the rest of the score learns to do without them.
-        """
-        counts = self.items.sampler.totals
-        log_counts = counts[ids].log()
-        if self.items.features is None:
-            return log_counts
-        unknown = counts[ids] <= 1
-        if self.training:
-            unknown = unknown | (torch.rand(unknown.shape, device=unknown.device) < ID_DROPOUT)
-        known = counts[counts > 1]
-        typical = known.log().mean() if len(known) else counts.new_zeros(())
-        return torch.where(unknown, typical, log_counts)
+        vectors, ever = self.items.rows(ids), self.items.sampler.totals[ids].log()[..., None]
+        columns = [functional.normalize(vectors, dim=-1), ever, self.lately[ids].log1p()]
+        return torch.cat(columns, dim=-1) / self.settings.temperature
 
     def table(self) -> Tensor:
         """(ids, dim + counts) :meth:`candidates` of all ids; without a gradient it is kept until something changes."""
         if torch.is_grad_enabled():
             return self.candidates(slice(None))
-        return self._table.get((*self.items.sources(), self.items.sampler.totals, self.lately))
+        return self._table.get((self.items.weight, self.items.sampler.totals, self.lately))
 
     def _all_candidates(self) -> Tensor:
         # Column-major: a product with a single session is several times faster.
@@ -193,7 +173,7 @@ class CORE(ItemNetwork):
         return Output(self._mixed(self.compare(sessions, self.table()) if scores is None else scores), (weights,))
 
     def _few_scores(self, sessions: Tensor) -> Tensor | None:
-        short = self._short.get((*self.items.sources(), self.items.sampler.totals, self.lately, self.prior))
+        short = self._short.get((self.items.weight, self.items.sampler.totals, self.lately, self.prior))
         return None if short is None or not short.suits(sessions) else short.scores(sessions, FIRST)
 
     def _few(self, batch: Batch) -> bool:
@@ -203,12 +183,12 @@ class CORE(ItemNetwork):
     def _packed(self) -> FusedCORE:
         before, after = [self.query, self.key, self.value], [self.asking, self.answering]
         linears = before, [self.joined], [self.wide], [self.narrow], after
-        return FusedCORE(self.items.table(), (self.before, self.after), linears, self.by_distance)
+        return FusedCORE(self.items.weight, (self.before, self.after), linears, self.by_distance)
 
     def _shortened(self) -> ShortItems | None:
         """:meth:`table` in half its size, the counts as what is added to a score."""
-        counts = torch.cat([self._log_counts(slice(None))[:, None], self.lately.log1p()], dim=1)
-        table = self.items.table()
+        counts = torch.cat([self.items.sampler.totals.log()[:, None], self.lately.log1p()], dim=1)
+        table = self.items.weight
         factors = 1 / (table.norm(dim=1).clamp(min=1e-12) * self.settings.temperature)
         return ShortItems.of(table, factors, counts @ self.prior / self.settings.temperature)
 

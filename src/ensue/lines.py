@@ -41,13 +41,18 @@ def line_of(record: Slotted, always: str | None = None) -> str:
     fields = _fields(record)
     if always is not None:
         fields = {name: value for name, value in fields.items() if value or name == always}
-    return json.dumps(fields, ensure_ascii=False, default=_fields)
+    return _ENCODER.encode(fields)
 
 
 def _fields(record: Slotted) -> dict[str, object]:
     """Return the fields of a record; a title only where there is one, for most models know none."""
     fields = {name: getattr(record, name) for name in record.__slots__}
-    return {name: value for name, value in fields.items() if name != "title" or value}
+    if not fields.get("title", True):
+        del fields["title"]
+    return fields
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=_fields)
 
 
 def decode_json(data: bytes) -> object:

@@ -17,10 +17,10 @@ def test_ids_and_words_of_a_week_are_counted() -> None:
     day = date(2026, 1, 1)
     drift = Drift(lambda: day)
     assert drift.describe() is None
-    assert drift.hear([line(2, 4), line(3, 4)]) == (8, 3)  # given, and unknown
+    assert drift.count([line(2, 4), line(3, 4)]) == (8, 3)  # given, and unknown
     assert drift.describe() == {"days": 7, "records": 2, "events": 8, "unknown": 0.375}  # 3 of 8
     day += timedelta(days=6)
-    drift.hear([line(4, 4)])
+    drift.count([line(4, 4)])
     assert drift.describe() == {"days": 7, "records": 3, "events": 12, "unknown": 0.25}
     day += timedelta(days=1)  # the first day is over a week ago
     assert drift.describe() == {"days": 7, "records": 1, "events": 4, "unknown": 0.0}
@@ -34,23 +34,23 @@ def test_processes_that_serve_together_add_up_and_one_goes_on_with_anothers_coun
 
     first, second = at("1a"), at("2a")
     assert first.describe() is None
-    first.hear([line(1, 4)])
-    second.hear([line(4, 4)])
+    first.count([line(1, 4)])
+    second.count([line(4, 4)])
     week = {"days": 7, "records": 2, "events": 8, "unknown": 0.375}  # 3 of 8
     assert first.describe() == second.describe() == at("1b").describe() == week
     after = at("1a")
-    after.hear([line(0, 4)])
+    after.count([line(0, 4)])
     assert second.describe() == {"days": 7, "records": 3, "events": 12, "unknown": 0.5833}  # 7 of 12
     day += timedelta(days=7)
     assert second.describe() is None
-    second.hear([line(1, 1)])
+    second.count([line(1, 1)])
     assert first.describe() == {"days": 7, "records": 1, "events": 1, "unknown": 0.0}
 
 
 def test_a_value_that_looks_like_counts_is_none() -> None:
     drift = Drift()
-    drift.hear([line(1, 2, '"in_vocabulary": 0, "events": 9')])
+    drift.count([line(1, 2, '"in_vocabulary": 0, "events": 9')])
     found = drift.describe()
     assert found is not None and (found["events"], found["unknown"]) == (2, 0.5)
-    drift.hear(['{"no": "counts"}'])
+    drift.count(['{"no": "counts"}'])
     assert drift.describe() == found

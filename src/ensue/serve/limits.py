@@ -24,13 +24,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import uvicorn
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from ensue.errors import EnsueError
 from ensue.refresh import MAX_DROP
 from ensue.serve.monitoring import Log, Metrics
-from ensue.serve.problems import Problem
+from ensue.serve.problems import Problem, problem_of
 
 HEAD_BYTES = 2**16
 """Bytes of an address and headers; more are refused with 431."""
@@ -352,6 +353,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+_HEADERS = [(name.encode(), value.encode()) for name, value in {**HEADERS, "cache-control": "no-store"}.items()]
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -396,27 +398,27 @@ class Guard:
         self._token, self._update_token, self._hosts = token.encode(), update_token.encode(), frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or refuse it, and answer whatever it raises."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status = time.perf_counter(), 0
+        started, status = time.perf_counter(), 0
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-store")
+                headers = message["headers"]
+                names = {name for name, _ in headers}
+                message["headers"] = [*headers, *(pair for pair in _HEADERS if pair[0] not in names)]
             await send(message)
 
         try:
             self._require(scope)
+            scope["app"] = self  # or the router would answer for itself what has no route
             await self._app(scope, receive, answer)
-        except Problem as problem:
-            await problem.response()(scope, receive, answer)
+        except (Problem, EnsueError, HTTPException) as error:
+            await problem_of(error).response()(scope, receive, answer)
         except asyncio.CancelledError:
             if status:
                 raise
@@ -429,14 +431,19 @@ class Guard:
                     scope, receive, answer
                 )
         finally:
-            taken, route = time.perf_counter() - begun, route_of(scope)
+            seconds, route = time.perf_counter() - started, route_of(scope)
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
-            self._metrics.request(method=method, route=route, status=status, seconds=taken)
-            self._log.request(method=method, route=route, status=status, seconds=taken, records=scope.get(COUNTED, 0))
+            self._metrics.request(method=method, route=route, status=status, seconds=seconds)
+            self._log.request(method=method, route=route, status=status, seconds=seconds, records=scope.get(COUNTED, 0))
 
     def _require(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
-        if len(headers.getlist("host")) > 1:
+        """Refuse a request by its host, its origin or its token.
+
+        Raises:
+            Problem: 400, 401 or 403.
+        """
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
             raise Problem(400, "the request names several Hosts", "send one Host")
         host = headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:

@@ -298,6 +298,7 @@ class Model:
         self._swapping = threading.Lock()
         self.service = service_of(held.task)
         self.drift = metrics.drift(held.name)
+        self._total, self._unknown = metrics.given.labels(held.name), metrics.unknown.labels(held.name)
         self.worker = Worker(
             self._answer,
             most=settings.batch,
@@ -338,9 +339,9 @@ class Model:
             if job.done.cancel():  # not answered: no further slice of it begins
                 self.worker.forget(job)
         if isinstance(kind, Kind) and kind.verb == "predict":
-            given, unknown = self.drift.hear(lines)
-            self._metrics.given.labels(self.name).inc(given)
-            self._metrics.unknown.labels(self.name).inc(unknown)
+            total, unknown = self.drift.count(lines)
+            self._total.inc(total)
+            self._unknown.inc(unknown)
         return lines
 
     def refresh(self) -> bool:

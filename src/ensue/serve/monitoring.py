@@ -82,7 +82,8 @@ class Log:
 
 DAYS = 7
 _COUNTS = re.compile(r'"in_vocabulary": (\d+), "events": (\d+)')
-"""Of the JSON of an answer; quotes within its texts are escaped, so that none can look like this."""
+"""The counts in the JSON of an answer; quotes within its texts are escaped, so that no text can look like this."""
+_COUNTS_START = '"in_vocabulary": '
 
 
 def _today() -> date:
@@ -92,13 +93,14 @@ def _today() -> date:
 class Drift:
     """Counts of the latest days, of one process or of all that serve together.
 
-    A row a day, ``[DAYS, 4]``: the day's number, records, ids and words known, and those given. The row of a day that
-    is a week past is taken for the new one.
+    One row per day, ``[DAYS, 4]``: the day's number, records, ids and words in vocabulary, and all ids and words. A new
+    day takes the row of the day a week before.
 
     Args:
-        today: the day; that of UTC unless given.
-        file: where this process keeps its rows, in a folder that holds those of its fellows alone. A process that
-            takes the place of another goes on with its counts. None where one process serves alone.
+        today: returns the day. [default: that of UTC]
+        file: file of this process's rows, in a folder that holds nothing but those of the processes that serve
+            together. A process that takes the place of another continues its counts. ``None`` where one process serves
+            alone.
     """
 
     def __init__(self, today: Callable[[], date] = _today, file: Path | None = None) -> None:
@@ -111,29 +113,35 @@ class Drift:
                 file.write_bytes(self._days.tobytes())
             self._days = np.memmap(file, np.int64, "r+", shape=shape)
 
-    def hear(self, lines: Iterable[str]) -> tuple[int, int]:
-        """Count answers, lines of JSON each: how many ids and words were given in them, and how many were unknown."""
-        counts = [(int(found[-1][0]), int(found[-1][1])) for line in lines if (found := _COUNTS.findall(line))]
-        known, given = (sum(own[place] for own in counts) for place in range(2))
+    def count(self, lines: Iterable[str]) -> tuple[int, int]:
+        """Count answers, one line of JSON each; return the number of ids and words in them, and of unknown ones."""
+        num_records = num_known = num_total = 0
+        for line in lines:
+            # the counts follow the choices: looking from the end passes over none of their texts
+            match = _COUNTS.match(line, max(0, line.rfind(_COUNTS_START)))
+            if match:
+                num_records += 1
+                num_known += int(match[1])
+                num_total += int(match[2])
         today = self._today().toordinal()
         row = self._days[today % DAYS]
         if row[0] != today:
             row[:] = today, 0, 0, 0
-        row[1:] += len(counts), known, given
-        return given, given - known
+        row += (0, num_records, num_known, num_total)
+        return num_total, num_total - num_known
 
     def describe(self) -> dict[str, object] | None:
-        """Records of the latest days, ids and words in them, and the share that was not known; ``None`` without any.
+        """Return the records of the latest days, the ids and words in them, and the fraction not in vocabulary.
 
-        Of several processes it is the sum over all.
+        Counts are summed over all processes; ``None`` without any.
         """
         days = self._days
         if self._folder is not None:
             days = np.concatenate([np.fromfile(file, np.int64).reshape(-1, 4) for file in self._folder.iterdir()])
-        records, known, given = days[days[:, 0] > self._today().toordinal() - DAYS, 1:].sum(0).tolist()
-        if not given:
+        records, known, total = days[days[:, 0] > self._today().toordinal() - DAYS, 1:].sum(0).tolist()
+        if not total:
             return None
-        return {"days": DAYS, "records": records, "events": given, "unknown": round(1 - known / given, 4)}
+        return {"days": DAYS, "records": records, "events": total, "unknown": round(1 - known / total, 4)}
 
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -247,10 +255,16 @@ class Metrics:
         self.restarts = Counter("ensue_worker_restarts", "workers that ended unexpectedly", registry=own)
         self.refused = Counter("ensue_connections_refused", "closed or refused", ["reason"], registry=own)
 
+        self._of_kind: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
     def request(self, *, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self.requests.labels(route, method, str(status)).inc()
-        self.seconds.labels(route).observe(seconds)
+        kind = route, method, status
+        if kind not in self._of_kind:  # looking up the labels costs more than counting does
+            self._of_kind[kind] = self.requests.labels(route, method, str(status)), self.seconds.labels(route)
+        counter, histogram = self._of_kind[kind]
+        counter.inc()
+        histogram.observe(seconds)
 
     def drift(self, model: str) -> Drift:
         """What a model does not know of what it is asked, over the same processes."""

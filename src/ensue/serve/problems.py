@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ensue.errors import EnsueError, ModelFolderError
@@ -35,16 +36,24 @@ class Problem(Exception):  # noqa: N818 - most of them are the caller's, not err
         )
 
 
-def problem_of(error: EnsueError) -> Problem:
-    """The library's own message: 409 where a folder is in the way, else 422."""
+UNROUTED = {404: "there is nothing at this address", 405: "this address does not take that method"}
+
+
+def problem_of(error: Problem | EnsueError | HTTPException) -> Problem:
+    """Return what a client is told of an error: 409 for a folder in the way, 422 for others of the library."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, HTTPException):  # of the router
+        hint = "GET /openapi.json lists all routes"
+        return Problem(error.status_code, UNROUTED.get(error.status_code, str(error.detail)), hint, error.headers)
     return Problem(409 if isinstance(error, ModelFolderError) else 422, str(error))
 
 
 def busy(error: str, seconds: int = 1) -> Problem:
-    """429, and when to come back."""
+    """Return 429, and when to come back."""
     return Problem(429, error, "come back a little later", {"retry-after": str(seconds)})
 
 
 def late(error: str) -> Problem:
-    """503, and when to come back."""
+    """Return 503, and when to come back."""
     return Problem(503, error, "come back a little later", {"retry-after": "1"})

@@ -1,20 +1,22 @@
-"""The OpenAPI document: FastAPI writes it from the models of bodies and replies.
+"""The operations of the service, and their OpenAPI document, which FastAPI writes from models of bodies and replies.
 
-Routes read their bodies themselves, so that a body is measured before it is decoded, and decoded in a thread; so the
-models that they read are put into the document here, and beside them examples that can be sent as they are.
-Replies are here as models too, for the document; most are lines that the library has written.
+Endpoints read their bodies themselves, so that a body is measured before it is decoded, and a large one is decoded in a
+thread. The models of the bodies are added to the document here, with examples that can be sent as they are. Replies
+have models for the document alone; most replies are lines that the library has written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from types import GenericAlias
 
-from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from starlette.responses import JSONResponse
 
 from ensue.serve import events
 from ensue.serve.bodies import KEY_LENGTH, Bodies, Limits, limited
@@ -22,6 +24,7 @@ from ensue.serve.learning import KEYS
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 from ensue.tasks import TASKS
+from ensue.version import __version__
 
 
 class Problem(BaseModel):
@@ -87,6 +90,9 @@ class Status(BaseModel):
     )
 
 
+SUMMARY = "Predict the next share, item or query, label texts, and link posts to articles."
+REPLIES = {"predict": ("answers", "answer_type"), "explain": ("explanations", "explanation_type")}
+"""Operations that answer by records: the field of the reply, and which type of a task's row it is a list of."""
 REFERENCE = "#/components/schemas/{model}"
 KEY: Mapping[str, object] = {
     "name": "Idempotency-Key",
@@ -115,75 +121,172 @@ REFUSED = {
 }
 
 
+COMMON = (400, 401, 404, 408, 413, 415, 422, 429, 503)
+"""Statuses of the errors of every operation that reads a body."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: its route, and what the document says of it.
+
+    Attributes:
+        name: of its endpoint, and of its bodies in :class:`Requests`.
+        method: of HTTP.
+        path: template of the address.
+        tag: section of the document.
+        summary: one line.
+        errors: statuses of its errors.
+        reply: model of its reply; ``None`` for text, and for answers, which :func:`document` adds.
+        status: of success.
+        reads_body: whether it takes a body.
+        writes: whether it needs the update token.
+        parameters: descriptions of its headers.
+    """
+
+    name: str
+    method: str
+    path: str
+    tag: str
+    summary: str
+    errors: tuple[int, ...] = ()
+    reply: object = None
+    status: int = 200
+    reads_body: bool = False
+    writes: bool = False
+    parameters: tuple[Mapping[str, object], ...] = ()
+
+
+MODEL = "/v1/models/{name}"
+OPERATIONS = (
+    Operation("list_models", "GET", "/v1/models", "models", "The served models", (401,), list[Served]),
+    Operation(
+        "predict", "POST", f"{MODEL}/predict", "models", "Return the ranked answers of each record", COMMON,
+        reads_body=True,
+    ),
+    Operation(
+        "explain", "POST", f"{MODEL}/explain", "models",
+        "Return the attributions inside each record, with score drops", COMMON, reads_body=True,
+    ),
+    Operation(
+        "figure", "POST", f"{MODEL}/figure", "models", "Return the evidence of one choice as a Plotly figure", COMMON,
+        Drawing, reads_body=True,
+    ),
+    Operation(
+        "update", "POST", f"{MODEL}/update", "models",
+        "Update the model with new records; the old version is kept and the new one takes over",
+        (*COMMON, 403, 409), Learned, reads_body=True, writes=True, parameters=(KEY,),
+    ),
+    Operation(
+        "events", "POST", "/v1/events", "events", "Add events to the queue that `ensue stream` reads", (*COMMON, 403),
+        Queued, 202, reads_body=True, writes=True,
+    ),
+    Operation("healthz", "GET", "/healthz", "service", "Whether the process answers", (), Status),
+    Operation(
+        "readyz", "GET", "/readyz", "service", "Whether every model answers, and why a new version does not", (503,),
+        Status,
+    ),
+    Operation("metrics", "GET", "/metrics", "service", "Metrics for Prometheus", (401,)),
+    Operation("story", "GET", "/v1/story", "service", "The demo scenario of the page, if there is one", (401, 404)),
+)  # fmt: skip
+
+
 class Requests:
-    """What the routes take, within the limits of a service.
+    """Models of the bodies within the limits of a service.
 
     Args:
         settings: the limits.
+
+    Attributes:
+        bodies: models of the bodies, by task.
+        events: model of the body of ``/v1/events``.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
         self.bodies = {task: _bodies_of(task, settings) for task in TASKS}
-        """By task."""
         self.events = limited("Events", events.EventList, Limits(settings))
-        """What waits for ``ensue stream``."""
-        every = {verb: [getattr(own, verb) for own in self.bodies.values()] for verb in Bodies._fields}
-        types = {verb: reduce(or_, models) for verb, models in every.items()}
-        types["events"] = self.events | events.Event | list[events.Event]
-        adapters = [(verb, "validation", TypeAdapter(kind)) for verb, kind in types.items()]
-        schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
-        self.definitions = definitions["$defs"]
-        """The schemas of all of them, by name."""
-        self._schemas = {verb: schema for (verb, _), schema in schemas.items()}
 
-    def described(self, verb: str) -> dict[str, object]:
-        """The ``openapi_extra`` of a route that takes a body."""
-        examples: Mapping[str, object] = events.EXAMPLES
-        if verb != "events":
-            examples = {name: body for task in TASKS for name, body in service_of(task).examples.get(verb, {}).items()}
-        named = {name: {"value": value} for name, value in examples.items()}
-        content = {"application/json": {"schema": self._schemas[verb], "examples": named}}
-        return {"requestBody": {"required": True, "content": content}}
+    def schemas(self) -> tuple[dict[str, object], dict[str, object]]:
+        """Return the schema of each operation's body, by its name, and the definitions that they refer to."""
+        types = {
+            name: reduce(or_, [getattr(models, name) for models in self.bodies.values()]) for name in Bodies._fields
+        }
+        types["events"] = self.events | events.Event | list[events.Event]
+        adapters = [(name, "validation", TypeAdapter(kind)) for name, kind in types.items()]
+        schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
+        return {name: schema for (name, _), schema in schemas.items()}, definitions["$defs"]
 
 
 def _bodies_of(task: str, settings: ServeSettings) -> Bodies:
+    """Return the models of a task's bodies."""
     service = service_of(task)
     limits = Limits(settings, service.task.record, service.read)
-    predict, explain, figure, update = service.bodies
-    return Bodies(
-        limited(f"Predict{task.title()}", predict, limits),
-        limited(f"Explain{task.title()}", explain, limits),
-        limited(f"Figure{task.title()}", figure, limits),
-        limited(f"Update{task.title()}", update, limits),
-    )
+    named = service.bodies._asdict().items()
+    return Bodies(**{name: limited(f"{name.title()}{task.title()}", body, limits) for name, body in named})
 
 
-def replies(field: str, kind: str) -> type[BaseModel]:
-    """``{"answers": […]}`` of every task: ``kind`` is ``answer_type`` or ``explanation_type``."""
-    every = reduce(or_, dict.fromkeys(getattr(service_of(task), kind) for task in TASKS))
-    fields = {field: (GenericAlias(list, (every,)), ...)}
-    return create_model(field.title(), **fields)  # type: ignore[call-overload,no-any-return]
+def document(requests: Requests, models: Iterable[str]) -> dict[str, object]:
+    """Return the whole document.
 
-
-def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
-    """What a route may answer beside success."""
-    return {status: {"description": REFUSED[status], "model": Problem} for status in statuses}
-
-
-def document(app: FastAPI, requests: Requests, names: Iterable[str]) -> dict[str, object]:
-    """The whole document, with the names of the models that are served."""
-    whole = get_openapi(
-        title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
-    )
+    Args:
+        requests: models of the bodies.
+        models: names of the served models.
+    """
+    schemas, definitions = requests.schemas()
+    routes = [_documented(operation, schemas.get(operation.name), list(models)) for operation in OPERATIONS]
+    whole = get_openapi(title="ensue", version=__version__, summary=SUMMARY, routes=routes)
+    for methods in whole["paths"].values():
+        for operation in methods.values():
+            operation.pop("description", None)
     components = whole.setdefault("components", {})
-    components["schemas"] = {**components.get("schemas", {}), **requests.definitions}
-    operations = (operation for methods in whole["paths"].values() for operation in methods.values())
-    for parameter in (own for operation in operations for own in operation.get("parameters", ())):
-        if parameter["in"] == "path":
-            parameter["schema"] = {"type": "string", "enum": list(names)}
+    components["schemas"] = {**components.get("schemas", {}), **definitions}
     components["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": "ENSUE_TOKEN of the service"},
         "update token": {"type": "http", "scheme": "bearer", "description": "ENSUE_UPDATE_TOKEN of the service"},
     }
     whole["security"] = [{"token": []}]
     return whole
+
+
+def _documented(operation: Operation, schema: object, models: list[str]) -> APIRoute:
+    """Return the route that FastAPI describes an operation by; it answers nothing."""
+    parameters = list(operation.parameters)
+    if "{name}" in operation.path:
+        names = {"type": "string", "enum": models}
+        parameters = [{"name": "name", "in": "path", "required": True, "schema": names}, *parameters]
+    extra: dict[str, object] = {"parameters": parameters} if parameters else {}
+    if operation.reads_body:
+        content = {"application/json": {"schema": schema, "examples": _examples(operation.name)}}
+        extra["requestBody"] = {"required": True, "content": content}
+    if operation.writes:
+        extra["security"] = UPDATES
+    return APIRoute(
+        operation.path,
+        lambda: None,
+        name=operation.name,
+        methods=[operation.method],
+        tags=[operation.tag],
+        summary=operation.summary,
+        status_code=operation.status,
+        response_model=_reply(operation),
+        response_class=JSONResponse,
+        responses={status: {"description": REFUSED[status], "model": Problem} for status in operation.errors},
+        openapi_extra=extra,
+    )
+
+
+def _examples(operation: str) -> dict[str, object]:
+    """Return bodies of an operation that can be sent as they are, by name."""
+    examples: Mapping[str, object] = events.EXAMPLES
+    if operation != "events":
+        examples = {name: body for task in TASKS for name, body in service_of(task).examples[operation].items()}
+    return {name: {"value": value} for name, value in examples.items()}
+
+
+def _reply(operation: Operation) -> object:
+    """Return the model of an operation's reply; answers and explanations are those of any task."""
+    field, kind = REPLIES.get(operation.name, ("", ""))
+    if not field:
+        return operation.reply
+    items = reduce(or_, dict.fromkeys(getattr(service_of(task), kind) for task in TASKS))
+    fields = {field: (GenericAlias(list, (items,)), ...)}
+    return create_model(field.title(), **fields)  # type: ignore[call-overload]

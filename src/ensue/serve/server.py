@@ -20,7 +20,7 @@ from types import FrameType, MappingProxyType
 
 import torch
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from ensue.data.edges import Edges, read_edges
 from ensue.errors import DataError, SettingError
@@ -113,7 +113,7 @@ def run(
             address = f"http://{shown_host}:{listening.getsockname()[1]}"
             lines.event("listening", address=address, models=dict(tasks), **several)
 
-        app: FastAPI | None = None
+        app: ASGIApp | None = None
         if places is None:
             models = Models.of_folders(folders, own, metrics, lines)
             tasks = {name: one.task for name, one in models.items()}
@@ -153,7 +153,7 @@ def _taking_turns() -> Iterator[None]:
 
 def _serve(
     service: Service,
-    app: FastAPI,
+    app: ASGIApp,
     listening: socket.socket,
     told: Callable[[], None],
     link: Link | None = None,

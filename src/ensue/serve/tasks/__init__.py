@@ -44,6 +44,7 @@ class Drawn(NamedTuple):
     choice: int
     truth: Edges | None = None
     """True edges between items, where the service has them."""
+    verb: str = "figure"
 
 
 class Question(NamedTuple):

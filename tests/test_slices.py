@@ -16,8 +16,7 @@ from ensue.errors import SettingError
 from ensue.predictor import make
 from ensue.records import History, Text
 from ensue.refresh import refresh
-from ensue.refresh.classify import slices
-from ensue.refresh.trial import Slice
+from ensue.refresh.trial import Slice, classify_slices
 from ensue.significance import standard_error
 from ensue.store import versions
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -109,7 +108,7 @@ def test_of_texts_the_folder_keeps_ids_of_words_unless_told_not_to(tmp_path: Pat
         pass
     none.save(tmp_path / "n")
     again = ClassifyPredictor.load(tmp_path / "n", device="cpu")
-    assert again.remembered is None and again.shared.remembered == 0 and slices(again, again) == ()
+    assert again.remembered is None and again.shared.remembered == 0 and classify_slices(again, again) == ()
     found = refresh(tmp_path / "n", poisoned_texts())
     assert found.accepted and found.slices == ()
     with pytest.raises(SettingError, match="remembered is -1; it must be 0 or more"):
@@ -122,7 +121,7 @@ def test_texts_in_pairs_are_remembered_too(tmp_path: Path) -> None:
     for _ in made.fit(Texts.of(records)):
         pass
     made.save(tmp_path / "m")
-    (part,) = slices(made, ClassifyPredictor.load(tmp_path / "m", device="cpu"))
+    (part,) = classify_slices(made, ClassifyPredictor.load(tmp_path / "m", device="cpu"))
     assert part.old == part.new and part.targets == 8
 
 

@@ -1,11 +1,11 @@
-"""Every picture as a Plotly figure: a notebook, an HTML file and the web page draw the same one."""
+"""Figures of Plotly: a notebook, an HTML file and the web page draw the same ones."""
 
 from ensue.figures.cascades import cascade
 from ensue.figures.document import document
 from ensue.figures.explanation import write_explanation
 from ensue.figures.links import deletions
 from ensue.figures.page import write_html
-from ensue.figures.queries import leanings
+from ensue.figures.queries import query_weights
 from ensue.figures.series import bars, lines
 from ensue.figures.spreaders import spreaders
 from ensue.figures.streams import stream
@@ -16,8 +16,8 @@ __all__ = [
     "cascade",
     "deletions",
     "document",
-    "leanings",
     "lines",
+    "query_weights",
     "spreaders",
     "stream",
     "word_graph",

@@ -1,14 +1,14 @@
-"""A history as what it is: people (or clicks) along time, and a line from each to those that leaned on it."""
+"""The figure of a session or cascade: events along time, and a line from each to those that attended to it."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
 from ensue.answers import Explanation
+from ensue.figures.layout import escaped, name_rows
 
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 ANSWER = "next"
@@ -28,15 +28,15 @@ class _Edge(NamedTuple):
 
 
 def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | None = None) -> go.Figure:
-    """Events along time, each on a line of its own, joined to the earlier ones it leaned on.
+    """Draw events along time, each in a row of its own, joined to the earlier ones that it attended to.
 
-    A line is as wide as the weight; of each event the ``SOURCES`` strongest are drawn. The last row, "next", is the
-    answer, and the only one with lines where the model weighs nothing between events. Without times, or where all are
-    the same, events stand at equal distances. With ``truth``, pairs of values (from, to), true edges are dashed.
+    The width of a line shows the weight; the ``SOURCES`` strongest of each event are drawn. The last row, "next", is
+    the answer, and the only one with lines where the model has no weights between events. Without times, or where all
+    are the same, events are at equal distances. With ``truth``, pairs of values (from, to), true edges are dashed.
     """
     values, answered = explanation.values, bool(explanation.influence)
     rows = [*(explanation.dependency or [()] * len(values)), *[explanation.influence] * answered]
-    labels = [html.escape(value, quote=False) for value in values] + [ANSWER] * answered
+    labels = escaped(values) + [ANSWER] * answered
     x, axis = _along(explanation, len(labels))
     figure = go.Figure()
     edges = [edge for target, row in enumerate(rows) for edge in _strongest(row[:target], target)]
@@ -51,15 +51,11 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
         figure.add_trace(_lines(true, x, name="true edge", line=line, showlegend=True))
     figure.add_trace(_middles(edges, x, labels, explanation))
     figure.add_trace(_people(rows, x, labels, explanation))
-    figure.update_layout(
-        title={"text": "Attention weights are not causes"},
-        template="simple_white",
-        xaxis={"title": {"text": axis}, "zeroline": False},
-        yaxis={"tickvals": list(range(len(labels))), "ticktext": labels, "autorange": "reversed"},
+    name_rows(figure, "Attention weights are not causes", axis, labels, height=(24, 140, 320))
+    return figure.update_layout(
+        xaxis={"zeroline": False},
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
-        height=max(320, 24 * len(labels) + 140),
     )
-    return figure
 
 
 def _strongest(row: Iterable[float], target: int) -> list[_Edge]:
@@ -68,7 +64,7 @@ def _strongest(row: Iterable[float], target: int) -> list[_Edge]:
 
 
 def _along(explanation: Explanation, count: int) -> tuple[list[float], str]:
-    """Where each event stands, the answer a little after the last one, and what the axis says."""
+    """Return the position of each event, the answer a little after the last one, and the title of the axis."""
     times = explanation.times
     span = times[-1] - times[0] if times else 0.0
     if span <= 0:
@@ -79,7 +75,7 @@ def _along(explanation: Explanation, count: int) -> tuple[list[float], str]:
 
 
 def _lines(edges: Iterable[_Edge], x: list[float], **about: object) -> go.Scatter:
-    """One trace of many lines; ``None`` lifts the pen between two of them."""
+    """Return one trace of many lines; ``None`` separates two of them."""
     across: list[float | None] = []
     down: list[float | None] = []
     for edge in edges:
@@ -89,7 +85,7 @@ def _lines(edges: Iterable[_Edge], x: list[float], **about: object) -> go.Scatte
 
 
 def _middles(edges: list[_Edge], x: list[float], labels: list[str], explanation: Explanation) -> go.Scatter:
-    """Unseen points at the middle of the lines, which say what a line is."""
+    """Return invisible points at the middle of the lines, whose hover texts name the line."""
     texts = []
     for source, target, weight in edges:
         text = f"{labels[target]} attends to {labels[source]}<br>weight {weight:.3f}"
@@ -109,7 +105,7 @@ def _middles(edges: list[_Edge], x: list[float], labels: list[str], explanation:
 
 
 def _people(rows: list[tuple[float, ...]], x: list[float], labels: list[str], explanation: Explanation) -> go.Scatter:
-    """A point an event, as large as what all later ones leaned on it."""
+    """Return one point per event; its size is the total weight that later events give it."""
     received = [0.0] * len(labels)
     for target, row in enumerate(rows):
         for source, weight in enumerate(row[:target]):
@@ -136,7 +132,7 @@ def _people(rows: list[tuple[float, ...]], x: list[float], labels: list[str], ex
 
 
 def duration(seconds: float) -> str:
-    """A span of time with its unit: ``1.5 min``."""
+    """Return a span of time with its unit: ``1.5 min``."""
     size, unit = _unit(seconds)
     return f"{seconds / size:.3g} {unit}"
 

@@ -10,7 +10,7 @@ from ensue.figures.cascades import cascade
 from ensue.figures.document import document
 from ensue.figures.links import deletions
 from ensue.figures.page import write_html
-from ensue.figures.queries import leanings
+from ensue.figures.queries import query_weights
 from ensue.figures.word_graph import word_graph
 
 
@@ -26,7 +26,7 @@ def write_explanation(explanation: Explained, path: Path, truth: Edges | None = 
         case Explanation():
             write_html(cascade(explanation, truth=truth), path)
         case QueryExplanation():
-            write_html(leanings(explanation), path)
+            write_html(query_weights(explanation), path)
         case LinkExplanation():
             write_html(deletions(explanation), path)
         case TextExplanation(passages=passages):

@@ -11,16 +11,15 @@ from ensue.store.folder import write_file
 
 
 def write_html(figure: go.Figure, path: Path, *more: go.Figure) -> None:
-    """Write a page that holds the figures and all they need; whoever reads the path sees the old page or the new one.
+    """Write a page with figures and the code that draws them; a reader of the path sees the old page or the new one.
 
     Raises:
         SettingError: the page cannot be written there.
     """
-    page = figure.to_html(include_plotlyjs=True, div_id="figure", config={"displaylogo": False})
+    options = {"config": {"displaylogo": False}}
+    page = figure.to_html(include_plotlyjs=True, div_id="figure", **options)
     for number, other in enumerate(more, 2):
-        part = other.to_html(
-            include_plotlyjs=False, full_html=False, div_id=f"figure{number}", config={"displaylogo": False}
-        )
+        part = other.to_html(include_plotlyjs=False, full_html=False, div_id=f"figure{number}", **options)
         before, after = page.rsplit("</body>", 1)
         page = f"{before}{part}</body>{after}"
     if not path.absolute().parent.is_dir():

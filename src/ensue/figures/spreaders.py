@@ -1,13 +1,13 @@
-"""The picture of who spreads it: each measure's leaders, with their intervals."""
+"""The figure of spreaders: the leading users by each measure, with their intervals."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from ensue.figures.layout import TEMPLATE, escaped, ticks
 from ensue.tasks.next.spreaders import MEASURES, Spreader
 
 TITLES = {
@@ -17,39 +17,37 @@ TITLES = {
 }
 
 
-def spreaders(found: Sequence[Spreader]) -> go.Figure:
-    """A point a person and a measure, beside each other, with the middle 95 % over cascades drawn anew."""
-    names = [html.escape(one.value, quote=False) for one in found]
-    shown = [name for name in MEASURES if found and getattr(found[0], name) is not None]
+def spreaders(users: Sequence[Spreader]) -> go.Figure:
+    """Draw one point per user and measure, with the middle 95 % over resampled cascades."""
+    names = escaped(user.value for user in users)
+    measures = [name for name in MEASURES if users and getattr(users[0], name) is not None]
     figure = make_subplots(
-        cols=max(1, len(shown)), shared_yaxes=True, subplot_titles=[TITLES[name] for name in shown] or None
+        cols=max(1, len(measures)), shared_yaxes=True, subplot_titles=[TITLES[name] for name in measures] or None
     )
-    for column, measure in enumerate(shown, 1):
-        own = [getattr(one, measure) for one in found]
+    for column, measure in enumerate(measures, 1):
+        counts = [getattr(user, measure) for user in users]
+        texts = [f"{count.total:.4g} ({count.low:.4g} to {count.high:.4g})" for count in counts]
         figure.add_scatter(
-            x=[one.total for one in own],
-            y=list(range(len(own))),
+            x=[count.total for count in counts],
+            y=list(range(len(counts))),
             mode="markers",
             marker={"color": "midnightblue", "size": 9},
             error_x={
-                "array": [one.high - one.total for one in own],
-                "arrayminus": [one.total - one.low for one in own],
+                "array": [count.high - count.total for count in counts],
+                "arrayminus": [count.total - count.low for count in counts],
                 "color": "steelblue",
             },
-            text=[
-                f"{name}: {one.total:.4g} ({one.low:.4g} to {one.high:.4g})"
-                for name, one in zip(names, own, strict=True)
-            ],
+            text=[f"{name}: {text}" for name, text in zip(names, texts, strict=True)],
             hovertemplate="%{y}: %{text}<extra></extra>",
             name=measure,
             row=1,
             col=column,
         )
     figure.update_xaxes(rangemode="tozero")
-    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, autorange="reversed")
+    figure.update_yaxes(**ticks(names), autorange="reversed")
     return figure.update_layout(
         title={"text": "Who leads: counts and weights, not causes"},
-        template="simple_white",
+        template=TEMPLATE,
         showlegend=False,
         height=max(320, 24 * len(names) + 160),
     )

@@ -1,4 +1,4 @@
-"""The picture of a stream, by the hour."""
+"""The figure of a stream, by the hour."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
+from ensue.figures.layout import TEMPLATE
 from ensue.stream.metrics import Hour
 
 DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970."""
+"""Seconds (in 1973) from which times are taken to count from 1970."""
 
 
 def stream(hours: Sequence[Hour]) -> go.Figure:
-    """HR@20 by hour of the events' own time: the model that learns, and everyone beside it."""
+    """Draw HR@20 by hour of the events' own time: of the model that trains, and of its baselines."""
     names = list(dict.fromkeys(name for row in hours for name in row.sums))
     dated = all(row.to_dict()["begins"] > DATED for row in hours)
     figure = go.Figure()
@@ -32,7 +33,7 @@ def stream(hours: Sequence[Hour]) -> go.Figure:
         )
     figure.update_layout(
         title={"text": "HR@20 by hour: each event predicted before it was learned"},
-        template="simple_white",
+        template=TEMPLATE,
         xaxis={"title": {"text": "hour of the events (UTC)" if dated else "hour of the events"}},
         yaxis={"title": {"text": "HR@20"}, "rangemode": "tozero"},
         hovermode="x unified",

@@ -1,4 +1,4 @@
-"""What pictures of texts share: the answer above them, and below what the weights are and the deletion test."""
+"""Layout of figures of texts: the answer above them, notes on the weights and the deletion test below."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 import plotly.graph_objects as go
 
 from ensue.answers import TextExplanation
+from ensue.figures.layout import TEMPLATE
 
 
 def laid_out(figure: go.Figure, explanation: TextExplanation, what: str, notes: Sequence[str]) -> go.Figure:
-    """A figure with the answer in its title and notes below."""
+    """Put the answer into the title of a figure, and notes below it."""
     best = explanation.answer.choices[0] if explanation.answer.choices else None
     answer = f"{html.escape(best.value, quote=False)}, probability {best.score:.2f}: " if best is not None else ""
     below = {
@@ -28,7 +29,7 @@ def laid_out(figure: go.Figure, explanation: TextExplanation, what: str, notes: 
     }
     return figure.update_layout(
         title={"text": f"{answer}{what}"},
-        template="simple_white",
+        template=TEMPLATE,
         annotations=[below],
         showlegend=False,
         margin={"b": 50 + 20 * len(notes)},
@@ -36,7 +37,7 @@ def laid_out(figure: go.Figure, explanation: TextExplanation, what: str, notes: 
 
 
 def note(explanation: TextExplanation) -> Iterator[str]:
-    """What the weights are, and what the deletion test says of them."""
+    """Yield what the weights are, and the result of the deletion test."""
     yield "Attention weights are not causes."
     test, best = explanation.answer.deletion, explanation.answer.choices[:1]
     if test is None or not best:
@@ -58,7 +59,7 @@ def _moves(score_drop: float) -> str:
 
 
 def name_of(explanation: TextExplanation, passage: int) -> str:
-    """What a passage is called, counted within its text."""
+    """Return the name of a passage, counted within its text."""
     sides = [part.side for part in explanation.passages]
     side, alone = sides[passage], sides.count(sides[passage]) == 1
     text = ("the first text", "the second text")[side] if 1 in sides else "the text"
@@ -66,5 +67,5 @@ def name_of(explanation: TextExplanation, passage: int) -> str:
 
 
 def short(word: str, length: int) -> str:
-    """A word cut to some characters."""
+    """Return a word cut to some characters."""
     return word if len(word) <= length else f"{word[: length - 1]}…"

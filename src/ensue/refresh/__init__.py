@@ -1,10 +1,9 @@
-"""Keep a model folder fresh: learn what is new, test before taking over, keep what is replaced.
+"""Update a model folder: train a candidate on new data, test it before it takes over, and keep what it replaces.
 
-A candidate learns, and it and the old model are asked the same: of task ``next`` the newest part of the new log, of
-the others what their folders know for certain (a module a task). If the candidate's figure falls short of the old one's
-by more than a share ``max_drop`` on a slice, and by more than chance (two standard errors of the paired differences),
-the update is refused and the folder stays as it is, byte for byte. Else the candidate takes the folder's place, and the
-old folder is kept beside it.
+The candidate and the active model are scored on the same examples (:mod:`ensue.refresh.trial`). If the candidate's
+metric is lower by more than a fraction ``max_drop`` on a slice, and significantly so (by more than two standard errors
+of the paired differences), the update is refused and the folder stays as it is, byte for byte. Else the candidate takes
+the folder's place, and the former folder is kept as a version.
 """
 
 from __future__ import annotations
@@ -122,8 +121,8 @@ def refresh(
         old, candidate, standing = load(folder), load(folder), versions.current(folder)
         new: Any = data(old) if callable(data) else data
         ask = Ask(max_drop is not None, standing, follow)
-        learn: Learn = named(TASKS[candidate.task].update)
-        trial = learn(old, candidate, new, ask)
+        update: Learn = named(TASKS[candidate.task].update)
+        trial = update(old, candidate, new, ask)
         found = Refreshed(True, standing, trial.slices, trial.held, max_drop, trial.loss)
         if found.falls:
             return replace(found, accepted=False)

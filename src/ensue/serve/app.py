@@ -276,5 +276,5 @@ class Endpoints:
         return JSONResponse(self._document)
 
     async def _page(self, request: Request) -> Response:
-        name = request.path_params.get("name", PAGES.get(request.url.path))
+        name = request.path_params.get("name", PAGES.get(request.url.path, ""))
         return await self._service.files.response(name, request)

@@ -14,7 +14,7 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import SettingError
 from ensue.records import Article, Post
 from ensue.refresh import refresh
-from ensue.refresh.link import slices
+from ensue.refresh.trial import link_slices
 from ensue.tasks.link.encode import encode_remembered
 from ensue.tasks.link.held_out import remember
 from ensue.tasks.link.measures import by_row
@@ -151,7 +151,7 @@ def test_nothing_stays_where_nothing_shall(tmp_path: Path) -> None:
 
 def test_a_folder_that_keeps_no_posts_is_tested_on_titles(tmp_path: Path) -> None:
     fitted("tfidf", remembered=0).save(tmp_path / "m")
-    assert [part.name for part in slices(*[LinkPredictor.load(tmp_path / "m", device="cpu")] * 2)] == ["titles"]
+    assert [part.name for part in link_slices(*[LinkPredictor.load(tmp_path / "m", device="cpu")] * 2)] == ["titles"]
 
 
 def test_no_more_posts_are_kept_than_told_and_none_without_a_word() -> None:

@@ -15,7 +15,7 @@ from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError, ModelFolderError, SettingError
-from ensue.figures import leanings
+from ensue.figures import query_weights
 from ensue.records import History
 from ensue.serve.tasks import Drawn, Question, service_of
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, added
@@ -228,7 +228,7 @@ def test_what_was_counted_has_a_picture_and_words() -> None:
     made = SuggestPredictor("co-occurrence", settings=FLOOR, device="cpu")
     list(made.fit(queries(planted(60, 0))))
     (told,) = made.explain([History(("nobody typed this", f"find {THINGS[0]}"))], 2)
-    (map_,) = leanings(told).data
+    (map_,) = query_weights(told).data
     assert map_.z[0][0] == 0.0 and map_.z[0][1] == 1.0  # the last query's counts bring all of it
     service = service_of("suggest")
     figure, words = service.draw(made, Drawn(k=2, choice=0), Question(History(told.queries), ""))

@@ -140,7 +140,7 @@ def _draw(predictor: SuggestPredictor, drawn: Drawn, question: Question) -> tupl
     (answer,) = _predict(predictor, Kind("predict", drawn.k), [question])
     choice = choice_at(answer.choices, drawn.choice)
     attended = explanation(predictor, cast(History, question.record), replace(answer, choices=(choice,)))
-    drawing, words = figures.leanings(attended), attribution_sentence(choice)
+    drawing, words = figures.query_weights(attended), attribution_sentence(choice)
     if not attended.weights:
         return drawing, f"{words} It comes from counts: only queries have weights."
     return drawing, f"{words} {NOT_CAUSES}"

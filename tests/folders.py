@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
 
 from ensue.store.checksums import FILE, digest, lines_of
+from ensue.store.pack import files_of, read_packed
+from ensue.tasks.next.save import Fitted
 
 
 def resum(folder: Path) -> Path:
@@ -14,3 +20,12 @@ def resum(folder: Path) -> Path:
     files = (path for path in folder.iterdir() if path.is_file())
     (folder / FILE).write_bytes(lines_of({path.name: digest([path.read_bytes()]) for path in files}))
     return folder
+
+
+def put_vocabulary(folder: Path, values: Sequence[str]) -> None:
+    """Give a folder of task ``next`` another vocabulary, which may hold a value twice."""
+    fitted = cast(Any, read_packed(Fitted, folder))
+    fitted.vocabulary = pl.Series(values, dtype=pl.String)
+    for name, content in files_of(fitted).items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else b"".join(content))
+    resum(folder)

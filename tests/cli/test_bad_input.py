@@ -242,8 +242,8 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "other sizes": (rewrite(settings={"dim": 16}), ": damaged ("),
     "unknown model": (rewrite(model="os.system"), ": model 'os.system' is not known"),
-    "short vocabulary": (
-        lambda folder: (folder / "vocabulary.json").write_text('["a"]'),
+    "another tree": (
+        lambda folder: (folder / "fitted.json").write_text('["a"]'),
         ": damaged (",
     ),
 }

@@ -178,7 +178,7 @@ def test_fit_as_json_tells_what_it_did(ensue: Ensue, logs: Logs, tmp_path: Path)
 
 def test_fit_twice_gives_the_same_weights(ensue: Ensue, logs: Logs, tmp_path: Path, model: Path) -> None:
     assert ensue("fit", "next", logs.train, "-o", tmp_path / "again", *SMALL).code == 0
-    for name in ("model.safetensors", "baselines.safetensors", "optimizer.safetensors", "vocabulary.json"):
+    for name in ("model.safetensors", "baselines.safetensors", "optimizer.safetensors", "fitted.json"):
         assert (tmp_path / "again" / name).read_bytes() == (model / name).read_bytes()
 
 

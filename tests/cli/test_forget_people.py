@@ -197,7 +197,7 @@ def test_what_a_stream_keeps_of_a_person(ensue: Ensue, tmp_path: Path) -> None:
     assert ensue("stream", folder, clicks, "--no-follow", "--json").code == 0
     rejects, (resume,) = tmp_path / "m.rejects.jsonl", tmp_path.glob(".m.resume.*")
     assert len(rejects.read_text().splitlines()) == 4
-    holders = [place.name for place in (folder, resume) if "vocabulary.json" in _holders(place, "diary-of-x")]
+    holders = [place.name for place in (folder, resume) if "baselines.safetensors" in _holders(place, "diary-of-x")]
     assert holders == ["m", resume.name]
     ran = ensue("forget", folder, "--user", "x", "--records", log, "--json")
     assert ran.code == 0, ran.err

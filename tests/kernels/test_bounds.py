@@ -353,9 +353,9 @@ def tensor(*shape: int) -> Tensor:
 
 def knn(ids: Tensor, mask: Tensor, targets: Tensor, **tables: Tensor) -> object:
     model = VSKNN(VSKNNSettings(window=2, sample=5, neighbours=5, idf=1.0), 4)
-    model.decay, model.sessions, model.holders = tables["decay"], torch.ones(1), tables["holders"]
-    model.starts, model.items = tables["starts"], tables["items"]
-    model.postings = tables["postings"].numpy(), tables["stops"].numpy()
+    model._decay, model.num_sessions, model.holders = tables["decay"], 1, tables["holders"]
+    model.starts, model.items = tables["starts"].numpy(), tables["items"].numpy()
+    model._postings = tables["postings"].numpy(), tables["stops"].numpy()
     return model.score(Batch(ids, mask, torch.zeros(2, 3).double(), targets, torch.empty(0).long()))
 
 

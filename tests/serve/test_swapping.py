@@ -111,7 +111,7 @@ def test_a_request_in_flight_is_answered_by_the_version_it_began_with(
 
 def test_a_damaged_version_changes_nothing(folder: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copytree(folder, tmp_path / "broken"))
-    (broken / "model.safetensors").write_bytes(b"half")
+    (broken / "baselines.safetensors").write_bytes(b"half")
     with running({"clicks": folder}) as service:
         before = service.post("/v1/models/clicks/predict", ASK).json()
         clone_folder(broken, folder)

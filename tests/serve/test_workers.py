@@ -235,7 +235,7 @@ def test_a_folder_that_cannot_be_loaded_leaves_what_stands(folder: Path, tmp_pat
     with served(f"next={folder}", "--workers", 2) as service:
         before = service.workers
         shutil.copytree(folder, tmp_path / "bad")
-        (tmp_path / "bad" / "vocabulary.json").write_text("[]")
+        (tmp_path / "bad" / "fitted.json").write_text("[]")
         clone_folder(tmp_path / "bad", folder)
         until(lambda: service.events("version_refused"))
         assert service.post("/v1/models/next/predict", ASK)[0] == 200
@@ -281,7 +281,7 @@ def test_what_cannot_begin_is_said(fitted: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="give at least 1"):
         run({"counted": fitted / "counted"}, port=0, workers=0)
     bad = Path(shutil.copytree(fitted / "counted", tmp_path / "bad"))
-    (bad / "vocabulary.json").write_text("[]")
+    (bad / "fitted.json").write_text("[]")
     process = Started("serve", bad, "--port", 0, "--workers", 2)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2 and "checksum" in err and "Traceback" not in err

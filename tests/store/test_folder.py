@@ -23,15 +23,15 @@ from ensue.store import folder as folder_module
 from ensue.store.folder import require_writable, write_file, write_folder
 from ensue.store.tensors import TensorFile, tensor_bytes
 from ensue.tasks.next.predictor import NextPredictor
-from tests.folders import resum
+from ensue.tasks.state import module_of
+from tests.folders import put_vocabulary, resum
 
 FILES = {
     "settings.json",
-    "vocabulary.json",
+    "fitted.json",
     "model.safetensors",
     "baselines.safetensors",
     "optimizer.safetensors",
-    "reservoir.safetensors",
     "CARD.md",
     "B2SUMS",
 }
@@ -128,7 +128,7 @@ def test_saving_what_was_loaded_gives_the_same_bytes(folder: Path) -> None:
 def test_a_model_takes_the_place_of_an_older_one_whole(folder: Path, world: World) -> None:
     counted = fitted(world, seed=0, model="markov")
     counted.save(folder)
-    assert set(names(folder)) == FILES - {"optimizer.safetensors", "reservoir.safetensors"}
+    assert set(names(folder)) == FILES - {"optimizer.safetensors", "model.safetensors"}
     assert NextPredictor.load(folder).model_name == "markov"
     assert names(folder.parent) == ["m"]
 
@@ -171,7 +171,7 @@ def test_where_two_folders_cannot_be_swapped_two_renames_do(
 
 def test_a_reader_never_sees_half_a_folder_or_two_halves(world: World, tmp_path: Path) -> None:
     models = {seed: fitted(world, seed) for seed in (0, 1)}
-    expected = {seed: dict(model.network.state_dict()) for seed, model in models.items()}
+    expected = {seed: dict(module_of(model.network).state_dict()) for seed, model in models.items()}
     folder, over, problems, seen = tmp_path / "m", threading.Event(), list[str](), set[int]()
     models[0].save(folder)
 
@@ -183,7 +183,7 @@ def test_a_reader_never_sees_half_a_folder_or_two_halves(world: World, tmp_path:
                 problems.append(repr(error))
                 continue
             seen.add(found.seed)
-            if not same(dict(found.network.state_dict()), expected[found.seed]):
+            if not same(dict(module_of(found.network).state_dict()), expected[found.seed]):
                 problems.append(f"the settings of seed {found.seed} with the weights of the other")
 
     readers = [threading.Thread(target=read) for _ in range(2)]
@@ -448,16 +448,17 @@ def test_a_vocabulary_of_the_wrong_length(
 ) -> None:
     folder = tmp_path / "m"
     (trained if model == "hidan" else fitted(world, 0, model)).save(folder)
-    values = json.loads((folder / "vocabulary.json").read_text())
+    values = [*NextPredictor.load(folder).vocabulary.values]
     values = {"shorter": values[:-1], "longer": [*values, "x"], "double": [values[0], *values[:-1]], "empty": []}[fault]
-    (folder / "vocabulary.json").write_text(json.dumps(values))
+    put_vocabulary(folder, values)
     message = refusal(load, folder)
     assert message.startswith(f"{folder}: damaged (")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "3", '{"a": 1}', "[1, 2]", "[[]]", "null", "[" * 100_000])
-def test_a_vocabulary_that_is_no_list_of_texts(folder: Path, text: str) -> None:
-    (folder / "vocabulary.json").write_text(text)
+def test_a_tree_that_is_none(folder: Path, text: str) -> None:
+    (folder / "fitted.json").write_text(text)
+    resum(folder)
     assert refusal(load, folder).startswith(f"{folder}: damaged (")
 
 

@@ -127,7 +127,7 @@ NONE = [fifo, listening, Path.mkdir, loop, device]
 
 
 @pytest.mark.parametrize("put", NONE)
-@pytest.mark.parametrize("name", ["settings.json", "vocabulary.json", "model.safetensors", "B2SUMS"])
+@pytest.mark.parametrize("name", ["settings.json", "fitted.json", "baselines.safetensors", "B2SUMS"])
 def test_what_is_no_file_is_refused_at_once(folder: Path, name: str, put: Callable[[Path], None]) -> None:
     (folder / name).unlink()
     put(folder / name)
@@ -146,7 +146,7 @@ def test_a_card_that_is_no_file_is_as_none(folder: Path, put: Callable[[Path], N
 
 def test_files_larger_than_can_be_are_not_read(folder: Path) -> None:
     """Sparse files, which take no room on the disk of whoever sends them."""
-    for name, size in (("B2SUMS", 2**40), ("settings.json", 2**40), ("vocabulary.json", 2**40)):
+    for name, size in (("B2SUMS", 2**40), ("settings.json", 2**40), ("fitted.json", 2**40)):
         whole = (folder / name).read_bytes()
         os.truncate(folder / name, size)
         assert f"{folder}/{name}: " in refusal(load, folder)
@@ -170,12 +170,12 @@ def test_a_name_twice_is_refused(folder: Path) -> None:
 def test_only_files_with_a_checksum_and_the_card_are_copied(folder: Path) -> None:
     (folder / "a\nb").write_text("x")
     os.mkfifo(folder / "pipe")
-    (folder / "vocabulary.json").rename(folder.with_name("aside"))
-    (folder / "vocabulary.json").symlink_to("../aside")
+    (folder / "fitted.json").rename(folder.with_name("aside"))
+    (folder / "fitted.json").symlink_to("../aside")
     clone_folder(folder, folder.with_name("copy"))
     copied = {path.name for path in folder.with_name("copy").iterdir()}
     assert copied == {*checksums.sums_of(folder), "B2SUMS", "CARD.md"}
-    assert not (folder.with_name("copy") / "vocabulary.json").is_symlink()
+    assert not (folder.with_name("copy") / "fitted.json").is_symlink()
 
 
 # --- tensors ---------------------------------------------------------------------------------------------------------

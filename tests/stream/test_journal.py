@@ -21,6 +21,7 @@ from ensue.stream.commit import Changes, Entry, Journal, large_by_rows
 from ensue.stream.engine import Stream
 from ensue.stream.state import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.state import module_of
 from tests.stream.conftest import log, streamed, write
 
 NEVER = 2**60
@@ -137,7 +138,7 @@ def test_a_journal_as_long_as_the_model_becomes_a_folder(
     NextPredictor.load(fitted).save(folder)
     stream = Stream(folder, open_source(address, print), StreamSettings(**SMALL, journal=0))
     monkeypatch.undo()
-    sizes, bound = [], 3 * sum(parameter.nbytes for parameter in stream.predictor.network.parameters())
+    sizes, bound = [], 3 * sum(parameter.nbytes for parameter in module_of(stream.predictor.network).parameters())
     for _ in stream.run(follow=False):
         sizes.append(path.stat().st_size if path.exists() else 0)
     stream.source.close()
@@ -185,14 +186,14 @@ def saved(fitted: Path, tmp_path: Path) -> Path:
 def test_changes_are_the_rows_that_moved_and_the_new_ones(fitted: Path) -> None:
     predictor = NextPredictor.load(fitted)
     changes = Changes(predictor)
-    old = predictor.network.state_dict()["items.weight"].clone()
+    old = module_of(predictor.network).state_dict()["items.weight"].clone()
     predictor.add_values(["new 1", "new 2"])
     predictor.learn(Histories.of([History(("v1", "v2"), (0.0, 1.0))], predictor.vocabulary))
     assert changes.bytes > 0
     values, tensors = changes.take()
     assert values == ["new 1", "new 2"] and changes.bytes == 0
     rows = tensors["ids.items.weight"].tolist()
-    now = predictor.network.state_dict()["items.weight"]
+    now = module_of(predictor.network).state_dict()["items.weight"]
     moved = [row for row in range(len(old)) if not torch.equal(now[row], old[row])]
     assert set(moved) | {len(old), len(old) + 1} <= set(rows) and len(rows) < len(now)
     assert torch.equal(tensors["rows.items.weight"], now[rows])

@@ -175,7 +175,6 @@ def test_the_end_is_a_target_among_users(data: Path) -> None:
     predictor = NextPredictor("markov")
     for _ in predictor.fit(own.train):
         pass
-    assert predictor.length_delay is not None
     rank, sequence = with_end(predictor, own.test)
     found = {number: sorted(rank[sequence == number].tolist()) for number in range(len(own.test))}
     for number, record in enumerate(own.test.records()):

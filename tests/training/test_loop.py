@@ -35,6 +35,7 @@ from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import HiDANSettings
 from ensue.tasks.next.train import learn_values, train_once
+from ensue.tasks.state import module_of
 from ensue.training import distributed as group
 from ensue.training import loop
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, save_state
@@ -604,7 +605,7 @@ def test_refit_learns_everything_for_as_many_epochs_as_were_best(
     learn_values(alone, world.train)
     for _ in train_once(alone, world.train, None, "refit", NO_CHECKPOINT):
         pass
-    assert tensor_bytes(alone.network.state_dict()) == files["model.safetensors"]
+    assert tensor_bytes(module_of(alone.network).state_dict()) == files["model.safetensors"]
 
 
 def test_without_refit_there_is_one_stage(world: World) -> None:
@@ -796,7 +797,9 @@ def test_two_processes_learn_what_one_does(log: Path, tmp_path: Path) -> None:
     together = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=120)
     assert together.returncode == 0, together.stderr
     finish(alone)
-    one, two = (NextPredictor.load(tmp_path / name, device="cpu").network.state_dict() for name in ("one", "two"))
+    one, two = (
+        module_of(NextPredictor.load(tmp_path / name, device="cpu").network).state_dict() for name in ("one", "two")
+    )
     # A bias of the keys moves all scores of a softmax alike: its gradient is rounding noise, which Adam blows up.
     del one["context.bias"], two["context.bias"]
     for name, tensor in one.items():

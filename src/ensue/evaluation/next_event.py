@@ -164,7 +164,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         self.macro = self.protocol == "macro"
         self.names = list(metrics.rank_metrics(np.ones(1), cutoffs))
         self.shown = [name for name in self.names if name == "mrr" or name.startswith("hit")]
-        self.baselines = first.counted_baselines
+        self.baselines = first.baselines
         self.baseline_predictors = [first]
 
     def score(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,8 +71,6 @@ class Sampler(nn.Module):
         num_ids: size of the catalogue, padding and unknown included.
         power: between uniform (0) and by popularity (1).
     """
-
-    lengths_vary: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, num_ids: int, power: float = POWER) -> None:
         super().__init__()

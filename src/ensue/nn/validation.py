@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from torch.overrides import TorchFunctionMode
 LARGEST_UNSAVED = 2**24
 """Numbers of a tensor that a network may make although its file has no tensor as large, such as a mask."""
 Table: TypeAlias = Tensor | npt.NDArray[np.generic]
+Counts: TypeAlias = Annotated[Tensor, torch.float32]
+"""Counts of events, some of them weighted."""
 _FACTORIES = frozenset(("empty", "zeros", "ones", "full", "arange", "rand", "randn", "eye", "linspace", "tril", "triu"))
 
 
@@ -157,9 +159,6 @@ def require_number(name: str, number: Table, largest: float, smallest: float = 0
 class Validated(Protocol):
     """A module with tables whose values or lengths have to fit together."""
 
-    lengths_vary: ClassVar[tuple[str, ...]]
-    """Buffers whose first dimension depends on the data; all other tensors have the shapes that the module makes."""
-
     def validate(self, name: str) -> None:
         """Check the module's own tables, once they are loaded; submodules check theirs.
 
@@ -222,11 +221,7 @@ def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     if different := sorted(expected.keys() ^ tensors.keys()):
         raise ValueError(f"tensor {different[0]} is {'missing' if different[0] in expected else 'not known'}")
     for name, wanted in expected.items():
-        owner, _, attribute = name.rpartition(".")
-        part, shape = module.get_submodule(owner), list[int | None](wanted.shape)
-        if isinstance(part, Validated) and attribute in part.lengths_vary:
-            shape[0] = None
-        require_table(name, tensors[name], wanted.dtype, shape)
+        require_table(name, tensors[name], wanted.dtype, wanted.shape)
 
 
 def assign_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -240,10 +235,6 @@ def assign_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         ValueError: as :func:`require_shapes` and :meth:`Validated.validate`.
     """
     require_shapes(module, tensors)
-    for name, buffer in list(module.named_buffers()):
-        if name in tensors and buffer.shape != tensors[name].shape:  # torch compares the shapes even where it assigns
-            owner, _, attribute = name.rpartition(".")
-            setattr(module.get_submodule(owner), attribute, torch.empty_like(tensors[name]))
     module.load_state_dict(dict(tensors), assign=True)
     for name, part in module.named_modules():
         if isinstance(part, Validated):

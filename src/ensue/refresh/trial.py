@@ -186,7 +186,7 @@ def _next_slice(name: str, old: NextPredictor, new: NextPredictor, data: Histori
         metric = SessionTargets([[predictor]], data, cutoffs=(CUTOFF,)).score(predictor, baseline).metrics()
         return {name: metric[name] for name in ("mrr", f"hit@{CUTOFF}")}
 
-    baselines = {model: columns(new, model) for model in new.counted_baselines}
+    baselines = {model: columns(new, model) for model in new.baselines}
     return Slice.of(name, columns(old), columns(new), baselines)
 
 

@@ -250,8 +250,9 @@ class Stream(StreamState):
 
     def _tracked(self) -> Changes | None:
         """What notes the rows that are moved, where commits go to the journal; ``None`` where each is the folder."""
-        module, learns = module_of(self.predictor.network), self.predictor.schedule is not None
-        if not learns or not large_by_rows(module, self.settings.journal):
+        if self.predictor.schedule is None:
+            return None
+        if not large_by_rows(module_of(self.predictor.network), self.settings.journal):
             return None
         return Changes(self.predictor)
 
@@ -299,15 +300,19 @@ class Stream(StreamState):
         if len(self.ended) and not self.predictor.keeps_histories:
             self._count()
 
+    @property
+    def _model_size(self) -> int:
+        """Bytes of the weights and moments of the network."""
+        return 3 * sum(parameter.nbytes for parameter in module_of(self.predictor.network).parameters())
+
     def _write(self, over: bool) -> None:
         """Append what changed to the journal; the folder where much of it has, where a stream begins and at its end."""
         self._count_rest()
         self.rejects.flush()
         self._early = over
-        model = 3 * sum(parameter.nbytes for parameter in self.predictor.network.parameters())
         if over and (len(self.chunk) or self.sessions.waiting()):
             saved.write_end(self, self._learn_rest)
-        elif self._changes is not None and not (over or self._whole or self._journal.size > GROWN * model):
+        elif self._changes is not None and not (over or self._whole or self._journal.size > GROWN * self._model_size):
             self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen, self._counted))
             self._seen, self._counted = [], []
             return

@@ -62,9 +62,8 @@ def module_of(model: object) -> nn.Module:
 
 def evaluating(model: Learned) -> Learned:
     """The same model in evaluation mode; to set that walks through all of its parts, to ask does not."""
-    module = module_of(model)
-    if module.training:
-        module.eval()
+    if isinstance(model, nn.Module) and model.training:
+        model.eval()
     return model
 
 

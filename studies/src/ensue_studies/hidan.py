@@ -221,7 +221,7 @@ def _tables(plan: Plan, runs: CachedRuns, data: Cascades, models: Sequence[str],
 
 def _train(plan: Plan, runs: CachedRuns, data: Cascades, model: str, seed: int) -> CachedRun:
     def measure(predictor: NextPredictor) -> CachedRun:
-        parameters = predictor.network.named_parameters()
+        parameters = predictor.module.named_parameters()
         inner = (part for name, part in parameters if name.removeprefix("network.").split(".")[0] not in OUTPUT)
         run = {
             **sums(predictor, data.test, protocols=_protocols(data)),
@@ -349,7 +349,6 @@ def with_end(predictor: NextPredictor, test: Histories, baseline: str | None = N
     the users; users of the cascade are excluded. These metrics say little about who comes next: the end is nearly
     always near the top.
     """
-    assert predictor.length_delay is not None
     module = predictor.counting[baseline] if baseline else predictor.network
     known = test.encode(predictor.vocabulary, drop_unknown=True)
     owners, ranks, sequences = known.sequence_index(), [], []

@@ -177,7 +177,7 @@ def _measure(predictor: NextPredictor, test: Histories, test_size: int | None) -
     if predictor.schedule is not None:
         run["epochs"] = predictor.metadata.epochs
         run["epoch_seconds"] = round(predictor.seconds_an_epoch or 0.0, 2)
-        run["parameters"] = sum(part.numel() for part in predictor.network.parameters())
+        run["parameters"] = sum(part.numel() for part in predictor.module.parameters())
     run["seconds_to_score"] = round(time.perf_counter() - start, 1)
     return run
 

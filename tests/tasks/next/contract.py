@@ -148,16 +148,16 @@ class NextContract(Contract):
     ) -> None:
         records, data = self.data(6, 2), Histories.of(self.data(6, 2), predictor.vocabulary)
         expected, (ranks, *_) = predictor.predict(records, 99), predictor.ranks(data)
-        network = network_of(predictor)
-        forward = network.forward
+        kind = type(network_of(predictor))
+        call = kind.__call__
 
-        def planted(batch: Batch) -> Output:
-            output: Output = forward(batch)
+        def planted(network: Any, batch: Batch) -> Output:
+            output: Output = call(network, batch)
             scores = output.scores.clone()
             scores[:, :FIRST] = 50.0
             return output._replace(scores=scores)
 
-        monkeypatch.setattr(network, "forward", planted)
+        monkeypatch.setattr(kind, "__call__", planted)
         assert predictor.predict(records, 99) == expected
         np.testing.assert_array_equal(predictor.ranks(data)[0], ranks)
 

@@ -90,10 +90,7 @@ def test_updates_are_counted() -> None:
     assert predictor.forecast([History(("a3", "a4"), (0.0, HOUR))], 1, 1)[0].steps[0].stop > 0.5 > before
 
 
-def test_bad_steps_and_old_folders() -> None:
+def test_bad_steps_are_refused() -> None:
     predictor = fitted("markov", walks(20))
     with pytest.raises(SettingError, match="steps is 0; give at least 1"):
         predictor.forecast([History(("a1",))], 0)
-    predictor.length_delay = None
-    with pytest.raises(SettingError, match="fit it again"):
-        predictor.forecast([History(("a1",))], 1)

@@ -18,6 +18,7 @@ from ensue.data.items import read_items
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import ColumnEncoder, FeatureEncoder
+from ensue.tasks.state import evaluating
 from tests.folders import resum
 
 KINDS = ("boat", "tea", "moss")
@@ -237,7 +238,7 @@ def test_a_table_leaves_the_scores_of_trained_items_as_they_are(model: str, tabl
     with_table = NextEvent(model, epochs=1, refit=False).fit(sessions(2, 60), items=table)
     num_trained, (batch,) = len(plain.predictor_.vocabulary), _batches(plain)
     with torch.no_grad():
-        scores, scores_with_table = (made.predictor_.network.eval()(batch).scores for made in (plain, with_table))
+        scores, scores_with_table = (evaluating(made.predictor_.network)(batch).scores for made in (plain, with_table))
     assert len(with_table.predictor_.vocabulary) == num_trained + 3
     torch.testing.assert_close(scores_with_table[:, :num_trained], scores, rtol=1e-5, atol=1e-5)
 
@@ -256,7 +257,7 @@ def test_rows_of_new_items_follow_the_table_until_they_have_events(fitted: NextE
 
     def row_of(item: str) -> torch.Tensor:
         predictor = model.predictor_
-        rows = dict(predictor.network.named_parameters())["items.weight"].detach()
+        rows = dict(predictor.module.named_parameters())["items.weight"].detach()
         return rows[predictor.vocabulary.id(item)].clone()
 
     rows = "".join(f"{item},The moss no 8,moss,22.5,2024-01-18\n" for item in ("boat1", "tea8", "moss99"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
-import torch
 
 from ensue.data.histories import Histories
 from ensue.records import History
+from ensue.store.pack import pack, unpack
 from ensue.tasks.next.reservoir import LATEST, Reservoir, joined
 from ensue.vocabulary import FIRST, Vocabulary
 
@@ -26,7 +29,7 @@ def firsts(histories: Histories) -> list[int]:
 
 
 def filled(*cuts: int, size: int = 50, seed: int = 3) -> Reservoir:
-    made = Reservoir(size, seed, VALUES)
+    made = Reservoir(size, seed)
     for low, high in zip((0, *cuts), cuts, strict=False):
         made.add(pairs(low, high))
     return made
@@ -40,7 +43,7 @@ def test_it_is_bounded_and_keeps_all_while_there_is_room() -> None:
 
 def test_the_sample_is_that_of_a_literal_loop_over_the_keys() -> None:
     made = filled(1000)
-    keys = dict(enumerate(Reservoir(50, 3, VALUES)._keys(1000).tolist()))
+    keys = dict(enumerate(Reservoir(50, 3)._new_keys(1000).tolist()))
     smallest = sorted(keys, key=lambda i: keys[i])[:50]
     assert firsts(made.histories) == sorted(smallest)
 
@@ -60,12 +63,12 @@ def test_every_history_has_the_same_chance() -> None:
 
 def test_a_history_is_kept_to_its_latest_events_without_its_name_and_one_event_teaches_nothing() -> None:
     long = History(tuple(map(str, range(80))), tuple(map(float, range(80))), "somebody")
-    made = Reservoir(9, 0, VALUES)
+    made = Reservoir(9, 0)
     made.add(Histories.of([long, History(("1",), (0.0,)), History((), ())], VALUES))
     assert made.histories.lengths.tolist() == [LATEST] and made.histories.record(0) == History(
         long.values[-LATEST:], long.times[-LATEST:]
     )
-    assert (len(made.histories.names), made.seen) == (0, 1)
+    assert (len(made.histories.names), made.num_seen) == (0, 1)
 
 
 def test_draws_are_whole_histories_without_replacement() -> None:
@@ -75,7 +78,7 @@ def test_draws_are_whole_histories_without_replacement() -> None:
     assert (drawn.ids[1::2] == drawn.ids[::2] + 1).all() and (drawn.times == drawn.ids - FIRST).all()
     assert firsts(made.draw(20, 7)) == firsts(drawn) != firsts(made.draw(20, 8))
     assert firsts(made.draw(999, 0)) == firsts(made.histories)
-    assert len(Reservoir(5, 0, VALUES).draw(3, 0)) == 0
+    assert len(Reservoir(5, 0).draw(3, 0)) == 0
 
 
 def test_a_part_and_the_rest_are_the_whole() -> None:
@@ -88,9 +91,9 @@ def test_a_part_and_the_rest_are_the_whole() -> None:
     assert len(rest) == 50
 
 
-def test_restored_it_goes_on_as_it_was() -> None:
-    made, again = filled(400), Reservoir(50, 3, VALUES)
-    again.restore({name: tensor.clone() for name, tensor in made.tensors().items()})
+def test_unpacked_it_goes_on_as_it_was() -> None:
+    made = filled(400)
+    again = unpack(Reservoir, *pack(made))
     for each in (made, again):
         each.add(pairs(400, 900))
     assert firsts(again.histories) == firsts(made.histories) == firsts(filled(900).histories)
@@ -98,19 +101,21 @@ def test_restored_it_goes_on_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "tensor"),
+    ("changes", "reason"),
     [
-        ("keys", torch.zeros(3, dtype=torch.int64)),
-        ("offsets", torch.tensor([0, 5])),
-        ("offsets", torch.zeros(0, dtype=torch.int64)),
-        ("times", torch.zeros(5, dtype=torch.float64)),
-        ("ids", torch.full((100,), 10_000, dtype=torch.int32)),
-        ("ids", torch.zeros(100, dtype=torch.int32)),
+        ({"keys": np.zeros(3, np.uint64)}, "3 keys do not fit 50 histories"),
+        ({"num_seen": 49}, "50 keys do not fit 50 histories"),
+        ({"offsets": np.array([0, 5])}, "offsets does not lead from 0 to 100"),
+        ({"offsets": np.zeros(0, np.int64)}, "offsets does not lead from 0 to 100"),
+        ({"offsets": np.array([0, 0, *range(4, 101, 2)])}, "a history has no events"),
+        ({"times": np.zeros(5)}, "times is torch.float64 of shape"),
+        ({"times": np.arange(100.0, 0, -1)}, "times fall within a history"),
+        ({"ids": np.zeros(100, np.int64)}, "ids is torch.int64"),
     ],
 )
-def test_columns_that_do_not_fit_are_refused(name: str, tensor: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"reservoir\.safetensors"):
-        Reservoir(50, 3, VALUES).restore(filled(400).tensors() | {name: tensor})
+def test_columns_that_do_not_fit_are_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        replace(filled(400), **changes)
 
 
 def test_joined_by_hand() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,11 @@ from ensue import History
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import load, make
+from ensue.store.pack import TABLES, TREE
 from ensue.tasks.next import item_index, nearest
 from ensue.tasks.next.predictor import NextPredictor
 from tests.cli.conftest import run
-from tests.folders import resum
+from tests.folders import put_vocabulary, resum
 from tests.kernels.paths import on_both_paths
 from tests.tasks.next.contract import network_of
 
@@ -54,6 +56,21 @@ def edit(folder: Path, name: str, change: Callable[[Tensors], object]) -> None:
     resum(folder)
 
 
+def edit_fitted(folder: Path, prefix: str, change: Callable[[Tensors], object]) -> None:
+    """Change the packed tensors of one part, and what the tree says of their types and shapes."""
+    tables, tree = load_file(folder / TABLES), json.loads((folder / TREE).read_text())
+    part = {key.removeprefix(prefix): tables.pop(key) for key in list(tables) if key.startswith(prefix)}
+    change(part)
+    for key, tensor in part.items():
+        *path, last = f"{prefix}{key}".split(".")
+        node = reduce(lambda node, name: node[name], path, tree)
+        if isinstance(node, dict):  # texts are two tensors
+            node[last] = f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape]}"
+    save_file(tables | {f"{prefix}{key}": tensor.contiguous() for key, tensor in part.items()}, folder / TABLES)
+    (folder / TREE).write_text(json.dumps(tree))
+    resum(folder)
+
+
 def edit_settings(folder: Path, change: Callable[[dict[str, dict[str, object]]], object]) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     change(settings)
@@ -84,12 +101,12 @@ LIES: dict[str, tuple[Callable[[Tensors], object], str]] = {
     "starts that fall": (put("starts", lambda own: torch.cat([own[:1], own[1:-1].flip(0), own[-1:]])), "starts falls"),
     "starts twice as long": (put("starts", lambda own: torch.cat([own, own])), "starts does not lead|starts falls"),
     "items twice in a session": (put("items", lambda own: torch.full_like(own, 4)), "does not rise"),
-    "holders of another type": (put("holders", lambda own: own.to(torch.int8)), "holders is torch.int8"),
-    "items of another type": (put("items", lambda own: own.long()), "items is torch.int64"),
+    "holders of another type": (put("holders", lambda own: own.to(torch.int8)), r"holders: is int8\[22\], not float32"),
+    "items of another type": (put("items", lambda own: own.long()), r"items: is int64\[\d+\], not int32"),
     "fewer holders": (put("holders", lambda own: own[:-1]), r"holders is torch.float32 of shape \(21,\)"),
     "negative counts": (put("totals", lambda own: -own), "totals holds -.*not a count"),
-    "a tensor that is missing": (lambda tensors: tensors.pop("sessions"), "tensor sessions is missing"),
-    "a tensor that is not known": (lambda tensors: tensors.update(more=torch.zeros(1)), "tensor more is not known"),
+    "a tensor that is missing": (lambda tensors: tensors.pop("holders"), "vsknn.holders: is missing"),
+    "a tensor that is not known": (lambda tensors: tensors.update(more=torch.zeros(1)), "vsknn.more: is not known"),
 }  # fmt: skip
 
 
@@ -97,36 +114,36 @@ LIES: dict[str, tuple[Callable[[Tensors], object], str]] = {
 @pytest.mark.parametrize("name", LIES)
 def test_tables_of_sessions_that_lie_are_refused(vsknn: Path, name: str) -> None:
     change, reason = LIES[name]
-    edit(vsknn, "model.safetensors", change)
+    edit_fitted(vsknn, "vsknn.", change)
     with pytest.raises(ModelFolderError, match=rf"damaged \(.*{reason}"):
         load(vsknn)
 
 
 def test_command_line_refuses_a_lying_table_in_one_line(vsknn: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edit(vsknn, "model.safetensors", last_items(10**9))
+    edit_fitted(vsknn, "vsknn.", last_items(10**9))
     ran = run(monkeypatch, "predict", vsknn, "-", stdin='{"values": ["v1", "v2"]}\n')
-    said = "damaged (VSKNN.items holds 1000000000, outside [2, 22)); fit the model again or copy it again"
+    said = "damaged (vsknn: items holds 1000000000, outside [2, 22)); fit the model again or copy it again"
     assert ran == (2, "", f"ensue: {vsknn}: {said}\n")
 
 
 @pytest.mark.parametrize(
     ("name", "change", "reason"),
     [
-        ("markov.columns", lambda own: own.index_fill(0, torch.tensor(0), 2**31 - 1), "columns holds 2147483647"),
-        ("rules.rows", lambda own: own[:-1], "rules.rows is torch.int64 of shape"),
-        ("cooccurrence.counts", lambda own: own[:-1], "cooccurrence.counts is torch.float32"),
-        ("interpolated.recent.lately", lambda own: torch.cat([own, own]), "recent.lately is torch.float64"),
-        ("interpolated.numbers", torch.zeros_like, "interpolated.numbers is 0, outside"),
-        ("own-items.repeats.again", lambda own: own + 10**6, "more repeats than steps"),
-        ("continuation.ended", lambda own: own + 10**6, "more ends than histories"),
-        ("popularity.totals", lambda own: own + 1, "popularity.totals counts padding"),
-        ("train_prints", lambda own: own.float(), "train_prints is torch.float32"),
+        ("markov.columns", lambda own: own.index_fill(0, torch.tensor(0), 2**31 - 1), "markov: columns holds 2"),
+        ("rules.rows", lambda own: own[:-1], "rules: rows is torch.int64 of shape"),
+        ("cooccurrence.counts", lambda own: own[:-1], "cooccurrence: counts is torch.float32"),
+        ("interpolated.recent.lately", lambda own: torch.cat([own, own]), "recent: lately is torch.float64"),
+        ("interpolated.numbers", torch.zeros_like, "interpolated: numbers is 0, outside"),
+        ("own_items.repeats.again", lambda own: own + 10**6, "more repeats than steps"),
+        ("length_delay.ended", lambda own: own + 10**6, "more ends than histories"),
+        ("popularity.totals", lambda own: own + 1, "popularity: totals counts padding"),
+        ("training_hashes", lambda own: own.float(), "training_hashes: is float32"),
     ],
 )  # fmt: skip
 def test_baselines_that_lie_are_refused(
     vsknn: Path, name: str, change: Callable[[Tensor], Tensor], reason: str
 ) -> None:
-    edit(vsknn, "baselines.safetensors", put(name, change))
+    edit_fitted(vsknn, "", put(name, change))
     with pytest.raises(ModelFolderError, match=rf"damaged \(.*{reason}"):
         load(vsknn)
 
@@ -151,7 +168,10 @@ def test_sizes_in_settings_are_compared_before_anything_is_allocated(core: Path,
 
 @pytest.mark.usefixtures("little_memory")
 def test_a_window_of_a_folder_allocates_nothing(vsknn: Path) -> None:
-    edit_settings(vsknn, lambda settings: settings["settings"].update(window=10**9, sample=10**9, neighbours=10**9))
+    tree = json.loads((vsknn / TREE).read_text())
+    tree["vsknn"]["settings"] = {"window": 10**9, "sample": 10**9, "neighbours": 10**9}
+    (vsknn / TREE).write_text(json.dumps(tree))
+    resum(vsknn)
     (answer,) = load(vsknn).predict([History(("v3", "v4"))], 1)
     assert answer.choices[0].value == "v5"
 
@@ -165,11 +185,13 @@ def test_facts_of_another_type_are_refused(core: Path, fact: str, value: object)
         load(core)
 
 
-@pytest.mark.parametrize("values", [["v0"] * 20, [f"v{number}" for number in range(21)]])
-def test_a_vocabulary_that_does_not_fit_is_refused(vsknn: Path, values: list[str]) -> None:
-    (vsknn / "vocabulary.json").write_text(json.dumps(values))
-    resum(vsknn)
-    with pytest.raises(ModelFolderError, match=r"holds a value twice|is torch"):
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [(["v0"] * 20, "holds a text twice"), ([f"v{number}" for number in range(21)], "counts 22 ids, but there are 23")],
+)
+def test_a_vocabulary_that_does_not_fit_is_refused(vsknn: Path, values: list[str], reason: str) -> None:
+    put_vocabulary(vsknn, values)
+    with pytest.raises(ModelFolderError, match=reason):
         load(vsknn)
 
 

@@ -14,6 +14,7 @@ from ensue.records import History
 from ensue.tasks.next import grow, update
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.state import module_of
 from ensue.training.optimizer import optimizer_tensors
 from tests.tasks.next.contract import network_of
 
@@ -58,13 +59,13 @@ def test_growth_is_what_the_networks_own_grow_makes_of_it(model: str) -> None:
     """Old rows stay bit for bit; biases start at the lowest; moments of old rows stay, those of new ones are 0."""
     made = fitted(model)
     old = len(made.vocabulary)
-    grown = made.network.grow(old + 3).state_dict()
+    grown = module_of(made.network.grow(old + 3)).state_dict()
     moments = {name: t.clone() for name, t in moments_of(made).items()}
     network, optimizer = made.network, made.optimizer
     made.add_values([*NEW, "a1"])
     assert list(made.vocabulary.values)[-3:] == NEW and len(made.vocabulary) == old + 3
     assert made.network is network and made.optimizer is optimizer, "nothing is made anew"
-    for name, tensor in made.network.state_dict().items():
+    for name, tensor in module_of(made.network).state_dict().items():
         assert tensor.shape == grown[name].shape, name
         assert torch.equal(tensor[:old], grown[name][:old]) or name.endswith("sampler.totals"), name
         if tensor.dim() == 1 and "sampler" not in name:
@@ -150,7 +151,7 @@ def test_each_call_draws_anew() -> None:
     """The seed goes with the number of the step: dropout and negatives differ from call to call."""
     made = fitted(dropout=0.5)
     data = encoded(made, circles(8, 2))
-    weights = made.network.state_dict()
+    weights = module_of(made.network).state_dict()
     kept = {name: tensor.clone() for name, tensor in weights.items()}
     losses = set()
     for _ in range(3):
@@ -230,7 +231,7 @@ def test_as_many_old_histories_as_new_ones_are_replayed_and_the_new_ones_remembe
     made = fitted(num=40)
     reports = list(update.passes(made, Histories.of([History(("a1", "new"))] * 12)))
     assert reports[-1].stopped and reports[0].steps == 3  # 12 + 12 in batches of 8
-    assert len(made.reservoir) == 52 and made.reservoir.seen == 52
+    assert len(made.reservoir) == 52 and made.reservoir.num_seen == 52
     few = made.reservoir.part(50, 0)[1]
     assert next(update.passes(made, Histories.of(circles(30, 1)), few)).steps == 4  # 30 + 2
     assert made.metadata.updates == 2 and made.metadata.values == 11

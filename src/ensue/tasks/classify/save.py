@@ -119,7 +119,7 @@ def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     table, rows = tensors["table.weight"], len(state.tokenizer.vocabulary) if state.encoder is None else 0
     require_table("table.weight", table, torch.float32, [rows, None])
     untrained = partial(state.make_network, rows, table.shape[1]) if state.model_name in {*CATALOGUE} else None
-    state.model = read_network(tensors, partial(state.new_network, rows, table.shape[1]), untrained)
+    state.model = read_network(tensors, partial(state.new_network, rows, table.shape[1]), untrained, state.device)
     state.optimizer = saved_optimizer(path, state.module, state.new_optimizer)
 
 

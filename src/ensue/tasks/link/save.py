@@ -145,7 +145,7 @@ def _fill_network(state: LinkState, path: Path) -> None:
     if dim < 0:
         raise ValueError("the vectors of words are too short for the settings")
     untrained = partial(state.make_network, num_words, dim)
-    state.model = read_network(tensors, partial(state.new_network, num_words, dim), untrained)
+    state.model = read_network(tensors, partial(state.new_network, num_words, dim), untrained, state.device)
     if state.schedule is not None:
         state.optimizer = saved_optimizer(path, state.module, state.new_optimizer)
 

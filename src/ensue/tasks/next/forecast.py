@@ -22,6 +22,7 @@ from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.infer import predict
 from ensue.tasks.next.model import TimesNext
 from ensue.tasks.next.state import NextState
+from ensue.tasks.state import evaluating
 from ensue.vocabulary import FIRST
 
 
@@ -29,8 +30,6 @@ def forecast(state: NextState, records: Sequence[History], steps: int, k: int) -
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.forecast`."""
     if require_integer("steps", steps) < 1:
         raise SettingError(f"steps is {steps}; give at least 1")
-    if state.length_delay is None:
-        raise SettingError("this model stores no lengths and delays; fit it again")
     going, found = list(records), [Forecast((), id=record.id, events=len(record.values)) for record in records]
     for step in range(steps):
         answers = predict(state, going, k, evidence=False)
@@ -52,7 +51,6 @@ def forecast(state: NextState, records: Sequence[History], steps: int, k: int) -
 
 def _goings(state: NextState, records: Sequence[History]) -> StopDelayEstimate:
     """Counted, all values of a record among them; where the model is RMTPP, its own density says when."""
-    assert state.length_delay is not None
     whole = [record if record.times else History(record.values, (0.0,) * len(record.values)) for record in records]
     goings = state.length_delay.estimate(Histories.of(whole))
     network = state.network
@@ -64,7 +62,7 @@ def _goings(state: NextState, records: Sequence[History]) -> StopDelayEstimate:
     if len(filled):
         batch = Windows(known.select(filled), state.network.reach, last_only=True).batch(np.arange(len(filled)))
         batch = batch.to(state.device)
-        state.network.eval()
+        evaluating(state.network)
         with torch.no_grad():
             states = network.states(batch)[batch.target_mask]
             after = torch.stack([network.next_time(states, share) for share in SHARES], dim=1)

@@ -8,7 +8,6 @@ empty, for ids are stable. Weights cannot be taken back.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +23,7 @@ from ensue.tasks.next.training_data import fingerprints
 from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
 from ensue.vocabulary import FIRST
 
-COUNTS, MODEL, SETTINGS, WORDS = "baselines.safetensors", "model.safetensors", "settings.json", "vocabulary.json"
-RESERVOIR = "reservoir.safetensors"
+COUNTS, MODEL, SETTINGS = "baselines.safetensors", "model.safetensors", "settings.json"
 
 
 def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> Forgotten:
@@ -78,7 +76,7 @@ def _forget_histories(state: NextState, data: Histories, found: Forgotten) -> No
     learned = np.isin(prints, trained) & (state.shared.min_users == 1)
     mine = {*keys_of(latest_events(data) if state.shared.min_users == 1 else _runs_of(data))}
     stays = np.array([key not in mine for key in keys_of(state.reservoir.histories)], np.bool_)
-    found.add(RESERVOIR, "remembered histories", int((~stays).sum()))
+    found.add(COUNTS, "remembered histories", int((~stays).sum()))
     state.reservoir.keep(stays)
     if not learned.any():
         return
@@ -90,10 +88,9 @@ def _forget_histories(state: NextState, data: Histories, found: Forgotten) -> No
     for module in _counting(state):
         module.forget(known)
     found.add(COUNTS, "histories subtracted from counts", len(known))
-    if state.length_delay is not None:
-        state.length_delay.forget(known)
-    if state.schedule is not None and isinstance(state.network, Remembers):
-        found.add(MODEL, "histories that the model looks up or counts", len(known))
+    state.length_delay.forget(known)
+    if isinstance(state.network, Remembers):
+        found.add(COUNTS, "histories that the model looks up or counts", len(known))
     state.metadata.sequences -= len(known)
     state.metadata.events -= len(known.ids)
     alone = (state.counting["popularity"].totals <= 0) & (before > 0)
@@ -118,23 +115,23 @@ def _forget_values(state: NextState, ids: Ids, found: Forgotten) -> None:
     gone = np.setdiff1d(ids, np.array(former, np.int32))
     if not len(gone):
         return
-    before = len(state.reservoir.histories.ids)
-    state.reservoir.keep_events(~np.isin(state.reservoir.histories.ids, gone))
-    found.add(RESERVOIR, "events of remembered histories", before - len(state.reservoir.histories.ids))
+    before = len(state.reservoir.ids)
+    state.reservoir.keep_events(~np.isin(state.reservoir.ids, gone))
+    found.add(COUNTS, "events of remembered histories", before - len(state.reservoir.ids))
     for module in _counting(state):
         module.forget_ids(gone)
     if state.schedule is not None:
         cleared = clear_rows(module_of(state.network), state.optimizer, gone, len(state.vocabulary))
         found.add(MODEL, "rows of values that nobody else has", cleared)
     state.vocabulary, state.filters = state.vocabulary.without(gone.tolist()), FilterCache()
-    state.reservoir.histories = replace(state.reservoir.histories, vocabulary=state.vocabulary)
-    found.add(WORDS, "values", len(gone))
+    state.reservoir.vocabulary = state.vocabulary
+    found.add(COUNTS, "values", len(gone))
     state.metadata.forgotten = sorted({*former, *gone.tolist()})
 
 
 def _counting(state: NextState) -> list[Forgets]:
-    """Return all modules that counted: the baselines, and those inside the network."""
-    modules: list[object] = [*state.counting.values()]
-    if state.schedule is not None and isinstance(state.network, Remembers):
-        modules += [getattr(state.network, name) for name in state.network.counted]
-    return [module for module in modules if isinstance(module, Forgets)]
+    """Return everything that counted: the baselines, and the memory of an ensemble."""
+    counts: list[object] = [*state.counting.values()]
+    if isinstance(state.network, Remembers):
+        counts.append(state.network.memory)
+    return [each for each in counts if isinstance(each, Forgets)]

@@ -37,8 +37,8 @@ def add_values(state: NextState, values: Iterable[str]) -> None:
         state.model = state.counting[state.model_name]
         return
     network = state.network
-    for name in _counted(network):
-        setattr(network, name, getattr(network, name).grow(num_ids))
+    if isinstance(network, Remembers):
+        network.memory = network.memory.grow(num_ids)
     while old < num_ids:
         block, place = divmod(old, BLOCK)
         stop = min(num_ids, (block + 1) * BLOCK)
@@ -64,16 +64,11 @@ def add_items(state: NextState, known: KnownItems) -> None:
     ids = torch.tensor([state.vocabulary.id(item) for item in known.items.ids])
     is_new = state.counting["popularity"].totals[ids] == 0
     tokens = known.encoder.encode(known.items.filter(pl.Series(is_new.numpy())))
-    parameters = dict(state.network.named_parameters())
+    parameters = dict(module_of(state.network).named_parameters())
     for name, embedding in known.embeddings.items():
         table = parameters[name]
         rows = rows_of_tokens(embedding, *tokens).view(-1, *table.shape[1:])
         table[ids[is_new].to(table.device)] = rows.to(table)
-
-
-def _counted(network: Model) -> tuple[str, ...]:
-    """Names of the submodules that count."""
-    return network.counted if isinstance(network, Remembers) else ()
 
 
 def new_rows(state: NextState, block: int) -> dict[str, Tensor]:
@@ -82,9 +77,8 @@ def new_rows(state: NextState, block: int) -> dict[str, Tensor]:
         seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
         torch.manual_seed(int(seeds[0] >> np.uint64(1)))
         least: Model = MODELS[state.model_name].make(state.settings, FIRST + 1)
-        old, grown = least.state_dict(), least.grow(FIRST + 1 + BLOCK).state_dict()
-        counted = tuple(f"{name}." for name in _counted(least))
-        longer = {name for name in grown if grown[name].shape != old[name].shape and not name.startswith(counted)}
+        old, grown = (module_of(model).state_dict() for model in (least, least.grow(FIRST + 1 + BLOCK)))
+        longer = {name for name in grown if grown[name].shape != old[name].shape}
         state.new_rows = (block, {name: grown[name][FIRST + 1 :].to(state.device) for name in longer})
     return state.new_rows[1]
 

@@ -6,7 +6,6 @@ Hooks are found by their names (``isinstance`` with a protocol). A model of anyb
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor, nn
@@ -34,22 +33,6 @@ class Model(Protocol):
 
     def grow(self, num_ids: int) -> Model:
         """Return this model resized for more ids; known ids keep their rows."""
-        ...
-
-    def eval(self) -> Model:
-        """See :class:`torch.nn.Module`."""
-        ...
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """See :class:`torch.nn.Module`."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """See :class:`torch.nn.Module`."""
-        ...
-
-    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """See :class:`torch.nn.Module`."""
         ...
 
 
@@ -143,12 +126,24 @@ class CountsToo(Finishes, Protocol):
     """Whether ``finish`` left the network out because it does not improve on held-out data."""
 
 
+class Memory(Protocol):
+    """Counts of past histories inside an ensemble."""
+
+    def count(self, histories: Histories) -> None:
+        """Add encoded histories."""
+        ...
+
+    def grow(self, num_ids: int) -> Memory:
+        """Return these counts resized for more ids, which start at 0."""
+        ...
+
+
 @runtime_checkable
 class Remembers(Protocol):
     """A model that counts past histories alongside its network."""
 
-    counted: tuple[str, ...]
-    """Names of its submodules that count: they grow by themselves, and no row of them is drawn."""
+    memory: Memory
+    """The counts, which stay on the CPU and are no part of the network's state."""
 
     def remember(self, histories: Histories) -> None:
         """Count encoded histories."""

@@ -7,107 +7,135 @@ uniform sample without replacement, whatever the calls of ``add`` that the histo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Histories, ranges, scrambled
-from ensue.nn.validation import require_ids, require_offsets, require_table
+from ensue.data.histories import Histories, Ids, Index, Times, ranges, scrambled
+from ensue.nn.validation import Table, require_ids, require_offsets, require_table
+from ensue.tasks.metadata import Count
 from ensue.vocabulary import FIRST, Vocabulary
 
-FILE = "reservoir.safetensors"
 LATEST = 50
-"""Events kept of a history, the latest: bounds the memory, and the personal data in a model folder."""
+"""Events stored of a history, the latest: bounds the memory, and the personal data in a model folder."""
 
 
+@dataclass(eq=False)
 class Reservoir:
     """A uniform sample of past histories: ids and times, no names.
 
-    Args:
-        size: histories at most; 0 keeps none.
+    Attributes:
+        size: maximum number of histories; 0 stores none.
         seed: the same seed and histories give the same sample.
-        vocabulary: the ids' values; it may grow.
+        num_seen: histories that were added, stored or not.
+        keys: (histories,) the random key of each.
+        ids: (events,) in ``vocabulary``, history after history.
+        offsets: (histories + 1,) history ``i`` is ``ids[offsets[i]:offsets[i + 1]]``.
+        times: (events,) seconds; empty without a clock.
+        vocabulary: that of the histories that were added.
     """
 
-    def __init__(self, size: int, seed: int, vocabulary: Vocabulary) -> None:
-        self.size, self.seed, self.seen = size, seed, 0
-        self.keys = np.empty(0, np.uint64)
-        self.histories = Histories(np.empty(0, np.int32), np.zeros(1, np.int64), vocabulary)
+    size: Count
+    seed: int
+    num_seen: Count = 0
+    keys: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    ids: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+    offsets: Index = field(default_factory=lambda: np.zeros(1, np.int64))
+    times: Times = field(default_factory=lambda: np.empty(0, np.float64))
+    vocabulary: Vocabulary = field(init=False, default_factory=Vocabulary)
+
+    def __post_init__(self) -> None:
+        """Check that the columns fit together.
+
+        Raises:
+            ValueError: they do not, or a history has no events.
+        """
+        require_histories("", self.ids, self.offsets, self.times)
+        if len(self.keys) != len(self.offsets) - 1 or len(self.keys) > self.num_seen:
+            raise ValueError(f"{len(self.keys)} keys do not fit {len(self.offsets) - 1} histories")
+        if (np.diff(self.offsets) < 1).any():
+            raise ValueError("a history has no events")
 
     def __len__(self) -> int:
-        """Number of histories kept."""
+        """Number of stored histories."""
         return len(self.keys)
 
+    @property
+    def histories(self) -> Histories:
+        """The stored histories."""
+        return Histories(self.ids, self.offsets, self.vocabulary, self.times)
+
     def add(self, histories: Histories) -> None:
-        """Let the sample take its share of encoded histories; those of one event teach nothing and are passed over."""
+        """Sample encoded histories too; those of one event have nothing to learn from and are skipped."""
         if not self.size:
             return
-        whole = np.flatnonzero(histories.lengths > 1)
-        keys = self._keys(len(whole))
-        self.seen += len(whole)
-        joint = np.concatenate([self.keys, keys])
-        if len(joint) > self.size:
-            stay = np.sort(np.argpartition(joint, self.size - 1)[: self.size])
+        self.vocabulary = histories.vocabulary
+        candidates = np.flatnonzero(histories.lengths > 1)
+        keys = np.concatenate([self.keys, self._new_keys(len(candidates))])
+        self.num_seen += len(candidates)
+        if len(keys) > self.size:
+            selected = np.sort(np.argpartition(keys, self.size - 1)[: self.size])
         else:
-            stay = np.arange(len(joint))
-        old = len(self.keys)
-        entering = latest_events(histories.select(whole[stay[stay >= old] - old]))
-        self.histories = joined(self.histories.select(stay[stay < old]), entering)
-        self.keys = joint[stay]
+            selected = np.arange(len(keys))
+        num_old = len(self)
+        entering = latest_events(histories.select(candidates[selected[selected >= num_old] - num_old]))
+        self._store(joined(self.histories.select(selected[selected < num_old]), entering), keys[selected])
 
-    def keep(self, stays: npt.NDArray[np.bool_]) -> None:
-        """Keep some of the histories alone."""
-        self.histories, self.keys = self.histories.select(stays), self.keys[stays]
+    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Store only the histories of a mask, (histories,)."""
+        self._store(self.histories.select(mask), self.keys[mask])
 
-    def keep_events(self, stays: npt.NDArray[np.bool_]) -> None:
-        """Keep some of the events alone, and the histories in which something still follows something."""
-        self.histories = self.histories.keep(stays)
-        self.keep(self.histories.lengths > 1)
+    def keep_events(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Store only the events of a mask, (events,), and only histories that still have two events."""
+        histories = self.histories.keep(mask)
+        long_enough = histories.lengths > 1
+        self._store(histories.select(long_enough), self.keys[long_enough])
 
     def draw(self, num: int, seed: int) -> Histories:
-        """``num`` of the histories kept (all, if fewer), without replacement; the same for the same seed."""
+        """Return ``num`` stored histories (all, if fewer), without replacement; the same for the same seed."""
         return self.histories.select(self._drawn(num, seed))
 
     def part(self, num: int, seed: int) -> tuple[Histories, Reservoir]:
         """Return a sample as :meth:`draw` does, and a reservoir of the others; this one is unchanged."""
-        drawn = self._drawn(num, seed)
-        left = np.setdiff1d(np.arange(len(self)), drawn)
-        rest = Reservoir(self.size, self.seed, self.histories.vocabulary)
-        rest.seen, rest.keys, rest.histories = self.seen, self.keys[left], self.histories.select(left)
+        drawn, rest = self._drawn(num, seed), copy(self)
+        mask = np.ones(len(self), np.bool_)
+        mask[drawn] = False
+        rest.keep(mask)
         return self.histories.select(drawn), rest
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything but size, seed and vocabulary."""
-        return {
-            "ids": torch.from_numpy(np.require(self.histories.ids, requirements="W")),
-            "offsets": torch.from_numpy(np.require(self.histories.offsets, requirements="W")),
-            "times": torch.from_numpy(np.require(self.histories.times, requirements="W")),
-            "keys": torch.from_numpy(self.keys.view(np.int64)),
-            "seen": torch.tensor(self.seen),
-        }
+    def _store(self, histories: Histories, keys: npt.NDArray[np.uint64]) -> None:
+        self.ids, self.offsets, self.times, self.keys = histories.ids, histories.offsets, histories.times, keys
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave.
-
-        Raises:
-            ValueError: the columns do not fit together or hold ids that the vocabulary lacks.
-        """
-        histories, keys, seen = histories_of(FILE, tensors, self.histories.vocabulary), tensors["keys"], tensors["seen"]
-        require_table(f"{FILE}: keys", keys, torch.int64, (len(histories),))
-        require_table(f"{FILE}: seen", seen, torch.int64, ())
-        require_ids(f"{FILE}: seen", seen, 2**62, len(histories))
-        if len(histories) and int(histories.lengths.min()) < 1:
-            raise ValueError(f"{FILE} holds a history without events")
-        self.histories, self.keys, self.seen = histories, keys.numpy().view(np.uint64), int(seen)
-
-    def _keys(self, num: int) -> npt.NDArray[np.uint64]:
+    def _new_keys(self, num: int) -> npt.NDArray[np.uint64]:
         stream = scrambled(np.array([self.seed], np.uint64))
-        return scrambled(stream + np.arange(self.seen, self.seen + num).astype(np.uint64))
+        return scrambled(stream + np.arange(self.num_seen, self.num_seen + num).astype(np.uint64))
 
     def _drawn(self, num: int, seed: int) -> npt.NDArray[np.int64]:
         return np.sort(np.random.default_rng([self.seed, seed]).permutation(len(self))[:num])
+
+
+def require_histories(name: str, ids: Table, offsets: Table, times: Table) -> None:
+    """Check the columns of histories.
+
+    Args:
+        name: what messages begin with, such as the name of a file and a colon.
+        ids: (events,) int32.
+        offsets: (histories + 1,) int64.
+        times: (events,) float64, or none.
+
+    Raises:
+        ValueError: the columns do not fit together, or times fall within a history.
+    """
+    require_table(f"{name}ids", ids, torch.int32, (None,))
+    require_offsets(f"{name}offsets", offsets, len(ids))
+    require_table(f"{name}times", times, torch.float64, (len(ids) if len(times) else 0,))
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    if len(times) and (np.diff(times)[np.diff(owner) == 0] < 0).any():
+        raise ValueError(f"{name}times fall within a history")
 
 
 def histories_of(
@@ -125,18 +153,13 @@ def histories_of(
         ValueError: the columns do not fit together, an id is none of the vocabulary, or times fall in a history.
     """
     ids, offsets, times = (tensors[name] for name in ("ids", "offsets", "times"))
-    require_table(f"{file}: ids", ids, torch.int32, (None,))
+    require_histories(f"{file}: ", ids, offsets, times)
     require_ids(f"{file}: ids", ids, len(vocabulary) if num_ids is None else num_ids, FIRST)
-    require_offsets(f"{file}: offsets", offsets, len(ids))
-    require_table(f"{file}: times", times, torch.float64, (len(ids) if len(times) else 0,))
-    histories = Histories(ids.numpy(), offsets.numpy(), vocabulary, times.numpy())
-    if histories.timed and (np.diff(histories.times)[np.diff(histories.sequence_index()) == 0] < 0).any():
-        raise ValueError(f"{file}: times fall within a history")
-    return histories
+    return Histories(ids.numpy(), offsets.numpy(), vocabulary, times.numpy())
 
 
 def joined(first: Histories, second: Histories) -> Histories:
-    """Histories one after the other, names left out; beside timed ones, untimed get time 0.
+    """Concatenate histories, without names; if only one of them is timed, the events of the other get time 0.
 
     Args:
         first: encoded histories.

@@ -2,55 +2,121 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from ensue.lines import plural
 from ensue.nn.approximate import has_faiss
-from ensue.nn.device import Undrawn
-from ensue.nn.validation import Bounded, assign_tensors, require_shapes, require_table
-from ensue.store.folder import described, read_json
-from ensue.store.tensors import TensorFile, read_tensors, tensor_bytes
-from ensue.tasks.next import item_index, reservoir
+from ensue.nn.validation import require_ids, require_table
+from ensue.store.folder import described
+from ensue.store.pack import TREE, files_of, read_packed
+from ensue.store.tensors import TensorFile, read_tensors
+from ensue.tasks.next import item_index
+from ensue.tasks.next.baselines.counting import Cooccurrence, ItemCounts, Markov, Popularity, SequentialRules
+from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
-from ensue.tasks.next.catalogue import BEST, MODELS
+from ensue.tasks.next.baselines.own_items import OwnItems
+from ensue.tasks.next.baselines.recent import Recent
+from ensue.tasks.next.baselines.session_knn import VSKNN
+from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
+from ensue.tasks.next.ensembles.blend import BlendMemory
+from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.metadata import Metadata
-from ensue.tasks.next.model import Baseline
-from ensue.tasks.next.reservoir import LATEST
+from ensue.tasks.next.model import Baseline, Remembers
+from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import module_of, summary_of
-from ensue.training.optimizer import FILE, optimizer_tensors, saved_optimizer
+from ensue.tasks.saved import NETWORK, network_files, read_network
+from ensue.tasks.state import Contents, module_of, summary_of
+from ensue.training.optimizer import saved_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 
 
-def contents(state: NextState, card: str) -> dict[str, bytes | TensorFile]:
+@dataclass(eq=False)
+class Fitted:
+    """Fitted values of a predictor, without the weights of the network.
+
+    Attributes:
+        vocabulary: the items.
+        training_hashes: (histories,) fingerprints of the training data.
+        length_delay: how long histories get and pauses last.
+        reservoir: past histories, which updates train on again.
+        popularity: of the baselines, as are all that follow; ``None`` where it may not be stored.
+        blend_memory: of a blend.
+        cascades: of a cascade blend.
+    """
+
+    vocabulary: Vocabulary
+    training_hashes: Annotated[Tensor, torch.int64]
+    length_delay: LengthDelayModel
+    reservoir: Reservoir
+    popularity: Popularity
+    recent: Recent
+    markov: Markov
+    rules: SequentialRules
+    own_items: OwnItems
+    cooccurrence: Cooccurrence
+    interpolated: Interpolated
+    vsknn: VSKNN | None = None
+    blend_memory: BlendMemory | None = None
+    cascades: CascadeStore | None = None
+
+    def __post_init__(self) -> None:
+        """Check that everything is of the same items.
+
+        Raises:
+            ValueError: it is not.
+        """
+        num_ids = len(self.vocabulary)
+        require_table("training_hashes", self.training_hashes, torch.int64, [None])
+        require_ids("reservoir.ids", self.reservoir.ids, num_ids, FIRST)
+        self.reservoir.vocabulary = self.vocabulary
+        for name, counts in vars(self).items():
+            if isinstance(counts, ItemCounts | BlendMemory | CascadeStore) and counts.num_ids != num_ids:
+                raise ValueError(f"{name} counts {counts.num_ids} ids, but there are {num_ids}")
+
+    @property
+    def baselines(self) -> dict[str, Baseline]:
+        """The baselines by their names in the catalogue."""
+        baselines = {name: getattr(self, _field(name)) for name in COUNTING}
+        return {name: baseline for name, baseline in baselines.items() if baseline is not None}
+
+    @property
+    def memory(self) -> BlendMemory | CascadeStore | None:
+        """What an ensemble counts."""
+        return self.blend_memory if self.cascades is None else self.cascades
+
+
+def _field(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def contents(state: NextState, card: str) -> Contents:
     """The contents of a model folder, by file name; the large files are made as they are written."""
-    parts = {name: baseline.state_dict() for name, baseline in state.counting.items()}
-    if state.length_delay is not None:
-        parts["continuation"] = state.length_delay.state_dict()
-    counts = {f"{name}.{key}": tensor for name, part in parts.items() for key, tensor in part.items()}
-    found: dict[str, bytes | TensorFile] = {
-        **described(summary(state), card),
-        "vocabulary.json": json.dumps(list(state.vocabulary.values), ensure_ascii=False).encode(),
-        "model.safetensors": TensorFile(state.network.state_dict()),
-        "baselines.safetensors": TensorFile({**counts, "train_prints": state.training_hashes}),
-    }
-    if state.optimizer is not None:
-        found[FILE] = TensorFile(optimizer_tensors(module_of(state.network), state.optimizer))
+    baselines = {_field(name): baseline for name, baseline in state.counting.items() if name in COUNTING}
+    memory = state.network.memory if isinstance(state.network, Remembers) else None
+    fitted = Fitted(
+        state.vocabulary,
+        state.training_hashes,
+        state.length_delay,
+        state.reservoir,
+        blend_memory=memory if isinstance(memory, BlendMemory) else None,
+        cascades=memory if isinstance(memory, CascadeStore) else None,
+        **baselines,  # type: ignore[arg-type]
+    )
+    files = {**described(summary(state), card), **files_of(fitted)}
+    files |= network_files(state.model if isinstance(state.model, nn.Module) else None, state.optimizer)
     if state.index is not None:
-        found[item_index.FILE] = TensorFile(state.index.tensors())
+        files[item_index.FILE] = TensorFile(state.index.tensors())
     if state.known_items is not None:
-        found |= state.known_items.contents()
-    if len(state.reservoir):
-        found[reservoir.FILE] = tensor_bytes(state.reservoir.tensors())
-    return found
+        files |= state.known_items.contents()
+    return files
 
 
 def summary(state: NextState) -> dict[str, object]:
@@ -58,52 +124,35 @@ def summary(state: NextState) -> dict[str, object]:
     return summary_of(state, {**state.metadata.to_dict(), "remembered": len(state.reservoir)})
 
 
-def fill(state: NextState, path: Path, saved: Mapping[str, Any]) -> None:
+def fill(state: NextState, path: Path, facts: Mapping[str, Any]) -> None:
     """Give a new predictor what :func:`contents` wrote; every tensor is checked before anything computes with it."""
-    state.metadata = Metadata.from_dict({key: value for key, value in saved.items() if key != "remembered"})
-    state.vocabulary = _vocabulary(read_json(path, "vocabulary.json"))
-    _fill_baselines(state, read_tensors(path, "baselines.safetensors"))
-    tensors = read_tensors(path, "model.safetensors")
-    if state.model_name in MODELS:  # what a model of one's own needs to be made is not for a folder to say
-        with Undrawn(), Bounded(tensors):
-            require_shapes(module_of(state.make_network()), tensors)
-    with Undrawn():
-        state.model = state.new_baseline(state.model_name) if state.schedule is None else state.new_network()
-    module = module_of(state.model)
-    assign_tensors(module, tensors)
-    if state.metadata.item_columns:
-        state.known_items = KnownItems.read(path, dict(module.named_parameters()), len(state.vocabulary))
-    if state.schedule is None:
-        state.counting[state.model_name] = cast(Baseline, state.model)
+    state.metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "remembered"})
+    fitted = read_packed(Fitted, path)
+    state.vocabulary, state.training_hashes = fitted.vocabulary, fitted.training_hashes
+    state.length_delay, state.reservoir = fitted.length_delay, fitted.reservoir
+    state.counting = {**fitted.baselines}
+    if state.model_name in COUNTING:
+        state.model = state.counting[state.model_name]
         return
-    module.to(state.device)
-    state.optimizer = saved_optimizer(path, module, state.new_optimizer)
-    state.reservoir = state.new_reservoir()
-    if saved["remembered"]:
-        state.reservoir.restore(read_tensors(path, reservoir.FILE))
-    facts = state.metadata.index
-    if facts is not None and state.device.type == "cpu" and has_faiss():
+    tensors = read_tensors(path, NETWORK)
+    untrained = state.make_network if state.model_name in {*MODELS} else None
+    device = torch.device("cpu") if state.schedule is None else state.device
+    state.model = network = read_network(tensors, state.new_network, untrained, device)
+    if state.metadata.item_columns:
+        parameters = dict(module_of(network).named_parameters())
+        state.known_items = KnownItems.read(path, parameters, len(state.vocabulary))
+    if state.schedule is None:
+        state.counting[state.model_name] = cast(Baseline, network)
+        return
+    if isinstance(network, Remembers):
+        if type(network.memory) is not type(fitted.memory):
+            raise ValueError(f"{TREE} belongs to another model")
+        network.memory = fitted.memory
+    state.optimizer = saved_optimizer(path, module_of(network), state.new_optimizer)
+    index = state.metadata.index
+    if index is not None and state.device.type == "cpu" and has_faiss():
         tensors, num_items = read_tensors(path, item_index.FILE), len(state.vocabulary) - FIRST
-        state.index = ItemIndex.restored(tensors, facts, num_items)
-
-
-def _fill_baselines(state: NextState, counts: dict[str, Tensor]) -> None:
-    """Make the baselines, the lengths and delays, and the hashes of the training data from the tensors of a folder."""
-    state.training_hashes = counts.pop("train_prints")
-    require_table("train_prints", state.training_hashes, torch.int64, [None])
-    state.counting = {name: state.new_baseline(name) for name in state.baselines}
-    state.length_delay = LengthDelayModel()
-    parts = {name: module_of(baseline) for name, baseline in state.counting.items()}
-    assign_tensors(nn.ModuleDict({**parts, "continuation": state.length_delay}), counts)
-
-
-def _vocabulary(values: object) -> Vocabulary:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError("vocabulary.json is not a list of texts")
-    vocabulary = Vocabulary(values)
-    if len(vocabulary.values) < len(values):
-        raise ValueError("vocabulary.json holds a value twice")
-    return vocabulary
+        state.index = ItemIndex.restored(tensors, index, num_items)
 
 
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
@@ -124,14 +173,14 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
     if num:
         many = plural(num, "past session")
         what = f"{many} (the latest {LATEST} events of each: ids and times, no names)"
-        lines.append(f"- {what} in `reservoir.safetensors`, replayed by updates.")
+        lines.append(f"- {what} in `baselines.safetensors`, replayed by updates.")
     lines.append(
         "- the latest sessions of each item, as sets of ids, for VS-kNN, and a 64-bit fingerprint of each session, to "
         "detect test sessions that are in the training data, in `baselines.safetensors`."
     )
     if summary["model"] in BEST:
-        held = "such sessions" if summary["model"] == "blend" else "past cascades in full (ids and times, no names)"
-        lines.append(f"- {held} in `model.safetensors`: the model looks them up.")
+        cascades = "such sessions" if summary["model"] == "blend" else "past cascades in full (ids and times, no names)"
+        lines.append(f"- {cascades} in `baselines.safetensors`: the model looks them up.")
     lines.append(f"- sums over all sessions: {sums}.")
     if summary["model"] != "vsknn":
         lines.append("- `ensue fit --set replay=0` stores only weights and sums.")

@@ -67,14 +67,6 @@ class CountingSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnItemsSettings(CountingSettings):
-    """Settings of sequential rules and of the models that rank a session's own items."""
-
-    window: Size = 100
-    """Number of latest events that are scored from."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class VSKNNSettings(Settings):
     """Settings of VS-kNN."""
 

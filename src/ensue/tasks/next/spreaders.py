@@ -22,6 +22,7 @@ from ensue.settings import require_k
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Credits
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.state import evaluating
 
 Measure = Literal["first", "followed", "credit"]
 MEASURES: tuple[Measure, ...] = ("first", "followed", "credit")
@@ -193,7 +194,7 @@ def _shares(predictor: NextPredictor, windows: Windows, index: Index) -> Tensor:
     """(batch, time, earlier) what was leaned on the earlier events at each target step: rows of sum 1, or 0."""
     network = predictor.network
     if isinstance(network, Credits):
-        predictor.network.eval()
+        evaluating(predictor.network)
         with torch.no_grad():
             raised = network.credit(windows.batch(index).to(predictor.device)).float().cpu().tril(-1)
     else:

@@ -55,8 +55,8 @@ class NextState(State[Model]):
         """The trained or counted module; ``None`` before the first fit."""
         self.counting: dict[str, Baseline] = {}
         """The counting models that stand beside it, by name."""
-        self.length_delay: LengthDelayModel | None = None
-        """How long histories get and pauses last; ``None`` in folders of before there were forecasts."""
+        self.length_delay = LengthDelayModel()
+        """Length of histories and delay of the next event."""
         self.metadata: Metadata = Metadata(
             sequences=0, events=0, values=0, repeats=False, repeat_share=0.0, immediate_repeat_share=0.0,
             exclusion=Exclusion.NONE, timed=False,
@@ -87,11 +87,6 @@ class NextState(State[Model]):
         """The counting models that stand beside this one."""
         return tuple(name for name in COUNTING if self.keeps_histories or name != "vsknn")
 
-    @property
-    def counted_baselines(self) -> tuple[str, ...]:
-        """Those of them that were counted: a folder of before lacks the later ones."""
-        return tuple(name for name in self.baselines if name in self.counting)
-
     def repeat_shares(self, exclusion: Exclusion = Exclusion.NONE) -> RepeatShares | None:
         """Return how often values come again, by distance; ``None`` where none does, or none may be an answer."""
         own = self.counting.get("own-items")
@@ -118,8 +113,8 @@ class NextState(State[Model]):
         self.optimizer = self.seconds_an_epoch = None
 
     def new_reservoir(self) -> Reservoir:
-        """An empty memory of past histories; counting keeps none, for it forgets nothing."""
-        return Reservoir(self.schedule.replay if self.schedule else 0, self.seed, self.vocabulary)
+        """Return an empty reservoir; baselines store nothing there, for counts forget nothing."""
+        return Reservoir(self.schedule.replay if self.schedule else 0, self.seed)
 
     def make_network(self) -> Model:
         """Return an untrained network where torch makes tensors."""

@@ -30,8 +30,7 @@ def count(state: NextState, data: Histories) -> None:
     """Add whole encoded histories to the counting models and the metadata; it takes a pass over the counted pairs."""
     for module in state.counting.values():
         module.count(data)
-    if state.length_delay is not None:
-        state.length_delay.count(data)
+    state.length_delay.count(data)
     if state.keeps_histories:
         if isinstance(state.network, Remembers):
             state.network.remember(data)

@@ -76,7 +76,7 @@ def fill(state: SuggestState, path: Path, facts: Mapping[str, Any]) -> None:
     if state.schedule is None:
         return
     untrained = state.make_network if state.model_name in {*CATALOGUE} else None
-    network = read_network(read_tensors(path, NETWORK), state.new_network, untrained)
+    network = read_network(read_tensors(path, NETWORK), state.new_network, untrained, state.device)
     state.model = network
     state.optimizer = saved_optimizer(path, state.module, state.new_optimizer)
 

@@ -13,7 +13,7 @@ from ensue.records import History
 from ensue.tasks.next.baselines.counting import Cooccurrence
 from ensue.tasks.next.baselines.interpolated import GAP, LEFT, PAST, Interpolated, Numbers, Observed
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.settings import OwnItemsSettings
+from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary
 
 NUMBERS = (0.6, 0.4, 0.5, 0.3, 1.5, 0.7, 0.01)
@@ -29,10 +29,10 @@ def random_data(seed: int, num: int = 40, values: int = 15, *, timed: bool = Tru
 
 
 def fitted(data: Histories, numbers: tuple[float, ...] | None = None) -> Interpolated:
-    model = Interpolated(OwnItemsSettings(), len(data.vocabulary))
+    model = Interpolated(CountingSettings(window=100), len(data.vocabulary))
     if numbers is not None:
         model.numbers.copy_(torch.tensor(numbers))
-        model.recent.half_life.fill_(100.0)
+        model.recent.half_life = 100.0
     model.count(data)
     return model
 
@@ -152,7 +152,7 @@ def test_a_planted_decay_is_found() -> None:
     data = Histories(flat, np.arange(0, 12 * num + 1, 12), Vocabulary(map(str, range(values))))
     model = fitted(data)
     assert float(model.numbers[0]) > 0.7  # the lag hardly decays
-    plain = Cooccurrence(OwnItemsSettings(window=30), len(data.vocabulary))
+    plain = Cooccurrence(CountingSettings(window=30), len(data.vocabulary))
     plain.count(data)
     batch = Windows(data.select(slice(60)), None).batch(np.arange(60))
     hits = [float((one(batch).scores.argmax(1) == batch.targets).float().mean()) for one in (model, plain)]
@@ -163,7 +163,7 @@ def test_followers_are_the_counted_part() -> None:
     data = random_data(4)
     model = fitted(data, NUMBERS)
     batch = Windows(data, model.reach).batch(np.arange(8))
-    cell, share = model.followers(batch)
+    cell, share, _ = model._followers(batch, model.event_weights(batch)[batch.target_mask])
     rows = torch.zeros(batch.num_targets, len(data.vocabulary))
     rows.view(-1).index_add_(0, cell, share)
     assert len(set(cell.tolist())) == len(cell) and (rows.sum(1) < 1).all()
@@ -187,7 +187,7 @@ def test_halves_add_up_and_the_numbers_stay() -> None:
 
 def test_pieces_of_its_reach_give_the_scores_of_the_whole() -> None:
     data = random_data(6)
-    model = Interpolated(OwnItemsSettings(window=4), len(data.vocabulary))
+    model = Interpolated(CountingSettings(window=4), len(data.vocabulary))
     model.count(data)
     whole, cut = Windows(data, None, last_only=True), Windows(data, model.reach, last_only=True)
     scores = [model(windows.batch(np.arange(len(windows)))).scores for windows in (whole, cut)]

@@ -11,14 +11,14 @@ from ensue.records import History
 from ensue.tasks.next.baselines.counting import SequentialRules
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.settings import OwnItemsSettings
+from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary
 
 
 def fitted(data: Histories, kind: type[SequentialRules] = OwnItems, weight: float | None = None) -> SequentialRules:
-    model = kind(OwnItemsSettings(), len(data.vocabulary))
+    model = kind(CountingSettings(window=100), len(data.vocabulary))
     if weight is not None and isinstance(model, OwnItems):
-        model.weight.fill_(weight)
+        model.weight = weight
     model.count(data)
     return model
 
@@ -53,18 +53,19 @@ def test_the_weight_is_the_share_of_repeats_and_ranks_them_first() -> None:
     """Of 6 in 7 targets half repeat what stood two before: some .43 of all."""
     data = wandering(0.5)
     model = fitted(data)
-    assert isinstance(model, OwnItems) and float(model.weight) == pytest.approx(0.45, abs=0.11)
+    assert isinstance(model, OwnItems) and model.weight == pytest.approx(0.45, abs=0.11)
     batch = Windows(data.select(slice(50)), None).batch(np.arange(50))
     two_before = batch.ids[:, :7][:, :-1]
     first = model(batch).scores.view(50, 7, -1)[:, 1:].argmax(2)
     assert (first == two_before).float().mean() > 0.9
-    assert float(fitted(wandering(0.0)).state_dict()["weight"]) <= 0.05
+    model = fitted(wandering(0.0))
+    assert isinstance(model, OwnItems) and (model.weight or 0.0) <= 0.05
 
 
 def test_rules_remain_where_nothing_repeats() -> None:
     data = Histories.of([History(tuple(f"v{(start + step) % 9}" for step in range(4))) for start in range(60)])
     model, rules = fitted(data), fitted(data, SequentialRules)
-    assert float(model.state_dict()["weight"]) == 0
+    assert isinstance(model, OwnItems) and model.weight == 0
     batch = Windows(data, None).batch(np.arange(9))
     assert torch.equal(model(batch).scores, rules(batch).scores)
 
@@ -73,10 +74,10 @@ def test_the_weight_stays_when_more_is_counted() -> None:
     data = wandering(0.5)
     model = fitted(data.select(slice(200)))
     assert isinstance(model, OwnItems)
-    before = model.weight.clone()
+    before = model.weight
     model.count(data.select(slice(200, None)))
-    assert torch.equal(model.weight, before)
-    whole = OwnItems(OwnItemsSettings(), len(data.vocabulary))
-    whole.weight.copy_(before)
+    assert model.weight == before
+    whole = OwnItems(CountingSettings(window=100), len(data.vocabulary))
+    whole.weight = before
     whole.count(data)
     assert torch.equal(model.repeats.again, whole.repeats.again) and torch.equal(model.totals, whole.totals)

@@ -16,7 +16,7 @@ DAY = 1e9
 
 def fitted(data: Histories, half_life: float = 0.0) -> Recent:
     model = Recent(CountingSettings(), len(data.vocabulary))
-    model.half_life.fill_(half_life)
+    model.half_life = half_life
     model.count(data)
     return model
 

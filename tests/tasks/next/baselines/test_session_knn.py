@@ -12,6 +12,7 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.nn.item_head import Output
 from ensue.records import History
+from ensue.store.pack import pack
 from ensue.tasks.next.baselines import session_knn
 from ensue.tasks.next.baselines.session_knn import VSKNN, decayed
 from ensue.tasks.next.dataset import Windows
@@ -153,8 +154,8 @@ def test_halves_add_up(sample: int) -> None:
     once, twice = counted(settings, data), counted(settings, data.select(slice(25)))
     said(twice, data)  # what was looked up in the first half must not survive
     twice.count(data.select(slice(25, None)))
-    for name, tensor in once.state_dict().items():
-        assert torch.equal(twice.state_dict()[name], tensor), name
+    (tree, tables), (expected_tree, expected) = pack(twice), pack(once)
+    assert tree == expected_tree and all(torch.equal(tables[name], expected[name]) for name in expected)
     assert torch.equal(said(twice, data).scores, said(once, data).scores)
 
 
@@ -164,7 +165,7 @@ def test_memory_is_bounded_by_the_catalogue() -> None:
     parts = [random_data(seed, 200) for seed in range(5)]
     for part in parts:
         model.count(part)
-    assert len(model.starts) - 1 <= 2 * 15 < float(model.sessions)
+    assert len(model.starts) - 1 <= 2 * 15 < model.num_sessions
     past = [ids for part in parts for ids in lists(part)]
     row = said(model, parts[0].select(slice(2, 3))).scores[0].exp()
     expected = vsknn_scores(model.settings, past, lists(parts[0])[2], 17)
@@ -179,7 +180,7 @@ def test_growing_keeps_the_sessions_and_makes_room() -> None:
     torch.testing.assert_close(said(grown, question).scores[:, :-1], said(old, question).scores)
     grown.count(Histories.of([History(("b", "e"))], wider))
     assert said(grown, question).scores[0, -1] > said(grown, question).scores[0, wider.id("d")]
-    assert len(old.totals) == 6 and float(old.sessions) == 4
+    assert len(old.totals) == 6 and old.num_sessions == 4
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
+from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend
 from ensue.tasks.next.predictor import NextPredictor
@@ -24,9 +25,15 @@ def blend(weight: float) -> tuple[Blend, Vocabulary]:
     torch.manual_seed(1)
     vocabulary = Vocabulary(VALUES)
     made = Blend(BlendSettings(dim=8, neighbours=3), len(vocabulary)).eval()
-    made.memory.count(Histories.of(PAST, vocabulary))
+    made.memory.sessions.count(Histories.of(PAST, vocabulary))
     made.weight.fill_(weight)
     return made, vocabulary
+
+
+def _neighbour_shares(model: Blend, batch: Batch) -> torch.Tensor:
+    """What the neighbours hold, without popularity."""
+    sessions = model.memory.sessions
+    return sessions(batch).scores.exp() - sessions.settings.popularity * sessions.shares()
 
 
 def test_adds_the_logarithm_of_the_neighbours_share() -> None:
@@ -36,7 +43,7 @@ def test_adds_the_logarithm_of_the_neighbours_share() -> None:
     with torch.no_grad():
         scores = model(batch).scores
         own = model.network(batch).scores
-        shares = model.memory(batch).scores.exp() - model.memory.settings.popularity * model.memory.shares()
+        shares = _neighbour_shares(model, batch)
     torch.testing.assert_close(shares.sum(1), torch.ones(len(shares)))
     torch.testing.assert_close(scores[:, FIRST:], own[:, FIRST:] + 0.7 * (1 + shares[:, FIRST:] / FLOOR).log())
     assert bool(scores[:, :FIRST].isneginf().all())
@@ -44,7 +51,7 @@ def test_adds_the_logarithm_of_the_neighbours_share() -> None:
 
 def test_adds_the_logarithm_of_the_followers_share() -> None:
     model, vocabulary = blend(0.0)
-    model.following.count(Histories.of(PAST, vocabulary))
+    model.memory.following.count(Histories.of(PAST, vocabulary))
     model.step.fill_(1.5)
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
     with torch.no_grad():
@@ -106,7 +113,7 @@ def test_heeded_events_are_shares_of_both_parts() -> None:
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
     with torch.no_grad():
         (weights,), (own,) = model(batch).weights, model.network(batch).weights
-        (heard,) = model.memory(batch).weights
+        (heard,) = model.memory.sessions(batch).weights
     torch.testing.assert_close(weights[0, 1], (own[0, 1] + heard[0, 1]) / 2)
 
 
@@ -125,12 +132,12 @@ def test_adds_a_number_by_how_far_back_an_item_stands() -> None:
 
 def test_interpolated_counts_are_one_of_its_parts() -> None:
     model, vocabulary = blend(0.0)
-    model.interpolated.count(Histories.of(PAST, vocabulary))
+    model.memory.interpolated.count(Histories.of(PAST, vocabulary))
     model.mix.fill_(1.0)
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
     with torch.no_grad():
         (scores, (weights,)), (own, (heard,)) = model(batch), model.network(batch)
-        counted, (counted_heard,) = model.interpolated(batch)
+        counted, (counted_heard,) = model.memory.interpolated(batch)
         torch.testing.assert_close(scores.log_softmax(1), (own + counted).log_softmax(1))
         both = heard + counted_heard
         torch.testing.assert_close(weights[0, :2], (both / both.sum(-1, keepdim=True))[0, :2])
@@ -142,7 +149,7 @@ def test_interpolated_counts_are_one_of_its_parts() -> None:
 def test_what_never_came_has_a_place() -> None:
     model, vocabulary = blend(0.0)
     model.mix.fill_(1.0)
-    model.interpolated.count(Histories.of([History(("a", "b", "a"))] * 3, vocabulary))
+    model.memory.interpolated.count(Histories.of([History(("a", "b", "a"))] * 3, vocabulary))
     batch = Windows(Histories.of([History(("a", "b", "e"))], vocabulary), model.reach).batch(np.arange(1))
     with torch.no_grad():
         assert bool(model(batch).scores[:, FIRST:].isfinite().all())
@@ -208,22 +215,22 @@ def test_the_second_training_keeps_the_weight_and_remembers_everything() -> None
     for name in ("scale", "weight", "step", "mix", "repeat", "lean"):
         assert torch.equal(getattr(network_of(made), name), getattr(network_of(alone), name))
     assert float(network_of(made).weight) > 0
-    assert float(network_of(made).memory.totals.sum()) == 600
-    assert float(network_of(made).following.totals.sum()) == 600
-    assert float(network_of(made).following.counts.sum()) == 400
+    assert float(network_of(made).memory.sessions.totals.sum()) == 600
+    assert float(network_of(made).memory.following.totals.sum()) == 600
+    assert float(network_of(made).memory.following.counts.sum()) == 400
 
 
 def test_update_reaches_the_memory() -> None:
     made = NextPredictor("blend", settings={"dim": 8, "epochs": 1}, seed=0, device="cpu")
     for _ in made.fit(Histories.of(PAST * 4)):
         pass
-    before = float(network_of(made).memory.sessions)
+    before = network_of(made).memory.sessions.num_sessions
     made.update(Histories.of([History(("a", "new")), History(("b", "new", "a"))]))
-    assert float(network_of(made).memory.sessions) == before + 2
+    assert network_of(made).memory.sessions.num_sessions == before + 2
     (new,) = made.vocabulary.ids(["new"])
-    assert float(network_of(made).memory.totals[new]) == 2
-    first, last = network_of(made).following.rows[new : new + 2].tolist()
-    assert network_of(made).following.columns[first:last].tolist() == [made.vocabulary.id("a")]
+    assert float(network_of(made).memory.sessions.totals[new]) == 2
+    first, last = network_of(made).memory.following.rows[new : new + 2].tolist()
+    assert network_of(made).memory.following.columns[first:last].tolist() == [made.vocabulary.id("a")]
 
 
 def test_settings_that_cannot_be() -> None:

@@ -107,7 +107,7 @@ def test_little_is_held_at_once_and_the_sums_are_the_same(monkeypatch: pytest.Mo
     held = list[int]()
 
     def counted(rows: Index, columns: Index, values: Floats, shape: tuple[int, int]) -> SparseRows:
-        if shape[1] == len(model.past.values):
+        if shape[1] == len(model.past.ids):
             held.append(len(values))
         return sparse_rows(rows, columns, values, shape)
 

@@ -1,7 +1,7 @@
 """Counting predictors: what a model must beat to be worth its training. One pass over the data, nothing learned.
 
-Each is a module like the trained ones: ``forward`` gives scores (here logarithms of non-negative weights, so that a
-softmax returns their shares), and ``count`` takes the place of training. Counting more data later simply adds.
+Each scores as the trained models do (here logarithms of non-negative weights, so that a softmax returns their shares),
+and ``count`` takes the place of training. Counting more data later simply adds.
 
 ``cooccurrence`` is directed: every pair of events at most ``window`` apart adds 1 / gap to (earlier, later). The score
 of a candidate is the sum over the latest events of count / (row total ** ``power``) / gap, plus ``popularity`` times
@@ -10,19 +10,23 @@ the candidate's share of all events.
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, cast
+from typing import Annotated, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import pad
 
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.attention import band
 from ensue.nn.item_head import Output
-from ensue.nn.validation import require_counts, require_ids, require_offsets, require_table
+from ensue.nn.validation import Counts, require_counts, require_ids, require_offsets, require_table
+from ensue.settings import Settings
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST
@@ -30,72 +34,118 @@ from ensue.vocabulary import FIRST
 DENSE = 4096
 """Catalogues up to this size are counted in a full table while scoring."""
 PAIRS = 2**20
-"""So many pairs are counted at once: some 50 MB, so that a log of any size is counted near the processor's cache."""
+"""Pairs that are counted at once: some 50 MB, so that a log of any size is counted near the processor's cache."""
 
 
-class Popularity(nn.Module):
-    """Frequency of each item, independent of the history."""
+@dataclass(eq=False)
+class ItemCounts:
+    """Occurrences of each item: the base class of the baselines.
 
-    reach: int | None = 0
-    lengths_vary: ClassVar[tuple[str, ...]] = ()
+    Attributes:
+        settings: of the baseline.
+        num_ids: size of the catalogue, padding and unknown included.
+        totals: (ids,) number of events of each item.
+    """
 
-    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
-        super().__init__()
-        self.settings = settings
-        self.register_buffer("totals", torch.zeros(num_ids))
-        self.totals: Tensor
+    settings: Settings
+    num_ids: Annotated[int, Field(ge=FIRST)]
+    totals: Counts = None  # type: ignore[assignment]  # zeros unless given
 
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: all that is counted is 0 or more, and 0 for the placeholders."""
-        for key, table in self.named_buffers(recurse=False):
-            if table.is_floating_point():
-                require_counts(f"{name}.{key}", table)
+    def __post_init__(self) -> None:
+        """Check the counts.
+
+        Raises:
+            ValueError: there is not one of each id, one is negative, or padding or unknown values are counted.
+        """
+        if self.totals is None:
+            self.totals = torch.zeros(self.num_ids)
+        require_item_counts("totals", self.totals, self.num_ids)
         if bool(self.totals[:FIRST].any()):
-            raise ValueError(f"{name}.totals counts padding or unknown values")
+            raise ValueError("totals counts padding or unknown values")
 
     def count(self, histories: Histories) -> None:
         """Add the events of encoded histories."""
-        self.totals += torch.from_numpy(np.bincount(histories.ids, minlength=len(self.totals)).astype(np.float32))
+        self.totals += self._occurrences(histories.ids)
 
     def forget(self, histories: Histories) -> None:
         """Take back the events of encoded histories that were counted."""
-        self.totals -= torch.from_numpy(np.bincount(histories.ids, minlength=len(self.totals)).astype(np.float32))
-        self.totals.clamp_(min=0)
+        self.totals = (self.totals - self._occurrences(histories.ids)).clamp_(min=0)
 
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of the counts."""
         self.totals[torch.from_numpy(ids).long()] = 0
 
-    def grow(self, num_ids: int) -> Popularity:
+    def grow(self, num_ids: int) -> Self:
         """Return these counts resized for more ids; known ids keep theirs, new ones start at 0."""
-        grown = type(self)(self.settings, num_ids)
-        grown.totals[: len(self.totals)] = self.totals
+        grown = copy(self)
+        grown.num_ids, grown.totals = num_ids, pad(self.totals, (0, num_ids - self.num_ids))
         return grown
 
     def shares(self) -> Tensor:
-        """(ids,) each value's share of all events."""
+        """Return the share of each item in all events, (ids,)."""
         return self.totals / self.totals.sum().clamp(min=1)
 
-    def forward(self, batch: Batch) -> Output:
+    def _occurrences(self, ids: Ids) -> Tensor:
+        """Return how often each id occurs, (ids,)."""
+        return torch.from_numpy(np.bincount(ids, minlength=self.num_ids).astype(np.float32))
+
+
+def require_item_counts(name: str, counts: Tensor, num_ids: int) -> None:
+    """Check that there is one count of each id.
+
+    Raises:
+        ValueError: there is not, or one is negative or too large.
+    """
+    require_table(name, counts, torch.float32, [num_ids])
+    require_counts(name, counts)
+
+
+@dataclass(eq=False)
+class Popularity(ItemCounts):
+    """Frequency of each item, independent of the history."""
+
+    settings: CountingSettings
+
+    @property
+    def reach(self) -> int | None:
+        """Receptive field: the number of earlier events that can change a step's scores."""
+        return 0
+
+    def __call__(self, batch: Batch) -> Output:
         """Return the same scores for every target step; events get no weights."""
         scores = self.shares().log().expand(int(batch.target_mask.sum()), -1)
         return Output(scores.clone(), (torch.zeros(batch.mask.shape + batch.mask.shape[-1:]),))
 
 
+@dataclass(eq=False)
 class Cooccurrence(Popularity):
-    """Directed co-occurrence of the latest ``window`` events; see the module for the formula."""
+    """Directed co-occurrence of the latest ``window`` events; see the module for the formula.
 
-    lengths_vary = ("columns", "counts")
+    Attributes:
+        rows: (ids + 1,) the successors of id ``i`` are at ``rows[i]:rows[i + 1]`` of ``columns`` and ``counts``.
+        columns: (pairs,) the later id of each pair.
+        counts: (pairs,) the sum of 1 / gap over the occurrences of each pair.
+    """
 
-    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
-        super().__init__(settings, num_ids)
-        self.register_buffer("rows", torch.zeros(num_ids + 1, dtype=torch.int64))
-        self.register_buffer("columns", torch.zeros(0, dtype=torch.int32))
-        self.register_buffer("counts", torch.zeros(0))
-        self.rows: Tensor
-        self.columns: Tensor
-        self.counts: Tensor
-        self.table: Tensor | None = None
+    rows: Index = None  # type: ignore[assignment]  # zeros unless given
+    columns: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+    counts: Counts = field(default_factory=lambda: torch.zeros(0))
+    _dense: Tensor | None = field(init=False, default=None)
+    """(ids, ids) the counts, of a small catalogue; ``None`` until they are needed."""
+
+    def __post_init__(self) -> None:
+        """Check that ``rows`` cuts the pairs into one row per id.
+
+        Raises:
+            ValueError: it does not, or the tables are not of one catalogue.
+        """
+        super().__post_init__()
+        if self.rows is None:
+            self.rows = np.zeros(self.num_ids + 1, np.int64)
+        require_offsets("rows", self.rows, len(self.columns), self.num_ids)
+        require_table("columns", self.columns, torch.int32, [None])
+        require_ids("columns", self.columns, self.num_ids, FIRST)
+        require_item_counts("counts", self.counts, len(self.columns))
 
     @property
     def gap(self) -> int:
@@ -108,154 +158,158 @@ class Cooccurrence(Popularity):
         return self.gap
 
     @property
-    def reach(self) -> int | None:  # type: ignore[override]
+    def reach(self) -> int | None:
         """Receptive field: the number of earlier events that can change a step's scores."""
         return self.latest - 1
 
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: ``rows`` cuts the pairs into one row per id."""
-        super().validate(name)
-        require_offsets(f"{name}.rows", self.rows, len(self.columns), len(self.totals))
-        require_table(f"{name}.counts", self.counts, torch.float32, self.columns.shape)
-        require_ids(f"{name}.columns", self.columns, len(self.totals), FIRST)
-
     def count(self, histories: Histories) -> None:
-        """Add the events and pairs of encoded histories, the pairs of some ids at a time."""
+        """Add the events and pairs of encoded histories, the pairs of some earlier ids at a time."""
         super().count(histories)
-        ids, num_ids = histories.ids, len(self.totals)
+        ids, num_ids = histories.ids, self.num_ids
+        # Number of events that follow each event within the gap: of a history of 4 and gap 2 it is 2 2 1 0.
         ends = histories.offsets[1:][histories.sequence_index()]
         followed = np.minimum(ends - np.arange(len(ids)) - 1, self.gap)
-        work = np.bincount(ids, followed, num_ids) + np.diff(self.rows.numpy())
-        part_of = (np.cumsum(work) // PAIRS).astype(np.int64)
-        part_of = np.cumsum(np.diff(part_of, prepend=part_of[:1]) > 0)  # without gaps: a popular id may fill several
-        bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), num_ids]
-        own = part_of[ids].astype(np.uint16 if len(bounds) < 2**16 else np.int64)
-        order = np.argsort(own, kind="stable")  # of 16 bits it is a radix sort: time grows with the events alone
-        stops = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=len(bounds) - 1))])
-        parts = []
+        # Ids are cut into chunks of about PAIRS pairs, new and stored ones. Chunk numbers have no gaps afterwards,
+        # although a popular id may fill several chunks.
+        num_pairs = np.bincount(ids, followed, num_ids) + np.diff(self.rows)
+        chunk_of_id = (np.cumsum(num_pairs) // PAIRS).astype(np.int64)
+        chunk_of_id = np.cumsum(np.diff(chunk_of_id, prepend=chunk_of_id[:1]) > 0)
+        bounds = [0, *(np.flatnonzero(np.diff(chunk_of_id)) + 1).tolist(), num_ids]
+        chunk = chunk_of_id[ids].astype(np.uint16 if len(bounds) < 2**16 else np.int64)
+        order = np.argsort(chunk, kind="stable")  # of 16 bits it is a radix sort: time grows with the events alone
+        stops = np.concatenate([[0], np.cumsum(np.bincount(chunk, minlength=len(bounds) - 1))])
+        chunks = []
         for number, (low, high) in enumerate(pairwise(bounds)):
-            places = order[stops[number] : stops[number + 1]]
-            parts.append(self._most_counted(*self._added(low, high, *_sums(ids, places, followed[places], num_ids))))
-        pairs, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
-        self.rows = torch.from_numpy(np.searchsorted(pairs, np.arange(num_ids + 1) * num_ids))
-        self.columns = torch.from_numpy((pairs % num_ids).astype(np.int32))
-        self.counts = torch.from_numpy(counts.astype(np.float32))
-        self.table = None
+            events = order[stops[number] : stops[number + 1]]
+            new_pairs = _pair_sums(ids, events, followed[events], num_ids)
+            chunks.append(self._most_counted(*self._with_stored(low, high, *new_pairs)))
+        pairs, counts = (np.concatenate(column) for column in zip(*chunks, strict=True))
+        self._set_pairs(pairs, counts)
 
     def forget(self, histories: Histories) -> None:
         """Take back the events and pairs of encoded histories that were counted; what is left of a pair stays."""
         super().forget(histories)
-        trial, num_ids = type(self)(self.settings, len(self.totals)), len(self.totals)
-        Cooccurrence.count(trial, histories)
-        pairs, theirs = (model._earlier() * num_ids + model.columns.numpy() for model in (self, trial))
-        place = np.searchsorted(pairs, theirs).clip(max=max(len(pairs) - 1, 0))
-        there = pairs[place] == theirs if len(pairs) else np.zeros(len(theirs), np.bool_)
+        forgotten = type(self)(self.settings, self.num_ids)
+        Cooccurrence.count(forgotten, histories)
+        pairs, forgotten_pairs = self._pairs(), forgotten._pairs()
+        index = np.searchsorted(pairs, forgotten_pairs).clip(max=max(len(pairs) - 1, 0))
+        is_stored = pairs[index] == forgotten_pairs if len(pairs) else np.zeros(len(forgotten_pairs), np.bool_)
         counts = self.counts.double().numpy().copy()
-        counts[place[there]] -= trial.counts.double().numpy()[there]
-        self._keep_pairs(counts > 0.5 / self.gap, counts)  # a pair that is left counts at least 1 / gap
+        counts[index[is_stored]] -= forgotten.counts.double().numpy()[is_stored]
+        remaining = counts > 0.5 / self.gap  # a pair that occurs counts at least 1 / gap
+        self._set_pairs(pairs[remaining], counts[remaining])
 
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of the counts and pairs."""
         super().forget_ids(ids)
-        stays = ~np.isin(self._earlier(), ids) & ~np.isin(self.columns.numpy(), ids)
-        self._keep_pairs(stays, self.counts.double().numpy())
+        remaining = ~np.isin(self._earlier(), ids) & ~np.isin(self.columns, ids)
+        self._set_pairs(self._pairs()[remaining], self.counts.double().numpy()[remaining])
 
-    def _keep_pairs(self, stays: npt.NDArray[np.bool_], counts: Floats) -> None:
-        """Keep some of the pairs, with other counts."""
-        earlier = self._earlier()[stays]
-        self.rows = torch.from_numpy(np.searchsorted(earlier, np.arange(len(self.totals) + 1)))
-        self.columns = torch.from_numpy(self.columns.numpy()[stays])
-        self.counts = torch.from_numpy(counts[stays].astype(np.float32))
-        self.table = None
+    def _set_pairs(self, pairs: Index, counts: Floats) -> None:
+        """Store pairs, each as earlier id x ids + later id in rising order, and their counts."""
+        self.rows = np.searchsorted(pairs, np.arange(self.num_ids + 1) * self.num_ids)
+        self.columns = (pairs % self.num_ids).astype(np.int32)
+        self.counts = torch.from_numpy(counts.astype(np.float32))
+        self._dense = None
 
-    def _added(self, low: int, high: int, pairs: Index, sums: Floats) -> tuple[Index, Floats]:
-        """Pairs of the ids from ``low`` to before ``high``, in order, and their counts: the new ones and those here."""
+    def _with_stored(self, low: int, high: int, pairs: Index, sums: Floats) -> tuple[Index, Floats]:
+        """Return the pairs of the ids from ``low`` to before ``high``, rising, and their counts: new and stored."""
         begin, end = self.rows[[low, high]].tolist()
         if begin == end:
             return pairs, sums
-        earlier = np.repeat(np.arange(low, high), np.diff(self.rows[low : high + 1].numpy()))
-        old = earlier * len(self.totals) + self.columns[begin:end].numpy()
-        every, codes = np.unique(np.concatenate([old, pairs]), return_inverse=True)
-        both = np.bincount(codes, np.concatenate([self.counts[begin:end].double().numpy(), sums]), len(every))
-        return every, both.astype(np.float64)
+        earlier = np.repeat(np.arange(low, high), np.diff(self.rows[low : high + 1]))
+        stored = earlier * self.num_ids + self.columns[begin:end]
+        all_pairs, codes = np.unique(np.concatenate([stored, pairs]), return_inverse=True)
+        counts = np.concatenate([self.counts[begin:end].double().numpy(), sums])
+        return all_pairs, np.bincount(codes, counts, len(all_pairs)).astype(np.float64)
 
     def _most_counted(self, pairs: Index, counts: Floats) -> tuple[Index, Floats]:
         """Return the ``keep`` highest counts per earlier id; ties go to the smaller ids."""
-        _, starts, lengths = np.unique(pairs // len(self.totals), return_index=True, return_counts=True)
-        kept = np.ones(len(pairs), np.bool_)
-        for start, length in zip(
-            starts[lengths > self.settings.keep], lengths[lengths > self.settings.keep], strict=True
-        ):
+        keep = self.settings.keep
+        _, starts, lengths = np.unique(pairs // self.num_ids, return_index=True, return_counts=True)
+        mask = np.ones(len(pairs), np.bool_)
+        for start, length in zip(starts[lengths > keep], lengths[lengths > keep], strict=True):
             falling = np.argsort(-counts[start : start + length].astype(np.float32), kind="stable")
-            kept[start + falling[self.settings.keep :]] = False
-        return pairs[kept], counts[kept]
+            mask[start + falling[keep:]] = False
+        return pairs[mask], counts[mask]
 
-    def grow(self, num_ids: int) -> Cooccurrence:
+    def grow(self, num_ids: int) -> Self:
         """Return these counts resized for more ids."""
-        grown = cast(Cooccurrence, super().grow(num_ids))
-        grown.rows[: len(self.rows)] = self.rows
-        grown.rows[len(self.rows) :] = self.rows[-1]
-        grown.columns, grown.counts = self.columns, self.counts
+        grown = super().grow(num_ids)
+        grown.rows, grown._dense = np.pad(self.rows, (0, num_ids - self.num_ids), "edge"), None
         return grown
 
     def _earlier(self) -> Index:
-        return np.repeat(np.arange(len(self.totals)), np.diff(self.rows.numpy()))
+        """Return the earlier id of each pair."""
+        return np.repeat(np.arange(self.num_ids), np.diff(self.rows))
+
+    def _pairs(self) -> Index:
+        """Return each pair as earlier id x ids + later id, rising."""
+        return self._earlier() * self.num_ids + self.columns
 
     def row_totals(self) -> Tensor:
-        """(ids,) sum of each value's counts over its successors."""
-        sums = torch.cat([torch.zeros(1, dtype=torch.float64), self.counts.double().cumsum(0)])
-        return (sums[self.rows[1:]] - sums[self.rows[:-1]]).float()
+        """Return the sum of each item's counts over its successors, (ids,)."""
+        sums = np.concatenate([[0.0], np.cumsum(self.counts.double().numpy())])
+        return torch.from_numpy(np.diff(sums[self.rows]).astype(np.float32))
 
     def recency(self, batch: Batch) -> Tensor:
-        """(batch, step, event) weight 1 / gap of every event for every step, 0 outside the window."""
+        """Return the weight 1 / gap of every event for every step, (batch, step, event); 0 outside the window."""
         time = batch.mask.shape[1]
         steps = torch.arange(time)
         gaps = (steps[:, None] - steps[None, :] + 1).clamp(min=1)
         visible = band(time, reach=self.latest, own=True) & batch.mask[:, None, :]
         return visible / gaps
 
-    def forward(self, batch: Batch) -> Output:
-        """Scores (targets, ids) and each event's part of the counted mass, (batch, time, time)."""
-        num_ids, totals = len(self.totals), self.row_totals()
+    def __call__(self, batch: Batch) -> Output:
+        """Return the scores, (targets, ids), and each event's part of the counted mass, (batch, time, time)."""
+        totals = self.row_totals()
         weights = self.recency(batch) * totals.clamp(min=1e-9).pow(-self.settings.power)[batch.ids][:, None, :]
-        rows = weights[batch.target_mask]  # (targets, time)
-        values = batch.ids[batch.target_mask.nonzero()[:, 0]]
-        target, event = rows.nonzero(as_tuple=True)
-        value = values[target, event]
-        weight = rows[target, event]
-        scores = (self.settings.popularity * self.shares()).repeat(len(rows), 1)
-        if num_ids <= DENSE:
-            self._add_dense(scores, target, value, weight)
+        # One entry for each event that is scored from: its target step, its id and its weight.
+        target_weights = weights[batch.target_mask]
+        histories = batch.ids[batch.target_mask.nonzero()[:, 0]]
+        target, event = target_weights.nonzero(as_tuple=True)
+        ids, weight = histories[target, event], target_weights[target, event]
+        scores = (self.settings.popularity * self.shares()).repeat(len(target_weights), 1)
+        if self.num_ids <= DENSE:
+            self._add_dense(scores, target, ids, weight)
         else:
-            self._add_sparse(scores, target, value, weight)
+            self._add_sparse(scores, target, ids, weight)
         mass = weights * totals[batch.ids][:, None, :]
         shares = mass / mass.sum(-1, keepdim=True).clamp(min=1e-30)
         return Output(scores.log(), (shares,))
 
-    def _add_dense(self, scores: Tensor, target: Tensor, value: Tensor, weight: Tensor) -> None:
+    def _add_dense(self, scores: Tensor, target: Tensor, ids: Tensor, weight: Tensor) -> None:
         """Add weighted rows of a full (ids, ids) table: the faster way while the table is small."""
-        if self.table is None:
-            self.table = torch.zeros(len(self.totals), len(self.totals))
-            self.table[self._earlier(), self.columns] = self.counts
-        weights = torch.zeros_like(scores).index_put_((target, value), weight, accumulate=True)
-        scores.addmm_(weights, self.table)
+        if self._dense is None:
+            self._dense = torch.zeros(self.num_ids, self.num_ids)
+            self._dense.view(-1)[torch.from_numpy(self._pairs())] = self.counts
+        weights = torch.zeros_like(scores).index_put_((target, ids), weight, accumulate=True)
+        scores.addmm_(weights, self._dense)
 
-    def _add_sparse(self, scores: Tensor, target: Tensor, value: Tensor, weight: Tensor) -> None:
-        """Add the same sums over the kept entries alone."""
-        pair, entry = map(torch.from_numpy, entries_of(self.rows.numpy(), value.numpy()))
-        at = (target * len(self.totals))[pair] + self.columns[entry]
-        scores.view(-1).index_add_(0, at, weight[pair] * self.counts[entry])
+    def _add_sparse(self, scores: Tensor, target: Tensor, ids: Tensor, weight: Tensor) -> None:
+        """Add the same sums over the stored pairs alone."""
+        owner, pair = map(torch.from_numpy, entries_of(self.rows, ids.numpy()))
+        cells = (target * self.num_ids)[owner] + torch.from_numpy(self.columns)[pair]
+        scores.view(-1).index_add_(0, cells, weight[owner] * self.counts[pair])
 
 
-def _sums(ids: Ids, places: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:
-    """The pairs of some events with so many that follow each, in order, and the sum of 1 / gap of each pair."""
+def _pair_sums(ids: Ids, events: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:
+    """Return the pairs of some events with those that follow each, rising, and the sum of 1 / gap of each pair.
+
+    Args:
+        ids: (all events,).
+        events: (events,) places of the earlier events.
+        followed: (events,) how many of the next events each is paired with.
+        num_ids: a pair is earlier id x ``num_ids`` + later id.
+    """
     # Ids 5 7 5, each with all that follow: followed [2 1 0], gaps [1 2 1], pairs 5-7, 5-5, 7-5 as first x ids + second.
-    gap, far = ranges(np.ones_like(followed), followed), int(followed.max(initial=0)) + 1
-    pairs = np.repeat(ids[places].astype(np.int64) * num_ids, followed) + ids[np.repeat(places, followed) + gap]
-    keys = np.sort(pairs * far + gap)  # the gap goes with its pair, so that no order of sums depends on the log's
-    pairs = keys // far
+    gap, gap_limit = ranges(np.ones_like(followed), followed), int(followed.max(initial=0)) + 1
+    pairs = np.repeat(ids[events].astype(np.int64) * num_ids, followed) + ids[np.repeat(events, followed) + gap]
+    keys = np.sort(pairs * gap_limit + gap)  # the gap is sorted too, so that the sums do not depend on the log's order
+    pairs = keys // gap_limit
     (starts,) = np.nonzero(np.diff(pairs, prepend=-1))
-    return pairs[starts], np.add.reduceat(1 / np.maximum(keys % far, 1), starts) if len(starts) else np.zeros(0)
+    sums = np.add.reduceat(1 / np.maximum(keys % gap_limit, 1), starts) if len(starts) else np.zeros(0)
+    return pairs[starts], sums
 
 
 class Markov(Cooccurrence):
@@ -277,5 +331,5 @@ class SequentialRules(Cooccurrence):
 
     @property
     def latest(self) -> int:
-        """The last event alone has a say."""
+        """Scores come from the last event alone."""
         return 1

@@ -18,10 +18,10 @@ tenths of the training parts of Yoochoose, Diginetica, Globo, MovieLens and Twit
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -29,20 +29,19 @@ from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.nn.attention import band
 from ensue.nn.item_head import Output
-from ensue.nn.validation import require_number
+from ensue.nn.validation import require_number, require_table
 from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity
-from ensue.tasks.next.baselines.recent import Recent, latest_tenth
+from ensue.tasks.next.baselines.recent import Recent, latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.settings import CountingSettings
 
 if TYPE_CHECKING:  # to predict imports it only where these counts are asked
     from scipy.sparse import csr_array
 
 GAP, PAST = 10, 20
 """Maximum distance of the events of a pair, and number of latest events whose pairs are scored from."""
-TRIED = 5000
+MAX_TARGETS = 5000
 """Held-out targets, the latest, by which the numbers are chosen."""
 STEPS = 60
 """Steps of the search for the numbers."""
@@ -123,25 +122,38 @@ def _numbers(free: Tensor) -> Numbers:
     return Numbers(*free[:SHARES].sigmoid(), *free[SHARES:].exp())
 
 
+@dataclass(eq=False)
 class Interpolated(Cooccurrence):
-    """See the module."""
+    """Interpolated counts; see the module.
 
-    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
-        super().__init__(settings, num_ids)
-        self.recent, self.repeats = Recent(settings, num_ids), RepeatShares()
-        self.register_buffer("numbers", torch.zeros(len(START), dtype=torch.float64))
-        self.numbers: Tensor
-        self._both: tuple[csr_array, Tensor] | None = None
-        self._back: Tensor | None = None
+    Attributes:
+        recent: popularity lately.
+        repeats: how often values come again.
+        numbers: (7,) the learned numbers in the order of :class:`Numbers`; zeros until they are chosen.
+    """
 
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`; once anything is counted, the numbers are chosen."""
-        super().validate(name)
+    recent: Recent = None  # type: ignore[assignment]  # nothing is counted unless given
+    repeats: RepeatShares = field(default_factory=RepeatShares)
+    numbers: Annotated[Tensor, torch.float64] = field(default_factory=lambda: torch.zeros(len(START)).double())
+    _both: tuple[Any, Tensor] | None = field(init=False, default=None)
+    _back: Tensor | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Check the parts; once anything is counted, the numbers are chosen.
+
+        Raises:
+            ValueError: the parts are of different catalogues, or a number is outside what the search looks at.
+        """
+        super().__post_init__()
+        self.recent = self.recent or Recent(self.settings, self.num_ids)
+        if self.recent.num_ids != self.num_ids:
+            raise ValueError("recent counts other ids")
+        require_table("numbers", self.numbers, torch.float64, [len(START)])
         if bool(self.totals.any()):
             largest = 2 * math.exp(FURTHEST)  # of the search, with room for rounding
-            require_number(f"{name}.numbers", self.numbers[:SHARES], 1.0)
-            require_number(f"{name}.numbers", self.numbers[PRIOR], largest, 1 / largest)
-            require_number(f"{name}.numbers", self.numbers[BACKWARD], largest)
+            require_number("numbers", self.numbers[:SHARES], 1.0)
+            require_number("numbers", self.numbers[PRIOR], largest, 1 / largest)
+            require_number("numbers", self.numbers[BACKWARD], largest)
 
     @property
     def gap(self) -> int:
@@ -150,33 +162,31 @@ class Interpolated(Cooccurrence):
 
     @property
     def latest(self) -> int:
-        """The pairs of how many latest events have a say."""
+        """Number of latest events whose pairs are scored from."""
         return min(PAST, self.settings.window)
 
     @property
-    def reach(self) -> int | None:  # type: ignore[override]
+    def reach(self) -> int | None:
         """Receptive field: the number of earlier events that can change a step's scores."""
         return self.settings.window - 1
 
     def count(self, histories: Histories) -> None:
         """Add encoded histories; the first time the numbers are chosen."""
         if not bool(self.numbers.any()):
-            self.numbers.copy_(torch.tensor(START))
+            self.numbers = torch.tensor(START).double()
             parts = latest_tenth(histories)
             self.recent.choose(parts)
             if parts is not None:
-                trial = type(self)(self.settings, len(self.totals))
-                trial.numbers.copy_(self.numbers)
-                trial.recent.half_life.copy_(self.recent.half_life)
-                trial.count(parts[0])
-                self.numbers.copy_(trial.likeliest(parts[1]))
+                early = type(self)(self.settings, self.num_ids, numbers=self.numbers)
+                early.recent.half_life = self.recent.half_life
+                early.count(parts[0])
+                self.numbers = early.likeliest(parts[1])
         super().count(histories)
         self.recent.count(histories)
         self.repeats.count(histories, self.totals)
-        self._both = self._back = None
 
-    def _keep_pairs(self, stays: npt.NDArray[np.bool_], counts: Floats) -> None:
-        super()._keep_pairs(stays, counts)
+    def _set_pairs(self, pairs: Index, counts: Floats) -> None:
+        super()._set_pairs(pairs, counts)
         self._both = self._back = None
 
     def forget(self, histories: Histories) -> None:
@@ -189,67 +199,71 @@ class Interpolated(Cooccurrence):
         super().forget_ids(ids)
         self.recent.forget_ids(ids)
 
-    def grow(self, num_ids: int) -> Interpolated:
+    def grow(self, num_ids: int) -> Self:
         """Return these counts resized for more ids."""
-        grown = cast(Interpolated, super().grow(num_ids))
-        grown.recent, grown.repeats, grown.numbers = self.recent.grow(num_ids), self.repeats, self.numbers
+        grown = super().grow(num_ids)
+        grown.recent = self.recent.grow(num_ids)
+        grown._both = grown._back = None
         return grown
 
     @torch.no_grad()
     def likeliest(self, held_out: Histories) -> Tensor:
-        """(7,) the numbers under which the latest held-out targets are likeliest."""
+        """Return the numbers under which the latest held-out targets are likeliest, (7,)."""
         windows = Windows(held_out, self.reach)
-        late = np.flatnonzero(np.cumsum((windows.stops - windows.target_starts)[::-1])[::-1] <= TRIED)
-        places = windows.positions(late)
-        targets = held_out.ids[places + 1].astype(np.int64)
-        begins = held_out.offsets[:-1][held_out.sequence_index()[places]]
+        index = latest_windows(windows, MAX_TARGETS)
+        positions = windows.positions(index)
+        targets = held_out.ids[positions + 1].astype(np.int64)
+        # (targets, events) the latest events before each target, the latest first; 0 beyond the start of its history.
+        begins = held_out.offsets[:-1][held_out.sequence_index()[positions]]
         since = np.arange(self.latest)
-        event = places[:, None] - since
+        event = positions[:, None] - since
         values = np.where(event >= begins[:, None], held_out.ids[np.maximum(event, 0)], 0).astype(np.int64)
         unit, seconds = 1.0, np.zeros(values.shape)
         if held_out.timed:
-            seconds = np.where(values > 0, held_out.times[places][:, None] - held_out.times[np.maximum(event, 0)], 0)
-            unit = float(np.median(seconds[:, 1][seconds[:, 1] > 0])) if (seconds[:, 1:2] > 0).any() else 1.0
-        seen = (self.totals[targets] > 0).numpy()
-        if not seen.any():
+            elapsed = held_out.times[positions][:, None] - held_out.times[np.maximum(event, 0)]
+            seconds = np.where(values > 0, elapsed, 0)
+            gaps = seconds[:, 1:2]
+            unit = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
+        in_counts = (self.totals[targets] > 0).numpy()
+        if not in_counts.any():
             return self.numbers
         pairs = self._table()
         columns = (
-            _looked_up(pairs, values, targets[:, None]),
-            _looked_up(pairs, targets[:, None], values),
+            _pair_counts(pairs, values, targets[:, None]),
+            _pair_counts(pairs, targets[:, None], values),
             pairs.sum(1)[values],
             pairs.sum(0)[values],
             since + np.zeros_like(values),
             seconds / unit,
-            *self._own(windows, late),
+            *self._repeat_shares(windows, index),
             Popularity.shares(self)[targets],
             self.recent.shares()[targets],
         )
-        found = Observed(*(torch.as_tensor(column).double()[seen] for column in columns)).likeliest()
-        found[-1] *= held_out.timed / unit
-        return found
+        numbers = Observed(*(torch.as_tensor(column).double()[in_counts] for column in columns)).likeliest()
+        numbers[-1] *= held_out.timed / unit
+        return numbers
 
-    def _own(self, windows: Windows, late: Index) -> tuple[Tensor, Tensor]:
+    def _repeat_shares(self, windows: Windows, index: Index) -> tuple[Tensor, Tensor]:
         """Return the weight of each target's distance to its last occurrence (0 if there is none), and the total."""
-        found = []
-        for start in range(0, len(late), 64):
-            batch = windows.batch(late[start : start + 64])
-            cell, share = self.repeats.score(batch, len(self.totals), self.settings.window)
-            row, none = cell // len(self.totals), torch.zeros(batch.num_targets)
-            same = share * (cell % len(self.totals) == batch.targets[row])
-            found.append((none.index_add(0, row, same), none.index_add(0, row, share)))
-        own, every = zip(*found, strict=True)
-        return torch.cat(own), torch.cat(every)
+        target_shares, totals = [torch.zeros(0)], [torch.zeros(0)]
+        for start in range(0, len(index), 64):
+            batch = windows.batch(index[start : start + 64])
+            cell, share = self.repeats.score(batch, self.num_ids, self.settings.window)
+            row, zeros = cell // self.num_ids, torch.zeros(batch.num_targets)
+            of_target = share * (cell % self.num_ids == batch.targets[row])
+            target_shares.append(zeros.index_add(0, row, of_target))
+            totals.append(zeros.index_add(0, row, share))
+        return torch.cat(target_shares), torch.cat(totals)
 
     def _table(self) -> csr_array:
-        """The counts, as SciPy knows them."""
+        """Return the counts as a SciPy matrix."""
         from scipy.sparse import csr_array
 
-        num = len(self.totals)
-        return csr_array((self.counts.double().numpy(), self.columns.numpy(), self.rows.numpy()), shape=(num, num))
+        shape = (self.num_ids, self.num_ids)
+        return csr_array((self.counts.double().numpy(), self.columns, self.rows), shape=shape)
 
     def both_ways(self) -> tuple[csr_array, Tensor]:
-        """The counts and ``backward`` times those the other way round, and (ids,) their sums by the first value."""
+        """Return the counts plus ``backward`` times those the other way round, and (ids,) their sums by first value."""
         if self._both is None:
             forward = self._table()
             both = (forward + float(self.numbers[BACKWARD]) * forward.T).tocsr()
@@ -257,7 +271,7 @@ class Interpolated(Cooccurrence):
         return self._both
 
     def event_weights(self, batch: Batch) -> Tensor:
-        """(batch, step, event) w of every event for every step, 0 of those that have no say."""
+        """Return w of every event for every step, (batch, step, event); 0 of events that are not scored from."""
         time, numbers = batch.mask.shape[1], Numbers(*self.numbers.float())
         since = (torch.arange(time)[:, None] - torch.arange(time)).clamp(min=0)
         visible = band(time, reach=self.latest, own=True) & batch.mask[:, None, :]
@@ -268,12 +282,16 @@ class Interpolated(Cooccurrence):
         sums = self.both_ways()[1][batch.ids]
         return weights * torch.where(sums > 0, sums, torch.inf).pow(-numbers.power)[:, None, :]
 
-    def followers(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Row x ids + value of what followed the latest events of each target step, and its share."""
-        return self._followers(batch, self.event_weights(batch)[batch.target_mask])[:2]
-
     def _followers(self, batch: Batch, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Those, and (targets,) what the sum of pairs and prior is, given (targets, events) weights."""
+        """Return what followed the latest events of each target step.
+
+        Args:
+            batch: on the CPU.
+            weights: (targets, events) of the events.
+
+        Returns:
+            (followers,) row x ids + value and the share of each follower, and (targets,) the sum of pairs and prior.
+        """
         from scipy.sparse import csr_array
 
         both, sums = self.both_ways()
@@ -281,49 +299,50 @@ class Interpolated(Cooccurrence):
         row, event = weights.nonzero(as_tuple=True)
         total = (weights * sums[values]).sum(1) + float(self.numbers[PRIOR])
         shares = (weights / total[:, None])[row, event].double().numpy()
-        shape = (len(weights), len(self.totals))
-        found = (csr_array((shares, (row.numpy(), values[row, event].numpy())), shape=shape) @ both).tocoo()
-        cell = torch.from_numpy(found.row.astype(np.int64) * shape[1] + found.col)
-        return cell, torch.from_numpy(found.data).float(), total
+        shape = (len(weights), self.num_ids)
+        # A sparse (targets, ids) matrix of event weights times the (ids, ids) pairs gives the followers of each target.
+        followers = (csr_array((shares, (row.numpy(), values[row, event].numpy())), shape=shape) @ both).tocoo()
+        cell = torch.from_numpy(followers.row.astype(np.int64) * shape[1] + followers.col)
+        return cell, torch.from_numpy(followers.data).float(), total
 
     def back(self) -> Tensor:
-        """(ids,) popularity, ever and lately."""
+        """Return popularity, ever and lately, (ids,)."""
         if self._back is None:
             lately = float(self.numbers.float()[LATELY])
             self._back = (1 - lately) * Popularity.shares(self) + lately * self.recent.shares()
         return self._back
 
     def parts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What is not 0 of P beside popularity.
+        """Return the nonzero terms of P beside popularity.
 
         Returns:
-            (targets,) what :meth:`back` weighs; row x ids + value of what followed and of own values, some twice, and
+            (targets,) the factor of :meth:`back`; row x ids + value of what followed and of own values, some twice, and
             what each adds; and each event's part in it all, (batch, time, time).
         """
-        weights, numbers, num_ids = self.event_weights(batch), Numbers(*self.numbers.float()), len(self.totals)
+        weights, numbers = self.event_weights(batch), Numbers(*self.numbers.float())
         cell, followed, total = self._followers(batch, weights[batch.target_mask])
-        own_cell, distance = own_values(batch, num_ids, self.settings.window)
-        own, owner = numbers.repeat * self.repeats.shares(distance), own_cell // num_ids
+        own_cell, distance = own_values(batch, self.num_ids, self.settings.window)
+        own, owner = numbers.repeat * self.repeats.shares(distance), own_cell // self.num_ids
         left = (1 - torch.zeros(len(total)).index_add_(0, owner, own)).clamp(min=LEFT)
         row, step = batch.target_mask.nonzero(as_tuple=True)
         weights *= self.both_ways()[1][batch.ids][:, None, :] * batch.target_mask[:, :, None]
         weights[row, step] *= (left / total)[:, None]
         weights[row[owner], step[owner], step[owner] + 1 - distance] += own
-        added = torch.cat([left[cell // num_ids] * followed, own])
+        added = torch.cat([left[cell // self.num_ids] * followed, own])
         return left * numbers.prior / total, torch.cat([cell, own_cell]), added, weights
 
-    def forward(self, batch: Batch) -> Output:
-        """Scores (targets, ids) and what each event has in them, (batch, time, time)."""
+    def __call__(self, batch: Batch) -> Output:
+        """Return the scores, (targets, ids), and the weight of each event in them, (batch, time, time)."""
         factor, cell, added, weights = self.parts(batch)
         scores = factor[:, None] * self.back()
         scores.view(-1).index_add_(0, cell, added)
         return Output(scores.log_(), (weights,))
 
 
-def _looked_up(pairs: csr_array, first: Index, second: Index) -> Floats:
-    """The count of each pair, 0 where there is none."""
+def _pair_counts(pairs: csr_array, first: Index, second: Index) -> Floats:
+    """Return the count of each pair, 0 where it never occurs."""
     num = pairs.shape[0]
     keys = np.repeat(np.arange(num), np.diff(pairs.indptr)) * num + pairs.indices
     wanted = first * num + second
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[place] == wanted, pairs.data[place], 0.0) if len(keys) else np.zeros(wanted.shape)
+    index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[index] == wanted, pairs.data[index], 0.0) if len(keys) else np.zeros(wanted.shape)

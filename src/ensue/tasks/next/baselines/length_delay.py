@@ -8,15 +8,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
-from ensue.nn.validation import require_counts
+from ensue.nn.validation import Counts, require_counts, require_table
 
 SHARES = (0.1, 0.5, 0.9)
 """Quantiles of the delay: the middle 80 % and the median."""
@@ -46,26 +46,31 @@ class StopDelayEstimate(NamedTuple):
     after: Floats
 
 
-class LengthDelayModel(nn.Module):
-    """Counted: how long histories get, and how long the next event takes. Counting more later simply adds."""
+@dataclass(eq=False)
+class LengthDelayModel:
+    """Counts of how long histories get, and how long the next event takes. Counting more later simply adds.
 
-    lengths_vary: ClassVar[tuple[str, ...]] = ()
+    Attributes:
+        reached: (sizes,) number of histories that reached each size class.
+        ended: (sizes,) number of them that ended there.
+        gaps: (gap classes + 1, gap classes) number of gaps, by the class of the gap before; the last row has none.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("reached", torch.zeros(SIZES))
-        self.register_buffer("ended", torch.zeros(SIZES))
-        self.register_buffer("gaps", torch.zeros(GAPS + 1, GAPS))
-        self.reached: Tensor
-        self.ended: Tensor
-        self.gaps: Tensor
+    reached: Counts = field(default_factory=lambda: torch.zeros(SIZES))
+    ended: Counts = field(default_factory=lambda: torch.zeros(SIZES))
+    gaps: Counts = field(default_factory=lambda: torch.zeros(GAPS + 1, GAPS))
 
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: no more histories ended at a size than reached it."""
-        for key, table in self.named_buffers():
-            require_counts(f"{name}.{key}", table)
+    def __post_init__(self) -> None:
+        """Check the counts.
+
+        Raises:
+            ValueError: they have other shapes, or more histories ended at a size than reached it.
+        """
+        for name, shape in (("reached", (SIZES,)), ("ended", (SIZES,)), ("gaps", (GAPS + 1, GAPS))):
+            require_table(name, getattr(self, name), torch.float32, shape)
+            require_counts(name, getattr(self, name))
         if bool((self.ended > self.reached).any()):
-            raise ValueError(f"{name} counts more ends than histories")
+            raise ValueError("ended counts more ends than histories")
 
     def count(self, histories: Histories) -> None:
         """Add whole histories; one that holds nothing says nothing."""
@@ -81,10 +86,10 @@ class LengthDelayModel(nn.Module):
 
     def forget(self, histories: Histories) -> None:
         """Take back whole histories that were counted."""
-        own = LengthDelayModel()
-        own.count(histories)
-        for mine, theirs in zip(self.buffers(), own.buffers(), strict=True):
-            mine.sub_(theirs).clamp_(min=0)
+        forgotten = LengthDelayModel()
+        forgotten.count(histories)
+        for name in ("reached", "ended", "gaps"):
+            getattr(self, name).sub_(getattr(forgotten, name)).clamp_(min=0)
 
     @staticmethod
     def _before(apart: Floats, same: np.ndarray) -> tuple[Index, Index]:

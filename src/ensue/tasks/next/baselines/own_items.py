@@ -8,102 +8,92 @@ is 0, and the rules remain.
 
 from __future__ import annotations
 
-from typing import cast
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from ensue.data.histories import Histories
 from ensue.nn.item_head import Output
-from ensue.nn.validation import require_number
 from ensue.tasks.next.baselines.counting import SequentialRules
-from ensue.tasks.next.baselines.recent import latest_tenth
+from ensue.tasks.next.baselines.recent import latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.settings import CountingSettings
 
-TRIED = 2000
-"""Held-out targets, the latest, by which numbers are chosen."""
-LEAST = 1e-12
+MAX_TARGETS = 2000
+"""Held-out targets, the latest, by which the weight is chosen."""
+MIN_SHARE = 1e-12
 """A share is taken for at least this."""
 WEIGHTS = np.linspace(0, 0.95, 20)
 """Candidates for the weight of a session's own items."""
 
 
+@dataclass(eq=False)
 class OwnItems(SequentialRules):
-    """Own values beside sequential rules; see the module."""
+    """Own values beside sequential rules; see the module.
 
-    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
-        super().__init__(settings, num_ids)
-        self.repeats = RepeatShares()
-        self.register_buffer("weight", torch.full((1,), -1.0))
-        self.weight: Tensor
+    Attributes:
+        repeats: how often values come again.
+        weight: of the own values; ``None`` until it is chosen.
+    """
 
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`; once anything is counted, the weight is chosen."""
-        super().validate(name)
-        require_number(f"{name}.weight", self.weight, 1.0)
+    repeats: RepeatShares = field(default_factory=RepeatShares)
+    weight: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @property
-    def reach(self) -> int | None:  # type: ignore[override]
+    def reach(self) -> int | None:
         """Receptive field: the number of earlier events that can change a step's scores."""
         return self.settings.window - 1
 
     def count(self, histories: Histories) -> None:
         """Add encoded histories; the first time the weight is chosen."""
-        if float(self.weight) < 0:
-            self.weight.fill_(0)
-            parts = latest_tenth(histories)
-            if parts is not None:
-                trial = type(self)(self.settings, len(self.totals))
-                trial.weight.fill_(0)
-                trial.count(parts[0])
-                self.weight.fill_(trial.likeliest(parts[1]))
+        if self.weight is None:
+            self.weight = 0.0
+            if (parts := latest_tenth(histories)) is not None:
+                early = type(self)(self.settings, self.num_ids, weight=0.0)
+                early.count(parts[0])
+                self.weight = early.likeliest(parts[1])
         super().count(histories)
         self.repeats.count(histories, self.totals)
 
     @torch.no_grad()
     def likeliest(self, held_out: Histories) -> float:
-        """The weight under which the latest held-out targets are likeliest."""
+        """Return the weight under which the latest held-out targets are likeliest."""
         windows = Windows(held_out, self.reach)
-        late = np.flatnonzero(np.cumsum((windows.stops - windows.target_starts)[::-1])[::-1] <= TRIED)
-        rules, own = [torch.zeros(0)], [torch.zeros(0)]
-        for start in range(0, len(late), 64):
-            batch = windows.batch(late[start : start + 64])
+        index = latest_windows(windows, MAX_TARGETS)
+        rule_shares, own_shares = [torch.zeros(0)], [torch.zeros(0)]
+        for start in range(0, len(index), 64):
+            batch = windows.batch(index[start : start + 64])
             targets = batch.targets[:, None]
-            rules.append(super().forward(batch).scores.softmax(1).gather(1, targets)[:, 0])
+            rule_shares.append(super().__call__(batch).scores.softmax(1).gather(1, targets)[:, 0])
             cell, share, _ = self.own_shares(batch)
-            table = torch.zeros(len(targets), len(self.totals))
+            table = torch.zeros(len(targets), self.num_ids)
             table.view(-1).index_add_(0, cell, share)
-            own.append(table.gather(1, targets)[:, 0])
-        shares = np.stack([torch.cat(rules).double().numpy(), torch.cat(own).double().numpy()])
-        found = [np.log(np.maximum((1 - weight) * shares[0] + weight * shares[1], LEAST)).sum() for weight in WEIGHTS]
-        return float(WEIGHTS[int(np.argmax(found))])
+            own_shares.append(table.gather(1, targets)[:, 0])
+        rules, own = (torch.cat(shares).double().numpy() for shares in (rule_shares, own_shares))
+        likelihoods = [np.log(np.maximum((1 - w) * rules + w * own, MIN_SHARE)).sum() for w in WEIGHTS]
+        return float(WEIGHTS[int(np.argmax(likelihoods))])
 
     def own_shares(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Row x ids + value of a history's own values, each one's share among them, and its distance."""
-        cell, distance = own_values(batch, len(self.totals), self.settings.window)
-        share, row = self.repeats.shares(distance), cell // len(self.totals)
+        """Return row x ids + value of a history's own values, each one's share among them, and its distance."""
+        cell, distance = own_values(batch, self.num_ids, self.settings.window)
+        share, row = self.repeats.shares(distance), cell // self.num_ids
         sums = torch.zeros(int(batch.target_mask.sum())).index_add_(0, row, share)
-        return cell, share / sums.clamp(min=LEAST)[row], distance
+        return cell, share / sums.clamp(min=MIN_SHARE)[row], distance
 
-    def grow(self, num_ids: int) -> OwnItems:
-        """Return these counts resized for more ids."""
-        grown = cast(OwnItems, super().grow(num_ids))
-        grown.repeats, grown.weight = self.repeats, self.weight
-        return grown
-
-    def forward(self, batch: Batch) -> Output:
-        """Scores (targets, ids) and what each event has in them, (batch, time, time)."""
-        ruled, weight = super().forward(batch), float(self.weight)
+    def __call__(self, batch: Batch) -> Output:
+        """Return the scores, (targets, ids), and the weight of each event in them, (batch, time, time)."""
+        rules, weight = super().__call__(batch), self.weight or 0.0
         if not weight:
-            return ruled
+            return rules
         cell, share, distance = self.own_shares(batch)
-        scores = ruled.scores.softmax(1).mul_(1 - weight)
+        scores = rules.scores.softmax(1).mul_(1 - weight)
         scores.view(-1).index_add_(0, cell, weight * share)
-        row, step = (places[cell // len(self.totals)] for places in batch.target_mask.nonzero(as_tuple=True))
-        weights = (1 - weight) * ruled.weights[0]
-        weights[row, step, step + 1 - distance] += weight * share
+        row, step = (index[cell // self.num_ids] for index in batch.target_mask.nonzero(as_tuple=True))
+        weights = (1 - weight) * rules.weights[0]
+        weights[row, step, step + 1 - distance] += weight * share  # a value at distance 1 is the step's own event
         return Output(scores.log_(), (weights,))

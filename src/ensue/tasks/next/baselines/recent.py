@@ -6,16 +6,22 @@ MRR on the latest tenth of what is counted first; then all of that is counted.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, Self
+
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ensue import metrics
-from ensue.data.histories import Histories, Ids
+from ensue.data.histories import Histories, Ids, Index
 from ensue.data.splits import dated, hold_out
 from ensue.metrics import Floats
+from ensue.nn.validation import MAX_COUNT, require_number, require_table
 from ensue.tasks.next.baselines.counting import Popularity
-from ensue.tasks.next.settings import CountingSettings
+from ensue.tasks.next.dataset import Windows
 
 SHORTEST = 64
 """The shortest half-life that is tried, in events."""
@@ -24,12 +30,12 @@ EVER = 1e-6
 
 
 def chronological(histories: Histories) -> Ids:
-    """(events,) ids, the oldest first."""
+    """Return the ids of all events, (events,), the oldest first."""
     return histories.ids[np.argsort(histories.times, kind="stable")] if dated(histories) else histories.ids
 
 
 def latest_tenth(histories: Histories) -> tuple[Histories, Histories] | None:
-    """The histories in two parts, the later one to choose numbers on; ``None`` where nothing follows anything there."""
+    """Split histories into an earlier part and a later one to choose numbers on; ``None`` without a target in it."""
     filled = histories.select(histories.lengths > 0)
     if len(filled) < 2:
         return None
@@ -37,30 +43,50 @@ def latest_tenth(histories: Histories) -> tuple[Histories, Histories] | None:
     return (early, late) if late.lengths.max() > 1 else None
 
 
+def latest_windows(windows: Windows, num_targets: int) -> Index:
+    """Return the indices of the latest windows that have at most ``num_targets`` targets together."""
+    targets_from_here = np.cumsum((windows.stops - windows.target_starts)[::-1])[::-1]
+    return np.flatnonzero(targets_from_here <= num_targets)
+
+
 def decayed_counts(ids: Ids, half_life: float, num_ids: int) -> Floats:
-    """(ids,) sums of 1/2 for each ``half_life`` of events that came after."""
+    """Return the sum over the events of each id of 1/2 for each ``half_life`` of events that came after, (ids,)."""
     age = np.arange(len(ids) - 1, -1, -1.0)
     return np.bincount(ids, 0.5 ** (age / half_life), num_ids).astype(np.float64)
 
 
+@dataclass(eq=False)
 class Recent(Popularity):
-    """Recent frequency of each item; see the module."""
+    """Recent frequency of each item; see the module.
 
-    def __init__(self, settings: CountingSettings, num_ids: int) -> None:
-        super().__init__(settings, num_ids)
-        self.register_buffer("lately", torch.zeros(num_ids, dtype=torch.float64))
-        self.register_buffer("half_life", torch.zeros(1, dtype=torch.float64))
-        self.lately: Tensor
-        self.half_life: Tensor
+    Attributes:
+        lately: (ids,) decayed counts.
+        half_life: in events; 0 until it is chosen.
+    """
+
+    lately: Annotated[Tensor, torch.float64] = None  # type: ignore[assignment]  # zeros unless given
+    half_life: Annotated[float, Field(ge=0, le=MAX_COUNT)] = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the decayed counts.
+
+        Raises:
+            ValueError: there is not one of each id, or one is negative.
+        """
+        super().__post_init__()
+        if self.lately is None:
+            self.lately = torch.zeros(self.num_ids, dtype=torch.float64)
+        require_table("lately", self.lately, torch.float64, [self.num_ids])
+        require_number("lately", self.lately, MAX_COUNT)
 
     def count(self, histories: Histories) -> None:
         """Add the events of encoded histories as the latest ones; the first time the half-life is chosen."""
-        if not float(self.half_life):
+        if not self.half_life:
             self.choose(latest_tenth(histories))
         super().count(histories)
         ids = chronological(histories)
-        self.lately *= 0.5 ** (len(ids) / float(self.half_life))
-        self.lately += torch.from_numpy(decayed_counts(ids, float(self.half_life), len(self.totals)))
+        self.lately *= 0.5 ** (len(ids) / self.half_life)
+        self.lately += torch.from_numpy(decayed_counts(ids, self.half_life, self.num_ids))
 
     def forget(self, histories: Histories) -> None:
         """Take back encoded histories; what they added lately fades, but for values that nobody else has."""
@@ -76,23 +102,24 @@ class Recent(Popularity):
         """Take the half-life that ranks the later part best after the earlier one, the longest of equals."""
         ids = np.zeros(0, np.int32) if parts is None else chronological(parts[0])
         powers = np.arange(np.log2(SHORTEST), max(np.ceil(np.log2(max(len(ids), 1))), np.log2(SHORTEST)) + 4)
-        tried = 2.0 ** powers[::-1]
+        half_lives = 2.0 ** powers[::-1]
+        best = 0
         if parts is not None:
-            targets = parts[1].ids[np.arange(len(parts[1].ids)) > parts[1].offsets[:-1][parts[1].sequence_index()]]
-            found = [_mean_reciprocal_rank(decayed_counts(ids, half, len(self.totals)), targets) for half in tried]
-            tried = tried[int(np.argmax(found)) :]
-        self.half_life.fill_(float(tried[0]))
+            late = parts[1]
+            targets = late.ids[np.arange(len(late.ids)) > late.offsets[:-1][late.sequence_index()]]
+            best = int(
+                np.argmax([_mean_reciprocal_rank(decayed_counts(ids, h, self.num_ids), targets) for h in half_lives])
+            )
+        self.half_life = float(half_lives[best])
 
-    def grow(self, num_ids: int) -> Recent:
+    def grow(self, num_ids: int) -> Self:
         """Return these counts resized for more ids."""
-        grown = Recent(self.settings, num_ids)
-        grown.totals[: len(self.totals)] = self.totals
-        grown.lately[: len(self.lately)] = self.lately
-        grown.half_life.copy_(self.half_life)
+        grown = super().grow(num_ids)
+        grown.lately = pad(self.lately, (0, num_ids - self.num_ids))
         return grown
 
     def shares(self) -> Tensor:
-        """(ids,) each value's share of what came lately."""
+        """Return each item's share of what came lately, (ids,)."""
         lately = (self.lately / self.lately.sum().clamp(min=1e-30)).float()
         return (1 - EVER) * lately + EVER * super().shares()
 

@@ -10,14 +10,14 @@ So is, by Good's estimate, how many of the values that a history did not hold ar
 from __future__ import annotations
 
 from copy import copy
-from typing import ClassVar
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.data.histories import Histories, Index
-from ensue.nn.validation import require_counts
+from ensue.nn.validation import Counts, require_counts, require_table
 from ensue.tasks.next.baselines.length_delay import PRIOR, SIZES, sizes
 from ensue.tasks.next.batch import Batch
 
@@ -53,32 +53,39 @@ def _next_place(ids: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(1, order, follows)
 
 
-class RepeatShares(nn.Module):
-    """Counted: the share of target steps that repeat a value, by how far back it stood."""
+@dataclass(eq=False)
+class RepeatShares:
+    """Counts of the target steps that repeat a value, by how far back it stood.
 
-    lengths_vary: ClassVar[tuple[str, ...]] = ()
+    Attributes:
+        again: (distances,) number of steps that repeat a value from each class of distances.
+        offered: (distances,) number of steps before which a value stood there.
+        lone_again: the same as ``again`` of values that no other history holds.
+        lone_offered: the same as ``offered`` of such values.
+        held: (2,) number of pairs of a history and an item, and of those whose item is in no other history.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        for name in ("again", "offered", "lone_again", "lone_offered"):
-            self.register_buffer(name, torch.zeros(SIZES))
-        self.register_buffer("held", torch.zeros(2))
-        self.again: Tensor
-        self.offered: Tensor
-        self.lone_again: Tensor
-        self.lone_offered: Tensor
-        self.held: Tensor
-        """Number of pairs of a history and an item, and of those whose item is in no other history."""
-        self.skips_latest = False
-        """Whether the latest item is assumed never to repeat."""
+    again: Counts = field(default_factory=lambda: torch.zeros(SIZES))
+    offered: Counts = field(default_factory=lambda: torch.zeros(SIZES))
+    lone_again: Counts = field(default_factory=lambda: torch.zeros(SIZES))
+    lone_offered: Counts = field(default_factory=lambda: torch.zeros(SIZES))
+    held: Counts = field(default_factory=lambda: torch.zeros(2))
+    skips_latest: bool = field(init=False, default=False)
+    """Whether the latest item is assumed never to repeat."""
 
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: no more steps repeat a value than could have."""
-        for key, table in self.named_buffers():
-            require_counts(f"{name}.{key}", table)
+    def __post_init__(self) -> None:
+        """Check the counts.
+
+        Raises:
+            ValueError: they have other shapes, or more steps repeat a value than could have.
+        """
+        for name, table in vars(self).items():
+            if isinstance(table, Tensor):
+                require_table(name, table, torch.float32, [2 if name == "held" else SIZES])
+                require_counts(name, table)
         pairs = ((self.again, self.offered), (self.lone_again, self.lone_offered), self.held.flip(0).unbind())
         if any(bool((part > whole).any()) for part, whole in pairs):
-            raise ValueError(f"{name} counts more repeats than steps")
+            raise ValueError("again counts more repeats than steps")
 
     def count(self, histories: Histories, totals: Tensor) -> None:
         """Add whole encoded histories.

@@ -26,19 +26,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import pad
 
 from ensue import kernels
-from ensue.data.histories import Histories, Ids, Index, entries_of, ranges, scrambled
+from ensue.data.histories import Histories, Ids, Index, entries_of, offsets_of, ranges, scrambled
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import Output
-from ensue.nn.validation import require_counts, require_ids, require_offsets
+from ensue.nn.validation import MAX_COUNT, Counts, require_ids, require_offsets, require_table
+from ensue.tasks.next.baselines.counting import ItemCounts, require_item_counts
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
@@ -79,42 +83,42 @@ class Meetings(NamedTuple):
     """(pairs,)."""
 
 
-class VSKNN(nn.Module):
-    """CascadeStore sessions, and the search among them; see the module's table.
+@dataclass(eq=False)
+class VSKNN(ItemCounts):
+    """Past sessions, and the search among them; see the module's table.
 
-    Args:
-        settings: sizes and weights.
-        num_ids: size of the catalogue, padding and unknown included.
+    Attributes:
+        holders: (ids,) number of sessions that hold each item.
+        num_sessions: all that were counted.
+        starts: (stored sessions + 1,) session ``s`` holds ``items[starts[s]:starts[s + 1]]``; the most recent is last.
+        items: (entries,) ids, rising within a session.
     """
 
-    lengths_vary: ClassVar[tuple[str, ...]] = ("starts", "items")
+    settings: VSKNNSettings
+    holders: Counts = None  # type: ignore[assignment]  # zeros unless given
+    num_sessions: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
+    starts: Index = field(default_factory=lambda: np.zeros(1, np.int64))
+    items: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+    _postings: tuple[Index, Index] | None = field(init=False, default=None)
 
-    def __init__(self, settings: VSKNNSettings, num_ids: int) -> None:
-        super().__init__()
-        self.settings = settings
-        self.register_buffer("totals", torch.zeros(num_ids))
-        self.register_buffer("holders", torch.zeros(num_ids))
-        self.register_buffer("sessions", torch.zeros(1))
-        self.register_buffer("starts", torch.zeros(1, dtype=torch.int64))
-        self.register_buffer("items", torch.zeros(0, dtype=torch.int32))
-        self.totals: Tensor
-        self.holders: Tensor
-        self.sessions: Tensor
-        self.starts: Tensor
-        self.items: Tensor
-        self.postings: tuple[Index, Index] | None = None
-        self.decay = decayed(settings.decay, min(settings.window, WIDEST)).float()
+    def __post_init__(self) -> None:
+        """Check that the items of each session are ids, rising.
 
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: the items of each session are ids, rising."""
-        for key in ("totals", "holders", "sessions"):
-            require_counts(f"{name}.{key}", getattr(self, key))
-        require_offsets(f"{name}.starts", self.starts, len(self.items))
-        require_ids(f"{name}.items", self.items, len(self.totals), FIRST)
-        rising = torch.cat([torch.ones(1, dtype=torch.bool), self.items[1:] > self.items[:-1]])
+        Raises:
+            ValueError: they are not, or the tables are not of one catalogue.
+        """
+        super().__post_init__()
+        if self.holders is None:
+            self.holders = torch.zeros(self.num_ids)
+        require_item_counts("holders", self.holders, self.num_ids)
+        require_table("items", self.items, torch.int32, [None])
+        require_offsets("starts", self.starts, len(self.items))
+        require_ids("items", self.items, self.num_ids, FIRST)
+        rising = np.diff(self.items, prepend=0) > 0
         rising[self.starts[self.starts < len(self.items)]] = True  # the first item of a session
-        if not bool(rising.all()):
-            raise ValueError(f"{name}.items does not rise within a session")
+        if not rising.all():
+            raise ValueError("items does not rise within a session")
+        self._decay = decayed(self.settings.decay, min(self.settings.window, WIDEST)).float()
 
     @property
     def reach(self) -> int | None:
@@ -123,92 +127,84 @@ class VSKNN(nn.Module):
 
     def count(self, histories: Histories) -> None:
         """Add encoded histories as the most recent sessions."""
-        num_ids = len(self.totals)
-        self.totals += torch.from_numpy(np.bincount(histories.ids, minlength=num_ids).astype(np.float32))
-        owner, items = _distinct(histories, num_ids)
-        self.holders += torch.from_numpy(np.bincount(items, minlength=num_ids).astype(np.float32))
-        self.sessions += int(np.count_nonzero(np.diff(owner, prepend=-1)))
-        old = len(self.starts) - 1
-        self._keep(
-            np.concatenate([np.repeat(np.arange(old), np.diff(self.starts.numpy())), owner + old]),
-            np.concatenate([self.items.numpy(), items]),
-        )
+        super().count(histories)
+        owner, items = _distinct(histories, self.num_ids)
+        self.holders += self._occurrences(items)
+        self.num_sessions += int(np.count_nonzero(np.diff(owner, prepend=-1)))
+        num_stored = len(self.starts) - 1
+        self._store_looked_up(np.concatenate([self._owner(), owner + num_stored]), np.concatenate([self.items, items]))
 
     def forget(self, histories: Histories) -> None:
         """Take back encoded sessions that were counted: each removes one session of the same items, the latest."""
-        owner, items = _distinct(histories, len(self.totals))
-        self.totals -= torch.from_numpy(np.bincount(histories.ids, minlength=len(self.totals)).astype(np.float32))
-        self.holders -= torch.from_numpy(np.bincount(items, minlength=len(self.totals)).astype(np.float32))
-        self.sessions -= len(np.unique(owner))
-        for counts in (self.totals, self.holders, self.sessions):
-            counts.clamp_(min=0)
-        mine = Counter(_sums_of_hashes(items, np.flatnonzero(np.diff(owner, prepend=-1))).tolist())
-        stays = np.ones(len(self.starts) - 1, np.bool_)
-        theirs = _sums_of_hashes(self.items.numpy(), self.starts[:-1].numpy())
-        for session in np.flatnonzero(np.isin(theirs, np.array([*mine], np.uint64)))[::-1].tolist():
-            if mine[int(theirs[session])]:
-                mine[int(theirs[session])] -= 1
-                stays[session] = False
-        self._keep_items(np.repeat(stays, np.diff(self.starts.numpy())))
+        super().forget(histories)
+        owner, items = _distinct(histories, self.num_ids)
+        self.holders = (self.holders - self._occurrences(items)).clamp_(min=0)
+        self.num_sessions = max(0, self.num_sessions - len(np.unique(owner)))
+        to_forget = Counter(_sums_of_hashes(items, np.flatnonzero(np.diff(owner, prepend=-1))).tolist())
+        hashes = _sums_of_hashes(self.items, self.starts[:-1])
+        remaining = np.ones(len(hashes), np.bool_)
+        for session in np.flatnonzero(np.isin(hashes, np.array([*to_forget], np.uint64)))[::-1].tolist():
+            if to_forget[int(hashes[session])]:
+                to_forget[int(hashes[session])] -= 1
+                remaining[session] = False
+        self._store(remaining[self._owner()])
 
     def forget_ids(self, ids: Ids) -> None:
         """Take some ids out of the counts and of all sessions."""
-        places = torch.from_numpy(ids).long()
-        self.totals[places] = self.holders[places] = 0
-        self._keep_items(~np.isin(self.items.numpy(), ids))
+        super().forget_ids(ids)
+        self.holders[torch.from_numpy(ids).long()] = 0
+        self._store(~np.isin(self.items, ids))
 
-    def _keep_items(self, stays: npt.NDArray[np.bool_]) -> None:
-        """Keep some of the (session, item) pairs; a session without any goes."""
-        owner = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts.numpy()))[stays]
-        lengths = np.bincount(owner, minlength=1)
-        self.items = torch.from_numpy(self.items.numpy()[stays])
-        self.starts = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[lengths > 0])]).astype(np.int64))
-        self.postings = None
+    def _owner(self) -> Index:
+        """Return the session of each entry."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
-    def _keep(self, owner: Index, items: Index) -> None:
-        """Keep the sessions that some item looks up, given all (session, item) pairs in order of sessions."""
-        counts = np.bincount(items, minlength=len(self.totals))
-        frequent = counts > self.settings.sample
-        (some,) = np.nonzero(frequent[items])  # of all others every session is looked up
-        codes = (np.cumsum(frequent) - 1)[items[some]]
-        order = some[np.argsort(codes.astype(np.uint16) if frequent.sum() < 2**16 else codes, kind="stable")]
-        stops = np.cumsum(counts * frequent)
-        looked_up = ~frequent[items]
-        looked_up[order] = stops[items[order]] - np.arange(len(order)) <= self.settings.sample
+    def _store(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Store some of the entries alone; a session without any goes."""
+        lengths = np.bincount(self._owner()[mask])
+        self.items, self.starts, self._postings = self.items[mask], offsets_of(lengths[lengths > 0]), None
+
+    def _store_looked_up(self, owner: Index, items: Ids) -> None:
+        """Store the sessions that some item looks up, given the session and the item of all entries, in order."""
+        counts = np.bincount(items, minlength=self.num_ids)
+        is_frequent = counts > self.settings.sample
+        (entries,) = np.nonzero(is_frequent[items])  # of all other items every session is looked up
+        # Entries of frequent items, item after item; an item looks up its last ``sample`` entries.
+        codes = (np.cumsum(is_frequent) - 1)[items[entries]]
+        order = entries[np.argsort(codes.astype(np.uint16) if is_frequent.sum() < 2**16 else codes, kind="stable")]
+        stops = np.cumsum(counts * is_frequent)
+        is_looked_up = ~is_frequent[items]
+        is_looked_up[order] = stops[items[order]] - np.arange(len(order)) <= self.settings.sample
         used = np.zeros(int(owner.max(initial=-1)) + 1, np.bool_)
-        used[owner[looked_up]] = True
-        kept = used[owner]
-        self.items = torch.from_numpy(items[kept].astype(np.int32))
-        lengths = np.bincount(owner[kept], minlength=len(used))[used]
-        self.starts = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]))
-        self.postings = None
+        used[owner[is_looked_up]] = True
+        mask = used[owner]
+        self.items, self._postings = items[mask].astype(np.int32), None
+        self.starts = offsets_of(np.bincount(owner[mask], minlength=len(used))[used])
 
-    def grow(self, num_ids: int) -> VSKNN:
+    def grow(self, num_ids: int) -> Self:
         """Return these sessions resized for more ids; known ids keep theirs, new ones start at 0."""
-        grown = VSKNN(self.settings, num_ids)
-        grown.totals[: len(self.totals)] = self.totals
-        grown.holders[: len(self.holders)] = self.holders
-        grown.sessions, grown.starts, grown.items = self.sessions.clone(), self.starts, self.items
+        grown = super().grow(num_ids)
+        grown.holders, grown._postings = pad(self.holders, (0, num_ids - self.num_ids)), None
         return grown
 
-    def shares(self) -> Tensor:
-        """(ids,) each value's share of all events."""
-        return self.totals / self.totals.sum().clamp(min=1)
+    def neighbour_means(self, vectors: Tensor) -> Tensor:
+        """Return the mean vector of the other items of each item's past sessions, (ids, dim); 0 where there are none.
 
-    def beside(self, vectors: Tensor) -> Tensor:
-        """(ids, dim) the mean vector of what past sessions held beside each item; 0 where they held nothing else."""
-        items, lengths = self.items.long(), self.starts.diff()
-        owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        Args:
+            vectors: (ids, dim) of all items.
+        """
+        items, owner = torch.from_numpy(self.items).long(), torch.from_numpy(self._owner())
+        lengths = torch.from_numpy(np.diff(self.starts))
         sessions = torch.zeros(len(lengths), vectors.shape[1]).index_add_(0, owner, vectors[items])
         sums = torch.zeros_like(vectors).index_add_(0, items, sessions[owner] - vectors[items])
         return sums / torch.zeros(len(vectors)).index_add_(0, items, lengths[owner] - 1.0).clamp(min=1)[:, None]
 
     def rarity(self) -> Tensor:
-        """(ids,) the factor that inverse frequency gives an item."""
-        return 1 + self.settings.idf * (self.sessions / self.holders.clamp(min=1)).clamp(min=1).log()
+        """Return the factor that inverse frequency gives each item, (ids,)."""
+        return 1 + self.settings.idf * (self.num_sessions / self.holders.clamp(min=1)).clamp(min=1).log()
 
-    def forward(self, batch: Batch) -> Output:
-        """Scores (targets, ids), and each event's part of the neighbours' similarity, (batch, time, time)."""
+    def __call__(self, batch: Batch) -> Output:
+        """Return the scores, (targets, ids), and each event's part of the similarity, (batch, time, time)."""
         cell, shares, weights = self.score(batch)
         rows = int(batch.target_mask.sum())
         return Output(log_mixture(self.totals, self.settings.popularity, rows, cell, shares), (weights,))
@@ -241,10 +237,10 @@ class VSKNN(nn.Module):
         rows, steps = batch.target_mask.nonzero(as_tuple=True)
         weights = torch.empty(*batch.ids.shape, batch.ids.shape[1])
         prepared = kernels.prepare(
-            "neighbours", ids=batch.ids.contiguous(), rows=rows, steps=steps, decay=self.decay, postings=postings,
-            stops=stops, starts=self.starts, items=self.items, holders=self.holders, sessions=float(self.sessions),
+            "neighbours", ids=batch.ids.contiguous(), rows=rows, steps=steps, decay=self._decay, postings=postings,
+            stops=stops, starts=self.starts, items=self.items, holders=self.holders, sessions=float(self.num_sessions),
             idf=settings.idf, window=settings.window, sample=settings.sample, neighbours=settings.neighbours,
-            num_ids=len(self.totals), num_sessions=len(self.starts) - 1, weights=weights,
+            num_ids=self.num_ids, num_sessions=len(self.starts) - 1, weights=weights,
         )  # fmt: skip
         count, room = 16 * len(rows) * min(settings.neighbours, settings.sample), -1
         while count > room:  # the kernel returns how much room it needs
@@ -265,11 +261,11 @@ class VSKNN(nn.Module):
         similarity *= similar
 
         pairs = similarity.nonzero()[:, 0]
-        owner, place = map(torch.from_numpy, entries_of(self.starts.numpy(), meetings.session[pairs].numpy()))
-        entry, pair = self.items[place].long(), pairs[owner]
+        owner, place = map(torch.from_numpy, entries_of(self.starts, meetings.session[pairs].numpy()))
+        entry, pair = torch.from_numpy(self.items)[place].long(), pairs[owner]
         row, shares = meetings.row[pair], similarity[pair] * self.rarity()[entry]
         shares /= torch.zeros(int(clicks.row[-1]) + 1).index_add_(0, row, shares)[row]
-        return row * len(self.totals) + entry, shares
+        return row * self.num_ids + entry, shares
 
     def _parts(self, clicks: Clicks) -> Iterator[slice]:
         """Split rows into chunks whose look-ups find at most about ``LOOKUPS`` sessions."""
@@ -279,13 +275,11 @@ class VSKNN(nn.Module):
         return (slice(low, high) for low, high in pairwise([*cuts, len(ends)]))
 
     def _looked_up(self) -> tuple[Index, Index]:
-        """The sessions of every item, rising, and where those of each id begin; the last number is where all end."""
-        if self.postings is None:
-            order = np.argsort(self.items.numpy(), kind="stable")
-            owner = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts.numpy()))
-            counts = np.bincount(self.items.numpy(), minlength=len(self.totals))
-            self.postings = owner[order], np.concatenate([[0], np.cumsum(counts)])
-        return self.postings
+        """Return the sessions of every item, rising, and where those of each id begin; the last number is the end."""
+        if self._postings is None:
+            order = np.argsort(self.items, kind="stable")
+            self._postings = self._owner()[order], offsets_of(np.bincount(self.items, minlength=self.num_ids))
+        return self._postings
 
     def _lengths(self, ids: Index) -> Index:
         """Return the number of sessions that each item looks up."""
@@ -308,8 +302,7 @@ class VSKNN(nn.Module):
         """The sampled sessions of every row, and which clicks each holds."""
         ids = clicks.item.numpy()
         lengths = self._lengths(ids)
-        assert self.postings is not None
-        sessions, stops = self.postings
+        sessions, stops = self._looked_up()
         click = torch.from_numpy(np.repeat(np.arange(len(ids)), lengths))
         session = torch.from_numpy(sessions[ranges(stops[ids + 1] - lengths, lengths)])
         num = max(1, len(self.starts) - 1)

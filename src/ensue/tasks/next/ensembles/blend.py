@@ -35,15 +35,14 @@ No paper's model; what it is better at than either part is measured by ``ensue c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import ClassVar, cast
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.data.histories import Histories, Index, entries_of
+from ensue.data.histories import Histories, Ids, Index, entries_of
 from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.nn.embedding import rows_of
 from ensue.nn.item_head import ALL_IDS, Output, Product
@@ -88,6 +87,61 @@ ENOUGH, FOLDS = 1_000, 5
 """With fewer held-out targets than the first, numbers of counts alone are learned from as many parts of all as well."""
 
 
+@dataclass(eq=False)
+class BlendMemory:
+    """What a blend counts: past sessions, what followed what, and interpolated counts.
+
+    Attributes:
+        sessions: the past sessions that are searched.
+        following: what followed each item at once.
+        interpolated: transitions, repeats and popularity.
+    """
+
+    sessions: VSKNN
+    following: Markov
+    interpolated: Interpolated
+
+    @classmethod
+    def empty(cls, settings: BlendSettings, num_ids: int) -> BlendMemory:
+        """Return a memory of nothing.
+
+        Args:
+            settings: of the blend.
+            num_ids: size of the catalogue, padding and unknown included.
+        """
+        window = min(CountingSettings().window, max(settings.max_length, settings.window))
+        interpolated = Interpolated(CountingSettings(window=window), num_ids)
+        return cls(VSKNN(settings.memory(), num_ids), Markov(CountingSettings(), num_ids), interpolated)
+
+    @property
+    def num_ids(self) -> int:
+        """Size of the catalogue."""
+        return self.sessions.num_ids
+
+    @property
+    def _counts(self) -> tuple[VSKNN | Markov | Interpolated, ...]:
+        return self.sessions, self.following, self.interpolated
+
+    def count(self, histories: Histories) -> None:
+        """Add encoded histories."""
+        for counts in self._counts:
+            counts.count(histories)
+
+    def forget(self, histories: Histories) -> None:
+        """Take back encoded histories that were counted."""
+        for counts in self._counts:
+            counts.forget(histories)
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of all counts."""
+        for counts in self._counts:
+            counts.forget_ids(ids)
+
+    def grow(self, num_ids: int) -> BlendMemory:
+        """Return this memory resized for more ids."""
+        return BlendMemory(self.sessions.grow(num_ids), self.following.grow(num_ids), self.interpolated.grow(num_ids))
+
+
 class Blend(nn.Module):
     """CORE alongside VS-kNN and what followed what; see the module.
 
@@ -96,18 +150,12 @@ class Blend(nn.Module):
         num_ids: size of the catalogue, padding and unknown included.
     """
 
-    counted: tuple[str, ...] = ("memory", "following", "interpolated")
-    lengths_vary: ClassVar[tuple[str, ...]] = ()
-
     def __init__(self, settings: BlendSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
         own = {field.name: getattr(settings, field.name) for field in fields(CORESettings)}
         self.network = CORE(CORESettings(**own), num_ids)
-        self.memory = VSKNN(settings.memory(), num_ids)
-        self.following = Markov(CountingSettings(), num_ids)
-        window = min(CountingSettings().window, max(settings.max_length, settings.window))
-        self.interpolated = Interpolated(CountingSettings(window=window), num_ids)
+        self.memory = BlendMemory.empty(settings, num_ids)
         self.register_buffer("scale", torch.ones(1))
         self.register_buffer("weight", torch.zeros(1))
         self.register_buffer("step", torch.zeros(1))
@@ -147,8 +195,6 @@ class Blend(nn.Module):
         """Return this model resized for more items; a new item starts at random and is in no past session."""
         grown = Blend(self.settings, num_ids)
         grown.network, grown.memory = self.network.grow(num_ids), self.memory.grow(num_ids)
-        grown.following = cast(Markov, self.following.grow(num_ids))
-        grown.interpolated = self.interpolated.grow(num_ids)
         grown.take(self)
         grown.beside[: len(self.beside)] = self.beside
         return grown
@@ -252,11 +298,9 @@ class Blend(nn.Module):
     @torch.no_grad()
     def remember(self, histories: Histories) -> None:
         """Add past sessions to the memory, and look again at what was held beside what."""
-        self.memory.cpu().count(histories)
-        self.following.cpu().count(histories)
-        self.interpolated.cpu().count(histories)
+        self.memory.count(histories)
         vectors = functional.normalize(self.network.items.rows(ALL_IDS), dim=1).cpu()
-        self.beside.copy_(self.memory.beside(vectors))
+        self.beside.copy_(self.memory.sessions.neighbour_means(vectors))
 
     def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Row x ids + item of what the neighbours hold, what it adds at weight 1, and each event's part in it."""
@@ -264,7 +308,7 @@ class Blend(nn.Module):
         if self._recalled is not None and number in self._recalled:
             return self._recalled[number]
         # They are found in NumPy, wherever the network is.
-        cell, said, weights = self.memory.cpu().score(batch.to(torch.device("cpu")))
+        cell, said, weights = self.memory.sessions.score(batch.to(torch.device("cpu")))
         cell, place = torch.unique(cell, return_inverse=True)
         share = torch.zeros(len(cell)).index_add_(0, place, said)
         found = cell.to(device), share.div_(FLOOR).log1p_().to(device), weights.to(device)
@@ -274,10 +318,10 @@ class Blend(nn.Module):
 
     def _follow(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Row x ids + item of what followed the latest event in the past, and what it adds at step 1."""
-        latest, counts = batch.ids[batch.target_mask].cpu(), self.following.cpu()
-        row, entry = map(torch.from_numpy, entries_of(counts.rows.numpy(), latest.numpy()))
+        latest, counts = batch.ids[batch.target_mask].cpu(), self.memory.following
+        row, entry = map(torch.from_numpy, entries_of(counts.rows, latest.numpy()))
         share = counts.counts[entry] / counts.row_totals()[latest][row]
-        cell = row * len(counts.totals) + counts.columns[entry]
+        cell = row * counts.num_ids + torch.from_numpy(counts.columns)[entry]
         return cell.to(batch.ids.device), share.div_(STEP_FLOOR).log1p_().to(batch.ids.device)
 
     def _interpolate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -287,7 +331,7 @@ class Blend(nn.Module):
             (ids,) the logarithm of its popularity; row x ids + item of what they know more of, and what that adds to
             the logarithm; and each event's part in it.
         """
-        device, counts = batch.ids.device, self.interpolated.cpu()
+        device, counts = batch.ids.device, self.memory.interpolated
         factor, cells, shares, heard = counts.parts(batch.to(torch.device("cpu")))
         popular = counts.back().log().clamp(min=NEVER).float()
         cell, place = torch.unique(cells, return_inverse=True)
@@ -354,10 +398,9 @@ class Blend(nn.Module):
         for number in range(FOLDS):
             part = Blend(self.settings, len(self.beside)).eval()
             part.take(self)
-            for counts in (part.memory, part.following, part.interpolated):
-                counts.count(learned.select(fold != number))
+            part.memory.count(learned.select(fold != number))
             held = learned.select(fold == number)
-            held = held.keep(part.memory.totals.numpy()[held.ids] > 0)
+            held = held.keep(part.memory.sessions.totals.numpy()[held.ids] > 0)
             yield part._features(drawn(part, held, torch.device("cpu")), held if hide else None)
 
     def _features(self, tried: list[tuple[Index, Batch]], hidden: Histories | None) -> Tensor:

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -115,9 +115,6 @@ class CascadeBlend(nn.Module):
         num_ids: size of the catalogue, padding and unknown included.
     """
 
-    counted: tuple[str, ...] = ("memory",)
-    lengths_vary: ClassVar[tuple[str, ...]] = ()
-
     def __init__(self, settings: CascadeBlendSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
@@ -127,11 +124,6 @@ class CascadeBlend(nn.Module):
         self.mixture = Mixture(torch.tensor(START))
         self.register_buffer("mixed", torch.zeros(1))
         self.mixed: Tensor
-
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: what is mixed was remembered."""
-        if bool(self.mixed.any()) and not len(self.memory.values):
-            raise ValueError(f"{name} mixes past cascades, and holds none")
 
     @property
     def members(self) -> dict[str, float]:
@@ -157,10 +149,10 @@ class CascadeBlend(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; dependency of the network, influence of both.
 
-        Until the mixture is learned the scores are the network's.
+        Until the mixture is learned, and without past cascades, the scores are the network's.
         """
         expected: Output = self.network(batch)
-        if not float(self.mixed):
+        if not float(self.mixed) or not len(self.memory.ids):
             return expected
         mixture, (dependency, influence) = self.mixture.cpu(), expected.weights
         scores, said = expected.scores, torch.zeros_like(influence, device="cpu")
@@ -197,15 +189,15 @@ class CascadeBlend(nn.Module):
     @torch.no_grad()
     def remember(self, histories: Histories) -> None:
         """Add past cascades to the memory."""
-        self.memory.cpu().count(histories)
+        self.memory.count(histories)
 
     def _parts(self, batch: Batch) -> Iterator[tuple[slice, slice, Batch]]:
         """A few target steps after the other: which they are, the histories they are of, and these on the CPU."""
-        batch, past, window = batch.to(torch.device("cpu")), self.memory.cpu(), self.settings.window or 30
+        batch, past, window = batch.to(torch.device("cpu")), self.memory, self.settings.window or 30
         row, step = batch.target_mask.nonzero(as_tuple=True)
         held = torch.from_numpy(past.totals())[batch.ids].mul_(batch.mask).cumsum(1)
         alike = held[row, step] - torch.where(step < window, 0.0, held[row, (step - window).clamp(min=0)])
-        alike.clamp_(max=len(past.starts) - 1)  # so many past cascades at most are compared
+        alike.clamp_(max=len(past.offsets) - 1)  # so many past cascades at most are compared
         held_at_once = len(PARTS) if past.num_ids <= WHOLE else FULL
         taken = (4 * held_at_once * past.num_ids + 8 * alike).cumsum(0) // BYTES
         begun = 0
@@ -226,7 +218,7 @@ class CascadeBlend(nn.Module):
 
         Past cascades are looked up in NumPy, wherever the network is.
         """
-        past, window = self.memory.cpu(), self.settings.window or 30
+        past, window = self.memory, self.settings.window or 30
         heard = CoParticipation(past, window=window).score(batch)
         alike = Neighbours(past, window=window).score(batch)
         users, listed = None, torch.empty(0, dtype=torch.bool)
@@ -255,7 +247,7 @@ class CascadeBlend(nn.Module):
         return Known(whole, heard.shares, users, listed)
 
     def _floor(self, name: str) -> Cooccurrence:
-        """A counting row of what is remembered."""
+        """Return a baseline that is counted from the past cascades."""
         window = self.settings.window or 30
 
         def count() -> Cooccurrence:

@@ -1,113 +1,106 @@
-"""Past cascades, kept whole: what co-participation, neighbours and temporal preference are computed from."""
+"""Past cascades, stored whole: what co-participation, neighbours and temporal preference are computed from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, TypeVar, cast
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Annotated, Self, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor, nn
+from pydantic import Field
 
-from ensue.data.histories import Histories, Ids, Index, keys_of
+from ensue.data.histories import Histories, Ids, Index, Times, keys_of
 from ensue.metrics import Floats
 from ensue.nn.device import memory_for
-from ensue.nn.validation import require_ids, require_offsets, require_table
+from ensue.nn.validation import require_ids
+from ensue.tasks.next.reservoir import joined, require_histories
 from ensue.vocabulary import FIRST, Vocabulary
 
 T = TypeVar("T")
 
 
-class CascadeStore(nn.Module):
-    """Past cascades: users, cascades and times.
+@dataclass(eq=False)
+class CascadeStore:
+    """Past cascades: users and times.
 
-    Args:
+    Attributes:
         num_ids: size of the catalogue, padding and unknown included.
+        ids: (events,) users, cascade after cascade.
+        offsets: (cascades + 1,) cascade ``c`` is ``ids[offsets[c]:offsets[c + 1]]``.
+        times: (events,) seconds; 0 without a clock.
     """
 
-    lengths_vary: ClassVar[tuple[str, ...]] = ("starts", "values", "times")
+    num_ids: Annotated[int, Field(ge=FIRST)]
+    ids: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+    offsets: Index = field(default_factory=lambda: np.zeros(1, np.int64))
+    times: Times = field(default_factory=lambda: np.empty(0, np.float64))
+    _derived: dict[str, object] = field(init=False, default_factory=dict)
+    """Tables that are computed from the cascades, by name."""
 
-    def __init__(self, num_ids: int) -> None:
-        super().__init__()
-        self.num_ids = num_ids
-        self.register_buffer("starts", torch.zeros(1, dtype=torch.int64))
-        self.register_buffer("values", torch.zeros(0, dtype=torch.int32))
-        self.register_buffer("times", torch.zeros(0, dtype=torch.float64))
-        self.starts: Tensor
-        self.values: Tensor
-        self.times: Tensor
-        self._derived: dict[str, object] = {}
-        self._state: list[int] = []
+    def __post_init__(self) -> None:
+        """Check that every event has an id and a time.
 
-    def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: every event has an id and a time."""
-        require_offsets(f"{name}.starts", self.starts, len(self.values))
-        require_ids(f"{name}.values", self.values, self.num_ids, FIRST)
-        require_table(f"{name}.times", self.times, torch.float64, self.values.shape)
+        Raises:
+            ValueError: one has not, or the columns do not fit together.
+        """
+        require_histories("", self.ids, self.offsets, self.times)
+        require_ids("ids", self.ids, self.num_ids, FIRST)
+        if len(self.times) != len(self.ids):
+            raise ValueError("times are missing")
 
     def count(self, histories: Histories) -> None:
-        """Add encoded cascades as the latest; where they have no clock all happens at 0.
-
-        Columns of a file may be read-only, which torch does not know: those are copied.
-        """
+        """Add encoded cascades as the latest; without a clock all events are at 0."""
         times = histories.times if histories.timed else np.zeros(len(histories.ids))
-        self.starts = torch.cat([self.starts, torch.from_numpy(histories.offsets[1:]) + self.starts[-1]])
-        self.values = torch.cat([self.values, torch.from_numpy(histories.ids.astype(np.int32))])
-        self.times = torch.cat([self.times, torch.from_numpy(np.require(times, requirements="W"))])
+        added = Histories(histories.ids, histories.offsets, Vocabulary(), times)
+        self._store(joined(Histories(self.ids, self.offsets, Vocabulary(), self.times), added))
 
     def forget(self, histories: Histories) -> None:
-        """Remove the cascades that are the same, value for value and at the same times."""
-        mine = {*keys_of(histories)}
-        stays = np.array([key not in mine for key in keys_of(self.histories())], np.bool_)
-        self._keep(np.repeat(stays, np.diff(self.starts.numpy())))
+        """Remove the cascades with the same users at the same times."""
+        forgotten = {*keys_of(histories)}
+        cascades = Histories(self.ids, self.offsets, Vocabulary(), self.times)
+        self._store(cascades.select(np.array([key not in forgotten for key in keys_of(cascades)], np.bool_)))
 
     def forget_ids(self, ids: Ids) -> None:
-        """Take some ids out of all cascades."""
-        self._keep(~np.isin(self.values.numpy(), ids))
+        """Remove some ids from all cascades; a cascade without any other goes."""
+        cascades = Histories(self.ids, self.offsets, Vocabulary(), self.times).keep(~np.isin(self.ids, ids))
+        self._store(cascades.select(cascades.lengths > 0))
 
-    def _keep(self, events: npt.NDArray[np.bool_]) -> None:
-        """Keep some of the events; a cascade without any goes."""
-        lengths = np.bincount(self.owner()[events], minlength=1)
-        self.values, self.times = self.values[torch.from_numpy(events)], self.times[torch.from_numpy(events)]
-        self.starts = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[lengths > 0])]).astype(np.int64))
+    def _store(self, cascades: Histories) -> None:
+        self.ids, self.offsets, self.times = cascades.ids.astype(np.int32), cascades.offsets, cascades.times
+        self._derived = {}
 
-    def grow(self, num_ids: int) -> CascadeStore:
+    def grow(self, num_ids: int) -> Self:
         """Return these cascades resized for more ids."""
-        grown = CascadeStore(num_ids)
-        grown.starts, grown.values, grown.times = self.starts, self.values, self.times
+        grown = copy(self)
+        grown.num_ids, grown._derived = num_ids, {}
         return grown
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
-        """Return what ``make`` computes from the cascades, kept until there are others.
+        """Return what ``make`` computes from the cascades, cached until there are others.
 
         Raises:
             SettingError: it does not fit into memory.
         """
-        state = [self.num_ids]
-        for tensor in (self.starts, self.values, self.times):
-            state += [tensor.data_ptr(), len(tensor), tensor._version]
-        if state != self._state:
-            self._derived, self._state = {}, state
         if name not in self._derived:
             with memory_for("what is computed from past cascades"):
                 self._derived[name] = make()
         return cast(T, self._derived[name])
 
     def histories(self) -> Histories:
-        """All cascades in columns; without times where there is no clock."""
-        times = self.times.numpy() if bool(self.times.any()) else np.empty(0)
-        return Histories(self.values.numpy(), self.starts.numpy(), Vocabulary(), times)
+        """Return all cascades in columns; without times where there is no clock."""
+        times = self.times if self.times.any() else np.empty(0)
+        return Histories(self.ids, self.offsets, Vocabulary(), times)
 
     def repeats(self) -> bool:
         """Return whether any cascade contains a user twice."""
-        pairs = len(self.values)
-        return self.cached("repeats", lambda: len(np.unique(self.owner() * self.num_ids + self.values.numpy())) < pairs)
+        num_pairs = len(self.ids)
+        return self.cached("repeats", lambda: len(np.unique(self.owner() * self.num_ids + self.ids)) < num_pairs)
 
     def totals(self) -> Floats:
-        """(ids,) how often each took part."""
-        return self.cached("totals", lambda: np.bincount(self.values.numpy(), minlength=self.num_ids).astype(float))
+        """Return how often each user took part, (ids,)."""
+        return self.cached("totals", lambda: np.bincount(self.ids, minlength=self.num_ids).astype(float))
 
     def owner(self) -> Index:
-        """(events,) which cascade each event is in."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts.numpy()))
+        """Return the cascade of each event, (events,)."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))

@@ -146,15 +146,15 @@ class CoParticipation:
         for part in itertools.starmap(slice, itertools.pairwise(bounds)):
             row = np.repeat(np.arange(len(starts[part])), lengths[part])
             place = found.places[ranges(starts[part], lengths[part])]
-            apart = np.abs(moment[part][row] - self.past.times.numpy()[place])
+            apart = np.abs(moment[part][row] - self.past.times[place])
             weights = np.nan_to_num(np.exp(-apart / (DAY * DAYS)), nan=1.0).astype(np.float32)
-            shape = (len(starts[part]), len(self.past.values))
+            shape = (len(starts[part]), len(self.past.ids))
             parts.append(sparse_rows(row, place, weights, shape) @ found.beside)
         return stacked(parts)
 
     def _postings(self) -> Postings:
         """Build the inverted index."""
-        ids, times, num_ids = self.past.values.numpy(), self.past.times.numpy(), self.past.num_ids
+        ids, times, num_ids = self.past.ids, self.past.times, self.past.num_ids
         order = np.argsort(ids, kind="stable")
         stops = offsets_of(np.bincount(ids, minlength=num_ids))
         latest = order[stops[ids[order] + 1] - np.arange(len(order)) <= self.keep]
@@ -168,7 +168,7 @@ class CoParticipation:
 
     def _beside(self) -> SparseRows:
         """(events, ids) what stands at most ``window`` away in the same cascade; an event itself weighs nothing."""
-        values, starts = self.past.values.numpy(), self.past.starts.numpy()
+        values, starts = self.past.ids, self.past.offsets
         window = min(self.window, int(np.diff(starts).max(initial=0)))  # no cascade is longer
         places = np.arange(len(values))
         begins, ends = (np.repeat(bound, np.diff(starts)) for bound in (starts[:-1], starts[1:]))

@@ -11,7 +11,6 @@ of all logarithms of likelihoods. Then all is learned by maximum likelihood, a f
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +44,6 @@ class Mixture(nn.Module):
     Args:
         start: (parts,) the weights to begin with.
     """
-
-    lengths_vary: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, start: Tensor) -> None:
         super().__init__()

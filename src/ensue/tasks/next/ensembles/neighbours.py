@@ -48,8 +48,8 @@ class Neighbours:
 
     def _matrices(self) -> tuple[SparseRows, SparseRows]:
         """Return similarity weights of users, (ids, cascades), and memberships, (cascades, ids)."""
-        cascades, num_ids = len(self.past.starts) - 1, self.past.num_ids
-        keys = np.unique(self.past.owner() * num_ids + self.past.values.numpy())
+        cascades, num_ids = len(self.past.offsets) - 1, self.past.num_ids
+        keys = np.unique(self.past.owner() * num_ids + self.past.ids)
         owner, value = keys // num_ids, keys % num_ids
         held = sparse_rows(owner, value, np.ones(len(keys), np.float32), (cascades, num_ids))
         rare = np.log(cascades / np.bincount(value, minlength=num_ids)[value])

@@ -74,14 +74,14 @@ class TemporalPreference:
 
     def _tables(self) -> list[Table]:
         """One for each clock."""
-        starts, times = self.past.starts.numpy(), self.past.times.numpy()
+        starts, times = self.past.offsets, self.past.times
         place = np.arange(len(times))
         first = np.repeat(starts[:-1], np.diff(starts))
         event = np.flatnonzero(place > first)
         latest, first = event - 1, first[event]
         begun, before = np.maximum(latest - self.window + 1, first), np.maximum(latest - 1, first)
         read = _read(times[latest], times[begun], times[before], latest > first)
-        values = self.past.values.numpy()[event].astype(np.int64)
+        values = self.past.ids[event].astype(np.int64)
         return [_table(own, values, self.past.num_ids) for own in read]
 
 

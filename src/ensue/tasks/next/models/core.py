@@ -23,7 +23,6 @@ The learning rate rises over the first steps and falls to 0 along a cosine.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -56,8 +55,6 @@ class CORE(ItemNetwork):
         settings: sizes, temperature, loss.
         num_ids: rows of the item table, padding and unknown included.
     """
-
-    lengths_vary: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: CORESettings, num_ids: int) -> None:
         super().__init__()

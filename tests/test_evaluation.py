@@ -14,7 +14,7 @@ from torch import nn
 
 from ensue.card import describe
 from ensue.data.histories import Histories
-from ensue.demo.world import make_world
+from ensue.demo.cascades import make_cascades
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.comparison import compare, evaluate, evaluate_alone
@@ -213,14 +213,14 @@ def test_a_baseline_that_is_significantly_better_wins() -> None:
 
 @pytest.mark.parametrize("model", COUNTING)
 def test_counting_does_not_beat_itself(model: str) -> None:
-    world = make_world(num_users=16, num_cascades=200)
+    world = make_cascades(num_users=16, num_cascades=200)
     result = evaluate(fitted(world.train, model), world.test)
     assert [row.model for row in result.rows].count(model) == 1
     assert not result.beats_baselines
 
 
 def test_counting_rows_are_the_predictors_own() -> None:
-    world = make_world(num_users=16, num_cascades=200)
+    world = make_cascades(num_users=16, num_cascades=200)
     counted = [fitted(world.train, name) for name in COUNTING]
     beside = evaluate(fitted(world.train, "hidan", epochs=1, dim=4), world.test).rows[1:]
     for predictor, row in zip(counted, beside, strict=True):
@@ -229,7 +229,7 @@ def test_counting_rows_are_the_predictors_own() -> None:
 
 
 def test_intervals_hold_the_figure_and_shrink_with_more_data() -> None:
-    world = make_world(num_users=16, num_cascades=400)
+    world = make_cascades(num_users=16, num_cascades=400)
     predictor = fitted(world.train, "markov")
     widths = []
     for times in (1, 16):
@@ -243,7 +243,7 @@ def test_intervals_hold_the_figure_and_shrink_with_more_data() -> None:
 
 @pytest.mark.parametrize("protocol", ["full", "paper"])
 def test_two_seeds_are_averaged(protocol: str) -> None:
-    world = make_world(num_users=16, num_cascades=120)
+    world = make_cascades(num_users=16, num_cascades=120)
     seeds = [fitted(world.train, "hidan", seed, epochs=2, dim=4) for seed in (0, 1)]
     alone = [evaluate(predictor, world.test, protocol=protocol, cutoffs=AT).rows[0].figures for predictor in seeds]
     result = compare([seeds, [fitted(world.train, "markov")]], world.test, protocol=protocol, cutoffs=AT)
@@ -256,7 +256,7 @@ def test_two_seeds_are_averaged(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["full", "paper"])
 def test_figures_equal_the_loop_on_random_cascades(protocol: str) -> None:
-    world = make_world(num_users=16, num_cascades=120)
+    world = make_cascades(num_users=16, num_cascades=120)
     predictor = fitted(world.train.select(slice(12)), "markov")  # so few that users of the test are unknown
     assert len(predictor.vocabulary) < len(world.test.vocabulary)
     result = evaluate(predictor, world.test, protocol=protocol, cutoffs=AT)
@@ -287,7 +287,7 @@ def _question(predictor: NextPredictor, values: Sequence[str]) -> Batch:
 
 
 def test_a_small_catalogue_does_not_make_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = make_world(num_users=4, num_cascades=200)
+    world = make_cascades(num_users=4, num_cascades=200)
     predictor = fitted(world.train, "hidan", epochs=1, dim=2)
     whole = evaluate(predictor, world.train).rows[0].figures
     rows: list[int] = []
@@ -435,7 +435,7 @@ def test_counting_models_alone_have_no_verdict_on_themselves() -> None:
 
 
 def test_over_seeds_each_figure_has_its_mean_and_spread() -> None:
-    world = make_world(num_users=16, num_cascades=60, seed=1)
+    world = make_cascades(num_users=16, num_cascades=60, seed=1)
     small = {"dim": 4, "table_dim": 2, "epochs": 1}
     predictors = []
     for seed in (4, 7):

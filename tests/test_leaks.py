@@ -14,7 +14,7 @@ from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.queries import Queries
 from ensue.data.texts import Texts
-from ensue.demo.world import make_world
+from ensue.demo.cascades import make_cascades
 from ensue.errors import SettingError
 from ensue.evaluation import comparison
 from ensue.evaluation.comparison import compare, evaluate
@@ -54,7 +54,7 @@ def test_a_predictor_that_reads_its_batch_is_found(task: str) -> None:
 
 
 def test_a_predictor_that_reads_later_events_is_found() -> None:
-    world = make_world(seed=3, num_cascades=200)
+    world = make_cascades(seed=3, num_cascades=200)
     made = NextPredictor("markov")
     list(made.fit(world.train))
     assert reads_others(made, world.test) == ""
@@ -73,7 +73,7 @@ def test_a_predictor_that_reads_later_events_is_found() -> None:
 
 
 def test_compare_refuses_and_the_card_of_evaluate_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = make_world(seed=3, num_cascades=200)
+    world = make_cascades(seed=3, num_cascades=200)
     made = NextPredictor("markov")
     list(made.fit(world.train))
     clean = evaluate(made, world.test)

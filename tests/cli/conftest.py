@@ -13,7 +13,7 @@ import pytest
 
 from ensue import cli
 from ensue.data.histories import Histories
-from ensue.demo.world import make_world
+from ensue.demo.cascades import make_cascades
 
 
 class Ran(NamedTuple):
@@ -85,7 +85,7 @@ def write(path: Path, histories: Histories) -> Path:
 @pytest.fixture(scope="session")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
     """48 cascades to learn from, 6 to stop early by, 6 to be scored on."""
-    world, place = make_world(num_users=16, num_cascades=60, seed=1), tmp_path_factory.mktemp("logs")
+    world, place = make_cascades(num_users=16, num_cascades=60, seed=1), tmp_path_factory.mktemp("logs")
     return Logs(*(write(place / f"{name}.jsonl", getattr(world, name)) for name in Logs._fields))
 
 

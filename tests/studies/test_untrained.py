@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.demo.world import make_world
+from ensue.demo.cascades import make_cascades
 from ensue.records import History
 from ensue_studies.untrained import untrained_with_leaks
 
@@ -47,6 +47,6 @@ def test_later_training_data_is_left_out() -> None:
 
 
 def test_rows_go_into_json() -> None:
-    world = make_world(seed=3, num_cascades=200)
+    world = make_cascades(seed=3, num_cascades=200)
     rows = [row.to_dict() for row in untrained_with_leaks(world.train, world.test)]
     assert rows[0]["with_leak"]["mrr"] > rows[0]["without"]["mrr"]  # type: ignore[index]

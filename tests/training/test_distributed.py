@@ -82,7 +82,7 @@ import sys
 import torch
 from safetensors.torch import save_file
 from torch import distributed
-from ensue.demo.world import make_world
+from ensue.demo.cascades import make_cascades
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import HiDANSettings
@@ -92,7 +92,7 @@ from ensue.training.loop import train
 from ensue.training.optimizer import by_row, make_optimizer
 
 torch.set_num_threads(1)
-data = make_world(num_cascades=60, seed=3).train
+data = make_cascades(num_cascades=60, seed=3).train
 sent = [0]
 own = distributed.all_reduce
 def counted(tensor, *given, **named):

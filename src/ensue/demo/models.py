@@ -20,8 +20,8 @@ from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.data.texts import Texts
+from ensue.demo.cascades import Cascades
 from ensue.demo.town import VALID_DAY, Session, Town, Written, histories_of, make_town, queries_of, texts_of
-from ensue.demo.world import World
 from ensue.evaluation.comparison import evaluate
 from ensue.predictor import make
 from ensue.tasks.next.predictor import NextPredictor
@@ -275,7 +275,7 @@ NUM_QUESTIONS: Mapping[str, Callable[[Any], int]] = {
 """Number of scored questions in the test data of each part."""
 
 
-def recovery(predictor: NextPredictor, test: Histories, world: World) -> Recovery:
+def recovery(predictor: NextPredictor, test: Histories, cascades: Cascades) -> Recovery:
     """Compare the largest dependency weight of every event with the true edges and the true source.
 
     Random and latest users are scored on the same events: those that have at least two earlier users.
@@ -285,7 +285,7 @@ def recovery(predictor: NextPredictor, test: Histories, world: World) -> Recover
         values, begin = explanation.values, int(test.offsets[index + 1]) - len(explanation.values)
         for event in range(2, len(values)):
             strongest = int(np.argmax(explanation.dependency[event][:event]))
-            edge = np.array([(values[earlier], values[event]) in world.edges for earlier in range(event)])
-            parent = np.arange(event) == world.true_parents[begin + event] - begin
+            edge = np.array([(values[earlier], values[event]) in cascades.edges for earlier in range(event)])
+            parent = np.arange(event) == cascades.true_parents[begin + event] - begin
             hits.append((edge[strongest], edge.mean(), edge[-1], parent[strongest], parent.mean(), parent[-1]))
     return Recovery(len(hits), *np.mean(hits, axis=0).tolist())

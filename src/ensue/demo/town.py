@@ -27,9 +27,9 @@ import polars as pl
 from ensue.data.histories import Histories, Index, Times
 from ensue.data.queries.dataset import Queries
 from ensue.data.queries.rows import count_words
-from ensue.demo.world import HOUR, World, make_world
+from ensue.demo.cascades import HOUR, Cascades, make_cascades
 from ensue.records import Article, History, Post, Text
-from ensue.vocabulary import FIRST, Vocabulary
+from ensue.vocabulary import FIRST
 
 AHEAD, OWN = 0.72, 0.2
 """The chance to go on along the path, and that of any item left on it; what is left over goes to all items."""
@@ -182,7 +182,7 @@ class Town:
     published: Mapping[str, int]
     interests: Mapping[str, str]
     posts: tuple[Written, ...]
-    cascades: World
+    cascades: Cascades
     reading: tuple[Session, ...]
     searching: tuple[Session, ...]
     read_paths: Paths
@@ -245,8 +245,8 @@ def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, nu
     begins = datetime.fromisoformat(town["begins"]).replace(tzinfo=UTC).timestamp()
     articles = tuple(Article(one["body"], one["id"], one["title"]) for one in town["articles"])
     published = {one["id"]: one["day"] for one in town["articles"]}
-    world = make_world(num_users=len(names), num_cascades=num_posts, seed=seed)
-    posts = _posts(town, world, people, begins, np.random.default_rng(next(seeds)))
+    cascades = make_cascades(num_users=len(names), num_cascades=num_posts, seed=seed, names=names)
+    posts = _posts(town, cascades, people, begins, np.random.default_rng(next(seeds)))
     shares = _interest_shares(people)
     read_paths, search_paths = (
         Paths({name: tuple(one[key]) for name, one in town["interests"].items()}, shares)
@@ -256,7 +256,7 @@ def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, nu
     base = Town(
         town["title"], town["summary"], begins, people, articles, published,
         {one["id"]: one["interest"] for one in town["articles"]},
-        posts, _renamed(world, names, posts), (), (), read_paths, search_paths, wordings,
+        posts, _dated(cascades, posts), (), (), read_paths, search_paths, wordings,
     )  # fmt: skip
     reading = _reading(base, num_reads, np.random.default_rng(next(seeds)))
     searching = _searching(base, num_searches, town["private"], np.random.default_rng(next(seeds)))
@@ -287,12 +287,11 @@ def texts_of(posts: tuple[Written, ...]) -> list[Text]:
 
 
 def _posts(
-    town: TownFile, world: World, people: Mapping[str, str], begins: float, generator: np.random.Generator
+    town: TownFile, cascades: Cascades, people: Mapping[str, str], begins: float, generator: np.random.Generator
 ) -> tuple[Written, ...]:
-    """One post a cascade, written by its first user, in order of time."""
-    parts = (world.train, world.valid, world.test)
-    names = list(people)
-    authors = [names[int(first) - FIRST] for part in parts for first in part.ids[part.offsets[:-1]]]
+    """Return one post per cascade, written by its first user, in order of time."""
+    parts = (cascades.train, cascades.valid, cascades.test)
+    authors = [record.values[0] for part in parts for record in part.records()]
     # Posts begin when the bridge closes: on day 1 in the evening.
     times = np.sort(generator.uniform(begins + 1.75 * DAY, begins + town["days"] * DAY, len(authors)))
     moods = {one["id"]: generator.dirichlet([MIXED] * len(town["feelings"])) for one in town["articles"]}
@@ -363,19 +362,17 @@ def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.ran
     return re.sub(r"\{(\w+)\}", fill, sentence)
 
 
-def _renamed(world: World, names: list[str], posts: tuple[Written, ...]) -> World:
-    """The cascades with the names of people, the ids of posts and the times of the days."""
-    vocabulary, low = Vocabulary(names), 0
-    parts = []
-    for part in (world.train, world.valid, world.test):
+def _dated(cascades: Cascades, posts: tuple[Written, ...]) -> Cascades:
+    """Return the cascades with the ids of their posts, from the times of these on."""
+    parts, low = [], 0
+    for part in (cascades.train, cascades.valid, cascades.test):
         written = posts[low : low + len(part)]
         low += len(part)
         starts = np.repeat([one.time for one in written], part.lengths)
-        labels = pl.Series([one.post.id for one in written], dtype=pl.String)
-        parts.append(replace(part, vocabulary=vocabulary, times=part.times + starts, names=labels))
-    edges = frozenset((names[int(a[1:])], names[int(b[1:])]) for a, b in world.edges)
+        names = pl.Series([one.post.id for one in written], dtype=pl.String)
+        parts.append(replace(part, times=part.times + starts, names=names))
     train, valid, test = parts
-    return World(train, valid, test, edges, world.true_parents)
+    return replace(cascades, train=train, valid=valid, test=test)
 
 
 def _interest_shares(people: Mapping[str, str]) -> dict[str, float]:

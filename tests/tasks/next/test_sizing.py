@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.demo.world import make_world
+from ensue.demo.cascades import make_cascades
 from ensue.errors import SettingError
 from ensue.tasks.next import sizing
 from ensue.tasks.next.models import softmax
@@ -18,7 +18,7 @@ MODELS = ("hidan", "rnn", "att-lstm", "rmtpp", "cyan-rnn", "cascade-blend")
 
 @pytest.fixture(scope="module")
 def data() -> Histories:
-    return make_world(num_cascades=60, seed=3).train
+    return make_cascades(num_cascades=60, seed=3).train
 
 
 def fitted(model: str, data: Histories, **settings: object) -> tuple[NextPredictor, list[Report]]:

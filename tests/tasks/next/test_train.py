@@ -13,7 +13,7 @@ from ensue.card import describe
 from ensue.cli.tasks.next_event import training_summary
 from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
-from ensue.demo.world import World, make_world
+from ensue.demo.cascades import Cascades, make_cascades
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 from ensue.store.pack import pack
@@ -29,8 +29,8 @@ SMALL = {"dim": 8, "epochs": 2, "batch_size": 16}
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return make_world(num_cascades=120, seed=3)
+def world() -> Cascades:
+    return make_cascades(num_cascades=120, seed=3)
 
 
 def fitted(model: str, data: Histories, **settings: object) -> tuple[NextPredictor, list[Report]]:
@@ -42,7 +42,7 @@ def known(made: NextPredictor, data: Histories) -> Histories:
     return data.encode(made.vocabulary, drop_unknown=True)
 
 
-def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rival_that_ranks_the_held_out_part_best_stays(world: Cascades, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "_is_ahead", lambda *_: False)
     monkeypatch.setattr(train, "_leads", lambda apart, _: bool(apart.mean() > 0))  # any lead is a sure one
     best, reports = fitted("best", world.train)
@@ -64,7 +64,7 @@ def test_the_rival_that_ranks_the_held_out_part_best_stays(world: World, monkeyp
 
 
 def test_of_many_held_out_histories_those_that_come_first_are_looked_at(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Cascades, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(0)
     begins = np.repeat(random.permutation(len(world.train)) * 3600.0 + 1.6e9, world.train.lengths)
@@ -82,7 +82,7 @@ def test_of_many_held_out_histories_those_that_come_first_are_looked_at(
     assert len(timeless) + len(held) == len(data)  # without a clock nobody knows what comes first
 
 
-def test_the_cascade_blend_is_for_cascades(world: World) -> None:
+def test_the_cascade_blend_is_for_cascades(world: Cascades) -> None:
     timeless = replace(world.train, times=np.empty(0))
     best, reports = fitted("best", timeless)
     assert {report.stage for report in reports} <= {"fit", "refit"}
@@ -179,7 +179,7 @@ def test_each_rival_takes_the_settings_it_knows() -> None:
         NextPredictor("best", settings={"wings": 2})
 
 
-def test_a_check_ranks_a_part_of_many_held_out_histories(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_ranks_a_part_of_many_held_out_histories(world: Cascades, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "EVALUATION_SAMPLE", 50)
     ranked: list[Histories] = []
 
@@ -196,7 +196,7 @@ def test_a_check_ranks_a_part_of_many_held_out_histories(world: World, monkeypat
     assert first.ids.tolist() == second.ids.tolist()
 
 
-def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_patience(world: World) -> None:
+def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_patience(world: Cascades) -> None:
     still = {"epochs": 12, "patience": 1, "learning_rate": 1e-12, "refit": False}
     made, reports = fitted("hidan", world.train, **still)
     assert (reports[-1].epoch, made.metadata.epochs) == (5, 1)
@@ -210,7 +210,7 @@ def test_a_network_that_ranks_hardly_better_than_popularity_has_four_times_the_p
 
 
 @pytest.mark.parametrize("model", ["bpr-mf", "fpmc", "gru4rec", "narm", "stamp"])
-def test_rivals_learn_what_was_held_out_too(world: World, model: str) -> None:
+def test_rivals_learn_what_was_held_out_too(world: Cascades, model: str) -> None:
     made, reports = fitted(model, world.train, epochs=1)
     assert list(dict.fromkeys(report.stage for report in reports)) == ["fit", "refit"]
     assert made.metadata.sequences == len(world.train)
@@ -274,7 +274,7 @@ def test_without_refit_given_validation_data_is_only_looked_at() -> None:
     assert made.metadata.held_out == ""
 
 
-def test_a_training_that_was_cut_while_it_got_better_says_so(world: World) -> None:
+def test_a_training_that_was_cut_while_it_got_better_says_so(world: Cascades) -> None:
     made, reports = fitted("sansr", world.train, epochs=2, learning_rate=3e-3, monitor="loss", batch_size=64)
     assert [report.improving for report in reports if report.stopped] == [True, False]  # the second had no check
     assert made.summary()["facts"]["ended"] == "best epoch was the last one; consider more epochs (--set epochs=N)"
@@ -283,7 +283,7 @@ def test_a_training_that_was_cut_while_it_got_better_says_so(world: World) -> No
     assert "ended" not in still.summary()["facts"]
 
 
-def test_the_card_says_how_the_schedule_fitted_the_log(world: World) -> None:
+def test_the_card_says_how_the_schedule_fitted_the_log(world: Cascades) -> None:
     made = NextPredictor("sansr", settings={"dim": 4, "epochs": 1, "refit": False}, device="cpu")
     assert list(made.fit(world.train))
     # 400 steps an epoch are not to be had: of some ten targets each, four are the fewest with 32 targets.

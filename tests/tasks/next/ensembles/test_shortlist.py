@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.demo.world import make_world
+from ensue.demo.cascades import make_cascades
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import cascade_blend, shortlist
 from ensue.tasks.next.ensembles.cascade_blend import CascadeBlend
@@ -30,7 +30,7 @@ def test_lists_hold_the_highest_of_each_and_the_most_frequent(monkeypatch: pytes
 def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_tail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    data = make_world(num_cascades=80, seed=3).train
+    data = make_cascades(num_cascades=80, seed=3).train
     made = NextPredictor(
         "cascade-blend", settings={"dim": 8, "table_dim": 8, "epochs": 1, "refit": False}, device="cpu"
     )
@@ -67,7 +67,7 @@ def test_lists_as_long_as_the_catalogue_change_no_score_and_short_ones_only_the_
 def test_a_mixture_is_learned_from_targets_that_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cascade_blend, "WHOLE", 5)
     monkeypatch.setattr(cascade_blend, "CANDIDATES", 20)  # no more than are on a list
-    data = make_world(num_cascades=80, seed=3).train
+    data = make_cascades(num_cascades=80, seed=3).train
     made = NextPredictor(
         "cascade-blend", settings={"dim": 8, "table_dim": 8, "epochs": 1, "refit": False}, device="cpu"
     )

@@ -46,7 +46,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, width: int | None, at: tuple[int, ...
     card = {"name": "full", "data": "data", "targets": "targets", "unknown": "miss", "candidates": "all"}
     text = terminal(monkeypatch, width)
     tests = (PairedTest("mrr", "hidan", "vsknn", (0.1, 0.2), 1.0),)
-    results.show_result(Result("next", card, rows, tests, ("mrr", *(f"hit@{k}" for k in at))), at)
+    results.show_result(Result("next", card, rows, tests, ("mrr", *(f"hit@{k}" for k in at))))
     return text.getvalue()
 
 

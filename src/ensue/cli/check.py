@@ -25,12 +25,11 @@ def check(
     *,
     task: Annotated[str, typer.Option(help="next, classify, suggest or link [default: auto]")] = "",
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Show how a file is read, and problems in it."""
-    reading = Reading(**options)
     data = reading.data(data)
-    file_task = tasks.chosen(task, context) if task else tasks.of_file(data, reading, context)
+    file_task = tasks.require(task, context) if task else tasks.of_file(data, reading, context)
     reading = replace(reading, missing=reading.missing or "report")
     arguments = tasks.commands_of(file_task).read_for_check(data, compare_to or [], reading)
     findings: CheckFindings = named(f"{file_task.check}:check")(*arguments)

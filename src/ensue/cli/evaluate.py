@@ -25,11 +25,10 @@ from ensue.cli.options import (
     Reading,
     Scoring,
     Set,
-    Task,
+    TaskName,
     Validation,
     all_present,
     names_of,
-    parsed,
     present,
     reads,
     require_output,
@@ -40,8 +39,7 @@ from ensue.predictor import load, make
 from ensue.registry import models as models_of
 from ensue.registry import require_model, require_settings
 from ensue.store.folder import write_file
-from ensue.tasks import TASKS
-from ensue.tasks.base import named
+from ensue.tasks.base import Task, named
 
 if TYPE_CHECKING:
     from ensue.evaluation.comparison import EvaluationOptions
@@ -52,32 +50,31 @@ TABLE_FORMATS = (".csv", ".md", ".tex", ".json")
 
 
 @reads(*SCORING, *TABLES, *LINKED)
-def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: Own = "", **options: Any) -> None:
+def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: Own = "", *, options: Scoring) -> None:
     """Score a model on test data, next to the baselines.
 
     The table is also written to CARD.md in the model folder.
     """
-    reading, scoring = parsed(options)
     task = tasks.of_folder(folder, context)
     command = tasks.commands_of(task)
-    path = reading.data(data)
-    _require_outputs(scoring, [path])
-    scoring_options = _options(scoring, task.name)
+    path = options.data(data)
+    _require_outputs(options, [path])
+    scoring = _scoring(options, task)
     predictor = load(folder)
-    test_data = _test_data(command, path, reading.like(folder))
+    test_data = _test_data(command, path, options.like(folder))
     command.require(test_data, path, predictor)
     from ensue.evaluation import comparison  # torch
 
-    result = comparison.evaluate(predictor, test_data, **scoring_options)
+    result = comparison.evaluate(predictor, test_data, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
         write_file(folder / "CARD.md", describe(predictor, result.card_text()).encode())
-    _show(result, scoring_options, scoring)
+    _show(result, options)
 
 
 @reads(*SCORING, *TABLES, *LINKED)
 def compare(
     context: typer.Context,
-    task: Task,
+    task: TaskName,
     data: Data = None,
     test: Annotated[
         Path | None, typer.Option(callback=present, help="test data [default: 20 % of DATA, see --split]")
@@ -87,11 +84,11 @@ def compare(
     validation: Validation = None,
     set_: Set = None,
     min_users: MinUsers = None,
-    **options: Any,
+    *,
+    options: Scoring,
 ) -> None:
     """Train several models on the same data and score them next to the baselines."""
-    reading, scoring = parsed(options)
-    chosen = tasks.chosen(task, context)
+    scored_task = tasks.require(task, context)
     model_names = names_of(models) or ["best"]
     if seeds < 1:
         raise SettingError(f"--seeds {seeds}: give at least 1")
@@ -100,18 +97,18 @@ def compare(
     for name in model_names:
         require_settings(task, name, settings)
     entries = [[make(task, name, settings=settings, seed=seed) for seed in range(seeds)] for name in model_names]
-    path = reading.data(data)
-    _require_outputs(scoring, [path, test, validation])
-    command = tasks.commands_of(chosen)
-    scoring_options = _options(scoring, chosen.name)
-    training_reading = replace(reading, split="")  # a part is of what is scored: nothing of it may be trained on
+    path = options.data(data)
+    _require_outputs(options, [path, test, validation])
+    command = tasks.commands_of(scored_task)
+    scoring = _scoring(options, scored_task)
+    training_reading = replace(options, split="")  # a part is of what is scored: nothing of it may be trained on
     train_data, schema = command.read(path, training_reading)
     if test is None:
-        fraction = 0.2 if reading.test_fraction is None else reading.test_fraction
+        fraction = 0.2 if options.test_fraction is None else options.test_fraction
         train_data, test_data = _split(train_data, fraction)
         display.log(f"{path}: {len(train_data):,} for training, {len(test_data):,} held out as test data")
     else:
-        test_data, _ = command.read(test, replace(reading, schema=schema))
+        test_data, _ = command.read(test, replace(options, schema=schema))
     command.require(train_data, path, training=True)
     command.require(test_data, test or path)
     valid_data = command.read(validation, replace(training_reading, schema=schema))[0] if validation else None
@@ -122,12 +119,12 @@ def compare(
     command.require(test_data, test or path, entries[0][0])
     from ensue.evaluation import comparison  # torch
 
-    result = comparison.compare(entries, test_data, **scoring_options)
-    leaks_between = named(f"{chosen.check}:leaks_between")
+    result = comparison.compare(entries, test_data, **scoring)
+    leaks_between = named(f"{scored_task.check}:leaks_between")
     leaks = [*leaks_between(train_data, test_data, "the test data")]
     if valid_data is not None:
         leaks += leaks_between(train_data, valid_data, "the validation data")
-    _show(replace(result, leaks=(*result.leaks, *leaks)), scoring_options, scoring)
+    _show(replace(result, leaks=(*result.leaks, *leaks)), options)
 
 
 @reads(*SCORING, *TABLES, *LINKED)
@@ -140,44 +137,44 @@ def score(
     task: Annotated[str, typer.Option(help="with --train: next, classify, suggest or link")] = "",
     train: Annotated[Path | None, typer.Option(callback=present, help="training data of the baselines")] = None,
     name: Annotated[list[str] | None, typer.Option(help="names of the rankings [default: file names]")] = None,
-    **options: Any,
+    *,
+    options: Scoring,
 ) -> None:
     """Score rankings of other programs next to models and baselines.
 
     TREC runs hold "query Q0 document rank score tag", JSON Lines {"id": "s1", "place": 2, "ranking": ["a", "b"]}.
     """
-    reading, scoring = parsed(options)
     folders = folder or []
     if not folders and (train is None or not task):
         raise SettingError("nothing to compare with: give --folder MODEL, or --task and --train DATA for the baselines")
     *ranking_paths, last_path = rankings
-    path = reading.data(last_path)
+    path = options.data(last_path)
     if not ranking_paths:
         raise SettingError(f"{last_path}: give the rankings first, then the data that they rank for")
-    chosen = tasks.of_folder(folders[0], context) if folders else tasks.chosen(task, context)
-    command = tasks.commands_of(chosen)
-    _require_outputs(scoring, [path, *ranking_paths, train])
-    scoring_options = _options(scoring, chosen.name)
+    scored_task = tasks.of_folder(folders[0], context) if folders else tasks.require(task, context)
+    command = tasks.commands_of(scored_task)
+    _require_outputs(options, [path, *ranking_paths, train])
+    scoring = _scoring(options, scored_task)
     from ensue.data.rankings import read_rankings
     from ensue.evaluation import comparison
 
     named_paths = zip_longest(ranking_paths, name or [], fillvalue="")
-    ranked = [read_rankings(ranking_path, label, **reading.opening) for ranking_path, label in named_paths]
+    ranked = [read_rankings(ranking_path, label, **options.opening) for ranking_path, label in named_paths]
     predictors = [load(folder) for folder in folders]
-    schema = reading.like(folders[0]).schema if folders else reading.schema
+    schema = options.like(folders[0]).schema if folders else options.schema
     if train is not None:
-        train_data, schema = command.read(train, replace(reading, split="", schema=schema))
+        train_data, schema = command.read(train, replace(options, split="", schema=schema))
         command.require(train_data, train, training=True)
-        baseline = make(chosen.name, next(model.name for model in models_of(chosen.name) if model.counting))
+        baseline = make(scored_task.name, next(model.name for model in models_of(scored_task.name) if model.counting))
         display.training(baseline.fit(train_data))
         predictors.append(baseline)
-    test_data, _ = command.read(path, replace(reading, schema=schema, session_ids=True))
+    test_data, _ = command.read(path, replace(options, schema=schema, session_ids=True))
     for predictor in predictors:
         command.require(test_data, path, predictor)
-    _show(comparison.score_rankings(ranked, predictors, test_data, **scoring_options), scoring_options, scoring)
+    _show(comparison.score_rankings(ranked, predictors, test_data, **scoring), options)
 
 
-def _options(scoring: Scoring, task: str) -> EvaluationOptions:
+def _scoring(options: Scoring, task: Task) -> EvaluationOptions:
     """Return the options of an evaluation that the task has.
 
     Raises:
@@ -186,27 +183,27 @@ def _options(scoring: Scoring, task: str) -> EvaluationOptions:
     from ensue.evaluation.comparison import checked_options  # torch
 
     try:
-        cutoffs = sorted({int(k) for k in scoring.cutoffs.split(",")})
+        cutoffs = sorted({int(k) for k in options.cutoffs.split(",")})
     except ValueError:
         cutoffs = []
     if not cutoffs or cutoffs[0] < 1:
-        raise SettingError(f"--cutoffs {scoring.cutoffs!r} is not a list of ranks such as 10,20")
-    options: EvaluationOptions = {"protocol": scoring.protocol, "unknown": scoring.unknown, "cutoffs": cutoffs}
-    foreign = TASKS[task].foreign.split()
-    return checked_options(task, cast("EvaluationOptions", {k: v for k, v in options.items() if k not in foreign}))
+        raise SettingError(f"--cutoffs {options.cutoffs!r} is not a list of ranks such as 10,20")
+    values: EvaluationOptions = {"protocol": options.protocol, "unknown": options.unknown, "cutoffs": cutoffs}
+    applying = {name: value for name, value in values.items() if name not in task.foreign.split()}
+    return checked_options(task.name, cast("EvaluationOptions", applying))
 
 
-def _require_outputs(scoring: Scoring, inputs: Sequence[Path | None]) -> None:
+def _require_outputs(options: Scoring, inputs: Sequence[Path | None]) -> None:
     """Refuse output files that cannot be written, before any work.
 
     Raises:
         SettingError: another file ending, a folder that is missing, or a file that is also read.
     """
     existing = [path for path in inputs if path is not None]
-    if scoring.output is not None:
-        require_output(scoring.output, existing, formats=TABLE_FORMATS)
-    if scoring.per_example is not None:
-        require_output(scoring.per_example, existing, option="--per-example")
+    if options.output is not None:
+        require_output(options.output, existing, formats=TABLE_FORMATS)
+    if options.per_example is not None:
+        require_output(options.per_example, existing, option="--per-example")
 
 
 def _test_data(command: tasks.TaskCommands, path: Path, reading: Reading) -> Any:
@@ -227,25 +224,25 @@ def _split(data: Any, fraction: float) -> tuple[Any, Any]:
     return split_data(data, fraction)
 
 
-def _show(result: Result, options: EvaluationOptions, scoring: Scoring) -> None:
+def _show(result: Result, options: Scoring) -> None:
     """Write the files that were asked for, and print the result, or its JSON."""
     from ensue.cli import results  # the evaluator, which imports every task
     from ensue.cli.writing import write
 
-    pairs = result.verdicts() if scoring.pairwise else ()
+    pairs = result.verdicts() if options.pairwise else ()
     values = result.to_dict() | ({"verdicts": [pair.to_dict() for pair in pairs]} if pairs else {})
-    if scoring.output is not None:
-        write_file(scoring.output, _file_text(result, values, scoring.output.suffix).encode())
-    if scoring.per_example is not None and result.examples is not None:
-        write(result.examples.to_frame(), scoring.per_example)
-    if scoring.json:
+    if options.output is not None:
+        write_file(options.output, _file_text(result, values, options.output.suffix).encode())
+    if options.per_example is not None and result.examples is not None:
+        write(result.examples.to_frame(), options.per_example)
+    if options.json:
         display.print_json(values)
         return
-    results.show_result(result, options.get("cutoffs", ()))
+    results.show_result(result)
     results.of_pairs(pairs)
     for line in result.leaks:
         display.warning("warning:", f"leak: {line}")
-    for path in (scoring.output, scoring.per_example):
+    for path in (options.output, options.per_example):
         if path is not None:
             display.log(f"wrote {path}")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,7 +25,7 @@ from ensue.cli.options import (
     Reading,
     Seed,
     Set,
-    Task,
+    TaskName,
     Validation,
     reads,
     settings_of,
@@ -43,7 +43,7 @@ from ensue.store.swap import sweep
 @reads(*TABLES, *LINKED, *ITEMS)
 def fit(
     context: typer.Context,
-    task: Task,
+    task: TaskName,
     data: Data = None,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="model folder to write")],
@@ -60,14 +60,13 @@ def fit(
     replace: Annotated[bool, typer.Option("--replace", help="replace the model there, kept as a version")] = False,
     cluster: Annotated[str | None, typer.Option(metavar="ADDRESS", help="ray or ray://HOST:PORT?workers=N")] = None,
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Train a model and write its folder.
 
     `ensue fit TASK --help` lists its models and the settings of `best`.
     """
-    reading = Reading(**options)
-    chosen = tasks.chosen(task, context)
+    trained_task = tasks.require(task, context)
     model = require_model(task, model)
     settings = (
         settings_of(set_, min_users) | ({"refit": "false"} if no_refit else {}) | ({"metric": metric} if metric else {})
@@ -88,7 +87,7 @@ def fit(
     _require_free(output, replace)
     from ensue.training.distributed import ranks  # torch
 
-    command = tasks.commands_of(chosen)
+    command = tasks.commands_of(trained_task)
     folder = output.resolve()
     checkpoint = folder.with_name(f".{folder.name}.checkpoint")
     with _until_stopped(checkpoint, resume), ranks() as (rank, _), only_writer(output) if rank == 0 else nullcontext():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,10 +43,9 @@ def link(
     overlap: Annotated[float, typer.Option(help="review: fraction that every annotator labels")] = 0.0,
     *,
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Rank posts by relevance to a story, with the best matching sentence of each."""
-    reading = Reading(**options)
     if k < 1:
         raise SettingError(f"-k {k}: show at least 1 post")
     if review and json:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from io import FileIO
 from pathlib import Path
 from shutil import disk_usage
 from stat import S_ISFIFO
-from typing import IO, Annotated, Any, get_type_hints
+from typing import IO, Annotated, get_type_hints
 
 import typer
 
@@ -110,7 +110,7 @@ Data = Annotated[
 Validation = Annotated[
     Path | None, typer.Option(callback=present, help="data for early stopping [default: 10 % of DATA]")
 ]
-Task = Annotated[str, typer.Argument(callback=require_task, help="next, classify, suggest or link")]
+TaskName = Annotated[str, typer.Argument(callback=require_task, help="next, classify, suggest or link")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="setting=value, see `ensue settings`; repeatable")]
 Seed = Annotated[int, typer.Option(help="seed of every random choice")]
 MinUsers = Annotated[int | None, typer.Option(help="minimum users per item or query")]
@@ -118,19 +118,6 @@ MinUsers = Annotated[int | None, typer.Option(help="minimum users per item or qu
 
 _reading = partial(typer.Option, rich_help_panel="Reading files")
 _scoring = partial(typer.Option, rich_help_panel="Scoring")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scoring:
-    """How models are scored, and where the result is written; each field is an option, see :func:`reads`."""
-
-    protocol: Annotated[str, _scoring(help="full, paper; next: also last, macro or sampled")] = "full"
-    unknown: Annotated[str, _scoring(help="next: unknown events: miss, drop or rank")] = "miss"
-    cutoffs: Annotated[str, _scoring(help="next: k of HR@k and NDCG@k")] = "10,20,50,100"
-    pairwise: Annotated[bool, _scoring("--pairwise", help="test every pair of models, Holm-corrected")] = False
-    output: Annotated[Path | None, _scoring("--output", "-o", help="write the table: .csv, .md, .tex or .json")] = None
-    per_example: Annotated[Path | None, _scoring(help="write rank per example (.parquet, .csv)")] = None
-    json: Json = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,17 +277,26 @@ class Reading:
         return self.queries or path, self.qrels or path
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scoring(Reading):
+    """How data is read and models are scored, and where the result is written; fields as in :class:`Reading`."""
+
+    protocol: Annotated[str, _scoring(help="full, paper; next: also last, macro or sampled")] = "full"
+    unknown: Annotated[str, _scoring(help="next: unknown events: miss, drop or rank")] = "miss"
+    cutoffs: Annotated[str, _scoring(help="next: k of HR@k and NDCG@k")] = "10,20,50,100"
+    pairwise: Annotated[bool, _scoring("--pairwise", help="test every pair of models, Holm-corrected")] = False
+    output: Annotated[Path | None, _scoring("--output", "-o", help="write the table: .csv, .md, .tex or .json")] = None
+    per_example: Annotated[Path | None, _scoring(help="write rank per example (.parquet, .csv)")] = None
+    json: Json = False
+
+
 TABLES = (
     "columns", "events", "time_unit", "day_first", "sort", "session_gap", "encoding", "sheet", "max_unpacked",
     "missing", "phrases", "rules", "split",
 )  # fmt: skip
-"""The options of a verb that reads logs, texts or queries."""
-
-
+"""The options of a command that reads logs, texts or queries."""
 LINKED = ("articles", "queries", "qrels")
 """Those of one that reads posts too."""
-
-
 ITEMS = ("items", "item_columns")
 """Those of one that trains on a log."""
 
@@ -309,33 +305,27 @@ SCORING = ("protocol", "unknown", "cutoffs", "pairwise", "output", "per_example"
 """Those of one that scores."""
 
 
-def parsed(options: Mapping[str, Any]) -> tuple[Reading, Scoring]:
-    """Return the options of a command that reads and scores."""
-    scoring = {name: value for name, value in options.items() if name in SCORING}
-    return Reading(**{name: value for name, value in options.items() if name not in SCORING}), Scoring(**scoring)
-
-
 def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options of :class:`Reading` and :class:`Scoring`, by name, in place of its ``**options``."""
+    """Replace the last parameter of a command, a :class:`Reading` or :class:`Scoring`, by options of these names."""
 
-    def declare(verb: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(Reading, include_extras=True) | get_type_hints(Scoring, include_extras=True)
-        parameters = []
-        for parameter in signature(verb, eval_str=True).parameters.values():
-            own = [
-                Parameter(
-                    name,
-                    Parameter.KEYWORD_ONLY,
-                    default=getattr(Scoring if name in SCORING else Reading, name),
-                    annotation=hints[name],
-                )
-                for name in names
-            ]
-            several = parameter.kind is Parameter.VAR_KEYWORD
-            parameters += own if several else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-        verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        verb.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        return verb
+    def declare(command: Callable[..., None]) -> Callable[..., None]:
+        arguments = dict(signature(command, eval_str=True).parameters)
+        group_name, group = arguments.popitem()
+        hints = get_type_hints(group.annotation, include_extras=True)
+        options = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(group.annotation, name), annotation=hints[name])
+            for name in names
+        ]
+
+        @wraps(command)
+        def run(**values: object) -> None:
+            values[group_name] = group.annotation(**{name: values.pop(name) for name in names})
+            command(**values)
+
+        parameters = [*(argument.replace(kind=Parameter.KEYWORD_ONLY) for argument in arguments.values()), *options]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return run
 
     return declare
 

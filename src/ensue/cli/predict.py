@@ -63,10 +63,9 @@ def predict(
     model: Own = "",
     *,
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Predict the next items, labels, queries or articles for each row."""
-    reading = Reading(**options)
     if output is not None and steps is not None:
         raise SettingError("-o and --steps: a forecast is no table; use --json > FILE")
     if steps is not None and (exclude or allow or rank_unknown or exclude_seen is not None):
@@ -124,10 +123,9 @@ def explain(
     model: Own = "",
     *,
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Show attributions: weights, and how far a score drops without each event or word."""
-    reading = Reading(**options)
     command = tasks.commands_of(tasks.of_folder(folder, context))
     from ensue.data.edges import read_edges  # polars
 

@@ -33,7 +33,7 @@ def prepare(
     share: Annotated[str, typer.Option(help="one of several shares, such as 2/8", show_default=False)] = "",
     merge: Annotated[bool, typer.Option("--merge", help="merge the shares in OUTPUT.shares")] = False,
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Convert a log that exceeds memory to a folder that opens at once.
 
@@ -41,7 +41,6 @@ def prepare(
     """
     if share and merge:
         raise SettingError("--merge merges all shares; remove --share")
-    reading = Reading(**options)
     from ensue.data.sequences import prepare as preparation  # polars
     from ensue.data.sequences.shares import Share
     from ensue.data.table import ReadOptions

@@ -15,9 +15,10 @@ from ensue.tasks import TASKS
 _SUBSET_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
 
 
-def show_result(result: Result, cutoffs: Sequence[int] = ()) -> None:
+def show_result(result: Result) -> None:
     """Print the table, what only this task has, the protocol card and the verdict."""
-    names = [*result.shown, *(f"ndcg@{k}" for k in cutoffs[: 2 if len(cutoffs) < 3 else 1])]
+    ndcg = [name for name in result.rows[0].figures if name.startswith("ndcg")]
+    names = [*result.shown, *ndcg[: 2 if len(ndcg) < 3 else 1]]
     protocol = "" if "protocol" in TASKS[result.task].foreign.split() else f"protocol {result.card['name']}: "
     scale = " (log loss in nats)" if {*names} & {*UNBOUNDED} else ""
     metrics(result.rows, names, f"{protocol}metrics in %{scale} ± 95 % CI")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -27,17 +27,16 @@ def split(
     task: Annotated[str, typer.Option(help="next, classify, suggest or link [default: auto]")] = "",
     seed: Seed = 0,
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Split a file into training and test data."""
-    reading = Reading(**options)
     path = reading.data(data)
-    chosen = tasks.chosen(task, context) if task else tasks.of_file(path, reading, context)
+    file_task = tasks.require(task, context) if task else tasks.of_file(path, reading, context)
     if existing := [*output.glob("train.*"), *output.glob("test.*")]:
         raise SettingError(f"{min(existing)}: exists already; name another folder with --output")
     from ensue.data import test_split  # polars
 
-    parts = test_split.split_data(tasks.commands_of(chosen).read(path, reading)[0], test, seed, by or "auto")
+    parts = test_split.split_data(tasks.commands_of(file_task).read(path, reading)[0], test, seed, by or "auto")
     output.mkdir(parents=True, exist_ok=True)
     written = {}
     for name, part in zip(("train", "test"), parts, strict=True):

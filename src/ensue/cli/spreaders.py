@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -41,10 +41,9 @@ def spreaders(
     seed: Seed = 0,
     *,
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Rank users by how they spread cascades, with 95 % intervals (associations, not causes)."""
-    reading = Reading(**options)
     path = reading.data(data)
     import polars as pl
 

@@ -29,7 +29,7 @@ def update(
     model: Own = "",
     *,
     json: Json = False,
-    **options: Any,
+    reading: Reading,
 ) -> None:
     """Train a model further on new data, or restore an old version.
 
@@ -38,7 +38,6 @@ def update(
     if rollback:
         _roll_back(folder, new, json)
         return
-    reading = Reading(**options)
     if new is None and reading.items is None:
         raise SettingError("give new data, as in `ensue update FOLDER new.csv`, or --rollback")
     former = current(folder)  # a wrong folder is found before a long log is read

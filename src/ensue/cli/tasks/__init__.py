@@ -108,18 +108,18 @@ def show_answer(answer: Choices, commands: TaskCommands) -> None:
         display.line(note)
 
 
-def chosen(task: str, context: typer.Context | None = None) -> Task:
+def require(task: str, context: typer.Context | None = None) -> Task:
     """Return the task of this name, and refuse options that mean nothing to it.
 
     Raises:
         SettingError: an unknown task, or an option of another one.
     """
-    chosen_task = TASKS[require_task(task)]
+    required_task = TASKS[require_task(task)]
     for parameter in context.command.params if context is not None else ():
         source = context.get_parameter_source(str(parameter.name)) if context is not None else None
-        if parameter.name in chosen_task.foreign.split() and source is not None and source.name == "COMMANDLINE":
+        if parameter.name in required_task.foreign.split() and source is not None and source.name == "COMMANDLINE":
             raise SettingError(f"{parameter.opts[0]} means nothing to task {task}; leave it out")
-    return chosen_task
+    return required_task
 
 
 def of_folder(folder: Path, context: typer.Context | None = None) -> Task:
@@ -129,7 +129,7 @@ def of_folder(folder: Path, context: typer.Context | None = None) -> Task:
         ModelFolderError: no model folder.
         SettingError: an option of another task.
     """
-    return chosen(task_of(folder), context)
+    return require(task_of(folder), context)
 
 
 def of_file(path: Path, reading: Reading, context: typer.Context | None = None) -> Task:
@@ -143,7 +143,7 @@ def of_file(path: Path, reading: Reading, context: typer.Context | None = None) 
 
     articles = bool(reading.articles or reading.queries or reading.qrels)
     kind = kind_of(path, reading.roles, phrases=reading.phrases, articles=articles, **reading.opening)
-    return chosen(next(name for name, task in TASKS.items() if kind in task.kinds), context)
+    return require(next(name for name, task in TASKS.items() if kind in task.kinds), context)
 
 
 def stdin_lines() -> Iterator[tuple[int, str]]:

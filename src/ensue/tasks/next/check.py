@@ -64,6 +64,8 @@ class Findings:
         lengths = f"mean {self.mean_length:.1f}, median {self.median_length:g}, max {self.longest:,}"
         exclusion = default_exclusion(self.repeat_share, self.immediate_repeat_share)
         repeats = f"{100 * self.repeat_share:.1f} % of the events"
+        if self.repeat_share:
+            repeats += f", {100 * self.immediate_repeat_share:.1f} % the previous item"
         threshold = [] if self.min_users is None else [("threshold", "", self.min_users.sentence)]
         return [
             ("sessions", f"{self.sequences:,}", f"{self.single:,} of a single event" if self.single else ""),

@@ -7,10 +7,9 @@ column that also holds ``1.5`` or ``1.0.2`` is one of versions or measures, and 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -132,11 +131,6 @@ class IdColumns:
             if sentence
         )
 
-    def to_json(self) -> str:
-        """Return what a piece hands on to the next."""
-        tallies = {role: asdict(tally) for role, tally in self.tallies.items()}
-        return json.dumps({"tallies": tallies, "whole": self.whole})
-
     def take(self, other: Self) -> None:
         """Add what was noticed in the files that follow, which were read elsewhere."""
         for role, tally in other.tallies.items():
@@ -149,12 +143,6 @@ class IdColumns:
             own.number_place = own.number_place or tally.number_place
             own.number = own.number or tally.number
             own.missing_place = own.missing_place or tally.missing_place
-
-    def resume(self, state: str) -> Self:
-        """Return the columns as :meth:`to_json` left them."""
-        found = json.loads(state)
-        tallies = {role: Tally(**tally) for role, tally in found["tallies"].items()}
-        return replace(self, tallies=tallies, whole=found["whole"])
 
     def _normal(
         self, role: str, table: Table, pieces: Callable[[], Iterable[Table]] | None

@@ -6,7 +6,7 @@ whole or piece by piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -105,14 +105,6 @@ class TimeSummary:
         self.whole &= other.whole
         self.zoned |= other.zoned
         self.calendars = tuple(name for name in self.calendars if name in other.calendars)
-
-    @classmethod
-    def from_dict(
-        cls, buckets: Mapping[str, dict[str, object]], calendars: Sequence[str], **flags: bool
-    ) -> TimeSummary:
-        """Rebuild from the fields of ``dataclasses.asdict``."""
-        kept = {key: Bucket(**bucket) for key, bucket in buckets.items()}  # type: ignore[arg-type]
-        return cls(kept, calendars=tuple(calendars), **flags)
 
     def counts(self) -> dict[str, int]:
         """Return how many times look like each unit."""

@@ -6,20 +6,20 @@ last and says where reading goes on, so that a process that is killed loses only
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from ensue.data.clock import TimeFormat, TimeOptions, format_of, parse_times
 from ensue.data.dates import has_year_last, telling_date
 from ensue.data.file_bytes import FileBytes
 from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.histories import Times
-from ensue.data.ids import IdColumns
+from ensue.data.ids import IdColumns, Tally
 from ensue.data.sequences.rows import TEXT, Rows, id_columns, read_rows
 from ensue.data.sequences.sources import Source
 from ensue.data.table import ReadOptions, Table
@@ -58,7 +58,7 @@ class Head:
 
 @dataclass
 class RunningClock:
-    """Summary of the times read so far, and how they were written; stored as JSON between runs."""
+    """Summary of the times read so far, and how they were written."""
 
     name: str = ""
     words: str | None = None
@@ -70,11 +70,6 @@ class RunningClock:
     witness: str | None = None
     """A date of the log that shows which number is the day, where the first one does not."""
     summary: TimeSummary = field(default_factory=TimeSummary)
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, object]) -> RunningClock:
-        """Rebuild from ``dataclasses.asdict``."""
-        return cls(**{**fields, "summary": TimeSummary.from_dict(**fields["summary"])})  # type: ignore
 
     def add(self, column: pl.Series, where: Where, options: TimeOptions, search: Search) -> Times:
         """Return the times of a piece: numbers as they are, dates as seconds.
@@ -126,21 +121,10 @@ def _require_same_times(words: str | None, first: str | None, place: str, first_
 
 
 @dataclass
-class Batches:
-    """The batches of a log, and the state of reading it.
+class ReadState:
+    """State of reading a log; stored as JSON after each batch."""
 
-    Attributes:
-        folder: the folder of the batches.
-        sources: the files of the log.
-        options: how they are read.
-    """
-
-    folder: Path
-    sources: Sequence[Source]
-    options: ReadOptions
     cursor: Cursor = field(default_factory=Cursor)
-    end: int | None = None
-    """The file before which reading ends; ``None`` for the last."""
     rows: int = 0
     """Events so far."""
     empty: int = 0
@@ -148,17 +132,55 @@ class Batches:
     filled: int = 0
     """Files that hold an event."""
     latest: int = -1
-    """The latest such file."""
-    notes: dict[str, None] = field(default_factory=dict)
+    """Number of the latest such file."""
+    notes: list[str] = field(default_factory=list)
     clock: RunningClock | None = None
     head: Head | None = None
     """Properties of all events; ``None`` before the first."""
-    files: list[tuple[Path, int]] = field(default_factory=list)
-    """(Parquet file, events before it) of each batch."""
-    ids: IdColumns = field(init=False)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    is_whole: dict[str, bool] = field(default_factory=dict)
+    """Both of :class:`~ensue.data.ids.IdColumns`."""
 
-    def __post_init__(self) -> None:
-        self.ids = id_columns(self.options)
+    def add_notes(self, *notes: str) -> None:
+        """Add notes, each once."""
+        self.notes = list(dict.fromkeys((*self.notes, *notes)))
+
+
+@dataclass
+class _Batch:
+    """JSON file of a batch."""
+
+    state: ReadState
+    crc32: int
+    """Checksum of the Parquet file."""
+
+
+_BATCH = TypeAdapter(_Batch)
+
+
+@dataclass
+class Batches:
+    """The batches of a log, and the state of reading it.
+
+    Attributes:
+        folder: the folder of the batches.
+        sources: the files of the log.
+        options: how they are read.
+        end: the file before which reading ends; ``None`` for the last.
+        files: (Parquet file, events before it) of each batch.
+    """
+
+    folder: Path
+    sources: Sequence[Source]
+    options: ReadOptions
+    end: int | None = None
+    files: list[tuple[Path, int]] = field(default_factory=list)
+    state: ReadState = field(default_factory=ReadState)
+
+    @property
+    def ids(self) -> IdColumns:
+        """The columns of ids, with what was noticed about them so far."""
+        return replace(id_columns(self.options), tallies=self.state.tallies, whole=self.state.is_whole)
 
     def is_numeric(self, role: str) -> bool:
         """Return whether a role holds whole numbers in every file; otherwise all its ids are texts."""
@@ -167,18 +189,11 @@ class Batches:
     def resume(self) -> None:
         """Take over the complete batches in the folder; whatever follows the first incomplete one is read again."""
         while (note := self._path(".json")).exists():
-            state = json.loads(note.read_text(encoding="utf-8"))
-            if _checksum(self._path(".parquet")) != state["crc32"]:
+            batch = _BATCH.validate_json(note.read_bytes())
+            if _checksum(self._path(".parquet")) != batch.crc32:
                 return
-            self.files.append((self._path(".parquet"), self.rows))
-            self.cursor = Cursor(**state["cursor"])
-            self.clock = None if state["clock"] is None else RunningClock.from_dict(state["clock"])
-            self.rows, self.empty, self.filled, self.latest = (
-                state[name] for name in ("rows", "empty", "filled", "latest")
-            )
-            self.notes = dict.fromkeys(state["notes"])
-            self.ids = self.ids.resume(state["ids"])
-            self.head = Head(**{**state["head"], "remarks": tuple(state["head"]["remarks"])})
+            self.files.append((self._path(".parquet"), self.state.rows))
+            self.state = batch.state
 
     def read(self, progress: Callable[[int], None]) -> None:
         """Read the rest of the log.
@@ -190,30 +205,32 @@ class Batches:
             DataError: the first row that does not fit.
         """
         frames, count = list[pl.DataFrame](), 0
-        for rows, cursor in self._rows(self.cursor):
+        for rows, cursor in self._rows(self.state.cursor):
             rows = replace(rows, table=self.ids.normalise(rows.table, self._tables))
             if len(rows.table.frame):
                 frames.append(self._events(rows))
                 count += len(frames[-1])
-            self.cursor = cursor
+            self.state.cursor = cursor
             if count >= ROWS:
                 self._write(pl.concat(frames))
                 frames, count = [], 0
-                progress(self.rows)
+                progress(self.state.rows)
         if count:
             self._write(pl.concat(frames))
-            progress(self.rows)
+            progress(self.state.rows)
 
     def take(self, other: Batches) -> None:
         """Append the batches of another, which has read the files that follow."""
-        self.files += [(path, self.rows + before) for path, before in other.files]
-        self.rows += other.rows
-        self.empty, self.filled = self.empty + other.empty, self.filled + other.filled
-        self.notes |= other.notes
+        state, later = self.state, other.state
+        self.files += [(path, state.rows + before) for path, before in other.files]
+        state.rows += later.rows
+        state.empty += later.empty
+        state.filled += later.filled
+        state.add_notes(*later.notes)
         self.ids.take(other.ids)
-        self.head = self.head or other.head
-        if other.clock is not None:
-            self.clock = other.clock if self.clock is None else self.clock.then(other.clock)
+        state.head = state.head or later.head
+        if later.clock is not None:
+            state.clock = later.clock if state.clock is None else state.clock.then(later.clock)
 
     def _rows(self, cursor: Cursor) -> Iterator[tuple[Rows, Cursor]]:
         """Yield the events of each piece and where the next begins; notes are collected on the way."""
@@ -224,22 +241,23 @@ class Batches:
                 for piece, then in pieces(content, source.layout, begin):
                     rows = read_rows(piece, self.options, source.layout)
                     table, without = rows.table.without_empty()
-                    self.empty += without
-                    self.notes |= dict.fromkeys((*content.notes, *table.notes))
-                    if len(table.frame) and number != self.latest:
-                        self.filled, self.latest = self.filled + 1, number
+                    self.state.empty += without
+                    self.state.add_notes(*content.notes, *table.notes)
+                    if len(table.frame) and number != self.state.latest:
+                        self.state.filled += 1
+                        self.state.latest = number
                     yield replace(rows, table=table), then
 
     def _events(self, rows: Rows) -> pl.DataFrame:
         rows.require_filled()
-        self.head = self.head or Head(rows.layout, rows.columns, rows.remarks, rows.unordered)
+        self.state.head = self.state.head or Head(rows.layout, rows.columns, rows.remarks, rows.unordered)
         columns = [
             rows.table.frame[role].cast(pl.Int64 if self.is_numeric(role) else pl.String)
             for role in ("session", "item")
         ]
         if (times := rows.times()) is not None:
-            self.clock = self.clock or RunningClock()
-            seconds = self.clock.add(times, rows.table.where, self.options.times, self._search_times)
+            self.state.clock = self.state.clock or RunningClock()
+            seconds = self.state.clock.add(times, rows.table.where, self.options.times, self._search_times)
             columns.append(pl.Series("time", seconds))
         return pl.DataFrame(columns)
 
@@ -256,28 +274,16 @@ class Batches:
 
     def _from_the_start(self) -> Iterator[Rows]:
         """Read all pieces of the log again, without a trace in this reader's state."""
-        reader = replace(self, end=None, notes={})
+        reader = replace(self, end=None, state=ReadState())
         return (rows for rows, _ in reader._rows(Cursor()))
 
     def _write(self, events: pl.DataFrame) -> None:
         path, note = self._path(".parquet"), self._path(".json")
         events.write_parquet(path, compression="lz4", statistics=False)
-        self.files.append((path, self.rows))
-        self.rows += len(events)
-        state = {
-            "cursor": asdict(self.cursor),
-            "clock": None if self.clock is None else asdict(self.clock),
-            "rows": self.rows,
-            "empty": self.empty,
-            "filled": self.filled,
-            "latest": self.latest,
-            "notes": list(self.notes),
-            "ids": self.ids.to_json(),
-            "head": None if self.head is None else asdict(self.head),
-            "crc32": _checksum(path),
-        }
+        self.files.append((path, self.state.rows))
+        self.state.rows += len(events)
         complete = note.with_suffix(".tmp")
-        complete.write_text(json.dumps(state), encoding="utf-8")
+        complete.write_bytes(_BATCH.dump_json(_Batch(self.state, _checksum(path))))
         complete.replace(note)
 
     def _path(self, suffix: str) -> Path:

@@ -163,13 +163,14 @@ def prepare_share(
     plan = _plan(sources, options, sort, gap)
     with _writing(place), _work(place) as work:
         batches = _batches(sources, options, work, plan, share.of)
-        batches.cursor, batches.end = Cursor(low), high
+        batches.state.cursor = Cursor(low)
+        batches.end = high
         batches.resume()
         _read(batches, progress)
         write_share(work / "whole", batches, share, plan)
         (work / "whole").rename(place)
         flush(place.parent)
-    return share.folder(output), batches.rows
+    return share.folder(output), batches.state.rows
 
 
 def _require_free(output: Path) -> None:
@@ -198,10 +199,10 @@ def _batches(
 
 def _read(batches: Batches, progress: Progress) -> None:
     """Read what is left of the files."""
-    sources = batches.sources[batches.cursor.source : batches.end]
-    total = batches.rows + sum(source.rows for source in sources) if all(source.rows for source in sources) else 0
+    sources = batches.sources[batches.state.cursor.source : batches.end]
+    total = batches.state.rows + sum(source.rows for source in sources) if all(source.rows for source in sources) else 0
     batches.read(lambda done: None if done == total else progress("read", done, total))
-    progress("read", batches.rows, batches.rows)
+    progress("read", batches.state.rows, batches.state.rows)
 
 
 def _sort(shown: Path, batches: Batches, work: Path, progress: Progress) -> None:
@@ -210,7 +211,7 @@ def _sort(shown: Path, batches: Batches, work: Path, progress: Progress) -> None
     Raises:
         DataError: the log holds no event, or the disk cannot be written.
     """
-    if not batches.rows:
+    if not batches.state.rows:
         none = f"{shown}: none of {plural(len(batches.sources), 'file')} holds an event"
         raise DataError("; ".join([none, *batches.ids.warnings]))
     import duckdb  # an extra
@@ -219,7 +220,7 @@ def _sort(shown: Path, batches: Batches, work: Path, progress: Progress) -> None
         f"SELECT *, file_row_number + {before} AS row FROM read_parquet({_literal(path)}, file_row_number = true)"
         for path, before in batches.files
     )
-    time = "time" if batches.clock else "NULL AS time"
+    time = "time" if batches.state.clock else "NULL AS time"
     statements = [
         f"SET memory_limit = '{max(memory_at_hand() // 4, 2**29) // 2**20} MiB'",
         f"SET temp_directory = {_literal(work / 'sorted' / 'spilled')}",
@@ -244,7 +245,7 @@ def _sort(shown: Path, batches: Batches, work: Path, progress: Progress) -> None
                 raise
     except duckdb.Error as error:
         raise OSError(str(error)) from error
-    progress("put in order", batches.rows, batches.rows)
+    progress("put in order", batches.state.rows, batches.state.rows)
 
 
 def _literal(path: Path) -> str:
@@ -263,9 +264,9 @@ def _write(
     plan: dict[str, object],
 ) -> tuple[SequencesReport, Counts]:
     """Write the sorted events, window after window, into the columns of the prepared log."""
-    head = batches.head
+    head = batches.state.head
     assert head is not None
-    clock = None if batches.clock is None else batches.clock.end(head.layout, options.times)
+    clock = None if batches.state.clock is None else batches.state.clock.end(head.layout, options.times)
     require_times(shown, gap, timed=clock is not None)
     users = is_user_log(head.columns) and "session" not in options.columns and clock is not None and clock.absolute
     minutes = pause_of(gap, head.layout, users=users)
@@ -288,12 +289,12 @@ def _write(
             histories, count = in_order(histories, events["time"], where, sort or head.unordered)
             num_sorted += count
         writer.add(cut(histories, minutes) if minutes else histories)
-        progress("written", writer.events, batches.rows)
+        progress("written", writer.events, batches.state.rows)
     notes = (
-        *batches.notes,
+        *batches.state.notes,
         *batches.ids.notes,
-        *notes_on_files(len(batches.sources), len(batches.sources) - batches.filled),
-        *((skipped(batches.empty),) if batches.empty else ()),
+        *notes_on_files(len(batches.sources), len(batches.sources) - batches.state.filled),
+        *((skipped(batches.state.empty),) if batches.state.empty else ()),
         *head.remarks,
         *sorted_note(num_sorted, num_sessions),
         *cut_notes(num_sessions, writer.histories, gap, head.layout, users=users),

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Self, cast
 
-from ensue.data.sequences.batches import Batches
+from pydantic import TypeAdapter, ValidationError
+
+from ensue.data.sequences.batches import Batches, ReadState
 from ensue.data.sequences.prepared import flush
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural
@@ -32,13 +34,11 @@ class Manifest:
     share: int
     of: int
     batches: int
-    rows: int
-    empty: int
-    filled: int
-    notes: list[str]
-    ids: str
-    """Output of :meth:`~ensue.data.ids.IdColumns.to_json`."""
+    state: ReadState
     read: dict[str, object]
+
+
+_SHARE = TypeAdapter(Manifest)
 
 
 @dataclass(frozen=True)
@@ -88,19 +88,8 @@ def write_share(folder: Path, batches: Batches, share: Share, plan: Mapping[str,
     """Move the batches of a share into an empty folder, and write its manifest last."""
     for path in sorted(batches.folder.glob("[0-9]*.*")):
         path.rename(folder / path.name)
-    manifest = Manifest(
-        __version__,
-        share.number,
-        share.of,
-        len(batches.files),
-        batches.rows,
-        batches.empty,
-        batches.filled,
-        list(batches.notes),
-        batches.ids.to_json(),
-        dict(plan),
-    )
-    (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
+    manifest = Manifest(__version__, share.number, share.of, len(batches.files), batches.state, dict(plan))
+    (folder / MANIFEST).write_bytes(_SHARE.dump_json(manifest, indent=1))
     for path in folder.iterdir():
         flush(path)
     flush(folder)
@@ -150,11 +139,9 @@ def read_share(folder: Path, batches: Batches) -> Batches:
     manifest = _manifest(folder)
     share = Batches(folder, batches.sources, batches.options)
     share.resume()
-    if (len(share.files), share.rows) != (manifest.batches, manifest.rows):
+    if (len(share.files), share.state.rows) != (manifest.batches, manifest.state.rows):
         raise DataError(f"{folder}: is damaged or incomplete; copy it again, or {_AGAIN}")
-    share.empty, share.filled = manifest.empty, manifest.filled
-    share.notes = dict.fromkeys(manifest.notes)
-    share.ids = share.ids.resume(manifest.ids)
+    share.state = manifest.state
     return share
 
 
@@ -164,13 +151,12 @@ def _shares(place: Path) -> Path:
 
 def _manifest(folder: Path) -> Manifest:
     try:
-        found = Manifest(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-        numbers = (found.share, found.of, found.batches, found.rows, found.empty, found.filled)
-        if not all(isinstance(number, int) for number in numbers) or not isinstance(found.read, dict):
-            raise ValueError("a field is of another kind")
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+        return _SHARE.validate_json((folder / MANIFEST).read_bytes(), strict=True)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise DataError(f"{folder}: {MANIFEST} cannot be read ({reason}); {_AGAIN}") from error
+    except OSError as error:
         raise DataError(f"{folder}: {MANIFEST} cannot be read ({error}); {_AGAIN}") from error
-    return found
 
 
 def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, object]) -> None:

@@ -40,8 +40,7 @@ import numpy as np
 import polars as pl
 
 from ensue.data.posts.corpus import Corpus, read_corpus
-from ensue.data.posts.dataset import Articles
-from ensue.data.posts.splits import hold_out_posts
+from ensue.data.posts.dataset import Articles, hold_out_posts
 from ensue.metrics import Floats
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.predictor import LinkPredictor

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from ensue.data.sequences import read
+from ensue.data.sequences.batches import Share
 from ensue.data.sequences.prepare import prepare, prepare_share
 from ensue.data.sequences.prepared import read_prepared
-from ensue.data.sequences.shares import Share
 from ensue.data.table import ReadOptions
 from ensue.errors import DataError, SettingError
 from ensue.records import History

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from ensue.data.near_copies import NEAR, components, headline_copies, near_copies, plain_words
-from ensue.data.posts.dataset import Posts
-from ensue.data.posts.splits import LinkLeaks, given_part, hold_out_posts, link_leaks
+from ensue.data.posts.dataset import LinkLeaks, Posts, given_part, hold_out_posts, link_leaks
 from ensue.errors import DataError, SettingError
 from ensue.records import Post
 

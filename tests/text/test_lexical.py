@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from ensue.data.posts.dataset import read_articles, read_posts
-from ensue.data.posts.splits import given_part
+from ensue.data.posts.dataset import given_part, read_articles, read_posts
 from ensue.errors import SettingError
 from ensue.store.pack import pack, unpack
 from ensue.tasks.link.measures import Pool, by_row

@@ -42,7 +42,7 @@ def prepare(
     if share and merge:
         raise SettingError("--merge merges all shares; remove --share")
     from ensue.data.sequences import prepare as preparation  # polars
-    from ensue.data.sequences.shares import Share
+    from ensue.data.sequences.batches import Share
     from ensue.data.table import ReadOptions
 
     read_options = ReadOptions(

@@ -19,7 +19,7 @@ from ensue.data.ids import MISSING, IdColumns
 from ensue.data.item_table import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.markup import strip_markup
 from ensue.data.packed import DROP, Opening
-from ensue.data.roles import Found, plain_name
+from ensue.data.schema import Found, plain_name
 from ensue.data.table import ReadOptions, Table, read_table
 from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError

@@ -14,12 +14,10 @@ from ensue.data.files import Content, answering, open_file
 from ensue.data.headerless import KINDS, with_columns
 from ensue.data.packed import Opening, ending, files_in, is_several
 from ensue.data.posts.corpus import is_corpus
-from ensue.data.posts.exports import export_of
-from ensue.data.posts.folders import is_document, open_texts
-from ensue.data.posts.formats import ARTICLES, collector_of
+from ensue.data.posts.documents import is_document, open_texts
+from ensue.data.posts.formats import ARTICLES, collector_of, export_of
 from ensue.data.posts.platforms import is_json, objects
-from ensue.data.queries.conversations import are_queries, list_of_turns
-from ensue.data.queries.formats import is_query_log
+from ensue.data.queries.formats import are_queries, is_query_log, list_of_turns
 from ensue.data.sequences.columns import ROLES as LOG_ROLES
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import recognise

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from ensue.data.sequences import prepare
-from ensue.data.sequences.shares import MANIFEST, Share
+from ensue.data.sequences.batches import MANIFEST, Share
 from ensue.data.table import ReadOptions
 from ensue.errors import DataError, EnsueError, SettingError
 from tests.data.sequences.test_prepare import KilledError, iso, log, small

@@ -13,10 +13,10 @@ from ensue.cli.display import Column
 from ensue.cli.options import Reading
 from ensue.cli.tasks import Records, stdin_lines
 from ensue.data.kinds import is_articles
-from ensue.data.originals import rows_of
 from ensue.data.posts.corpus import Corpus, columns_of, is_corpus, read_corpus, require_links
 from ensue.data.posts.dataset import Posts, PostsReport, read_articles, read_posts
 from ensue.data.schema import DataSchema
+from ensue.data.table import rows_of
 from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.records import Post

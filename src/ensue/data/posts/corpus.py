@@ -31,9 +31,17 @@ from ensue.data.files import Content, answering, open_file
 from ensue.data.histories import offsets_of
 from ensue.data.ids import IdColumns
 from ensue.data.packed import Opening
-from ensue.data.posts.dataset import Articles, Pairs, Posts, PostsReport, read_articles, read_posts
-from ensue.data.posts.splits import given_part, hold_out_posts
-from ensue.data.roles import Roles, plain_name, split_words
+from ensue.data.posts.dataset import (
+    Articles,
+    Pairs,
+    Posts,
+    PostsReport,
+    given_part,
+    hold_out_posts,
+    read_articles,
+    read_posts,
+)
+from ensue.data.schema import Roles, plain_name, split_words
 from ensue.data.table import Table, names_of, read_table, sample_objects
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted

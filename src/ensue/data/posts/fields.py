@@ -23,10 +23,9 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from ensue.data.originals import extended
 from ensue.data.posts.platforms import READERS, Found, dig, layout_of
-from ensue.data.roles import split_words
-from ensue.data.table import JSON
+from ensue.data.schema import split_words
+from ensue.data.table import JSON, extended
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _X, _TWEETER = ("", "tweet."), "core.user_results.result"
@@ -131,7 +130,7 @@ def flat(posts: Iterable[Found]) -> pl.DataFrame:
 
 
 def beside(originals: Callable[[], pl.DataFrame], added: pl.DataFrame, as_table: bool) -> pl.DataFrame:
-    """Return :func:`~ensue.data.originals.extended`; of JSON, if ``as_table``, a table of the objects' fields."""
+    """Return :func:`~ensue.data.table.extended`; of JSON, if ``as_table``, a table of the objects' fields."""
     kept = originals()
     if as_table and kept.columns == [JSON]:
         return extended(flat(json.loads(line) for line in kept[JSON]), added)

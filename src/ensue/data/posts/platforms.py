@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ensue.data.files import Content
-from ensue.data.roles import split_words
+from ensue.data.schema import split_words
 from ensue.data.table import read_object
 from ensue.errors import DataError
 from ensue.lines import quoted

@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ensue.data.clock import TIME_NAMES, plain_time_name
-from ensue.data.roles import renamed, split_words, trained_on
-from ensue.data.schema import NO_SCHEMA, DataSchema
+from ensue.data.schema import NO_SCHEMA, DataSchema, renamed, split_words, trained_on
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, one_line, quoted
 

@@ -16,7 +16,7 @@ import polars as pl
 from ensue.data.clock import Clock, TimeFormat, read_clock
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of
-from ensue.data.posts.exports import FIELDS, read_cascades
+from ensue.data.posts.formats import FIELDS, read_cascades
 from ensue.data.report import SequencesReport
 from ensue.data.sequences.columns import EVENT, WHOLE_USERS, is_user_log
 from ensue.data.sequences.events import Events, with_ids

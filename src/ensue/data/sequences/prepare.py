@@ -27,7 +27,7 @@ from ensue.data.clock import in_seconds
 from ensue.data.histories import Histories, Index, offsets_of
 from ensue.data.packed import is_several, memory_at_hand
 from ensue.data.report import SequencesReport
-from ensue.data.sequences.batches import Batches, Cursor
+from ensue.data.sequences.batches import Batches, Cursor, Share, find_shares, read_share, write_share
 from ensue.data.sequences.columns import is_user_log
 from ensue.data.sequences.dataset import (
     cut_notes,
@@ -40,7 +40,6 @@ from ensue.data.sequences.dataset import (
 )
 from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
 from ensue.data.sequences.sessions import check_gap, cut
-from ensue.data.sequences.shares import Share, find_shares, read_share, write_share
 from ensue.data.sequences.sources import Source, files_of, keeps_sequences, notes_on_files, sources_of
 from ensue.data.table import ReadOptions, skipped
 from ensue.errors import DataError, EnsueError, SettingError

@@ -15,9 +15,9 @@ from ensue.data.clock import is_number, is_plain_number
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.ids import IdColumns
-from ensue.data.posts.exports import FIELDS as EXPORT_FIELDS
-from ensue.data.posts.exports import export_of
-from ensue.data.roles import Found
+from ensue.data.posts.formats import FIELDS as EXPORT_FIELDS
+from ensue.data.posts.formats import export_of
+from ensue.data.schema import Found
 from ensue.data.sequences.columns import (
     EVENT,
     WHOLE_USERS,

@@ -12,16 +12,15 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_records
-from ensue.data.duplicates import doubled_rows
 from ensue.data.files import answering
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
+from ensue.data.leaks import doubled_rows
 from ensue.data.markup import strip_markup
-from ensue.data.originals import nothing
 from ensue.data.packed import DROP, Opening
-from ensue.data.posts.folders import open_texts
+from ensue.data.posts.documents import open_texts
 from ensue.data.report import ReadReport
-from ensue.data.table import ReadOptions, Table, read_together
+from ensue.data.table import ReadOptions, Table, nothing, read_together
 from ensue.data.texts.formats import read_rows
 from ensue.data.texts.labels import join_spellings, match_spellings, present
 from ensue.errors import DataError, SettingError

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ensue.data.files import Content
-from ensue.data.roles import plain_name
+from ensue.data.schema import plain_name
 from ensue.data.table import read_object, sample_objects
 from ensue.errors import DataError
 from ensue.lines import listed, quoted
@@ -38,7 +38,7 @@ class LabelFields:
     """Which fields of an object hold labels.
 
     Attributes:
-        names: names of labels as :func:`~ensue.data.roles.plain_name` leaves them.
+        names: names of labels as :func:`~ensue.data.schema.plain_name` leaves them.
         texts: those of texts.
         strict: whether several labels of one text are refused; they are no label otherwise.
         stated: the name that is stated for the label.

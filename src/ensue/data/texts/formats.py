@@ -30,10 +30,9 @@ from ensue.data.delimited import Delimited
 from ensue.data.encodings import is_table
 from ensue.data.files import Content
 from ensue.data.markup import strip_markup
-from ensue.data.posts.exports import export_of, read_export
-from ensue.data.posts.formats import json_originals, read_post_rows
+from ensue.data.posts.formats import export_of, json_originals, read_export, read_post_rows
 from ensue.data.posts.platforms import is_json, objects
-from ensue.data.roles import Found, Roles, plain_name, require_columns, require_roles, split_words
+from ensue.data.schema import Found, Roles, plain_name, require_columns, require_roles, split_words
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
 from ensue.data.texts.exports import LabelFields, flattened
 from ensue.errors import DataError, SettingError

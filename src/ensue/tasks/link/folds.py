@@ -6,8 +6,7 @@ import numpy as np
 
 from ensue.data.histories import Index
 from ensue.data.near_copies import near_copies
-from ensue.data.posts.dataset import Posts
-from ensue.data.posts.splits import groups_of
+from ensue.data.posts.dataset import Posts, groups_of
 from ensue.tasks.link.measures import Mask
 
 FOLDS = 5

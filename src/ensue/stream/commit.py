@@ -48,7 +48,7 @@ from ensue.stream.sessions import Chunk, PartitionSessions, history_tensors, req
 from ensue.stream.sources import Position, read_json
 from ensue.stream.state import Counts, StreamState
 from ensue.tasks.metadata import Count
-from ensue.tasks.next import save, update
+from ensue.tasks.next import update
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.reservoir import histories_of
 from ensue.tasks.next.state import NextState
@@ -149,7 +149,7 @@ def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile
     state, tensors = small_parts(stream, resume)
     tensors |= _named({one.name: one.tensors() for one in stream.popular})
     return {
-        **save.contents(stream.predictor, _card(stream)),
+        **stream.predictor.contents(_card(stream)),
         STATE: json.dumps(state).encode(),
         TENSORS: tensor_bytes(tensors),
     }

@@ -12,19 +12,22 @@ from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
-from ensue.nn.device import find_device, memory_for
+from ensue.nn.device import Undrawn, find_device, memory_for
+from ensue.nn.validation import Bounded, assign_tensors, require_shapes
 from ensue.schedule import Schedule
 from ensue.settings import require_seed
 from ensue.store.card import Scores, read_scores
-from ensue.store.folder import Settings, read_model, write_folder
+from ensue.store.folder import Settings, described, read_model, write_folder
+from ensue.store.pack import files_of, read_packed
 from ensue.store.tensors import TensorFile
 from ensue.tasks.metadata import Metadata
-from ensue.training.optimizer import LateOptimizer, RowAdam, make_optimizer
+from ensue.training.optimizer import FILE as OPTIMIZER
+from ensue.training.optimizer import LateOptimizer, RowAdam, make_optimizer, optimizer_tensors, saved_optimizer
 
 Learned = TypeVar("Learned")
 NetworkT = TypeVar("NetworkT")
@@ -68,20 +71,27 @@ def evaluating(model: Learned) -> Learned:
 
 
 Contents = Mapping[str, bytes | TensorFile]
+NETWORK = "model.safetensors"
+"""The file of a model folder that holds the weights of the network."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Functions by which a task writes and reads its model folders; the first argument is a state of the task."""
+    """What is special about the model folders of a task; the first argument of each function is a state of the task."""
 
-    summary: Callable[[Any], dict[str, object]]
-    """Return settings and metadata, as in ``settings.json``."""
+    fitted: type
+    """Dataclass of all fitted values without the weights of the network; its checks refuse values that do not fit."""
+    collect: Callable[[Any], object]
+    """Return the fitted values of a state."""
+    restore: Callable[[Any, Any, Path], None]
+    """Give an untrained state the fitted values, and the rest of a folder; ``ValueError`` if they are of another model.
+    """
     stored_data: Callable[[Mapping[str, Any]], list[str]]
     """Return what a folder stores of the training data, from a summary."""
-    contents: Callable[[Any, str], Contents]
-    """Return the files of a folder by name, given the text of its card; large ones as what makes them."""
-    fill: Callable[[Any, Path, Mapping[str, Any]], None]
-    """Give an untrained state what a folder holds."""
+    shown: Callable[[Any], dict[str, object]]
+    """Return fitted values that are written to ``settings.json`` for people, and not read again."""
+    files: Callable[[Any], Contents] = lambda _: {}
+    """Return files of the task alone, by name."""
 
 
 class State(Generic[NetworkT]):
@@ -159,6 +169,29 @@ class State(Generic[NetworkT]):
         """The settings of the model and of the task, by name."""
         return {**(asdict(self.settings) if self.settings else {}), **asdict(self.shared)}
 
+    def read_network(self, folder: Path, tensors: Mapping[str, Tensor], *sizes: int, bounded: bool = True) -> None:
+        """Take the network of a folder, and its optimizer.
+
+        Args:
+            folder: a model folder.
+            tensors: the weights by name; they are not copied.
+            sizes: arguments of ``make_network``.
+            bounded: whether shapes are compared before any memory is taken. Not for a class from outside: a folder does
+                not say what it needs to be made.
+
+        Raises:
+            ValueError: the weights are of another network.
+        """
+        with Undrawn():
+            if bounded:
+                with Bounded(tensors):
+                    require_shapes(module_of(self.make_network(*sizes)), tensors)
+            self.model = network = self.new_network(*sizes)
+        assign_tensors(module_of(network), tensors)
+        if self.schedule is not None:
+            module_of(network).to(self.device)
+            self.optimizer = saved_optimizer(folder, self.module, self.new_optimizer)
+
     def new_optimizer(self) -> RowAdam:
         """Return an optimizer of the network that has taken no step."""
         assert self.schedule is not None
@@ -227,15 +260,36 @@ class State(Generic[NetworkT]):
 
     def summary(self) -> dict[str, Any]:
         """Return settings and metadata, as in ``settings.json`` and the card."""
-        return self.folders.summary(self)
+        return {
+            "task": self.task,
+            "model": self.model_name,
+            "settings": self.all_settings,
+            "schedule": asdict(self.schedule) if self.schedule else None,
+            "seed": self.seed,
+            "facts": {**self.metadata.to_dict(), **self.folders.shown(self)},
+        }
 
     def stored_data(self) -> list[str]:
         """Return what the model folder stores of the training data, as lines of a Markdown list."""
         return self.folders.stored_data(self.summary())
 
     def contents(self, card: str = "") -> Contents:
-        """Return the files that :meth:`save` writes, by name; large ones as what makes them."""
-        return self.folders.contents(self, card)
+        """Return the files that :meth:`save` writes, by name; large ones as what makes them.
+
+        Raises:
+            SettingError: not trained.
+        """
+        require_trained(self.trained)
+        contents: dict[str, bytes | TensorFile] = {
+            **described(self.summary(), card),
+            **files_of(self.folders.collect(self)),
+            **self.folders.files(self),
+        }
+        if isinstance(self.model, nn.Module):
+            contents[NETWORK] = TensorFile(self.model.state_dict())
+            if self.optimizer is not None:
+                contents[OPTIMIZER] = TensorFile(optimizer_tensors(self.model, self.optimizer))
+        return contents
 
     def files(self, card: str = "") -> dict[str, bytes]:
         """Return the files that :meth:`save` writes, by name."""
@@ -251,7 +305,10 @@ class State(Generic[NetworkT]):
         """
 
         def fill(state: State[NetworkT], path: Path, metadata: Settings) -> None:
-            cls.folders.fill(state, path, metadata)
+            shown = cls.folders.shown(state).keys()
+            own = {name: value for name, value in metadata.items() if name not in shown}
+            state.metadata = type(state.metadata).from_dict(own)
+            cls.folders.restore(state, read_packed(cls.folders.fitted, path), path)
             size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
             state.kept = Kept(size / 1e6, repr(state.metadata.to_dict()), read_scores(path))
 
@@ -274,23 +331,6 @@ class State(Generic[NetworkT]):
 
 
 AnyState: TypeAlias = State[Any]
-
-
-def summary_of(state: AnyState, facts: Mapping[str, object]) -> dict[str, object]:
-    """What was learned from what, and how: goes into ``settings.json`` and the card.
-
-    Args:
-        state: of a task.
-        facts: what was learned, as JSON has it.
-    """
-    return {
-        "task": state.task,
-        "model": state.model_name,
-        "settings": state.all_settings,
-        "schedule": asdict(state.schedule) if state.schedule else None,
-        "seed": state.seed,
-        "facts": facts,
-    }
 
 
 def clear_rows(module: nn.Module, optimizer: Optimizer | None, ids: npt.NDArray[np.integer], num_rows: int) -> int:

@@ -14,10 +14,10 @@ from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.metrics import Floats
 from ensue.records import Text
-from ensue.tasks.classify import explain, infer, save, train, update
+from ensue.tasks.classify import explain, infer, train, update
 from ensue.tasks.classify.dataset import Sides, codes
+from ensue.tasks.classify.save import FOLDERS
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import Folders
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
@@ -26,7 +26,7 @@ class ClassifyPredictor(ClassifyState):
     """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
 
     data_type = Texts
-    folders = Folders(save.summary, save.stored_data, save.contents, save.fill)
+    folders = FOLDERS
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False

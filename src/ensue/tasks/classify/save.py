@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +11,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn.validation import require_ids, require_table
-from ensue.store.folder import described
-from ensue.store.pack import TREE, files_of, read_packed
+from ensue.store.pack import TREE
 from ensue.store.tensors import read_tensors
 from ensue.tasks.classify.baselines.grams import require_grams
 from ensue.tasks.classify.baselines.majority import Majority
@@ -23,18 +21,10 @@ from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
 from ensue.tasks.classify.dataset import Remembered
 from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
-from ensue.tasks.classify.metadata import Metadata
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.saved import NETWORK, network_files, read_network
-from ensue.tasks.state import Contents, require_trained, summary_of
+from ensue.tasks.state import NETWORK, Folders
 from ensue.text.tokens import Tokenizer, require_tokens
-from ensue.training.optimizer import saved_optimizer
 from ensue.vocabulary import FIRST
-
-
-def summary(state: ClassifyState) -> dict[str, object]:
-    """What was learned from what, and how: goes into ``settings.json`` and the card."""
-    return summary_of(state, {**state.metadata.to_dict(), "words": len(state.tokenizer.vocabulary) - FIRST})
 
 
 @dataclass(eq=False)
@@ -82,22 +72,23 @@ class Fitted:
                 raise ValueError("remembered: the texts and their labels differ in number")
 
 
-def contents(state: ClassifyState, card: str) -> Contents:
-    """The contents of a model folder, by file name."""
-    require_trained(state.model)
-    fitted = Fitted(state.tokenizer, state.train_prints, remembered=state.remembered, **state.counting)  # type: ignore[arg-type]
-    network = state.module if state.schedule is not None else None
-    return {**described(summary(state), card), **files_of(fitted), **network_files(network, state.optimizer)}
+def collect(state: ClassifyState) -> Fitted:
+    """Return the fitted values of a classifier."""
+    return Fitted(state.tokenizer, state.train_prints, remembered=state.remembered, **state.counting)  # type: ignore[arg-type]
 
 
-def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
-    """Give a new predictor what :func:`contents` wrote; every table is checked before anything computes with it."""
-    state.metadata = metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "words"})
+def shown(state: ClassifyState) -> dict[str, object]:
+    """Return the size of the vocabulary."""
+    return {"words": len(state.tokenizer.vocabulary) - FIRST}
+
+
+def restore(state: ClassifyState, fitted: Fitted, folder: Path) -> None:
+    """Give a new state the fitted values and the network of a folder."""
+    metadata = state.metadata
     if state.encoder is not None and metadata.encoder is None:
         raise ValueError("facts.encoder: is missing")
     if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
         raise ValueError("the labels or the architecture in settings.json belong to different models")
-    fitted = read_packed(Fitted, path)
     state.tokenizer, state.train_prints, state.remembered = fitted.tokenizer, fitted.train_prints, fitted.remembered
     state.counting = {name: model for name in COUNTING if (model := getattr(fitted, name)) is not None}
     num_sides = 2 if metadata.paired else 1
@@ -115,12 +106,10 @@ def fill(state: ClassifyState, path: Path, facts: Mapping[str, Any]) -> None:
     if state.schedule is None:
         state.model = state.counting[state.model_name]
         return
-    tensors = read_tensors(path, NETWORK)
+    tensors = read_tensors(folder, NETWORK)
     table, rows = tensors["table.weight"], len(state.tokenizer.vocabulary) if state.encoder is None else 0
     require_table("table.weight", table, torch.float32, [rows, None])
-    untrained = partial(state.make_network, rows, table.shape[1]) if state.model_name in {*CATALOGUE} else None
-    state.model = read_network(tensors, partial(state.new_network, rows, table.shape[1]), untrained, state.device)
-    state.optimizer = saved_optimizer(path, state.module, state.new_optimizer)
+    state.read_network(folder, tensors, rows, table.shape[1], bounded=state.model_name in {*CATALOGUE})
 
 
 def stored_data(summary: Mapping[str, Any]) -> list[str]:
@@ -135,3 +124,6 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
         what = f"up to {num:,} held-out texts as word ids, with their labels, in `baselines.safetensors`"
         lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` stores none.")
     return lines
+
+
+FOLDERS = Folders(Fitted, collect, restore, stored_data, shown)

@@ -15,10 +15,10 @@ from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.metrics import Floats
 from ensue.records import Post
-from ensue.tasks.link import encode, explain, infer, save, scores, train, update
+from ensue.tasks.link import encode, explain, infer, scores, train, update
+from ensue.tasks.link.save import FOLDERS
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.state import Folders
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
@@ -27,7 +27,7 @@ class LinkPredictor(LinkState):
     """Says which articles a post is about, and which posts belong to a story; arguments as of :class:`LinkState`."""
 
     data_type = Corpus
-    folders = Folders(save.summary, save.stored_data, save.contents, save.fill)
+    folders = FOLDERS
 
     def fit(
         self, data: Corpus, valid: Corpus | None = None, *, checkpoint: Path | None = None, resume: bool = False

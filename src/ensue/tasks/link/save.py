@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,29 +18,24 @@ from ensue.data.posts.dataset import Articles
 from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.nn.validation import require_table
-from ensue.store.folder import described, read_file
-from ensue.store.pack import TREE, files_of, read_packed
+from ensue.store.folder import read_file
+from ensue.store.pack import TREE
 from ensue.store.tensors import read_tensors
 from ensue.tasks.link.article_index import KINDS, ArticleIndex
 from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.measures import Calibration
-from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.saved import NETWORK, network_files, read_network
-from ensue.tasks.state import Contents, module_of, summary_of
+from ensue.tasks.state import NETWORK, Contents, Folders
 from ensue.text.encoder import Encoder
 from ensue.text.latent import Latent
 from ensue.text.lexical import Lexical, require_rising
 from ensue.text.terms import Keys
 from ensue.text.tokens import Tokenizer
-from ensue.training.optimizer import saved_optimizer
 
 Number = Annotated[float, Field(ge=-1e9, le=1e9)]
-_SHOWN = ("weights", "nothing", "pull", "neighbours", "calibration")
-"""Facts of ``settings.json`` that are fitted values, shown there for people."""
 _COLUMNS = ("bodies", "titles", "ids")
 
 
@@ -86,38 +80,34 @@ _OF_STATE = (
 _OF_INDEX = ("lexical", "latent", "vectors")
 
 
-def summary(state: LinkState) -> dict[str, object]:
-    """What was learned from what, and how: goes into ``settings.json`` and the card."""
-    facts = {
-        **state.metadata.to_dict(),
+def collect(state: LinkState) -> Fitted:
+    """Return the fitted values of a linker."""
+    index = state.article_index
+    return Fitted(
+        **{name: getattr(state, name) for name in _OF_STATE}, **{name: getattr(index, name) for name in _OF_INDEX}
+    )
+
+
+def shown(state: LinkState) -> dict[str, object]:
+    """Return the weights of the scores, and the calibration."""
+    return {
         "weights": state.weights,
         "nothing": state.null_logit,
         "pull": state.prior_strength,
         "neighbours": state.neighbour_weight,
         "calibration": asdict(state.calibration) if state.calibration else None,
     }
-    return summary_of(state, facts)
 
 
-def contents(state: LinkState, card: str) -> Contents:
-    """The contents of a model folder, by file name."""
-    index = state.article_index
-    fitted = Fitted(
-        **{name: getattr(state, name) for name in _OF_STATE}, **{name: getattr(index, name) for name in _OF_INDEX}
-    )
-    network = module_of(state.network) if isinstance(state.settings, LinkSettings) else None
-    return {
-        **described(summary(state), card),
-        **files_of(fitted),
-        "articles.parquet": _parquet(index.articles),
-        **network_files(network, state.optimizer),
-    }
+def files(state: LinkState) -> Contents:
+    """Return the file of the articles."""
+    buffer = io.BytesIO()
+    pl.DataFrame({name: getattr(state.articles, name) for name in _COLUMNS}).write_parquet(buffer)
+    return {"articles.parquet": buffer.getvalue()}
 
 
-def fill(state: LinkState, path: Path, facts: Mapping[str, Any]) -> None:
-    """Give a new state what :func:`contents` wrote; every table is checked before anything computes with it."""
-    state.metadata = Metadata.from_dict({name: value for name, value in facts.items() if name not in _SHOWN})
-    fitted = read_packed(Fitted, path)
+def restore(state: LinkState, fitted: Fitted, path: Path) -> None:
+    """Give a new state the fitted values, the articles and the network of a folder."""
     for name in _OF_STATE:
         setattr(state, name, getattr(fitted, name))
     if isinstance(state.settings, SbertSettings):
@@ -144,16 +134,7 @@ def _fill_network(state: LinkState, path: Path) -> None:
     dim = tensors["table.weight"].shape[1] - state.network_settings.beside
     if dim < 0:
         raise ValueError("the vectors of words are too short for the settings")
-    untrained = partial(state.make_network, num_words, dim)
-    state.model = read_network(tensors, partial(state.new_network, num_words, dim), untrained, state.device)
-    if state.schedule is not None:
-        state.optimizer = saved_optimizer(path, state.module, state.new_optimizer)
-
-
-def _parquet(articles: Articles) -> bytes:
-    buffer = io.BytesIO()
-    pl.DataFrame({name: getattr(articles, name) for name in _COLUMNS}).write_parquet(buffer)
-    return buffer.getvalue()
+    state.read_network(path, tensors, num_words, dim)
 
 
 def _articles(path: Path) -> Articles:
@@ -177,3 +158,6 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
         lines.append(f"- {what} `baselines.safetensors`, to test updates on; whoever guesses a word can look for it;")
         lines.append("  `ensue fit --set remembered=0` stores none.")
     return lines
+
+
+FOLDERS = Folders(Fitted, collect, restore, stored_data, shown, files)

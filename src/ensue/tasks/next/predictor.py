@@ -18,13 +18,14 @@ from ensue.metrics import Floats
 from ensue.nn.item_head import Output
 from ensue.records import History
 from ensue.settings import require_k
-from ensue.tasks.next import forecast, forget, grow, infer, nearest, ranking, save, similar, train, update
+from ensue.tasks.next import forecast, forget, grow, infer, nearest, ranking, similar, train, update
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.model import Model
+from ensue.tasks.next.save import FOLDERS
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion, shared_part
-from ensue.tasks.state import Folders, Forgotten
+from ensue.tasks.state import Forgotten
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
@@ -33,7 +34,7 @@ class NextPredictor(NextState):
     """Ranks what follows a history."""
 
     data_type = Histories
-    folders = Folders(save.summary, save.stored_data, save.contents, save.fill)
+    folders = FOLDERS
 
     def fit(
         self,

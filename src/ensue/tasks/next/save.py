@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.lines import plural
 from ensue.nn.approximate import has_faiss
 from ensue.nn.validation import require_ids, require_table
-from ensue.store.folder import described
-from ensue.store.pack import TREE, files_of, read_packed
+from ensue.store.pack import TREE
 from ensue.store.tensors import TensorFile, read_tensors
 from ensue.tasks.next import item_index
 from ensue.tasks.next.baselines.counting import Cooccurrence, ItemCounts, Markov, Popularity, SequentialRules
@@ -28,13 +27,10 @@ from ensue.tasks.next.ensembles.blend import BlendMemory
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_index import ItemIndex
-from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import Baseline, Remembers
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
-from ensue.tasks.saved import NETWORK, network_files, read_network
-from ensue.tasks.state import Contents, module_of, summary_of
-from ensue.training.optimizer import saved_optimizer
+from ensue.tasks.state import NETWORK, Contents, Folders
 from ensue.vocabulary import FIRST, Vocabulary
 
 
@@ -97,11 +93,11 @@ def _field(name: str) -> str:
     return name.replace("-", "_")
 
 
-def contents(state: NextState, card: str) -> Contents:
-    """The contents of a model folder, by file name; the large files are made as they are written."""
+def collect(state: NextState) -> Fitted:
+    """Return the fitted values of a predictor."""
     baselines = {_field(name): baseline for name, baseline in state.counting.items() if name in COUNTING}
     memory = state.network.memory if isinstance(state.network, Remembers) else None
-    fitted = Fitted(
+    return Fitted(
         state.vocabulary,
         state.training_hashes,
         state.length_delay,
@@ -110,37 +106,32 @@ def contents(state: NextState, card: str) -> Contents:
         cascades=memory if isinstance(memory, CascadeStore) else None,
         **baselines,  # type: ignore[arg-type]
     )
-    files = {**described(summary(state), card), **files_of(fitted)}
-    files |= network_files(state.model if isinstance(state.model, nn.Module) else None, state.optimizer)
-    if state.index is not None:
-        files[item_index.FILE] = TensorFile(state.index.tensors())
-    if state.known_items is not None:
-        files |= state.known_items.contents()
-    return files
 
 
-def summary(state: NextState) -> dict[str, object]:
-    """See :meth:`ensue.tasks.next.predictor.NextPredictor.summary`."""
-    return summary_of(state, {**state.metadata.to_dict(), "remembered": len(state.reservoir)})
+def shown(state: NextState) -> dict[str, object]:
+    """Return the number of past sessions in the reservoir."""
+    return {"remembered": len(state.reservoir)}
 
 
-def fill(state: NextState, path: Path, facts: Mapping[str, Any]) -> None:
-    """Give a new predictor what :func:`contents` wrote; every tensor is checked before anything computes with it."""
-    state.metadata = Metadata.from_dict({key: value for key, value in facts.items() if key != "remembered"})
-    fitted = read_packed(Fitted, path)
+def files(state: NextState) -> Contents:
+    """Return the files of the item index and of the item table, where there are any."""
+    index = {} if state.index is None else {item_index.FILE: TensorFile(state.index.tensors())}
+    return {**index, **(state.known_items.contents() if state.known_items is not None else {})}
+
+
+def restore(state: NextState, fitted: Fitted, folder: Path) -> None:
+    """Give a new state the fitted values, the network, the item table and the index of a folder."""
     state.vocabulary, state.training_hashes = fitted.vocabulary, fitted.training_hashes
     state.length_delay, state.reservoir = fitted.length_delay, fitted.reservoir
     state.counting = {**fitted.baselines}
     if state.model_name in COUNTING:
         state.model = state.counting[state.model_name]
         return
-    tensors = read_tensors(path, NETWORK)
-    untrained = state.make_network if state.model_name in {*MODELS} else None
-    device = torch.device("cpu") if state.schedule is None else state.device
-    state.model = network = read_network(tensors, state.new_network, untrained, device)
+    state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*MODELS})
+    network = state.network
     if state.metadata.item_columns:
-        parameters = dict(module_of(network).named_parameters())
-        state.known_items = KnownItems.read(path, parameters, len(state.vocabulary))
+        parameters = dict(state.module.named_parameters())
+        state.known_items = KnownItems.read(folder, parameters, len(state.vocabulary))
     if state.schedule is None:
         state.counting[state.model_name] = cast(Baseline, network)
         return
@@ -148,10 +139,9 @@ def fill(state: NextState, path: Path, facts: Mapping[str, Any]) -> None:
         if type(network.memory) is not type(fitted.memory):
             raise ValueError(f"{TREE} belongs to another model")
         network.memory = fitted.memory
-    state.optimizer = saved_optimizer(path, module_of(network), state.new_optimizer)
     index = state.metadata.index
     if index is not None and state.device.type == "cpu" and has_faiss():
-        tensors, num_items = read_tensors(path, item_index.FILE), len(state.vocabulary) - FIRST
+        tensors, num_items = read_tensors(folder, item_index.FILE), len(state.vocabulary) - FIRST
         state.index = ItemIndex.restored(tensors, index, num_items)
 
 
@@ -185,3 +175,6 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
     if summary["model"] != "vsknn":
         lines.append("- `ensue fit --set replay=0` stores only weights and sums.")
     return lines
+
+
+FOLDERS = Folders(Fitted, collect, restore, stored_data, shown, files)

@@ -10,9 +10,9 @@ from ensue.arguments import require_records
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
-from ensue.tasks.state import Folders
-from ensue.tasks.suggest import explain, infer, save, train, update
+from ensue.tasks.suggest import explain, infer, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
+from ensue.tasks.suggest.save import FOLDERS
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
@@ -25,7 +25,7 @@ class SuggestPredictor(SuggestState):
     """
 
     data_type = Queries
-    folders = Folders(save.summary, save.stored_data, save.contents, save.fill)
+    folders = FOLDERS
 
     def fit(
         self, data: Queries, valid: Queries | None = None, *, checkpoint: Path | None = None, resume: bool = False

@@ -25,6 +25,7 @@ import random, sys, time
 import torch
 torch.set_num_threads(1)
 from ensue import History, Text, Post
+from ensue.data.histories import Histories
 from ensue.data.posts.corpus import read_corpus
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
@@ -37,6 +38,19 @@ def fitted(task, model, data, **settings):
     for _ in predictor.fit(data):
         pass
     return predictor
+
+def of_large_catalogue(model):
+    "Fitted on 40,000 sessions of 43,000 items, as many as Diginetica has."
+    draw = random.Random(0)
+    sessions = [[f"item{(5 * n + step) % 43000}" for step in range(5)] for n in range(8600)]
+    sessions += [[f"item{int(draw.paretovariate(0.4)) % 43000}" for _ in range(5)] for n in range(31400)]
+    asked.extend(History(tuple(session)) for session in sessions[8600:10648])
+    settings = {} if model == "vsknn" else {"epochs": 1, "negatives": 16, "refit": False}
+    num_sessions = 40000 if model == "vsknn" else 10000
+    data = Histories.of([History(tuple(session)) for session in sessions[:num_sessions]])
+    return fitted("next", model, data, **settings)
+
+asked = []
 
 def timed(run, times=1):
     begun = time.process_time()
@@ -70,6 +84,19 @@ asked = [History(("i5", "i7", "i9"))]
 predictor.predict(asked, k=20)
 timed(lambda: predictor.predict(asked, k=20), 200)
 """,
+    "one answer of sansr": """
+predictor = of_large_catalogue("sansr")
+predictor.predict(asked[:1], k=20, evidence=False)
+timed(lambda: [predictor.predict([one], k=20, evidence=False) for one in asked[:200]])
+""",
+    **{
+        f"answers of {model}": f"""
+predictor = of_large_catalogue("{model}")
+predictor.predict(asked[:256], k=20, evidence=False)
+timed(lambda: predictor.predict(asked, k=20, evidence=False))
+"""
+        for model in ("vsknn", "core", "sansr")
+    },
     "suggestions": """
 data, _ = read_queries(folder + "/queries.tsv")
 predictor = fitted("suggest", "mtn", data, epochs=1)

@@ -23,13 +23,14 @@ from ensue import kernels
 from ensue.nn import cross_entropy, fused_cascades, incremental, recurrent, topk
 from ensue.nn.dropout import Drawn
 from ensue.nn.fused_window import Windows, window_products, window_sums
+from ensue.nn.item_head import ShortItems, suit_short_items
 from ensue.nn.normalisers import entmax
 from ensue.nn.pooling import word_graph
 from ensue.nn.transformer import EncoderLayer, Rows
 from ensue.nn.word_graph import additive_scores
 from ensue.tasks.next.baselines.session_knn import VSKNN, log_mixture
 from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.models.fused_core import FusedCORE, ShortItems
+from ensue.tasks.next.models.core import FusedCORE
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.tasks.suggest.models.words import log_probabilities
 from ensue.text.postings import Postings
@@ -446,7 +447,7 @@ def wrapped() -> dict[str, Wrapped]:
 
     def short_scores(queries: Tensor, **table: Tensor) -> object:
         short = ShortItems(**table)
-        return short.scores(queries, 2) if short.suits(queries) else None
+        return short.scores(queries, 2) if suit_short_items(queries) else None
 
     return {
         "knn": Wrapped(knn, {"ids": ids, "mask": mask, "targets": mask, **tables}),

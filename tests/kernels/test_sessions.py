@@ -10,10 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn.item_head import Output
+from ensue.nn.item_head import (
+    MAX_QUERIES,
+    MIN_SHORT_IDS,
+    NUM_EXACT,
+    ItemHead,
+    ItemLayer,
+    Output,
+    ShortItems,
+    item_scores,
+    suit_short_items,
+)
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.models.core import CORE
-from ensue.tasks.next.models.fused_core import EXACT, FEW, ShortItems
 from ensue.tasks.next.settings import CORESettings
 from tests.kernels.paths import HERE, needs_kernels, using
 
@@ -57,7 +66,7 @@ def same(model: CORE, batch: Batch, level: str) -> Output:
 @pytest.mark.parametrize(("dim", "heads", "length"), [(1, 1, 1), (6, 3, 2), (20, 2, 5), (64, 1, 50), (128, 2, 50)])
 def test_answers_are_those_of_torch(level: str, dim: int, heads: int, length: int) -> None:
     model = network(dim, heads, length)
-    for lengths in ([1], [7], [3, 9, 1], [60], [4] * FEW, [2] * (FEW + 1)):
+    for lengths in ([1], [7], [3, 9, 1], [60], [4] * MAX_QUERIES, [2] * (MAX_QUERIES + 1)):
         same(model, asked(lengths, max(lengths) + 2, len(lengths)), level)
 
 
@@ -97,7 +106,7 @@ def test_the_highest_scores_are_exact(level: str, ids: int, dim: int) -> None:
     items, factors, bias = table(ids, dim)
     items[ids // 2] = 0.0
     short = ShortItems.of(items, factors, bias)
-    queries = torch.randn(FEW, dim, generator=torch.Generator().manual_seed(0))
+    queries = torch.randn(MAX_QUERIES, dim, generator=torch.Generator().manual_seed(0))
     assert short is not None
     with using(level):
         scores = short.scores(queries, 2)
@@ -106,7 +115,7 @@ def test_the_highest_scores_are_exact(level: str, ids: int, dim: int) -> None:
     exact[:, :2] = -math.inf
     largest = (factors * items.abs().amax(1)).abs() * dim**0.5
     assert bool(((scores - exact)[:, 2:].abs() <= 1e-4 * (largest + 1)[2:]).all())
-    best = exact.topk(min(EXACT // 2, ids)).indices
+    best = exact.topk(min(NUM_EXACT // 2, ids)).indices
     torch.testing.assert_close(scores.gather(1, best).double(), exact.gather(1, best), rtol=1e-5, atol=1e-5)
     assert torch.equal(alone[0], scores[3])  # whatever stands beside it
 
@@ -118,8 +127,26 @@ def test_what_does_not_fit_is_left_to_torch(level: str) -> None:
     short = ShortItems.of(items, factors, bias)
     assert short is not None
     with using(level):
-        for queries in (torch.zeros(FEW + 1, 4), torch.zeros(0, 4), torch.zeros(1, 4).double()):
-            assert not short.suits(queries)
+        assert suit_short_items(torch.zeros(1, 4)) == (level != "plain")
+        for queries in (torch.zeros(MAX_QUERIES + 1, 4), torch.zeros(0, 4), torch.zeros(1, 4).double()):
+            assert not suit_short_items(queries)
         assert short.scores(torch.full((1, 4), math.nan), 0).isnan().all()
     with using("off"):
-        assert not short.suits(torch.zeros(1, 4))
+        assert not suit_short_items(torch.zeros(1, 4))
+
+
+@pytest.mark.parametrize("cosine", [False, True])
+def test_heads_of_large_catalogues_rank_few_queries_as_the_whole_product(level: str, cosine: bool) -> None:
+    torch.manual_seed(3)
+    table, layer = ItemHead(MIN_SHORT_IDS, 24, negatives=None), ItemLayer(24, MIN_SHORT_IDS, cosine=cosine)
+    queries = torch.randn(MAX_QUERIES, 24)
+    for head in (table.eval(), layer.eval()):
+        with torch.no_grad(), using(level):
+            for shift in (0.0, 1.0):
+                head.weight[7] += shift
+                product = head.product(queries)
+                expected = item_scores(queries, product.rows(slice(None)), product.bias)
+                scores = head.scores(product)
+                assert torch.equal(scores.topk(100).indices, expected.topk(100).indices)
+                torch.testing.assert_close(scores.topk(100).values, expected.topk(100).values)
+                torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-3)

@@ -8,19 +8,30 @@ and scores with an :class:`ItemLayer`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from ensue import kernels
 from ensue.nn.autograd import Context, apply
 from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn.derived import DerivedCache
 from ensue.nn.sampling import POWER, Sampler, sampled_cross_entropy
 from ensue.vocabulary import FIRST, PADDING
 
 ALL_IDS = slice(None)
+MAX_QUERIES = 8
+"""Queries that are compared with a table of 16 bits at most: products of more are faster in torch."""
+MIN_SHORT_IDS = 4096
+"""Rows of an item table from which it is stored in 16 bits as well."""
+NUM_EXACT = 128
+"""Number of the highest scores that are computed again from the table itself."""
+_BLOCK = 64
+"""``SHORT_BLOCK`` of ``kernels.h``."""
+_LARGEST = 2**15 - 1
 Rows = Callable[[Tensor | slice], Tensor]
 """From ids to the vectors that stand for them, (…, dim)."""
 
@@ -72,9 +83,59 @@ class Product(NamedTuple):
     lately: tuple[Tensor, float] | None = None
     """(ids,) log probabilities that are mixed with the softmax, -inf for none, and the log weight of the softmax."""
 
-    def output(self) -> Output:
-        """Return all scores, without ``cells`` and ``lately``; padding and unknown are at -inf."""
-        return Output(item_scores(self.queries, self.rows(ALL_IDS), self.bias), self.weights)
+
+class ShortItems:
+    """A table of items in half its size, for few queries: what takes the time of their scores is to read the table.
+
+    Each item is stored as 16-bit integers and the value of 1 of them, which is off by a few 1e-6 of its largest number.
+    The highest scores, which are what is shown, are computed again from the table itself.
+
+    Args:
+        table: (blocks, dim, 64) int16, items side by side, the last block filled up.
+        steps: (ids,) value of 1 of the table in a score.
+        bias: (ids,) added to a score.
+        items: (ids, dim) the table itself.
+        factors: (ids,) multiplied by a product with it.
+    """
+
+    def __init__(self, table: Tensor, steps: Tensor, bias: Tensor, items: Tensor, factors: Tensor) -> None:
+        self.num_ids = len(items)
+        self.prepared = kernels.prepare(
+            "short_scores", table=table, steps=steps, bias=bias, items=items, factors=factors,
+            exact=min(NUM_EXACT, len(items)),
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, items: Tensor, factors: Tensor, bias: Tensor) -> Self | None:
+        """Of scores query . item x factor + bias; ``None`` where these are not of float32 on the CPU."""
+        given = items.detach(), factors, bias
+        plain = all(part.dtype == torch.float32 and not part.is_cuda and part.is_contiguous() for part in given)
+        if not plain or items.numel() == 0:
+            return None
+        largest = given[0].abs().amax(1).clamp(min=1e-30)
+        table = (given[0] * (_LARGEST / largest)[:, None]).round_().to(torch.int16)
+        blocks = functional.pad(table, (0, 0, 0, -len(table) % _BLOCK)).view(-1, _BLOCK, table.shape[1])
+        return cls(blocks.transpose(1, 2).contiguous(), factors * (largest / _LARGEST), bias, given[0], factors)
+
+    def scores(self, queries: Tensor, first: int) -> Tensor:
+        """Return the scores of all ids, (queries, ids); ids before ``first`` are at -inf.
+
+        Args:
+            queries: (queries, dim) float32.
+            first: the first id that is an item.
+        """
+        out = torch.empty(len(queries), self.num_ids)
+        kernels.call(
+            "short_scores", self.prepared, queries=queries.contiguous(), out=out, first=first,
+            threads=torch.get_num_threads(),
+        )  # fmt: skip
+        return out
+
+
+def suit_short_items(queries: Tensor) -> bool:
+    """Return whether :class:`ShortItems` takes queries and is faster: plain instructions are slow to widen 16 bits."""
+    plain = queries.dtype == torch.float32 and not queries.is_cuda and not queries.requires_grad
+    return plain and 0 < len(queries) <= MAX_QUERIES and kernels.level() in kernels.LEVELS[1:]
 
 
 class _ItemVectors(nn.Module):
@@ -86,10 +147,31 @@ class _ItemVectors(nn.Module):
     """Whether gradients hold only the rows that were looked up."""
     padding_idx: int | None = None
     """The id whose row gets no gradient, if there is one."""
+    _short: DerivedCache[ShortItems | None]
+
+    @property
+    def item_bias(self) -> Tensor | None:
+        """(ids,) added to the scores of an output layer; a table has none."""
+        return None
+
+    def scores(self, product: Product) -> Tensor:
+        """Return the scores of all ids, (targets, ids), without ``cells`` and ``lately``; placeholders are at -inf."""
+        inference = not (self.training or torch.is_grad_enabled()) and product.bias is self.item_bias
+        if inference and len(self.weight) >= MIN_SHORT_IDS and suit_short_items(product.queries):
+            short = self._short.get([self.weight] if self.item_bias is None else [self.weight, self.item_bias])
+            if short is not None:
+                return short.scores(product.queries, FIRST)
+        return item_scores(product.queries, product.rows(ALL_IDS), product.bias)
 
     def rows(self, ids: Tensor | slice) -> Tensor:
         """Return the vectors of some ids, (…, dim); a plain slice is a view of the weights."""
         return self._scaled(self._look_up(self.weight, ids))
+
+    def _shortened(self) -> ShortItems | None:
+        """Return :class:`ShortItems` of all items."""
+        table = self.rows(ALL_IDS)
+        bias = table.new_zeros(len(table)) if self.item_bias is None else self.item_bias.detach()
+        return ShortItems.of(table, table.new_ones(len(table)), bias)
 
     def _look_up(self, table: Tensor, ids: Tensor | slice) -> Tensor:
         if isinstance(ids, slice):
@@ -112,6 +194,7 @@ class ItemTable(_ItemVectors, nn.Embedding):
 
     def __init__(self, num_ids: int, dim: int, *, sparse: bool) -> None:
         super().__init__(num_ids, dim, padding_idx=PADDING, sparse=sparse)
+        self._short = DerivedCache(self._shortened)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the vectors of some ids, (…, dim)."""
@@ -178,12 +261,18 @@ class ItemLayer(_ItemVectors, nn.Linear):
         super().__init__(dim, num_ids)
         self.negatives, self.sparse = negatives, negatives is not None
         self.cosine = cosine
+        self._short = DerivedCache(self._shortened)
         if negatives is not None:
             self.sampler = Sampler(num_ids)
 
     def _scaled(self, vectors: Tensor) -> Tensor:
         """Return vectors in the length in which they are compared: 1 with ``cosine``."""
         return functional.normalize(vectors, dim=-1) if self.cosine else vectors
+
+    @property
+    def item_bias(self) -> Tensor:
+        """(ids,) added to the scores."""
+        return self.bias
 
     def product(self, queries: Tensor, *weights: Tensor) -> Product:
         """Return the scores of all ids as a product; see :meth:`ItemHead.product`."""

@@ -93,30 +93,31 @@ class Windows:
         )
 
 
-def hide_seen(scores: Tensor, histories: Histories, positions: Index, exclusion: Exclusion = Exclusion.SEEN) -> Tensor:
-    """Rule out, in place, what each history already holds up to the target step.
+def seen_ids(histories: Histories, positions: Index, exclusion: Exclusion = Exclusion.SEEN) -> Tensor:
+    """Return (targets, many) the ids that each history rules out up to a target step, filled up with padding.
 
     Args:
-        scores: (targets, ids).
         histories: the encoded histories.
-        positions: (targets,) where in ``histories.ids`` each target step stands.
+        positions: (targets,) where in ``histories.ids`` each target step is.
         exclusion: which events of the history are ruled out.
-
-    Returns:
-        ``scores``, ids that are ruled out at -inf.
     """
     if exclusion is Exclusion.NONE:
-        return scores
-    if exclusion is Exclusion.LAST:
-        scores[torch.arange(len(positions)), torch.from_numpy(histories.ids[positions]).long()] = -torch.inf
-        return scores
-    # A history at places 5 to 8, asked at 7: its row has the columns ids[5], ids[6], ids[7].
-    starts = histories.offsets[np.searchsorted(histories.offsets, positions, side="right") - 1]
+        return torch.zeros(len(positions), 0, dtype=torch.int64)
+    starts = positions
+    if exclusion is Exclusion.SEEN:
+        # A history at places 5 to 8 with its target step at 7 rules out ids[5], ids[6] and ids[7].
+        starts = histories.offsets[np.searchsorted(histories.offsets, positions, side="right") - 1]
     lengths = positions - starts + 1
-    rows = np.repeat(np.arange(len(positions)), lengths)
-    columns = histories.ids[ranges(starts, lengths)]
-    scores[torch.from_numpy(rows), torch.from_numpy(columns).long()] = -torch.inf
-    return scores
+    ids = np.zeros((len(positions), int(lengths.max(initial=0))), np.int64)
+    ids[np.repeat(np.arange(len(ids)), lengths), ranges(np.zeros_like(lengths), lengths)] = histories.ids[
+        ranges(starts, lengths)
+    ]
+    return torch.from_numpy(ids)
+
+
+def hide_seen(scores: Tensor, histories: Histories, positions: Index, exclusion: Exclusion = Exclusion.SEEN) -> Tensor:
+    """Set the scores (targets, ids) of :func:`seen_ids` and of padding to -inf, in place, and return them."""
+    return scores.scatter_(1, seen_ids(histories, positions, exclusion), -torch.inf)
 
 
 def draw_negatives(targets: Tensor, positions: Index, num_ids: int, sampled: int) -> Tensor:

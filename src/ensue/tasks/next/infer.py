@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from ensue.answers import Answer, Explanation
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Index
 from ensue.nn.item_head import Output
 from ensue.nn.topk import log_totals
 from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Filters, Scored, ScoreFunction, answers, encode_records
-from ensue.tasks.next.dataset import Windows, hide_seen
+from ensue.tasks.next.dataset import Windows, hide_seen, seen_ids
 from ensue.tasks.next.item_filter import top_items
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Model
@@ -200,7 +200,9 @@ def score_nearest(
     filled, windows, rows, lengths = _latest_windows(histories, state.network.reach)
     if not len(filled):
         return score_histories(state, exclusion, k, histories, filters)
-    seen = excluded_ids(histories, exclusion)
+    seen_after_events = seen_ids(histories, histories.offsets[1:][filled] - 1, exclusion)
+    seen = torch.zeros(len(histories), seen_after_events.shape[1], dtype=torch.int64)
+    seen[filled] = seen_after_events
     product = multiplied(state, windows, np.arange(len(filled)))
     product_scores = ProductScores(
         product=product, rows=torch.tensor(rows), counts=state.counting["popularity"].totals, seen=seen
@@ -213,17 +215,3 @@ def score_nearest(
         totals=found.totals, best_ids=best_ids, best_scores=best_scores, score_items=found.product_scores.score,
         weights=product.weights, rows=rows, lengths=lengths, num_ids=len(state.vocabulary),
     )  # fmt: skip
-
-
-def excluded_ids(histories: Histories, exclusion: Exclusion) -> Tensor:
-    """Return (histories, ids) what is no answer to each history, with padding at the end."""
-    if exclusion is Exclusion.NONE:
-        return torch.zeros(len(histories), 0, dtype=torch.int64)
-    if exclusion is Exclusion.LAST:
-        filled = histories.lengths > 0
-        last_ids = np.zeros((len(histories), 1), np.int64)
-        last_ids[filled, 0] = histories.ids[histories.offsets[1:][filled] - 1]
-        return torch.from_numpy(last_ids)
-    seen_ids = np.zeros((len(histories), int(histories.lengths.max(initial=0))), np.int64)
-    seen_ids[histories.sequence_index(), ranges(np.zeros_like(histories.lengths), histories.lengths)] = histories.ids
-    return torch.from_numpy(seen_ids)

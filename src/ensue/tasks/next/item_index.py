@@ -43,8 +43,6 @@ WANTED = 0.99
 """Its recall, of the exact list, at least; where not even all lists together reach that, there are more candidates."""
 SAMPLE = 4096
 """Ids by which the sum over the rest of the catalogue is estimated."""
-LISTS, NUMBERS = 8, 2**24
-"""Lists whose vectors are kept, for a shop's own comes with every request, and numbers of all together (64 MB)."""
 FILE = "items.safetensors"
 LEARNED, ROUNDS = 64, 8
 """Rows a list from which its centroid is learned, and rounds of that."""
@@ -84,21 +82,6 @@ class IndexFacts:
     queries: int
 
 
-def require_sizes(facts: IndexFacts, num_items: int) -> None:
-    """Check the sizes of an index against a catalogue.
-
-    Raises:
-        ValueError: one is below 1 or beyond what it counts.
-    """
-    limits = {
-        "items": num_items, "lists": facts.items, "probed": facts.lists, "candidates": LARGEST, "sample": facts.items,
-    }  # fmt: skip
-    for name, limit in limits.items():
-        size = getattr(facts, name)
-        if not 1 <= size <= limit:
-            raise ValueError(f"{name} of the index is {size}; it must be from 1 to {limit}")
-
-
 class ItemIndex:
     """The index of one model.
 
@@ -114,7 +97,7 @@ class ItemIndex:
         )
         """(sample,) ids, rising: evenly spread over ids, which are in order of arrival."""
         self._sample_vectors: Tensor | None = None
-        self._listed: tuple[tuple[Tensor, Tensor], ...] = ()
+        self._listed: tuple[Tensor, Tensor] | None = None
 
     @torch.no_grad()
     def sample_vectors(self, product: Product) -> Tensor:
@@ -125,17 +108,14 @@ class ItemIndex:
 
     @torch.no_grad()
     def vectors_of(self, product: Product, ids: Tensor) -> Tensor:
-        """Return the vectors of a filter's ids, (ids, dim); of the last few, by identity, cached as well."""
-        latest = next((pair for pair in self._listed if pair[0] is ids), None) or (ids, product.rows(ids))
-        cached = [latest, *(pair for pair in self._listed if pair is not latest)][:LISTS]
-        while len(cached) > 1 and sum(vectors.numel() for _, vectors in cached) > NUMBERS:
-            cached.pop()
-        self._listed = tuple(cached)
-        return latest[1]
+        """Return the vectors of a filter's ids, (ids, dim); those of the latest filter are cached as well."""
+        if self._listed is None or self._listed[0] is not ids:
+            self._listed = ids, product.rows(ids)
+        return self._listed[1]
 
     def clear_cache(self) -> None:
         """Read vectors again from now on: something was learned."""
-        self._sample_vectors, self._listed = None, ()
+        self._sample_vectors = self._listed = None
 
     def search(self, product: Product, k: int, *, probed: int | None = None, bits: Bits | None = None) -> Tensor:
         """(targets, k) ids of large products, padding where fewer were found.
@@ -203,7 +183,10 @@ class ItemIndex:
             SettingError: the extra is missing.
             ValueError: the tensors or the facts do not fit together.
         """
-        require_sizes(facts, num_items)
+        limits = {"items": num_items, "lists": facts.items, "probed": facts.lists, "candidates": LARGEST}
+        for name, limit in {**limits, "sample": facts.items}.items():
+            if not 1 <= (size := getattr(facts, name)) <= limit:
+                raise ValueError(f"{name} of the index is {size}; it must be from 1 to {limit}")
         pairs = len(tensors["words"])
         require_table("words", tensors["words"], torch.float32, (pairs, WORDS, PAIR))
         require_table("centroids", tensors["centroids"], torch.float32, (facts.lists, PAIR * pairs))

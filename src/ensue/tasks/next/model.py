@@ -67,7 +67,8 @@ class ItemNetwork(nn.Module):
 
     def forward(self, batch: Batch) -> Output:
         """Return the scores of all ids, (targets, ids), and the attention weights of :meth:`encode`."""
-        return self.product(batch).output()
+        product = self.product(batch)
+        return Output(self.head.scores(product), product.weights)
 
     def product(self, batch: Batch) -> Product:
         """Return the scores as a product."""

@@ -23,8 +23,8 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index, offsets_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.topk import log_totals
-from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen
-from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, excluded_ids, scores
+from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen, seen_ids
+from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, scores
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.nearest import ProductScores, multiplied, nearest
@@ -184,14 +184,11 @@ class _Ranker:
         """
         product, targets = multiplied(self.state, windows, group), windows.batch(group).targets
         positions = windows.positions(group)
-        starts = self.known.offsets[np.searchsorted(self.known.offsets, positions, side="right") - 1]
-        lengths = positions - starts + 1
-        past = Histories(self.known.ids[ranges(starts, lengths)], offsets_of(lengths), self.known.vocabulary)
         product_scores = ProductScores(
             product=product,
             rows=torch.arange(len(targets)),
             counts=self.state.counting["popularity"].totals,
-            seen=excluded_ids(past, self.exclusion),
+            seen=seen_ids(self.known, positions, self.exclusion),
         )
         found = nearest(index, product_scores, 1)
         target_scores = found.product_scores.score(targets[:, None])

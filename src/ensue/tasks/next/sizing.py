@@ -70,16 +70,11 @@ def _widths(settings: object) -> str:
 
 def memory_needed(state: NextState) -> int:
     """Bytes that a training takes beyond what is held already: weights, gradients, moments, a table to rank by."""
-    assert state.schedule is not None
-    make, settings, schedule, num_ids = (
-        MODELS[state.model_name].make,
-        state.settings,
-        state.schedule,
-        len(state.vocabulary),
-    )
+    schedule, num_ids = state.schedule, len(state.vocabulary)
+    assert schedule is not None
 
     def make_network(num: int) -> nn.Module:
-        network = module_of(make(settings, num))
+        network = module_of(MODELS[state.model_name].make(state.settings, num))
         if num_ids <= MANY:
             make_optimizer(network, schedule)  # turns gradients of rows off where L2 pulls at every row
         return network

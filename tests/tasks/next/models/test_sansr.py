@@ -106,6 +106,20 @@ def test_padding_and_batch_mates_are_invisible(blocks: int) -> None:
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
+def test_answers_to_long_sessions_are_those_at_their_last_steps(blocks: int) -> None:
+    model, steps = network(num_layers=blocks, max_length=20), batch(12, 9)
+    last = torch.zeros_like(steps.mask)
+    last[[0, 1], [11, 8]] = True
+    expected = model(steps)
+    with torch.no_grad():
+        answers = model(steps._replace(target_mask=last, targets=steps.targets[:0]))
+    torch.testing.assert_close(answers.scores, expected.scores[[11, 20]], rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        answers.weights[0][last], expected.weights[0][last], rtol=0, atol=1e-6, check_dtype=False
+    )
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
 def test_the_future_is_invisible(blocks: int) -> None:
     model, asked = network(num_layers=blocks), batch(8)
     before = model(asked).scores[:5]

@@ -23,20 +23,22 @@ The learning rate rises over the first steps and falls to 0 along a cosine.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ensue import kernels
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.derived import DerivedCache, parameters_of
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal
-from ensue.nn.item_head import ItemHead, Output, Product, item_scores
+from ensue.nn.item_head import MAX_QUERIES, ItemHead, Output, Product, ShortItems, item_scores, suit_short_items
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.model import ItemNetwork
-from ensue.tasks.next.models.fused_core import FEW, FusedCORE, ShortItems, short_items_pay
 from ensue.tasks.next.settings import CORESettings
 from ensue.vocabulary import FIRST
 
@@ -166,16 +168,17 @@ class CORE(ItemNetwork):
     def forward(self, batch: Batch) -> Output:
         """Scores (targets, ids), padding and unknown at -inf; weights (batch, time, time)."""
         sessions, weights = self.encode(batch)
-        scores = self._few_scores(sessions) if self._few(batch) and short_items_pay() else None
-        return Output(self._mixed(self.compare(sessions, self.table()) if scores is None else scores), (weights,))
-
-    def _few_scores(self, sessions: Tensor) -> Tensor | None:
-        short = self._short.get((self.items.weight, self.items.sampler.totals, self.lately, self.prior))
-        return None if short is None or not short.suits(sessions) else short.scores(sessions, FIRST)
+        if self._few(batch) and suit_short_items(sessions):
+            sources = self.items.weight, self.items.sampler.totals, self.lately, self.prior
+            short = self._short.get(sources)
+            if short is not None:
+                return Output(self._mixed(short.scores(sessions, FIRST)), (weights,))
+        return Output(self._mixed(self.compare(sessions, self.table())), (weights,))
 
     def _few(self, batch: Batch) -> bool:
-        """Whether so few sessions are asked about, and no gradient, that a compiled pass pays."""
-        return len(batch.ids) <= FEW and not (torch.is_grad_enabled() or self.training) and not batch.ids.is_cuda
+        """Return whether a compiled pass pays: for few sessions, without a gradient."""
+        inference = not (torch.is_grad_enabled() or self.training)
+        return len(batch.ids) <= MAX_QUERIES and inference and not batch.ids.is_cuda
 
     def _packed(self) -> FusedCORE:
         before, after = [self.query, self.key, self.value], [self.asking, self.answering]
@@ -227,3 +230,50 @@ class CORE(ItemNetwork):
         sessions, _ = self.encode(batch)
         queries = self.with_prior(sessions)
         return self.items.loss(queries, batch.targets, self.candidates)
+
+
+class FusedCORE:
+    """The weights of the network for a compiled pass over few sessions: one call in place of fifty small operations.
+
+    Args:
+        items: (ids, dim).
+        norms: before attention, and before the feed-forward part.
+        linears: lists of linear maps that read the same: query, key and value; what joins the heads; wide; narrow; what
+            asks and what answers.
+        by_distance: (heads + 1, length).
+    """
+
+    def __init__(
+        self, items: Tensor, norms: Sequence[nn.LayerNorm], linears: Sequence[Sequence[nn.Linear]], by_distance: Tensor
+    ) -> None:
+        names = ("inward", "joined", "wide", "narrow", "asking")
+        tensors = {"items": items, "by_distance": by_distance}
+        for name, layers in zip(names, linears, strict=True):
+            tensors[name] = torch.cat([layer.weight for layer in layers]).T.contiguous()
+        for name, layers in zip(names[2:], linears[2:], strict=True):
+            tensors[f"{name}_bias"] = torch.cat([layer.bias for layer in layers])
+        norm_tensors = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
+        every = (*tensors.values(), *norm_tensors)
+        self.plain = is_float32_on_cpu(*every) and all(tensor.is_contiguous() for tensor in every)
+        if not self.plain:
+            return
+        before, after = (
+            kernels.prepare("Norm", weight=norm.weight, bias=norm.bias, eps=norm.eps, dim=items.shape[1])
+            for norm in norms
+        )
+        heads = len(by_distance) - 1
+        self.prepared = kernels.prepare("sessions", **tensors, before=before, after=after, heads=heads)
+
+    def suits(self, batch: Batch) -> bool:
+        """Return whether the compiled pass takes these sessions, and is the faster one."""
+        return self.plain and kernels.is_loaded() and 0 < len(batch.ids) <= MAX_QUERIES and batch.ids.numel() > 0
+
+    def sessions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Compute :meth:`ensue.tasks.next.models.core.CORE.encode`."""
+        (rows, time), dim = batch.ids.shape, self.prepared.dimensions["dim"]
+        sessions, weights = torch.empty(rows, time, dim), torch.zeros(rows, time, time)
+        kernels.call(
+            "sessions", self.prepared, ids=batch.ids.contiguous(), lengths=batch.mask.sum(1), sessions=sessions,
+            weights=weights,
+        )  # fmt: skip
+        return sessions[batch.target_mask], weights

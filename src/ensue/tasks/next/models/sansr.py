@@ -122,9 +122,9 @@ class SANSR(ItemNetwork):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return F of Eq. 5 at the target clicks, (targets, dim), and the attention there, (batch, time, time)."""
-        if len(self.blocks) == 1:
-            return self._one_pass(batch)
-        return self._prefixes(batch)
+        # With one target per session, as in an answer, nothing is shared between targets.
+        is_answer = not torch.is_grad_enabled() and int(batch.target_mask.sum()) <= len(batch.ids)
+        return self._prefixes(batch) if is_answer or len(self.blocks) != 1 else self._one_pass(batch)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss that the settings name, a mean over the targets; padding and unknown are no candidates."""
@@ -152,6 +152,8 @@ class SANSR(ItemNetwork):
             fits = left & (step < width) if width < longest else left
             left, width = left & ~fits, 2 * width
             at = fits.nonzero()[:, 0]
+            if not len(at):
+                continue
             where = step[at, None] - torch.arange(min(width // 2, longest) - 1, -1, -1, device=step.device)
             vectors, weights, mask = self._latest(batch, row[at], where)
             sessions = sessions.index_copy(0, at, vectors)

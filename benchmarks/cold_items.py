@@ -119,7 +119,7 @@ def nearest_by_features(known: KnownItems, values: Sequence[str], targets: Targe
     rows = [known.items.ids.index_of(value) for value in values]
     tokens, weights = (part[rows] for part in known.encoder.encode(known.items))
     dense = torch.zeros(len(tokens), known.encoder.num_tokens).scatter_add_(1, tokens, weights)
-    dense, num_trained = functional.normalize(dense, dim=1), start - FIRST
+    dense, num_trained = functional.normalize(dense[:, 1:], dim=1), start - FIRST
     similarity, index = (dense[num_trained:] @ dense[:num_trained].T).topk(NEIGHBOURS, dim=1)
     fractions = similarity.clamp(min=1e-6)
     fractions = fractions / fractions.sum(1, keepdim=True)

@@ -15,7 +15,7 @@ from ensue.data.schema import NO_SCHEMA
 from ensue.data.test_split import split_data
 from ensue.errors import SettingError
 from ensue.estimator import Estimator
-from ensue.evaluation.comparison import Data
+from ensue.evaluation.comparison import Data, training_data
 from ensue.evaluation.comparison import compare as compare_predictors
 from ensue.evaluation.result import Result
 from ensue.registry import models as models_of
@@ -73,9 +73,10 @@ def compare(
     else:
         held_out = reader._read(test, schema, {})[0]
     trained = []
-    for entry in models:
+    names = [entry if isinstance(entry, str) else entry.model for entry in models]
+    for entry, data in zip(models, training_data(kind.task, names, train), strict=True):
         estimators = [_unfitted(kind, entry, seed) for seed in range(seeds)]
-        trained.append([estimator.fit(train, progress=progress)._fitted for estimator in estimators])
+        trained.append([estimator.fit(data, progress=progress)._fitted for estimator in estimators])
     return compare_predictors(trained, held_out)
 
 

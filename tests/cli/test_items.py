@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from tests.cli.conftest import Ensue
@@ -30,4 +31,15 @@ def test_the_command_line_fits_updates_and_lists_similar_items(ensue: Ensue, tmp
     assert all(choice["value"].startswith("boat") for choice in near["choices"])
     assert "The boat no" in ensue("similar", folder, "boat99").out
     assert ensue("similar", folder, "nobody").code == 2
+    brief = ("--models", "core", "--set", "dim=8", "--set", "epochs=1", "--set", "min_steps=1")
+    compared = json.loads(ensue("compare", "next", log, "--items", table, *brief, "--json").out)
+    by_item = compared["rows"][0]["by_item"]
+    assert by_item["new"]["targets"] == 0 < by_item["trained"]["targets"]
+    later = tmp_path / "later.csv"
+    later.write_text("session,item,time\nq,boat1,1\nq,boat2,2\nq,boat8,3\n")
+    scored = ensue("evaluate", folder, later, "--cutoffs", "20")
+    assert re.search(r"core +│ trained items +│ 1 ", scored.out) and re.search(r"core +│ new items +│ 1 ", scored.out)
+    result = json.loads(ensue("evaluate", folder, later, "--cutoffs", "20", "--json").out)
+    subsets = {row["model"]: row["by_item"]["new"] for row in result["rows"]}
+    assert subsets["core"]["hit@20"] == 1 and subsets["core"]["mrr"] > subsets["popularity"]["mrr"]
     assert ensue("fit", "next", log, "--item-columns", "item=sku", *options, "-o", tmp_path / "n").code == 2

@@ -14,7 +14,8 @@ import pytest
 from ensue.errors import DataError, SettingError
 from ensue.evaluation import bootstrap
 from ensue.evaluation.comparison import compare
-from ensue.evaluation.suggest import METRICS, means_of
+from ensue.evaluation.examples import means_of
+from ensue.evaluation.suggest import METRICS
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.version import __version__
@@ -218,14 +219,16 @@ def test_figures_are_the_referees(data: Path, monkeypatch: pytest.MonkeyPatch) -
             assert found.interval() == {m: pytest.approx(expected.interval[m]) for m in METRICS}
         for place, label in enumerate(LENGTHS):
             if (targets.length == place).any():
-                assert means_of([sums], targets.length == place) == pytest.approx(expected.notes["by_length"][label])
+                assert means_of([sums], targets.length == place, METRICS) == pytest.approx(
+                    expected.notes["by_length"][label]
+                )
 
 
 def test_figures_by_hand() -> None:
     true = pl.Series(["a b c d", "x y"])
     # 5 of 6 words right, 4 of 4 pairs of words, 2 of 2 and 1 of 1: (5/6)^(1/4); no reference is longer.
     sums = unpack({"first": ["a b c d", "x z"], "rank": [1, 4]}, true)
-    found = means_of([sums], np.ones(2, np.bool_))
+    found = means_of([sums], np.ones(2, np.bool_), METRICS)
     assert found["precision@1"] == 5 / 6 and found["precision@2"] == 3 / 4 and found["precision@4"] == 1
     assert found["bleu"] == pytest.approx((5 / 6 * 3 / 4) ** 0.25)
     assert (found["exact"], found["mrr@10"], found["recall@10"]) == (1 / 2, (1 + 1 / 4) / 2, 1)

@@ -15,6 +15,7 @@ import typer
 from ensue.card import describe
 from ensue.cli import display, tasks
 from ensue.cli.options import (
+    ITEMS,
     LINKED,
     SCORING,
     TABLES,
@@ -71,7 +72,7 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
     _show(result, options)
 
 
-@reads(*SCORING, *TABLES, *LINKED)
+@reads(*SCORING, *TABLES, *LINKED, *ITEMS)
 def compare(
     context: typer.Context,
     task: TaskName,
@@ -108,17 +109,19 @@ def compare(
         train_data, test_data = _split(train_data, fraction)
         display.log(f"{path}: {len(train_data):,} for training, {len(test_data):,} held out as test data")
     else:
-        test_data, _ = command.read(test, replace(options, schema=schema))
+        test_data, _ = command.read(test, replace(options, schema=schema, items=None, item_columns=""))
     command.require(train_data, path, training=True)
     command.require(test_data, test or path)
-    valid_data = command.read(validation, replace(training_reading, schema=schema))[0] if validation else None
-    for predictors in entries:
-        for predictor in predictors:
-            display.log(f"{predictor.model_name}, seed {predictor.seed}")
-            display.training(predictor.fit(train_data, valid_data))
-    command.require(test_data, test or path, entries[0][0])
+    later_reading = replace(training_reading, schema=schema, items=None, item_columns="")
+    valid_data = command.read(validation, later_reading)[0] if validation else None
     from ensue.evaluation import comparison  # torch
 
+    model_data = comparison.training_data(task, model_names, train_data)
+    for predictors, model_train_data in zip(entries, model_data, strict=True):
+        for predictor in predictors:
+            display.log(f"{predictor.model_name}, seed {predictor.seed}")
+            display.training(predictor.fit(model_train_data, valid_data))
+    command.require(test_data, test or path, entries[0][0])
     result = comparison.compare(entries, test_data, **scoring)
     leaks_between = named(f"{scored_task.check}:leaks_between")
     leaks = [*leaks_between(train_data, test_data, "the test data")]

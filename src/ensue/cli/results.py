@@ -12,7 +12,10 @@ from ensue.metrics import UNBOUNDED, label
 from ensue.significance import p_value_text
 from ensue.tasks import TASKS
 
-_SUBSET_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
+_SUBSETS = {"by_length": "queries before: {}", "by_pair": "pair {} in training", "by_item": "{} items"}
+"""Notes that hold the metrics of subsets, and the titles of these subsets."""
+_SUGGEST_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
+"""Metrics that the table of subsets shows for ``suggest``."""
 
 
 def show_result(result: Result) -> None:
@@ -22,7 +25,7 @@ def show_result(result: Result) -> None:
     protocol = "" if "protocol" in TASKS[result.task].foreign.split() else f"protocol {result.card['name']}: "
     scale = " (log loss in nats)" if {*names} & {*UNBOUNDED} else ""
     metrics(result.rows, names, f"{protocol}metrics in %{scale} ± 95 % CI")
-    if "by_length" in result.rows[0].notes:
+    if not {*_SUBSETS}.isdisjoint(result.rows[0].notes):
         _show_subsets(result)
     for row in result.rows:
         if (at_half := even(row)) is not None:
@@ -34,16 +37,16 @@ def show_result(result: Result) -> None:
 
 
 def _show_subsets(result: Result) -> None:
-    """Print metrics by session length, and by whether the pair of queries is in the training data."""
+    """Print the metrics of each row on subsets of the targets."""
     rows = []
+    names = [name for name in _SUGGEST_METRICS if name in result.shown] or result.shown
     for row in result.rows:
-        subsets = {f"queries before: {name}": part for name, part in row.notes["by_length"].items()}
-        subsets |= {f"pair {name} in training": part for name, part in row.notes["by_pair"].items()}
-        for name, subset in subsets.items():
-            if subset["targets"]:
-                values = (f"{100 * subset[metric]:.2f}" for metric in _SUBSET_METRICS)
-                rows.append((row.model, name, f"{subset['targets']:,}", *values))
-    display.table(("model", "subset", "targets", *map(label, _SUBSET_METRICS)), rows)
+        for key, title in _SUBSETS.items():
+            for name, subset in row.notes.get(key, {}).items():
+                if subset["targets"]:
+                    values = (f"{100 * subset[metric]:.2f}" for metric in names)
+                    rows.append((row.model, title.format(name), f"{subset['targets']:,}", *values))
+    display.table(("model", "subset", "targets", *map(label, names)), rows)
 
 
 def metrics(rows: Sequence[Row], names: Sequence[str], title: str) -> None:

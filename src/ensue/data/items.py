@@ -7,7 +7,6 @@ values, from a header such as RecBole's ``title:token_seq``, or stated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
 
@@ -36,43 +35,33 @@ _CATEGORY_SHARE, _CATEGORY_WORDS = 0.2, 2.0
 """A column of texts is one of categories where its distinct values are at most this share of all, or short."""
 
 
-@dataclass
 class _Columns:
-    """Which column of a table is what.
+    """The roles and types of the columns of an item table.
 
-    Attributes:
+    Args:
         path: the file, for messages.
-        kinds: the types of columns that are stated, or those of the model.
-        roles: ``item`` and ``title`` to columns, where they are stated or those of the model.
+        stated: ``item`` and ``title`` to column names, and column names to types.
         like: the items of a model, whose columns the table must have.
-        headers: base name of each column to the type that its header states, or nothing.
-        id_column: base name of the column of ids, once the header has been read.
+
+    Raises:
+        SettingError: a type that does not exist.
     """
 
-    path: Path
-    kinds: dict[str, str]
-    roles: dict[str, str]
-    like: Items | None
-    headers: dict[str, str] = field(default_factory=dict)
-    id_column: str = ""
-
-    @classmethod
-    def of(cls, path: Path, stated: Mapping[str, str], like: Items | None) -> _Columns:
-        """Return what is stated, and beside it what the model knows.
-
-        Raises:
-            SettingError: a type that does not exist.
-        """
+    def __init__(self, path: Path, stated: Mapping[str, str], like: Items | None) -> None:
+        self.path, self.like = path, like
         # "title=text" gives a column of that name its type; "title=name" says which column is the title.
-        roles = {role: stated[role] for role in (ITEM, TITLE) if stated.get(role, IGNORE) not in KINDS}
-        kinds = {name: kind for name, kind in stated.items() if name not in roles}
-        for name, kind in kinds.items():
+        self.roles = {role: stated[role] for role in (ITEM, TITLE) if stated.get(role, IGNORE) not in KINDS}
+        self.kinds = {name: kind for name, kind in stated.items() if name not in self.roles}
+        for name, kind in self.kinds.items():
             if kind not in KINDS:
                 raise SettingError(f"item columns: {name}={kind} is no type; choose from {', '.join(KINDS)}")
         if like is not None:
-            kinds = {**like.kinds, **kinds}
-            roles = {TITLE: like.title, **roles} if like.title else roles
-        return cls(path, kinds, roles, like)
+            self.kinds = {**like.kinds, **self.kinds}
+            self.roles = {TITLE: like.title, **self.roles} if like.title else self.roles
+        self.headers: dict[str, str] = {}
+        """Base name of each column to the type that its header states, or nothing."""
+        self.id_column = ""
+        """Base name of the column of ids, once the header has been read."""
 
     def find(self, names: Sequence[str]) -> Found:
         """Return the columns of a header: that of ids, and each feature as the role "feature NAME".
@@ -125,7 +114,7 @@ def read_items(
         SettingError: a type that does not exist.
     """
     path = Path(path)
-    chosen = _Columns.of(path, columns or {}, like)
+    chosen = _Columns(path, columns or {}, like)
     with answering(path):
         table = read_table(ReadOptions(**opening).open(path), chosen.find).filled(path, "item")
     ids = IdColumns({ITEM: "item"}, "item", opening.get("missing", DROP))
@@ -144,11 +133,10 @@ def read_items(
         if kind != IGNORE or name == title:
             kinds[name] = kind
             features.append(cells)
-    warnings = ids.warnings
     if not {*kinds.values()} - {IGNORE}:
         ignored = listed(names)
         raise DataError(f"{path}: no column is a feature; give {ignored} a type, as in --item-columns {names[0]}=text")
-    return Items(frame[ITEM].cast(pl.String), pl.DataFrame(features), kinds, title, chosen.id_column), warnings
+    return Items(frame[ITEM].cast(pl.String), pl.DataFrame(features), kinds, title, chosen.id_column), ids.warnings
 
 
 def _one_row_per_item(table: Table) -> Table:
@@ -180,8 +168,7 @@ def _choose(bases: Mapping[str, str], known: Sequence[str], stated: str | None) 
 
 def _filled(cells: pl.Series) -> pl.Series:
     """Return texts whose empty cells, and words for nothing such as NULL and NaN, are null."""
-    cells = cells.cast(pl.String).str.strip_chars()
-    return cells.set(cells.is_in(["", *MISSING]), None)
+    return cells.cast(pl.String).str.strip_chars().replace(["", *MISSING], None)
 
 
 def _numbers(cells: pl.Series, kind: str, where: Where) -> pl.Series:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 import numpy as np
 
 from ensue.arguments import require_text
+from ensue.data.histories import Histories
 from ensue.data.rankings import Rankings, tie_rule
 from ensue.errors import SettingError
 from ensue.evaluation import bootstrap
@@ -25,7 +26,6 @@ from ensue.tasks.base import named
 from ensue.tasks.state import State
 
 if TYPE_CHECKING:  # only the task that is scored is imported
-    from ensue.data.histories import Histories
     from ensue.data.posts.corpus import Corpus
     from ensue.data.queries import Queries
     from ensue.data.texts import Texts
@@ -107,6 +107,22 @@ def compare(entries: Sequence[Sequence[AnyPredictor]], data: Data, **options: Un
         if dependence := reads_others(seeds[0], data):
             raise SettingError(refusal(seeds[0].model_name, dependence))
     return _compare(entries, data, options)
+
+
+def training_data(task: str, names: Sequence[str], data: Data) -> list[Data]:
+    """Return the data that each of several models trains on: without the item table for baselines, which read none.
+
+    Where all models are baselines they get the table, and refuse it.
+
+    Args:
+        task: of the models.
+        names: the models.
+        data: training data.
+    """
+    baselines = {model.name for model in models(task) if model.counting}
+    if baselines.issuperset(names) or not isinstance(data, Histories):
+        return [data for _ in names]
+    return [replace(data, items=None) if name in baselines else data for name in names]
 
 
 def score_rankings(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Index
@@ -196,3 +197,20 @@ def ids_of(names: pl.Series, rows: Index, num: int) -> pl.Series:
 def fraction_of(count: int, total: int) -> str:
     """Return a count with its fraction of the total: ``12 (50.0 %)``."""
     return f"{count:,} ({100 * count / total:.1f} %)"
+
+
+def means_of(runs: Sequence[Scored], mask: npt.NDArray[np.bool_], names: Sequence[str]) -> Json:
+    """Return the metrics over some of the examples, means over seeds, and the number of these ``targets``.
+
+    Args:
+        runs: one per seed.
+        mask: (examples,) which examples.
+        names: of the metrics.
+    """
+    num_targets = int(mask.sum())
+    by_seed = []
+    for run in runs:
+        values = {name: column[mask].sum() / max(num_targets, 1) for name, column in run.metrics().items()}
+        values |= {name: column[0] for name, column in run.pooled(mask[None].astype(np.float64)).items()}
+        by_seed.append([values[name] for name in names])
+    return {"targets": num_targets, **dict(zip(names, np.mean(by_seed, 0).tolist(), strict=True))}

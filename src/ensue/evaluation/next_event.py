@@ -47,7 +47,7 @@ from ensue.data.histories import Histories, Index
 from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import BootstrapResult, means_over_units
-from ensue.evaluation.examples import Examples, Scored, ids_of, rank_column
+from ensue.evaluation.examples import Examples, Json, Scored, ids_of, means_of, rank_column
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
 from ensue.tasks.next.predictor import NextPredictor
@@ -199,6 +199,16 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         if self.unknown == "miss":
             rank = np.where(self._in_training()[self.events], rank, metrics.MISS)
         return TargetRanks(rank, self.cutoffs)
+
+    def notes(self, runs: Sequence[TargetRanks]) -> Json:
+        """Return the metrics of items with and without training events, where a model has an item table."""
+        predictor = next((predictor for predictor in self.predictors if predictor.known_items is not None), None)
+        if predictor is None:
+            return {}
+        ids = self.data.encode(predictor.vocabulary).ids[self.events]
+        is_new = (ids != UNKNOWN) & (predictor.counting["popularity"].totals.numpy()[ids] == 0)
+        subsets = {"trained": ~is_new, "new": is_new}
+        return {"by_item": {name: means_of(runs, mask, self.names) for name, mask in subsets.items()}}
 
     def frame(self) -> pl.DataFrame:
         """Return one row per target, in the order of the data."""

@@ -29,7 +29,7 @@ from ensue.data.queries import Queries, prefixes
 from ensue.data.queries.rules import PAPER_RULES, Normalisation, normalise
 from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError
-from ensue.evaluation.examples import Examples, Json, Scored, fraction_of, ids_of, rank_column
+from ensue.evaluation.examples import Examples, Json, Scored, fraction_of, ids_of, means_of, rank_column
 from ensue.lines import plural, quoted
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
@@ -189,10 +189,10 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
         length = np.minimum(self.position, len(_LENGTHS) - 1)
         by_length = {label: length == number for number, label in enumerate(_LENGTHS)}
         return {
-            "by_length": {label: means_of(runs, mask) for label, mask in by_length.items() if mask.any()},
+            "by_length": {label: means_of(runs, mask, METRICS) for label, mask in by_length.items() if mask.any()},
             "by_pair": {
-                "seen": means_of(runs, self.is_in_training),
-                "unseen": means_of(runs, ~self.is_in_training),
+                "seen": means_of(runs, self.is_in_training, METRICS),
+                "unseen": means_of(runs, ~self.is_in_training, METRICS),
             },
         }
 
@@ -222,22 +222,6 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
             "interval": "whole sessions",
             "ties": "count against the target; suggestions of one model have no ties",
         }
-
-
-def means_of(runs: Sequence[ScoredSuggestions], mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> dict[str, float]:
-    """Return the metrics over some of the targets, means over seeds, and their number.
-
-    Args:
-        runs: one per seed.
-        mask: (targets,) which targets.
-    """
-    num_targets = int(mask.sum())
-    by_seed = []
-    for run in runs:
-        values = {name: column[mask].sum() / max(num_targets, 1) for name, column in run.metrics().items()}
-        values |= {name: column[0] for name, column in run.pooled(mask[None].astype(np.float64)).items()}
-        by_seed.append([values[name] for name in METRICS])
-    return {"targets": num_targets, **dict(zip(METRICS, np.mean(by_seed, 0).tolist(), strict=True))}
 
 
 def _scored_part(data: Queries) -> tuple[Queries, str]:

@@ -25,8 +25,8 @@ from ensue.data.queries import Queries, prefixes, read_queries
 from ensue.data.queries.rules import PAPER_RULES, QueryRules
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import BootstrapResult, bootstrap
-from ensue.evaluation.examples import statistic_of
-from ensue.evaluation.suggest import METRICS, SHOWN, ScoredSuggestions, means_of
+from ensue.evaluation.examples import means_of, statistic_of
+from ensue.evaluation.suggest import METRICS, SHOWN, ScoredSuggestions
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.batch import pad
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
@@ -343,7 +343,7 @@ def baselines(data: Sessions, runs: CachedRuns) -> Rows:
         for name in COUNTING:
             answers = unpack(pack(predictor.suggest(targets.before, SHOWN, name), targets.true), targets.true)
             about = {"data": data.name, "caps": caps, "model": name}
-            rows.append({**about, **means_of([answers], np.ones(len(targets), np.bool_))})
+            rows.append({**about, **means_of([answers], np.ones(len(targets), np.bool_), METRICS)})
     return rows
 
 
@@ -361,7 +361,7 @@ def _parts(
 ) -> Rows:
     """Return one row per part of the targets, by name."""
     about = {"data": data, "model": name}
-    return [{**about, by: part, **means_of(answers, mask)} for part, mask in masks.items() if mask.any()]
+    return [{**about, by: part, **means_of(answers, mask, METRICS)} for part, mask in masks.items() if mask.any()]
 
 
 def _examples(data: str, cells: Mapping[str, Sequence[CachedRun]], targets: Targets) -> Rows:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import torch
 
-from ensue import DataError, History, ModelFolderError, NextEvent, SettingError, load
+from ensue import DataError, History, ModelFolderError, NextEvent, SettingError, compare, load
 from ensue.data.histories import Histories
 from ensue.data.item_table import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items
 from ensue.data.items import read_items
@@ -134,12 +134,12 @@ def test_tokens_are_categories_words_and_knots() -> None:
     assert genre.values == ("b",) and words.values == ("blue", "sea")  # "a", "c" and "sand" are those of one item
     assert size.knots[0] == 0 and size.knots[-1] == 10 and encoder.num_tokens == 1 + 1 + 2 + len(size.knots)
     tokens, weights = encoder.encode(items)
-    assert tokens[0, :3].tolist() == [1, 2, 3] and weights[0, :3].tolist() == pytest.approx([1, 0.5**0.5, 0.5**0.5])
-    assert tokens[3].tolist() == [0] * tokens.shape[1] and float(weights[3].sum()) == 0
+    assert tokens[0, :4].tolist() == [0, 1, 2, 3] and weights[0, :4].tolist() == pytest.approx([1, 1, *[0.5**0.5] * 2])
+    assert tokens[3].tolist() == [0] * tokens.shape[1] and float(weights[3].sum()) == 1
     # The knots around a number are weighted by how near they are: their weighted sum is the number.
     knots = dict(zip(range(4, 4 + len(size.knots)), size.knots, strict=True))
     for row, number in enumerate((0, 5, 10)):
-        parts = zip(tokens[row, 3:].tolist(), weights[row, 3:].tolist(), strict=True)
+        parts = zip(tokens[row, 4:].tolist(), weights[row, 4:].tolist(), strict=True)
         assert sum(knots.get(token, 0.0) * weight for token, weight in parts) == pytest.approx(number)
 
 
@@ -201,6 +201,17 @@ def test_a_model_that_counts_refuses_a_table(table: Path) -> None:
         NextEvent("markov").fit(sessions(1, 9), items=table)
     with pytest.raises(DataError, match=r"none of the 27 items is in the training data; .*'boat0', the data 'x'"):
         NextEvent("core", epochs=1).fit([["x", "y"], ["y", "x"]], items=table)
+
+
+def test_compare_gives_the_table_to_networks_alone(table: Path) -> None:
+    core = NextEvent("core", dim=8, epochs=1, min_steps=1, refit=False)
+    held_out = [["tea1", "tea2", "tea8"], ["boat1", "boat2"]]
+    result = compare(["markov", core], sessions(1, 60), held_out, items=table)
+    by_item = {row.model: row.notes["by_item"] for row in result.rows}
+    assert by_item["core"]["new"]["targets"] == by_item["markov"]["new"]["targets"] == 1
+    assert by_item["core"]["new"]["mrr"] > 0 == by_item["markov"]["new"]["mrr"]
+    with pytest.raises(SettingError, match="items: markov counts ids"):
+        compare(["markov"], sessions(1, 60), held_out, items=table)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from ensue.nn.item_head import ItemLayer, ItemTable
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.grow import new_rows
-from ensue.tasks.next.item_features import KnownItems, rows_of_tokens
+from ensue.tasks.next.item_features import KnownItems, embed_tokens
 from ensue.tasks.next.model import Network
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
@@ -81,7 +81,8 @@ def fit_features(state: NextState, known: KnownItems, data: Histories) -> None:
     trained_items = known.items.filter(pl.Series(is_trained.numpy()))
     tokens, weights = (part.to(state.device) for part in known.encoder.encode(trained_items))
     trained_ids = item_ids[is_trained].to(state.device)
-    constants = {name: rows[0] for name, rows in new_rows(state, 0).items()}
+    # All rows of the counts of new items are the same.
+    constants = {name: float(rows.max()) for name, rows in new_rows(state, 0).items()}
     parameters = {name: rows.detach() for name, rows in module.named_parameters() if name in constants}
     counts = {name: rows for name, rows in module.named_buffers() if name in constants}
     torch.manual_seed(state.seed)
@@ -100,13 +101,12 @@ def fit_features(state: NextState, known: KnownItems, data: Histories) -> None:
     for _ in range(num_steps):
         drawn = torch.randperm(len(trained_ids), device=state.device)[:num_simulated]
         ids = trained_ids[drawn]
-        replaced = {name: rows.index_fill(0, ids, float(constants[name].max())) for name, rows in counts.items()}
+        replaced = {f"network.{name}": rows.index_fill(0, ids, constants[name]) for name, rows in counts.items()}
         for name, rows in parameters.items():
-            simulated = rows_of_tokens(embeddings[name], tokens[drawn], weights[drawn])
-            replaced[name] = rows.index_copy(0, ids, simulated.view(-1, *rows.shape[1:]))
-        tensors = {f"network.{name}": tensor for name, tensor in replaced.items()}
+            simulated = embed_tokens(embeddings[name], tokens[drawn], weights[drawn])
+            replaced[f"network.{name}"] = rows.index_copy(0, ids, simulated.view(-1, *rows.shape[1:]))
         optimizer.zero_grad()
-        torch.autograd.backward(functional_call(loss, tensors, (next(batches).to(state.device),)))
+        torch.autograd.backward(functional_call(loss, replaced, (next(batches).to(state.device),)))
         optimizer.step()
         scheduler.step()
     known.embeddings = {name: rows.detach().cpu() for name, rows in embeddings.items()}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.tasks.next.catalogue import MODELS
-from ensue.tasks.next.item_features import KnownItems, rows_of_tokens
+from ensue.tasks.next.item_features import KnownItems, embed_tokens
 from ensue.tasks.next.model import Model, Places, Remembers
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import module_of
@@ -67,7 +67,7 @@ def add_items(state: NextState, known: KnownItems) -> None:
     parameters = dict(module_of(state.network).named_parameters())
     for name, embedding in known.embeddings.items():
         table = parameters[name]
-        rows = rows_of_tokens(embedding, *tokens).view(-1, *table.shape[1:])
+        rows = embed_tokens(embedding, *tokens).view(-1, *table.shape[1:])
         table[ids[is_new].to(table.device)] = rows.to(table)
 
 

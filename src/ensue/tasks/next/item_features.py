@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,11 +47,8 @@ KNOTS = 9
 _WORDS = r"[\w--_]+"
 
 
-class FeatureRows(NamedTuple):
-    """Tokens and weights of items, (items, width) each; token 0 stands for none and has weight 0."""
-
-    tokens: Tensor
-    weights: Tensor
+Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
+"""Tokens and weights of one column, (items, width) each; token 0 stands for none and has weight 0."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +117,14 @@ class FeatureEncoder:
                 encoders.append(ColumnEncoder(name, kind, values=tuple(sorted(shared))))
         return cls(encoders)
 
-    def encode(self, items: Items) -> FeatureRows:
-        """Return the tokens of some items."""
+    def encode(self, items: Items) -> tuple[Tensor, Tensor]:
+        """Return the tokens and weights of some items, (items, width) each; the first token of all items is 0."""
         firsts = accumulate((column.num_tokens for column in self.columns), initial=1)
         pairs = zip(self.columns, firsts, strict=False)
-        parts = [(np.zeros((len(items), 0), np.int64), np.zeros((len(items), 0), np.float32))]
+        parts = [(np.zeros((len(items), 1), np.int64), np.ones((len(items), 1), np.float32))]
         parts += [_encode(column, first, items.columns[column.name]) for column, first in pairs if column.num_tokens]
         tokens, weights = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
-        return FeatureRows(torch.from_numpy(tokens), torch.from_numpy(weights))
+        return torch.from_numpy(tokens), torch.from_numpy(weights)
 
 
 @dataclass(frozen=True)
@@ -159,7 +155,7 @@ class KnownItems:
         items: all items.
         encoder: how they become tokens.
         embeddings: for each parameter of the network that has a row per item, by name, (tokens, row width) embeddings
-            of the tokens; the row of an item is their weighted sum and the embedding of token 0.
+            of the tokens; the row of an item is their weighted sum.
     """
 
     def __init__(self, items: Items, encoder: FeatureEncoder, embeddings: Mapping[str, Tensor]) -> None:
@@ -207,21 +203,18 @@ class KnownItems:
         return cls(items, encoder, embeddings)
 
 
-def rows_of_tokens(embedding: Tensor, tokens: Tensor, weights: Tensor) -> Tensor:
-    """Return the rows that the tokens of items make, (items, width): a weighted sum, plus the embedding of token 0.
+def embed_tokens(embedding: Tensor, tokens: Tensor, weights: Tensor) -> Tensor:
+    """Return the weighted sums of the embeddings of tokens, (items, width).
 
     Args:
         embedding: (all tokens, width).
         tokens: (items, tokens); 0 fills up.
         weights: (items, tokens) the weight of each token, 0 for those that fill up.
     """
-    sums = functional.embedding_bag(tokens, embedding, mode="sum", per_sample_weights=weights.to(embedding.dtype))
-    return sums + embedding[0]
+    return functional.embedding_bag(tokens, embedding, mode="sum", per_sample_weights=weights.to(embedding.dtype))
 
 
-def _encode(
-    encoder: ColumnEncoder, first: int, column: pl.Series
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+def _encode(encoder: ColumnEncoder, first: int, column: pl.Series) -> Cells:
     """Return (items, width) tokens of a column, and their weights.
 
     Args:
@@ -256,9 +249,7 @@ def _pieces(column: pl.Series, kind: str) -> pl.Series:
     )
 
 
-def _spline(
-    numbers: pl.Series, knots: npt.NDArray[np.float64], first: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+def _spline(numbers: pl.Series, knots: npt.NDArray[np.float64], first: int) -> Cells:
     """Return the two knots around each number and their weights, which add up to 1; none for a null."""
     values = numbers.fill_null(float(knots[0])).to_numpy().clip(knots[0], knots[-1])
     lower = np.searchsorted(knots, values, side="right").clip(1, max(1, len(knots) - 1)) - 1

@@ -110,8 +110,8 @@ class NextPredictor(NextState):
         grow.add_values(self, values)
         self.learned()
 
-    def add_items(self, items: Items) -> int:
-        """Add items, or new features of known ones, and return how many are new; each can be an answer at once.
+    def add_items(self, items: Items) -> None:
+        """Add items, or new features of known ones; each can be an answer at once.
 
         Args:
             items: a table with the columns of the one that the model was fitted with.
@@ -122,10 +122,9 @@ class NextPredictor(NextState):
         """
         if self.known_items is None:
             raise SettingError("the model has no item features; fit it with --items")
-        known, num_ids = self.known_items, len(self.vocabulary)
+        known = self.known_items
         grow.add_items(self, KnownItems(known.items.merge(items), known.encoder, known.embeddings))
         self.learned()
-        return len(self.vocabulary) - num_ids
 
     def similar(self, values: Collection[str], k: int = 10) -> list[list[Choice]]:
         """Return the ``k`` items most similar to each value: by the cosine of the vectors that the network reads.

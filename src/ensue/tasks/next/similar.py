@@ -27,10 +27,8 @@ def similar(state: NextState, values: Sequence[str], k: int) -> list[list[Choice
         raise SettingError(f"{quoted(values[ids.index(UNKNOWN)])} is not an item of the model")
     vectors = functional.normalize(tables[0].weight, dim=1)
     cosines = vectors[torch.tensor(ids)] @ vectors.T
-    cosines[:, :FIRST] = -torch.inf
+    cosines[:, [*range(FIRST), *(state.metadata.forgotten or ())]] = -torch.inf
     cosines[torch.arange(len(ids)), torch.tensor(ids)] = -torch.inf
-    if state.metadata.forgotten:
-        cosines[:, state.metadata.forgotten] = -torch.inf
     titles = state.known_items.titles if state.known_items is not None else {}
     best, nearest = cosines.topk(min(k, cosines.shape[1]), dim=1)
     return [

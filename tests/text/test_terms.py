@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 
 import numpy as np
 import polars as pl
 import pytest
 
-from ensue.text import terms
+from ensue.data.scripts import COMMON
+from ensue.text import terms, tokens
 from ensue.text.terms import APART, STOP_WORDS, character_terms, pair_terms, word_terms
+from ensue.text.tokens import split_words
 
-MARKS = "‘’“”…–—•😀🚢"
-BESIDE = "éŻ渡ก한ß\u00a0\u200d\ufe0f\x1c\x85"
+MARKS = "‘’“”…–—•😀🚢🇸éŻßςж\u200d\ufe0f"
+BESIDE = "渡ก한Σİ½\u0301\u00a0\x1c\x85🈀"
 """What is not plain."""
 
 
@@ -33,12 +36,28 @@ def test_few_texts_have_the_terms_of_many(letters: str, monkeypatch: pytest.Monk
 
 
 def test_what_is_plain_is_read_by_patterns_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert terms._plain(pl.Series([f"Ferry {MARKS}"])) == [f"ferry {MARKS}"]
+    assert terms._plain(pl.Series([f"Ferry {MARKS}"])) == [f"ferry {MARKS}".lower()]
     assert terms._plain(pl.Series([None], dtype=pl.String)) == [""]
     for letter in BESIDE:
         assert terms._plain(pl.Series([f"Ferry {letter}"])) is None, repr(letter)
     monkeypatch.setattr(terms, "_FEW", 3)
     assert terms._plain(pl.Series(["Ferry"])) is None
+
+
+def test_every_common_character_is_read_alike_by_python_and_polars(monkeypatch: pytest.MonkeyPatch) -> None:
+    common = [chr(code) for code in range(0x20000) if re.fullmatch(f"[{COMMON}]", chr(code))]
+    assert len(common) > 6000
+    texts = pl.Series("text", [f"a{letter}b {letter}x, n't {letter} O{letter}" for letter in common])
+
+    def blocks() -> list[list[object]]:
+        columns = [texts[low : low + 500] for low in range(0, len(texts), 500)]
+        words = [split_words(column, lower=lower).words.to_list() for column in columns for lower in (True, False)]
+        return words + [list(map(np.ndarray.tolist, every(column))) for column in columns]
+
+    few = blocks()
+    for module in (terms, tokens):
+        monkeypatch.setattr(module, "_FEW", -1)
+    assert few == blocks()
 
 
 def test_pairs_are_those_of_a_literal_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,11 +186,11 @@ class Lexical:
 
     def _cells(self, terms: Terms, num: int) -> tuple[Index, Index, Floats]:
         """(cells,) whose, in the column of which term of the documents, and how much it weighs in the text."""
-        (indexed, idf, _), (owners, keys, counts) = self._indexed(), terms
-        columns, present = places_of(indexed, keys)
+        index, (owners, keys, counts) = self._indexed(), terms
+        columns, present = index.columns.of(keys)
         owners, columns, weights = owners[present], columns[present], np.ones(int(present.sum()))
         if self.by_cosine:
-            weights = (1 + np.log(counts[present])) * idf[columns]
+            weights = (1 + np.log(counts[present])) * index.idf[columns]
             weights /= np.sqrt(np.bincount(owners, weights**2, num))[owners]
         return owners, columns, weights
 
@@ -215,7 +215,7 @@ class Lexical:
             weights = (1 + np.log(counts)) * np.repeat(idf, frequencies)
             weights /= np.sqrt(np.bincount(owners, weights**2, len(self)))[owners]
         postings = Postings(offsets, owners.astype(np.int32), weights.astype(np.float32), len(self))
-        return _Indexed(terms, idf, postings)
+        return _Indexed(terms, idf, postings, _Columns(terms))
 
     def _held(self, keys: Keys) -> Index:
         """(keys,) how many observed texts hold each."""
@@ -233,6 +233,35 @@ class _Indexed(NamedTuple):
     terms: Keys
     idf: Floats
     postings: Postings
+    columns: _Columns
+
+
+class _Columns:
+    """The columns of sorted terms, by a table of the lowest bits: of many keys it takes a third of a binary search.
+
+    Args:
+        terms: (terms,) rising hashes, whose lowest bits are evenly distributed.
+    """
+
+    def __init__(self, terms: Keys) -> None:
+        bits = len(terms).bit_length() + 2
+        self._terms, self._mask = terms, np.uint64((1 << bits) - 1)
+        slots = (terms & self._mask).view(np.int64)
+        self._columns = np.zeros(1 << bits, np.int32)
+        self._columns[slots] = np.arange(len(terms))
+        self._shared = np.bincount(slots, minlength=1 << bits) > 1
+
+    def of(self, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
+        """See :func:`places_of`."""
+        if not len(self._terms):
+            return places_of(self._terms, keys)
+        slots = (keys & self._mask).view(np.int64)
+        columns = self._columns[slots].astype(np.int64)
+        present = self._terms[columns] == keys
+        # A slot of several terms holds the last one: the others are searched.
+        others = np.flatnonzero(self._shared[slots] & ~present)
+        columns[others], present[others] = places_of(self._terms, keys[others])
+        return columns, present
 
 
 def require_rising(name: str, terms: Keys) -> None:

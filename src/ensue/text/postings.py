@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -50,12 +51,9 @@ class Postings:
         sums = np.zeros(num_texts * self.num_documents)
         if kernels.is_loaded():
             kernels.call(
-                "postings", documents=self.num_documents, num_texts=num_texts, sums=sums,
+                "postings", self._prepared, num_texts=num_texts, sums=sums,
                 texts=np.ascontiguousarray(texts, np.int64), terms=np.ascontiguousarray(terms, np.int64),
                 text_weights=None if weights is None else np.ascontiguousarray(weights, np.float64),
-                offsets=np.ascontiguousarray(self.offsets, np.int64), num_terms=len(self.offsets) - 1,
-                holders=np.ascontiguousarray(self.documents, np.int32),
-                weights=np.ascontiguousarray(self.weights, np.float32),
             )  # fmt: skip
             return sums.reshape(num_texts, self.num_documents)
         lengths = self.offsets[terms + 1] - self.offsets[terms]
@@ -76,3 +74,13 @@ class Postings:
             sums[first:last] += np.bincount(cells - first, products, last - first)
             low = high
         return sums.reshape(num_texts, self.num_documents)
+
+    @cached_property
+    def _prepared(self) -> kernels.Structure:
+        """The parameters of the compiled function that stay the same for all texts."""
+        return kernels.prepare(
+            "postings", documents=self.num_documents,
+            offsets=np.ascontiguousarray(self.offsets, np.int64), num_terms=len(self.offsets) - 1,
+            holders=np.ascontiguousarray(self.documents, np.int32),
+            weights=np.ascontiguousarray(self.weights, np.float32),
+        )  # fmt: skip

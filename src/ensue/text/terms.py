@@ -19,7 +19,7 @@ import polars as pl
 import torch
 
 from ensue.data.histories import Index, scrambled
-from ensue.data.scripts import CHARACTER, UNSPACED
+from ensue.data.scripts import CHARACTER, COMMON, UNSPACED
 from ensue.forks import require_polars
 from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 
@@ -62,12 +62,13 @@ _WORDS = rf"{CHARACTER}|[\w--{UNSPACED}]{{2,}}"
 _BLOCK = 1 << 20
 """Characters whose runs, or pairs, that are counted at once: no more texts than the upper bits of a cell can number."""
 _BITS = 44
-_FEW, _FEW_TEXTS = 1 << 16, 1 << 6
+_FEW, _FEW_TEXTS = 1 << 16, 1 << 10
 """Bytes of words up to which no table of them is made, and texts up to which none is a column."""
 _SPACE = " \t\n\r\f\v"
-_PLAIN = re.compile("[\t-\r -\x7e‘’“”…–—•\U0001f300-\U0001f64f\U0001f680-\U0001f6ff]*")
-"""Characters for which Python and polars agree on letters, digits and spaces."""
-_PLAIN_WORDS, _PLAIN_SPACES = re.compile(r"\w{2,}", re.ASCII), re.compile(f"[{_SPACE}]+")
+_IN_WORDS = r"\u200d\ufe0f"
+"""Joiner and variation selector of emoji, which polars counts as characters of words, and Python does not."""
+_PLAIN = re.compile(rf"[{COMMON}{_IN_WORDS}]*")
+_PLAIN_WORDS, _PLAIN_SPACES = re.compile(rf"[\w{_IN_WORDS}]{{2,}}"), re.compile(f"[{_SPACE}]+")
 _CLOSED_CLASSES = """a about above across after again against all almost alone along already also although always am
 among an and another any anyone anything anywhere are around as at back be became because become been before behind
 being below beside between beyond both but by can cannot could did do does done down due during each either else
@@ -193,7 +194,7 @@ def character_terms(texts: pl.Series) -> Terms:
 
 
 def _plain(texts: pl.Series) -> list[str] | None:
-    """A few texts of ASCII and common marks in lower case, for which patterns made once do; ``None`` for others."""
+    """Return a few texts of common characters in lower case, ``None`` for others."""
     if len(texts) > _FEW_TEXTS or texts.dtype != pl.String or texts.estimated_size() > _FEW:
         return None
     found = [text or "" for text in texts.to_list()]

@@ -25,7 +25,7 @@ import polars as pl
 import torch
 
 from ensue.data.histories import Ids, Index, offsets_of, ranges
-from ensue.data.scripts import CHARACTER, UNSPACED
+from ensue.data.scripts import CHARACTER, COMMON, UNSPACED
 from ensue.errors import SettingError
 from ensue.forks import require_polars
 from ensue.nn.validation import require_ids, require_offsets, require_table
@@ -55,11 +55,11 @@ _FEW = 1 << 16
 """Bytes of texts that are split one by one."""
 _LOOKED_UP = 1 << 10
 """Words that are looked up one by one: to hash them takes longer."""
-_PLAIN = re.compile("[\\x00-\\x7f‘’ʼ“”…–—•]*")
+_PLAIN = re.compile(rf"[{COMMON}ʼ]*")
 _RUN, _JOINED, _WORD = (
-    re.compile(pattern, re.ASCII) for pattern in (r"\S+", _SPLITS[1][0], _WORDS.replace(r"\p{L}", "[a-zA-Z]"))
+    re.compile(pattern) for pattern in (r"\S+", _SPLITS[1][0], _WORDS.replace(r"\p{L}", r"[^\W\d_]"))
 )
-_COUNTED = tuple(re.compile(pattern.replace("$)", r"\Z)"), re.ASCII) for pattern in (_ALONE, _HANGING))
+_COUNTED = tuple(re.compile(pattern.replace("$)", r"\Z)")) for pattern in (_ALONE, _HANGING))
 # A stop after one of these, or after a capital that is no "I", ends no sentence.
 _HOLD = rf"\b((?i:{_ABBREVIATIONS})|[A-HJ-Z])\.\s"
 _HELD = "\ue000"
@@ -337,7 +337,7 @@ def _running(frame: pl.DataFrame, rule: pl.Expr) -> pl.Series:
 
 
 def _few_words(texts: list[str], tokenised: list[bool], lower: bool) -> list[list[str]]:
-    """Return the words of a few texts of ASCII and common marks, with patterns that are compiled once."""
+    """Return the words of a few texts of common characters, with patterns that are compiled once."""
     lists = []
     for text, plain in zip(texts, tokenised, strict=True):
         text = text.lower() if lower else text

@@ -15,7 +15,6 @@ from ensue.data.posts.dataset import Articles
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number
 from ensue.tasks.link.quotes import Kept
-from ensue.text.frequencies import Frequencies
 from ensue.text.latent import Latent
 from ensue.text.lexical import Kind, Lexical
 from ensue.text.terms import Keys
@@ -82,14 +81,12 @@ class ArticleIndex:
         return index
 
     def observe(self, texts: pl.Series) -> None:
-        """Take how rare a word is from these texts too; of pairs nearly every one is rare, and there are too many."""
-        found: dict[str, Frequencies] = {}
-        for lexical in self.lexical.values():
-            if lexical.counted == "pairs":
-                continue
-            if lexical.counted not in found:
-                found[lexical.counted] = lexical.frequencies(texts)
-            lexical.take(found[lexical.counted])
+        """Count the words and character n-grams of these texts too: without training no score needs other terms."""
+        for counted in ("words", "characters"):
+            scorers = [lexical for lexical in self.lexical.values() if lexical.counted == counted]
+            frequencies = scorers[0].frequencies(texts)
+            for lexical in scorers:
+                lexical.take(frequencies)
 
     def word_terms(self, texts: pl.Series) -> Keys:
         """Return the sorted keys of all words of some texts."""

@@ -31,7 +31,7 @@ from ensue.nn.normalisers import sparsemax
 from ensue.significance import LEVEL
 from ensue.tasks.link.catalogue import COUNTING, MODELS
 from ensue.tasks.link.measures import Pool, at_cut
-from ensue.tasks.link.model import LearnsAlphas
+from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.text.encoder import Encoder
 from ensue_studies.datasets import DataSet, available, fingerprint, folder_of
@@ -234,7 +234,7 @@ def _summary(predictor: LinkPredictor, judged: JudgedPosts) -> CachedRun:
         "parameters": sum(part.numel() for part in encoder.parameters()),
         "validation_mrr": validation.mrr,
         "map": post_map(predictor, judged) if predictor.seed == 0 else {},
-        **({"alphas": encoder.alphas()} if isinstance(encoder, LearnsAlphas) else {}),
+        **({"alphas": encoder.alphas()} if isinstance(encoder, AST) else {}),
     }
 
 

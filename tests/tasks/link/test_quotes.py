@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from ensue.tasks.link import quotes
-from ensue.tasks.link.quotes import KINDS, Counted, Kept, Quotes
+from ensue.tasks.link.quotes import KINDS, Quotes
 from ensue.text.lexical import Lexical
 from ensue.text.sentences import sentences
 
@@ -26,7 +26,7 @@ def test_cosines_are_those_of_an_index_made_of_all_sentences() -> None:
         lexical = Lexical(kind)
         lexical.add(pl.Series(flat))
         wanted.append(lexical.scores(pl.Series(POSTS)))
-    found = Quotes([Counted.of(text) for text in TEXTS])
+    found = Quotes(TEXTS)
     assert found.flat == flat
     np.testing.assert_array_equal(found.near(pl.Series(POSTS)), np.mean(wanted, axis=0, dtype=np.float64))
 
@@ -34,7 +34,7 @@ def test_cosines_are_those_of_an_index_made_of_all_sentences() -> None:
 @pytest.mark.parametrize("cells", [1, 13, 1 << 21])
 def test_the_closest_of_the_named_article(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quotes, "_CELLS", cells)
-    found = Quotes([Counted.of(text) for text in TEXTS])
+    found = Quotes(TEXTS)
     assert found.closest(pl.Series(POSTS), np.array([0, 2, 0, 0, 2])) == [
         "The ferry adds night crossings.",
         "Fares rise.",
@@ -44,13 +44,3 @@ def test_the_closest_of_the_named_article(cells: int, monkeypatch: pytest.Monkey
     ]
     assert found.closest(pl.Series(POSTS[:2]), np.array([1, 1])) == ["", ""]
     assert Quotes([]).closest(pl.Series([], dtype=pl.String), np.empty(0, np.int64)) == []
-
-
-def test_few_articles_stay_counted_those_asked_for_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotes, "HELD", 2)
-    kept = Kept()
-    first, second = kept.of(TEXTS[0]), kept.of(TEXTS[2])
-    assert kept.of(TEXTS[0]) is first
-    kept.of("Another one.")
-    assert kept.of(TEXTS[0]) is first
-    assert kept.of(TEXTS[2]) is not second

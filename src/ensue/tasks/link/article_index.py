@@ -14,7 +14,6 @@ from torch import Tensor
 from ensue.data.posts.dataset import Articles
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number
-from ensue.tasks.link.quotes import Kept
 from ensue.text.latent import Latent
 from ensue.text.lexical import Kind, Lexical
 from ensue.text.terms import Keys
@@ -38,14 +37,12 @@ class ArticleIndex:
         lexical: by name, such as ``words`` of the whole text or ``head words`` of its head.
         vectors: (articles, width) of the network; of width 0 without one.
         latent: of stems, as the first articles taught it.
-        sentences: of the articles that were shown last.
     """
 
     articles: Articles
     lexical: dict[str, Lexical]
     vectors: Tensor
     latent: Latent | None = None
-    sentences: Kept = field(init=False, default_factory=Kept)
     _topics: Floats | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

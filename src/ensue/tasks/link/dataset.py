@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue.data.histories import Index, ranges
 from ensue.errors import DataError
 from ensue.tasks.link.batch import Batch, Block
-from ensue.tasks.link.model import Model
+from ensue.tasks.link.models.network import Linker
 from ensue.text.tokens import Tokens
 
 WORDS = 2**14
@@ -127,7 +127,7 @@ def text_blocks(tokens: Tokens, index: Index, words: int = WORDS) -> tuple[Block
 
 
 @torch.no_grad()
-def encode_texts(network: Model, tokens: Tokens, *, at_once: int = 2**13) -> Iterator[tuple[Index, Tensor]]:
+def encode_texts(network: Linker, tokens: Tokens, *, at_once: int = 2**13) -> Iterator[tuple[Index, Tensor]]:
     """The unit vectors of all texts, some thousands at a time, whatever their number.
 
     Args:

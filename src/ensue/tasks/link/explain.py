@@ -34,7 +34,7 @@ def explanation(state: LinkState, record: Post, answer: LinkAnswer) -> LinkExpla
     column = int(np.flatnonzero((state.articles.ids == answer.choices[0].value).to_numpy())[0])
     without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(tested))]
     scores = scores_alone(state, [record.text, *without])[:, column]
-    quotes = Quotes([state.article_index.sentences.of(state.articles.texts[column])])
+    quotes = Quotes([state.articles.texts[column]])
     (near,) = quotes.near(pl.Series("text", [record.text]))
     order = np.argsort(-near, kind="stable")[:SENTENCES]
     shown = tuple((quotes.flat[place], float(near[place])) for place in order.tolist() if near[place] > 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,10 +52,10 @@ def forget_users(
     num_examples = keep_examples(state.metadata, lambda shown: shown[0] not in texts)
     found.add("settings.json", "examples for the page", num_examples)
     if state.remembered is not None:
-        stays = ~_held_by(state, state.remembered, mine)
-        found.add(TABLES, "remembered posts", int((~stays).sum()))
-        state.remembered = _selected(state.remembered, stays) if stays.any() else None
-        state.metadata.remembered = int(stays.sum())
+        remaining = np.flatnonzero(~_held_by(state, state.remembered, mine))
+        found.add(TABLES, "remembered posts", state.remembered.num - len(remaining))
+        state.remembered = state.remembered.select(remaining) if len(remaining) else None
+        state.metadata.remembered = len(remaining)
     if (path := index_of(folder)).exists():
         index = VectorIndex.open(path)
         found.add(path.name, "vectors of posts", index.remove(mine.ids))
@@ -96,14 +95,6 @@ def _term_rows(terms: Mapping[Counted, Terms], num: int) -> list[tuple[bytes, ..
         ends = np.searchsorted(owners[order], np.arange(num + 1))
         columns.append([(keys[order[a:b]], counts[order[a:b]]) for a, b in pairwise(ends)])
     return [tuple(part.tobytes() for cell in row for part in cell) for row in zip(*columns, strict=True)]
-
-
-def _selected(remembered: Remembered, stays: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Remembered:
-    """Return some of the posts, and what they are about."""
-    kept = np.flatnonzero(stays)
-    pairs = remembered.pairs[stays[remembered.pairs[:, 1]]]
-    numbered = np.stack([pairs[:, 0], np.searchsorted(kept, pairs[:, 1])], axis=1)
-    return replace(remembered.select(kept), pairs=numbered)
 
 
 def _forget_words(state: LinkState, mine: Posts, rest: Posts, found: Forgotten) -> None:

@@ -57,8 +57,7 @@ def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
 
 def closest_sentences(state: LinkState, text: str, columns: Sequence[int]) -> list[str]:
     """For each of some articles the sentence that a post is closest to, or an empty one where they share nothing."""
-    index, texts = state.article_index, state.articles.texts.gather(list(columns))
-    quotes = Quotes([index.sentences.of(own) for own in texts])
+    quotes = Quotes(state.articles.texts.gather(list(columns)))
     (near,) = quotes.near(pl.Series("text", [text], dtype=pl.String))
     return [quotes.pick(near, place) for place in range(len(columns))]
 

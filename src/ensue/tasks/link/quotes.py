@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +16,8 @@ from ensue.text.sentences import sentences
 
 KINDS: tuple[Kind, ...] = ("words", "characters")
 """Kinds of terms whose cosines are added."""
-HELD = 512
-"""Articles at most whose sentences are kept."""
+CACHED = 512
+"""Number of articles whose sentences stay counted."""
 _CELLS = 1 << 21
 """Cosines of a block."""
 
@@ -27,25 +28,27 @@ class Counted(NamedTuple):
     sentences: list[str]
     terms: list[Lexical]
 
-    @classmethod
-    def of(cls, text: str) -> Counted:
-        """Cut and count a text."""
-        parts, terms = sentences(text), []
-        for kind in KINDS:
-            lexical = Lexical(kind)
-            lexical.add(pl.Series("text", parts, dtype=pl.String))
-            terms.append(lexical)
-        return cls(parts, terms)
+
+@lru_cache(CACHED)
+def counted_sentences(text: str) -> Counted:
+    """Split an article into sentences, and count the terms of each."""
+    parts, terms = sentences(text), []
+    for kind in KINDS:
+        lexical = Lexical(kind)
+        lexical.add(pl.Series("text", parts, dtype=pl.String))
+        terms.append(lexical)
+    return Counted(parts, terms)
 
 
 class Quotes:
     """Sentences of some articles, in one index.
 
     Args:
-        articles: whose sentences.
+        texts: the articles.
     """
 
-    def __init__(self, articles: Sequence[Counted]) -> None:
+    def __init__(self, texts: Iterable[str]) -> None:
+        articles = [counted_sentences(text) for text in texts]
         self.flat = [part for own in articles for part in own.sentences]
         self.offsets = offsets_of([len(own.sentences) for own in articles])
         self.lexical = [_together(kind, [own.terms[place] for own in articles]) for place, kind in enumerate(KINDS)]
@@ -69,21 +72,6 @@ class Quotes:
             near = self.near(posts[low : low + step])
             numbers = articles[low : low + step].tolist()
             found += [self.pick(row, number) for row, number in zip(near, numbers, strict=True)]
-        return found
-
-
-class Kept:
-    """Cache of the counts of the last requested articles."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, Counted] = {}
-
-    def of(self, text: str) -> Counted:
-        """The sentences of a text."""
-        found = self.held.pop(text, None) or Counted.of(text)
-        self.held[text] = found  # the last one now
-        if len(self.held) > HELD:
-            self.held.pop(next(iter(self.held)), None)
         return found
 
 

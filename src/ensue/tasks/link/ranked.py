@@ -22,7 +22,7 @@ from ensue.tasks.link.cut import SuggestedCut, suggested_cut
 from ensue.tasks.link.encode import joined
 from ensue.tasks.link.folds import folds_of
 from ensue.tasks.link.measures import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
-from ensue.tasks.link.quotes import Counted, Quotes
+from ensue.tasks.link.quotes import Quotes
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.tasks.link.review.review import start_odds
 from ensue.tasks.link.scores import scores_of
@@ -175,7 +175,7 @@ class RankedCorpus:
 
     @cached_property
     def _quotes(self) -> Quotes:
-        return Quotes([Counted.of(text) for text in self.articles.texts])
+        return Quotes(self.articles.texts)
 
 
 def rank(

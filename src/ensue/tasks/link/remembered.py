@@ -55,12 +55,13 @@ class Remembered:
             raise ValueError(f"tokens of {len(self.tokens)} posts where {self.num} are stored")
 
     def select(self, chosen: slice | Index) -> Remembered:
-        """Some of the posts, whose numbers rise, without what they are about."""
+        """Return some of the posts, in rising order."""
         index = np.arange(self.num)[chosen]
+        articles, posts = self.pairs[np.isin(self.pairs[:, 1], index)].T
         return replace(
             self,
             num=len(index),
-            pairs=np.empty((0, 2), np.int64),
+            pairs=np.stack([articles, np.searchsorted(index, posts)], axis=1),
             terms={kind: chosen_terms(terms, index) for kind, terms in self.terms.items()},
             tokens=self.tokens.select(index) if self.tokens is not None else None,
             vectors=self.vectors[torch.from_numpy(index)] if self.vectors is not None else None,

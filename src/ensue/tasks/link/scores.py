@@ -21,6 +21,7 @@ from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
 from ensue.text.encoder import Encoder
+from ensue.text.lexical import Lexical
 from ensue.text.terms import Terms, concatenated_terms
 
 SUM, TOPICS, LEARNED = "sum", "topics", "learned"
@@ -176,8 +177,8 @@ def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: 
 
 
 def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Iterator[tuple[str, Floats]]:
-    """The standardised scores of some names that ``best`` weighs."""
-    index, lexical = state.article_index, cache(lambda name: posts.lexical_scores(state.article_index.lexical[name]))
+    """Yield the standardised scores of some names that ``best`` weighs."""
+    index, lexical = state.article_index, cache(posts.lexical_scores)
 
     @cache
     def standard(name: str) -> Floats:
@@ -193,7 +194,7 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
         if name == TOPICS:
             assert index.latent is not None
             return index.latent.vectors(posts.terms["stems"], posts.num) @ index.topics.T
-        return _mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(name)
+        return mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(index.lexical[name])
 
     return ((name, standard(name)) for name in names)
 
@@ -211,18 +212,22 @@ def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
     return weighted_sum(features(state, posts, names), state.weights)
 
 
-def mean_cosine(state: LinkState, posts: EncodedPosts) -> Floats:
-    """(posts, articles): of words and of characters, whole and head; what ``best`` is without any label.
+def mean_cosine(
+    state: LinkState, posts: EncodedPosts, lexical: Callable[[Lexical], npt.NDArray[np.float32]] | None = None
+) -> Floats:
+    """Return the mean cosine of words and character n-grams, whole and head, (posts, articles): ``best`` untrained.
 
     An encoder's cosine, where one was named, is half of it; that of a network which learned of the texts alone is added
     as wide as the others' mean.
+
+    Args:
+        state: a predictor with articles.
+        posts: the posts.
+        lexical: caches the scores of the posts by a kind of terms. [default: they are computed]
     """
-    return _mean_cosine(state, posts, lambda name: posts.lexical_scores(state.article_index.lexical[name]))
-
-
-def _mean_cosine(state: LinkState, posts: EncodedPosts, lexical: Callable[[str], npt.NDArray[np.float32]]) -> Floats:
-    names = [name for name, own in state.article_index.lexical.items() if own.by_cosine]
-    mean: Floats = np.mean([lexical(name) for name in names], axis=0, dtype=np.float64)
+    score = lexical or posts.lexical_scores
+    cosines = [score(terms) for terms in state.article_index.lexical.values() if terms.by_cosine]
+    mean: Floats = np.mean(cosines, axis=0, dtype=np.float64)
     if state.learned_scale:
         return mean + state.learned_scale * posts.cosines(state.article_index.vectors)
     if not isinstance(state.model, Encoder):  # a network has to be trained first

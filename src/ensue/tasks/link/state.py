@@ -17,7 +17,6 @@ from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import MODELS, SHARED
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.metadata import Metadata
-from ensue.tasks.link.model import Model
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedSettings
@@ -29,7 +28,7 @@ from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import RowAdam, make_optimizer
 
 
-class LinkState(State[Model]):
+class LinkState(State[Linker]):
     """A linker of posts and articles: see :class:`~ensue.tasks.state.State` for its arguments.
 
     Model ``best`` weighs lexical scores and, where ``network`` names a network, its cosine.
@@ -64,7 +63,7 @@ class LinkState(State[Model]):
         """The articles that posts are compared with; ``None`` before anything was learned."""
         self.tokenizer = Tokenizer()
         """The words of the network."""
-        self.model: Model | Encoder | None = None
+        self.model: Linker | Encoder | None = None
         """What makes a vector of a text: trained here, or installed."""
         self.weights: dict[str, float] = {}
         """Of ``best``: the weight of each standardised score."""

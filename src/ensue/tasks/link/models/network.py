@@ -34,7 +34,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.tasks.link.batch import Batch, Block, Words
-from ensue.tasks.link.model import TextEncoder
 from ensue.tasks.link.models.bag import STEEP, Nothing, bag, bag_parts, bag_shares
 from ensue.tasks.link.models.cnn import CNN
 from ensue.tasks.link.models.gru import GRU
@@ -74,7 +73,7 @@ class Linker(nn.Module):
         nn.init.normal_(self.table.weight, std=_SPREAD)
         nn.init.zeros_(self.table.weight[: PADDING + 2])  # padding, and words that were never seen
         self.register_buffer("fixed", torch.zeros(num_words, dtype=torch.bool))
-        self.encoder: TextEncoder = _encoder(settings, dim)
+        self.encoder = _encoder(settings, dim)
         self.bag_alone = settings.encoder == "bag"
         """Whether only the bag of words is used, as while it is trained alone."""
         if settings.bag:
@@ -155,7 +154,8 @@ class Linker(nn.Module):
         """
         words, size = self._look(ids, mask), self.settings.bag
         if not size:
-            return self.encoder(words)
+            encoded: Tensor = self.encoder(words)
+            return encoded
         sums = bag(words, size)
         if self.bag_alone:
             return functional.pad(sums, (self.encoder.width, 0))
@@ -229,7 +229,7 @@ class Linker(nn.Module):
         return Words(vectors, index, mask)
 
 
-def _encoder(settings: LinkSettings, dim: int) -> TextEncoder:
+def _encoder(settings: LinkSettings, dim: int) -> AST | CNN | GRU | Nothing:
     if settings.encoder == "ast":
         return AST(
             dim,

@@ -148,8 +148,13 @@ class Table:
         return (self, 0) if kept.all() else (self.select(kept), len(kept) - int(kept.sum()))
 
 
-def read_together(contents: Sequence[Content], read: Callable[[Content], Table]) -> Table:
+def read_together(contents: Sequence[Content], read: Callable[[Content], Table], noun: str = "table") -> Table:
     """Read files as one table, one below the other; notes on the files come before those on their rows.
+
+    Args:
+        contents: the files.
+        read: reads one of them.
+        noun: what the table is called in a note.
 
     Raises:
         DataError: a file that cannot be read, or that has other columns than the first.
@@ -166,7 +171,7 @@ def read_together(contents: Sequence[Content], read: Callable[[Content], Table])
         first,
         frame=pl.concat([table.frame for table in tables], how="vertical_relaxed"),
         where=place_in_files([len(table.frame) for table in tables], [table.where for table in tables]),
-        notes=(*notes, f"{len(tables):,} files read as one table, ordered by name"),
+        notes=(*notes, f"{len(tables):,} files read as one {noun}, ordered by name"),
         originals=lambda: pl.concat([table.originals() for table in tables if table.originals], how="diagonal_relaxed"),
         warnings=tuple(dict.fromkeys(warning for table in tables for warning in table.warnings)),
     )

@@ -6,7 +6,7 @@ for each, by which one person counts once; no file holds it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Unpack
@@ -16,10 +16,10 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_path
-from ensue.data.files import answering
+from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of, ranges
 from ensue.data.packed import Opening
-from ensue.data.queries.formats import Log, logs_together, read_log
+from ensue.data.queries.formats import read_log
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.rows import Rows, count_words, first_arrival, order_rows
 from ensue.data.queries.rules import QueryRules, sentences
@@ -27,7 +27,7 @@ from ensue.data.report import Clocked, ReadReport
 from ensue.data.sequences.sessions import cut
 from ensue.data.sequences.sources import files_of
 from ensue.data.splits import hold_out
-from ensue.data.table import ReadOptions
+from ensue.data.table import ReadOptions, Table, read_together
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
 from ensue.records import History
@@ -166,10 +166,10 @@ def read_queries(
     rules = QueryRules() if rules is None else rules
     with answering(path):
         contents = [options.open(file) for file in files_of(require_path(path))]
-        log = logs_together([read_log(content, options.columns, options.missing_ids) for content in contents], contents)
+        log = _read_logs(contents, options)
         rows = order_rows(log, rules, options.times, without_users)
     whole = rows.histories
-    sessions = cut(whole, rules.gap) if log.sessions is None and rules.gap else whole
+    sessions = cut(whole, rules.gap) if "session" not in log.frame.columns and rules.gap else whole
     kept, chosen, dropped = _apply(sessions, rows.why, rules)
     report = QueriesReport(
         path=str(path),
@@ -179,7 +179,7 @@ def read_queries(
         unit=rows.clock.unit if rows.clock else None,
         absolute=rows.clock is not None and rows.clock.absolute,
         day_first=rows.clock.day_first if rows.clock else None,
-        rows=len(log.queries),
+        rows=len(log.frame),
         rules=rules,
         dropped=rows.dropped | dropped,
         notes=log.notes + rows.notes,
@@ -195,6 +195,22 @@ def read_queries(
     if session_ids:
         queries = replace(queries, histories=replace(queries.histories, names=_session_names(log, first)))
     return queries, report
+
+
+def _read_logs(contents: Sequence[Content], options: ReadOptions) -> Table:
+    """Read files as one log, one below the other; a user or session may be in several files."""
+    num_sessions = 0
+
+    def read(content: Content) -> Table:
+        nonlocal num_sessions
+        log = read_log(content, options.columns, options.missing_ids)
+        if "session" in log.frame.columns and log.frame["session"].dtype.is_integer():
+            # Of two files with 3 and 2 lists of queries, the lists of the second are numbered from 3 on.
+            log = replace(log, frame=log.frame.with_columns(pl.col("session") + num_sessions))
+            num_sessions = int(log.frame["session"].max() or 0) + 1  # type: ignore[arg-type]
+        return log
+
+    return read_together(contents, read, "log")
 
 
 def hold_out_queries(
@@ -277,18 +293,21 @@ def _apply(sessions: Histories, why: pl.Series, rules: QueryRules) -> tuple[Hist
     return left.select(chosen), chosen, dropped
 
 
-def _session_names(log: Log, first: Index) -> pl.Series:
+def _session_names(log: Table, first: Index) -> pl.Series:
     """Return the (sessions,) ids of the file; none where it has none or where two sessions share one.
 
     Args:
         log: the file.
         first: (sessions,) the row that each session begins with.
     """
-    names = pl.Series(dtype=pl.String) if log.names is None else log.names.gather(first).cast(pl.String).fill_null("")
+    role = "name" if "name" in log.frame.columns else "session" if "session" in log.columns else None
+    if role is None:
+        return pl.Series(dtype=pl.String)
+    names = log.frame[role].gather(first).cast(pl.String).fill_null("")
     return names.rename("") if names.is_unique().all() else pl.Series(dtype=pl.String)
 
 
-def _collect(log: Log, rows: Rows, sessions: Histories, begins: Index) -> Queries:
+def _collect(log: Table, rows: Rows, sessions: Histories, begins: Index) -> Queries:
     """The sessions with a vocabulary of what is left in them, and how many users typed it.
 
     Args:
@@ -309,10 +328,10 @@ def _collect(log: Log, rows: Rows, sessions: Histories, begins: Index) -> Querie
         words, word_users = count_words(rows.values, ids[~named], users[~named])
         counts = np.bincount(pairs, minlength=len(rows.values))[kept]
         queries = replace(queries, users=counts, words=words, word_users=word_users, people=rows.users[begins])
-    if log.parts is not None:
-        queries = replace(queries, parts=log.parts.gather(first).fill_null("").rename("part"))
-    if log.novel is not None:
-        queries = replace(queries, novel=log.novel.gather(first).fill_null(False).to_numpy())
+    if "part" in log.frame.columns:
+        queries = replace(queries, parts=log.frame["part"].gather(first).fill_null("").rename("part"))
+    if "novel" in log.frame.columns:
+        queries = replace(queries, novel=log.frame["novel"].gather(first).fill_null(False).to_numpy())
     return queries
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -39,10 +39,8 @@ from ensue.data.sequences.formats import list_events, read_histories, read_lists
 from ensue.data.table import (
     Table,
     names_of,
-    place_in_files,
     read_object,
     read_table,
-    require_columns_of,
     sample_objects,
 )
 from ensue.data.takeout import ACCOUNT, holds_searches, read_activities
@@ -128,21 +126,23 @@ def of_users(table: Table) -> Table:
     return replace(table.select(kept), notes=(*table.notes, *notes))
 
 
-def in_turn(content: Content, table: Table) -> tuple[Table, tuple[str, ...]]:
-    """The rows in order of their turns, where there is no time, and notes.
+def in_turn(table: Table) -> Table:
+    """Return the rows in order of their turns, where there is no time.
 
     Raises:
         DataError: a turn that is no number.
     """
     if "turn" not in table.columns or "time" in table.columns:
-        return table, table.notes
+        return table
     turns = table.frame["turn"].str.strip_chars().cast(pl.Float64, strict=False)
     for row in turns.is_null().arg_true()[:1]:
         raise DataError(f"{table.where(row)}: turn {quoted(table.frame['turn'][row])} is not a number")
     order = np.argsort(turns.to_numpy(), kind="stable")
     where = table.where
-    ordered = replace(table, frame=table.frame[order], where=lambda row: where(int(order[row])))
-    return ordered, (*table.notes, f"queries are in order of {quoted(table.columns['turn'])}")
+    note = f"queries are in order of {quoted(table.columns['turn'])}"
+    return replace(
+        table, frame=table.frame[order], where=lambda row: where(int(order[row])), notes=(*table.notes, note)
+    )
 
 
 def _turns(turns: list[object], where: str) -> Iterator[tuple[str, str | None]]:
@@ -206,37 +206,15 @@ _COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES[:5], example=_ST
 _AOL = {"anonid", "query", "querytime", "itemrank", "clickurl"}
 # A table with one of these is about what was clicked, or labels texts.
 _OTHERS = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
-_OPTIONAL = ("users", "sessions", "times", "names", "parts", "novel")
-"""Fields of :class:`Log` that a layout may lack."""
 _LISTED = re.compile(r"(queries|questions)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Log:
-    """Rows of a log before any rule is applied; all columns but ``queries`` may be missing."""
+def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> Table:
+    """Read the rows of a log, whatever its layout.
 
-    layout: str
-    queries: pl.Series
-    """(rows,) texts, null where there is none."""
-    users: pl.Series | None
-    """(rows,) texts, null where there is none."""
-    sessions: pl.Series | None
-    """(rows,) whatever tells one session (of a user) from another."""
-    times: pl.Series | None
-    where: Where
-    names: pl.Series | None = None
-    """(rows,) id of the session, where the file has one."""
-    parts: pl.Series | None = None
-    """(rows,) train, valid or test."""
-    novel: pl.Series | None = None
-    """(rows,) whether the file marks the session as one that no other part shares."""
-    columns: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> Log:
-    """The rows of a log, whatever its layout.
+    The table has the columns ``query`` and maybe ``user``, ``session``, ``time`` and ``part``. Where a file holds whole
+    sessions, ``session`` numbers them, ``name`` is the id of a session, and ``novel`` marks sessions that share nothing
+    with the other parts.
 
     Args:
         content: the file.
@@ -269,38 +247,6 @@ def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> 
     return _table(content, names, stated, missing)
 
 
-def logs_together(logs: Sequence[Log], contents: Sequence[Content]) -> Log:
-    """Return the rows of the logs of files, one below the other; a user or session may be in several files.
-
-    Raises:
-        DataError: a file that has other columns than the first.
-    """
-    notes = dict.fromkeys(
-        note for log, content in zip(logs, contents, strict=True) for note in (*content.notes, *log.notes)
-    )
-    if len(logs) == 1:
-        return replace(logs[0], notes=tuple(notes))
-    columns = [log.columns or {name: name for name in _OPTIONAL if getattr(log, name) is not None} for log in logs]
-    for names, content in zip(columns, contents, strict=True):
-        require_columns_of(content.path, names, contents[0].path, columns[0])
-    parts = {name: [getattr(log, name) for log in logs] for name in ("queries", *_OPTIONAL)}
-    if (numbers := parts["sessions"])[0] is not None and numbers[0].dtype.is_integer():
-        # Lists of queries are numbered in each file: of two files with 3 and 2 lists the second begins with number 3.
-        begins = np.cumsum([0, *(int(part.max()) + 1 for part in numbers[:-1])])
-        parts["sessions"] = [part + int(begin) for part, begin in zip(numbers, begins, strict=True)]
-    return replace(
-        logs[0],
-        where=place_in_files([len(log.queries) for log in logs], [log.where for log in logs]),
-        notes=(*notes, f"{len(logs):,} files read as one log, ordered by name"),
-        warnings=tuple(dict.fromkeys(warning for log in logs for warning in log.warnings)),
-        **{
-            name: pl.concat([part.alias(column[0].name) for part in column])
-            for name, column in parts.items()
-            if column[0] is not None
-        },
-    )
-
-
 def is_query_log(line: str, names: Sequence[str]) -> bool:
     """Return whether a first line, or the names of its columns, speak of queries and of nothing else that is known.
 
@@ -319,7 +265,7 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
     return "query" in named and bool(named & {"user", "session"}) and not plain & _OTHERS
 
 
-def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], missing: str) -> Log:
+def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], missing: str) -> Table:
     nested = names == ["_source"] and content.json
     if nested:
         content = _unnested(content)
@@ -329,40 +275,28 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], mi
     table = read_table(content, partial(_find, content, stated=stated)).filled(content.path, "text")
     doubled = doubled_rows(table.frame)
     ids = IdColumns({"user": "user", "session": "session"}, rows="row", missing=missing, drops=missing == DROP)
-    table, notes = in_turn(content, of_users(ids.normalise(table)))
-    columns = {role: table.frame[role].rename(name) for role, name in table.columns.items()}
+    table = in_turn(of_users(ids.normalise(table)))
     plain = set(map(_plain, names))
-    ubi = nested or {"userquery", "clientid", "queryid"} <= plain
-    return Log(
-        "aol" if plain >= _AOL else "ubi" if ubi else table.layout,
-        columns["query"],
-        columns.get("user"),
-        columns.get("session"),
-        columns.get("time"),
-        table.where,
-        names=columns.get("session"),
-        parts=columns.get("part"),
-        columns=table.columns,
-        notes=(*notes, *ids.notes),
-        warnings=(*ids.warnings, *doubled),
-    )
+    is_ubi = nested or {"userquery", "clientid", "queryid"} <= plain
+    layout = "aol" if plain >= _AOL else "ubi" if is_ubi else table.layout
+    return replace(table, layout=layout, notes=(*table.notes, *ids.notes), warnings=(*ids.warnings, *doubled))
 
 
-def _takeout(content: Content) -> Log:
+def _takeout(content: Content) -> Table:
     rows = read_activities(content).drop_nulls("query")
     lines = rows["line"]
-    users = pl.Series([ACCOUNT]).new_from_index(0, len(rows))
-    return Log("takeout", rows["query"], users, None, rows["time"], lambda row: f"{content.path}, line {lines[row]}")
+    frame = rows.select("query", "time", user=pl.lit(ACCOUNT))
+    return Table("takeout", frame, lambda row: f"{content.path}, line {lines[row]}", {}, ())
 
 
-def _conversations(content: Content, listed: str) -> Log:
-    frame, places, notes = read_turns(content, listed)
-    log = Log("conversations", frame["text"], None, frame["conversation"], None, lambda row: places(int(row)))
-    users, parts = (frame[name] if frame[name].null_count() < len(frame) else None for name in ("user", "part"))
-    return replace(log, names=frame["conversation"], users=users, parts=parts, notes=notes)
+def _conversations(content: Content, listed: str) -> Table:
+    frame, where, notes = read_turns(content, listed)
+    optional = [name for name in ("user", "part") if frame[name].null_count() < len(frame)]
+    queries = frame.select(*optional, query="text", session="conversation", name="conversation")
+    return Table("conversations", queries, lambda row: where(int(row)), {}, notes)
 
 
-def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
+def _lists(content: Content, stated: Mapping[str, str]) -> Table | None:
     """Sessions of queries between tabs, or ``None`` for a table."""
     head = content.head()
     fields = head[0].split("\t")
@@ -385,36 +319,34 @@ def _lists(content: Content, stated: Mapping[str, str]) -> Log | None:
     if not len(rows):
         raise DataError(f"{content.path}: has a header but no query")
     lengths = rows.list.len().to_numpy().astype(np.int64) - width
-    marks = {_plain(name): rows.list.get(place) for place, name in enumerate(fields[:width])}
-    parts, overlap = marks.get("split"), marks.get("overlap")
+    columns = {_plain(name): rows.list.get(position) for position, name in enumerate(fields[:width])}
+    marks = {"part": columns["split"]} if "split" in columns else {}
+    if "overlap" in columns:
+        marks["novel"] = columns["overlap"] == "novel"
+    layout, queries = "session lists" if headed else "query lists", rows.list.slice(width).explode()
     return _listed(
-        "session lists" if headed else "query lists",
-        rows.list.slice(width).explode(),
-        lengths,
-        lambda row: f"{content.path}, line {np.repeat(numbers, lengths)[row]}",
-        parts=parts,
-        novel=None if overlap is None else overlap == "novel",
+        layout, queries, lengths, lambda row: f"{content.path}, line {np.repeat(numbers, lengths)[row]}", **marks
     )
 
 
-def _listed(layout: str, queries: pl.Series, lengths: Index, where: Where, **marks: pl.Series | None) -> Log:
-    """A log of whole sessions; ``marks`` are columns with one value a session."""
+def _listed(layout: str, queries: pl.Series, lengths: Index, where: Where, **marks: pl.Series) -> Table:
+    """Return a log of whole sessions; ``marks`` are columns with one value per session."""
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    log = Log(layout, queries, None, pl.Series(owners), None, where)
-    every = {name: None if column is None else column.gather(owners) for name, column in marks.items()}
-    return replace(log, **every)  # type: ignore[arg-type]
+    frame = pl.DataFrame({"query": queries, "session": owners})
+    return Table(layout, frame.with_columns(**{n: column.gather(owners) for n, column in marks.items()}), where, {}, ())
 
 
-def _histories(content: Content) -> Log:
+def _histories(content: Content) -> Table:
     if content.parquet:
         events = list_events(content, read_lists_of_parquet(content), content.place)
     else:
         events = read_histories(content)
     layout = "parquet histories" if content.parquet else "jsonl histories"
-    names = events.names if len(events.names) else None
-    log = _listed(layout, events.values.cast(pl.String), events.lengths, events.where, names=names)
-    asked = "values are read as queries; if they are items, name the task: --task next, ensue fit next"
-    return replace(log, times=events.times, notes=(*events.notes, asked))
+    names = {"name": events.names} if len(events.names) else {}
+    log = _listed(layout, events.values.cast(pl.String), events.lengths, events.where, **names)
+    frame = log.frame if events.times is None else log.frame.with_columns(events.times.alias("time"))
+    note = "values are read as queries; if they are items, name the task: --task next, ensue fit next"
+    return replace(log, frame=frame, notes=(*events.notes, note))
 
 
 def _is_table(head: Sequence[str]) -> bool:

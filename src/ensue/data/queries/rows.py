@@ -13,9 +13,9 @@ import polars as pl
 from ensue.data.clock import TimeFormat, TimeOptions, read_clock
 from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of, ranges
 from ensue.data.markup import strip_markup
-from ensue.data.queries.formats import Log
 from ensue.data.queries.rules import QueryRules, normalise, refused
 from ensue.data.scripts import CHARACTER, UNSPACED
+from ensue.data.table import Table
 from ensue.lines import plural
 from ensue.vocabulary import Vocabulary
 
@@ -64,7 +64,7 @@ class Rows:
     notes: tuple[str, ...]
 
 
-def order_rows(log: Log, rules: QueryRules, options: TimeOptions, without: Collection[str] = ()) -> Rows:
+def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Collection[str] = ()) -> Rows:
     """Owner after owner in order of appearance, each in order of time.
 
     Args:
@@ -73,25 +73,27 @@ def order_rows(log: Log, rules: QueryRules, options: TimeOptions, without: Colle
         options: how times are read.
         without: users whose rows are left out; sessions, where the log has no users.
     """
-    texts, codes = distinct_texts(log.queries.fill_null(""))
+    frame = log.frame
+    log_users, log_sessions, log_times = (frame.get_column(name, default=None) for name in ("user", "session", "time"))
+    texts, codes = distinct_texts(frame["query"].fill_null(""))
     texts, num_changed = strip_markup(texts)
     values, table = distinct_texts(normalise(texts, rules.normalisation))
     ids, why = table[codes], refused(values, rules)
     typed = (why != "no_query").fill_null(True).to_numpy()[ids]
     named = np.ones(len(ids), np.bool_)
-    for column in (log.users, log.sessions):
+    for column in (log_users, log_sessions):
         if column is not None and column.dtype == pl.String:
             named &= (column.fill_null("") != "").to_numpy()
-    owner_names = log.sessions if log.users is None else log.users
+    owner_names = log_sessions if log_users is None else log_users
     left = np.ones(len(ids), np.bool_)
     if without and owner_names is not None:
         left = ~owner_names.cast(pl.String).is_in([*without]).fill_null(False).to_numpy()
     places = np.flatnonzero(typed & named & left)
     dropped = {"no_query": int((~typed).sum()), "no_user": int((typed & ~named).sum())}
-    users = None if log.users is None else distinct_texts(log.users.gather(places))[1]
+    users = None if log_users is None else distinct_texts(log_users.gather(places))[1]
     owners = users
-    if log.sessions is not None:
-        owners = distinct_texts(log.sessions.gather(places).cast(pl.String))[1]
+    if log_sessions is not None:
+        owners = distinct_texts(log_sessions.gather(places).cast(pl.String))[1]
         if users is not None and len(users):
             owners = _numbered(owners * (users.max() + 1) + users)
     assert owners is not None
@@ -99,15 +101,16 @@ def order_rows(log: Log, rules: QueryRules, options: TimeOptions, without: Colle
     times, notes = np.empty(0, np.float64), tuple[str, ...]()
     if num_changed:
         notes = (f"HTML tags and entities removed from {plural(num_changed, 'distinct query', 'distinct queries')}",)
-    if log.times is not None and len(places):
-        read = read_clock(log.times.gather(places), log.layout, lambda row: log.where(int(places[row])), options)
+    if log_times is not None and len(places):
+        times_given = log_times.gather(places).rename(log.columns.get("time", "time"))
+        read = read_clock(times_given, log.layout, lambda row: log.where(int(places[row])), options)
         clock, times = read.format, read.seconds
     columns = {"owner": owners, **({"time": times} if clock else {})}
     order = pl.DataFrame(columns).select(pl.arg_sort_by(*columns, maintain_order=True)).to_series().to_numpy()
     lengths = np.bincount(owners).astype(np.int64)
     offsets = offsets_of(lengths)
     if clock and (late := _unsorted(owners, times)):
-        owner = "users" if log.sessions is None else "sessions"
+        owner = "users" if log_sessions is None else "sessions"
         notes = (*notes, f"{late:,} of {len(lengths):,} {owner} had decreasing times: sorted by time")
     ids, times = ids[places][order].astype(np.int32), times[order] if clock else times
     histories = Histories(ids, offsets, Vocabulary(), times)

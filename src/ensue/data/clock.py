@@ -137,8 +137,8 @@ def read_clock(column: pl.Series, layout: str, where: Where, options: TimeOption
     """
     parsed = parse_times(column, where, options)
     summary = TimeSummary.of(parsed, column, where)
-    found = format_of(summary, parsed.words, column.name, layout, options, parsed.day_first)
-    return Clock(column, in_seconds(parsed.numbers, found.scale), found)
+    time_format = format_of(summary, parsed.words, column.name, layout, options, parsed.day_first)
+    return Clock(column, in_seconds(parsed.numbers, time_format.scale), time_format)
 
 
 def format_of(
@@ -159,7 +159,7 @@ def format_of(
     """
     scale, reason = ("iso", "") if words else _unit(summary, name, layout, options)
     buckets = sorted(summary.buckets.values(), key=lambda bucket: (_second(bucket.low, scale), bucket.low))
-    bulk, apart = _split(buckets, scale)
+    bulk, outliers = _split(buckets, scale)
     low, high = _second(bulk[0].low, scale), max(_second(bucket.high, scale) for bucket in bulk)
     unit = "iso" if scale in CALENDARS else scale
     if high >= MILLISECONDS:
@@ -178,7 +178,7 @@ def format_of(
         since = " since 1899-12-30" if unit == "days" else " since 1970" if absolute else " from 0" if low == 0 else ""
         sentence = f"{WORDS[unit]}{since} ({reason}), {shown}"
     total = sum(bucket.count for bucket in buckets)
-    warnings = (_apart_sentence(apart, total, shown),) if apart else ()
+    warnings = (_apart_sentence(outliers, total, shown),) if outliers else ()
     return TimeFormat(
         unit=unit, scale=scale, absolute=absolute, sentence=sentence, warnings=warnings, day_first=day_first
     )
@@ -272,9 +272,9 @@ def _plain_numbers(column: pl.Series, where: Where) -> pl.Series:
             column = column.str.replace_all(thousands[1], "", literal=True)
     elif _DECIMAL_COMMA.fullmatch(first):
         column = column.str.replace(",", ".", literal=True)
-    parts = column.str.strip_chars().str.extract_groups(_SCIENTIFIC).struct.unnest()
-    digits = parts["2"].fill_null("").str.len_chars().cast(pl.Int64)
-    exponents = parts["3"].cast(pl.Int64, strict=False)
+    groups = column.str.strip_chars().str.extract_groups(_SCIENTIFIC).struct.unnest()
+    digits = groups["2"].fill_null("").str.len_chars().cast(pl.Int64)
+    exponents = groups["3"].cast(pl.Int64, strict=False)
     # 1.7041E+09 lacks 5 of the digits of a second; of a millisecond, the last 3 would be less than one.
     needless = pl.select(pl.when(exponents < 11).then(0).when(exponents < 14).then(3).when(exponents < 17).then(6))
     cut = (exponents >= 8) & (exponents - digits > needless.to_series().fill_null(9))
@@ -290,8 +290,8 @@ def _plain_numbers(column: pl.Series, where: Where) -> pl.Series:
 
 def _are_dates(column: pl.Series) -> bool:
     """Return whether most of the first texts are no numbers."""
-    some = column.head(_SAMPLES).to_list()
-    return 2 * sum(map(is_number, some)) < len(some)
+    samples = column.head(_SAMPLES).to_list()
+    return 2 * sum(map(is_number, samples)) < len(samples)
 
 
 def _parse_numbers(column: pl.Series, where: Where) -> Times:
@@ -396,11 +396,11 @@ def _split(buckets: list[Bucket], scale: str) -> tuple[list[Bucket], list[Bucket
     most = max(sizes)
     if sizes.count(most) > 1:
         return buckets, []
-    bulk, apart = list[Bucket](), list[Bucket]()
+    bulk, outliers = list[Bucket](), list[Bucket]()
     for cluster, size in zip(clusters, sizes, strict=True):
         out = size < most and (size <= _MAX_APART * most or _is_impossible(cluster, scale))
-        (apart if out else bulk).extend(cluster)
-    return bulk, apart
+        (outliers if out else bulk).extend(cluster)
+    return bulk, outliers
 
 
 def _is_impossible(cluster: list[Bucket], scale: str) -> bool:
@@ -409,12 +409,12 @@ def _is_impossible(cluster: list[Bucket], scale: str) -> bool:
     return (abs(low) <= 86_400 and abs(high) <= 86_400) or high < -70 * YEAR or low > 130 * YEAR
 
 
-def _apart_sentence(apart: list[Bucket], total: int, shown: str) -> str:
-    count = sum(bucket.count for bucket in apart)
-    examples = ", ".join(f"{bucket.where}: {bucket.text}" for bucket in apart[:_SHOWN])
-    more = ", …" if len(apart) > _SHOWN or count > len(apart) else ""
+def _apart_sentence(outliers: list[Bucket], total: int, time_range: str) -> str:
+    count = sum(bucket.count for bucket in outliers)
+    examples = ", ".join(f"{bucket.where}: {bucket.text}" for bucket in outliers[:_SHOWN])
+    tail = ", …" if len(outliers) > _SHOWN or count > len(outliers) else ""
     return (
-        f"{part_of(count, total, 'event', 'is', 'are')} years apart from the others ({shown}): {examples}{more}; "
+        f"{part_of(count, total, 'event', 'is', 'are')} years apart from the others ({time_range}): {examples}{tail}; "
         "correct the time or remove the event, because order and splits depend on it"
     )
 

@@ -51,8 +51,8 @@ _SHAPES = (
 
 def telling_date(texts: pl.Series) -> str | None:
     """Return the first date whose year comes last and that tells which number is its day; ``None`` where none does."""
-    parts = _parts(texts, _YEAR_LAST)
-    late = [(parts[name].cast(pl.Int64) > 12).fill_null(value=False) for name in ("first", "then")]
+    groups = _parts(texts, _YEAR_LAST)
+    late = [(groups[name].cast(pl.Int64) > 12).fill_null(value=False) for name in ("first", "then")]
     rows = (late[0] | late[1]).arg_true()
     return texts[rows[0]] if len(rows) else None
 
@@ -78,9 +78,9 @@ def parse_dates(
             and month that nothing tells.
     """
     texts = texts.str.strip_chars()
-    parts = _parts(texts, _YEAR_LAST)
-    if parts["year"].null_count() < len(texts):
-        return _year_last(texts, parts, where, day_first, usual)
+    groups = _parts(texts, _YEAR_LAST)
+    if groups["year"].null_count() < len(texts):
+        return _year_last(texts, groups, where, day_first, usual)
     moments = _fast(texts)
     for shape in _SHAPES:
         if not moments.null_count():
@@ -98,9 +98,9 @@ def parse_dates(
 
 def _has_zones(texts: pl.Series) -> bool:
     """Return whether a text has a zone other than UTC: after a time of day, for -14 may be a day."""
-    after = r"(?: \([^)]*\)| UTC| GMT| \d{4})?$"
-    zoned = texts.str.contains(rf":.*[+-]\d{{2}}:?(?:\d{{2}})?{after}")
-    return bool((zoned & ~texts.str.contains(rf":.*[+-]00:?(?:00)?{after}")).any())
+    suffix = r"(?: \([^)]*\)| UTC| GMT| \d{4})?$"
+    zoned = texts.str.contains(rf":.*[+-]\d{{2}}:?(?:\d{{2}})?{suffix}")
+    return bool((zoned & ~texts.str.contains(rf":.*[+-]00:?(?:00)?{suffix}")).any())
 
 
 def _fast(texts: pl.Series) -> pl.Series:
@@ -119,16 +119,16 @@ def _parts(texts: pl.Series, shape: str) -> pl.DataFrame:
     return texts.str.extract_groups(shape).struct.unnest()
 
 
-def _moments(parts: pl.DataFrame) -> pl.Series:
+def _moments(words: pl.DataFrame) -> pl.Series:
     """(texts,) dates of UTC from the named parts of texts; null where they are none."""
-    number = {name: parts[name].cast(pl.Int64) for name in ("day", "hour", "zone_hour", "zone_minute") if name in parts}
-    month = parts["month"] if "month" in parts else _month_numbers(parts["name"])
+    number = {name: words[name].cast(pl.Int64) for name in ("day", "hour", "zone_hour", "zone_minute") if name in words}
+    month = words["month"] if "month" in words else _month_numbers(words["name"])
     hour = number["hour"].fill_null(0)
-    if "half" in parts:
-        half = parts["half"].str.to_lowercase()
+    if "half" in words:
+        half = words["half"].str.to_lowercase()
         afternoon = (half == "p").fill_null(value=False).cast(pl.Int64)
         hour = hour.zip_with(half.is_null(), hour % 12 + 12 * afternoon)
-    written = parts.select(
+    written = words.select(
         pl.concat_str(
             *("year", pl.lit("-"), month.alias("m"), pl.lit("-"), "day", pl.lit(" ")),
             *(hour.cast(pl.String).alias("h"), pl.lit(":"), pl.col("minute").fill_null("00"), pl.lit(":")),
@@ -137,9 +137,9 @@ def _moments(parts: pl.DataFrame) -> pl.Series:
     ).to_series()
     moments = written.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False, time_zone="UTC", time_unit="us")
     # .5 is 500,000 microseconds: digits are filled up to six, further ones are cut.
-    microseconds = parts["fraction"].fill_null("0").str.pad_end(6, "0").str.head(6).cast(pl.Int64)
+    microseconds = words["fraction"].fill_null("0").str.pad_end(6, "0").str.head(6).cast(pl.Int64)
     offsets = number["zone_hour"].fill_null(0) * 3600 + number["zone_minute"].fill_null(0) * 60
-    signs = pl.select(pl.when(parts["sign"] == "-").then(-1).otherwise(1)).to_series()
+    signs = pl.select(pl.when(words["sign"] == "-").then(-1).otherwise(1)).to_series()
     shifts = microseconds - 1_000_000 * offsets * signs
     return moments + shifts.cast(pl.Duration("us"))
 
@@ -156,23 +156,23 @@ def _seconds(moments: pl.Series) -> Times:
 
 
 def _year_last(
-    texts: pl.Series, parts: pl.DataFrame, where: Callable[[int], str], stated: bool | None, usual: bool | None
+    texts: pl.Series, groups: pl.DataFrame, where: Callable[[int], str], stated: bool | None, usual: bool | None
 ) -> ParsedTimes:
     """Parse dates whose year comes last, once the column has told which number is the day."""
-    late = {name: (parts[name].cast(pl.Int64) > 12).fill_null(value=False) for name in ("first", "then")}
-    mark = parts["mark"].drop_nulls()[0]
+    late = {name: (groups[name].cast(pl.Int64) > 12).fill_null(value=False) for name in ("first", "then")}
+    mark = groups["mark"].drop_nulls()[0]
     order = _order(texts, late, where, stated)
     if order is None:
         order = usual if usual is not None else True if mark == "." else None
     if order is None:
-        row = int(parts["year"].is_not_null().arg_max() or 0)
+        row = int(groups["year"].is_not_null().arg_max() or 0)
         raise DataError(
             f"{where(row)}: time {quoted(texts[row])} may be day-first or month-first, and no time in the file "
             f"decides it; {ASK}, or write ISO dates, such as 2023-12-31"
         )
     words = f"day{mark}month{mark}year" if order else f"month{mark}day{mark}year"
     names: Mapping[str, str] = {"first": "day", "then": "month"} if order else {"first": "month", "then": "day"}
-    moments = _moments(parts.rename(dict(names)))
+    moments = _moments(groups.rename(dict(names)))
     if moments.null_count():
         row = int(moments.is_null().arg_max() or 0)
         raise DataError(f"{where(row)}: time {quoted(texts[row])} is not a date written as {words}, like the others")

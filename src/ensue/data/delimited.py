@@ -90,13 +90,13 @@ class Delimited:
         Raises:
             DataError: the first row that does not fit.
         """
-        chosen, last = list(columns), self.names[-1]
+        names, last = list(columns), self.names[-1]
         # The last column tells polars, and us, whether a row is too long or too short.
-        wanted = [name for name in self.names if name in {*chosen, last}]
-        frame = self.content.delimited(self._parser(wanted, types or {}), lambda: self._refuse(types or {}))
+        parsed_names = [name for name in self.names if name in {*names, last}]
+        frame = self.content.delimited(self._parser(parsed_names, types or {}), lambda: self._refuse(types or {}))
         if frame[last].null_count() and (self.strict or self._may_be_short()):
             self._refuse({})
-        return frame.select(chosen)
+        return frame.select(names)
 
     def whole(self, columns: list[str] | None = None, num_rows: int | None = None) -> pl.DataFrame:
         """Return columns as texts, those without a name too.
@@ -108,11 +108,11 @@ class Delimited:
         with answering(self.content.path):
             return self.content.delimited(partial(self._parser(columns, {}), n_rows=num_rows), lambda: None)
 
-    def _parser(self, wanted: list[str] | None, types: Types) -> partial[pl.DataFrame]:
+    def _parser(self, names: list[str] | None, types: Types) -> partial[pl.DataFrame]:
         return partial(
             pl.read_csv,
             self.content.source,
-            columns=None if self.given else wanted,
+            columns=None if self.given else names,
             has_header=not self.given,
             new_columns=list(self.given) or None,
             separator=self.separator,
@@ -129,16 +129,16 @@ class Delimited:
 
     def _refuse(self, types: Types) -> None:
         """Raise at the first row of another width, or whose time is no number though it shall be one."""
-        width, whole = len(self.names), "layout" if self.given else "header"
+        width, header_noun = len(self.names), "layout" if self.given else "header"
         times = [self.names.index(name) for name, kind in types.items() if kind == pl.Float64]
         for line, row in self.rows():
             where = f"{self.content.path}, line {line}"
             if (any(row) if self.strict else row) and not fits(row, width):
-                why = "is a quote missing?" if self.strict else "is a quote left open?"
-                raise DataError(f"{where}: {plural(len(row), 'field')}, but the {whole} has {width}; {why}")
-            for place in times if row and (self.given or line > self.number) else ():
-                if row[place] and not is_number(row[place]):
-                    time = quoted(row[place])
+                advice = "is a quote missing?" if self.strict else "is a quote left open?"
+                raise DataError(f"{where}: {plural(len(row), 'field')}, but the {header_noun} has {width}; {advice}")
+            for index in times if row and (self.given or line > self.number) else ():
+                if row[index] and not is_number(row[index]):
+                    time = quoted(row[index])
                     raise DataError(
                         f"{where}: time {time} is not a time; use seconds since 1970, ISO 8601, or --time-unit"
                     )

@@ -34,7 +34,7 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
         content = open_file(path, **opening)
         if content.parquet or content.json:
             raise DataError(f"{path}: is not a list of edges; {_EXPECTED}")
-        found, places = list[tuple[str, str]](), (0, 1)
+        edges, places = list[tuple[str, str]](), (0, 1)
         for at, (number, row) in enumerate(_rows(content)):
             if at == 0 and (header := _header(row)):
                 places = header
@@ -42,10 +42,10 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
             pair = [row[place].strip() if place < len(row) else "" for place in places]
             if not all(pair):
                 raise DataError(f"{path}, line {number}: {plural(len(row), 'field')}; {_EXPECTED}")
-            found.append((pair[0], pair[1]))
-    if not found:
+            edges.append((pair[0], pair[1]))
+    if not edges:
         raise DataError(f"{path}: holds no edge; {_EXPECTED}")
-    sources, targets = (whole_numbers(pl.Series(side)) for side in zip(*found, strict=True))
+    sources, targets = (whole_numbers(pl.Series(side)) for side in zip(*edges, strict=True))
     return frozenset(zip(sources, targets, strict=True))
 
 

@@ -136,22 +136,22 @@ def json_lines_of(path: object, text: bytes | FileBytes) -> tuple[bytes, str] | 
     """
     if _BEGINS.match(text[:_HEAD].decode("utf-8", "replace")) is None:
         return None
-    whole = text[:].decode("utf-8", "replace")
+    document = text[:].decode("utf-8", "replace")
     decoder, lines = json.JSONDecoder(), list[str]()
-    between = _BEGINS.match(whole)
+    between = _BEGINS.match(document)
     assert between is not None
-    while whole[between.end() - 1] != "]":
+    while document[between.end() - 1] != "]":
         begin = between.end()
         try:
-            _, end = decoder.raw_decode(whole, begin)
+            _, end = decoder.raw_decode(document, begin)
         except (ValueError, RecursionError):
-            _require_json(path, whole)
+            _require_json(path, document)
             return None
         # Within a text a line never ends: JSON writes that as \n.
-        lines.append(re.sub(r"[\r\n]+", " ", whole[begin:end]))
-        between = _BETWEEN.match(whole, end)
+        lines.append(re.sub(r"[\r\n]+", " ", document[begin:end]))
+        between = _BETWEEN.match(document, end)
         if between is None:
-            _require_json(path, whole)
+            _require_json(path, document)
             return None
     note = f"a JSON array of {plural(len(lines), 'record')}: line numbers in messages are record numbers"
     return "\n".join(lines).encode("utf-8"), note
@@ -186,8 +186,8 @@ def num_preamble_lines(head: Sequence[str]) -> int:
     start = next((row for row, line in enumerate(head[: _MAX_LINES + 1]) if not _is_above(line, head)), 0)
     titles = sum(bool(line.strip()) and not line.startswith("#") for line in head[:start])
     # A list of texts may end in two that have a comma each: titles are fewer than the rows of their table.
-    below = sum(bool(line.strip()) for line in head[start + 1 :])
-    surely = start > 0 and titles <= below
+    following = sum(bool(line.strip()) for line in head[start + 1 :])
+    surely = start > 0 and titles <= following
     return start if surely and any(is_table(csv.reader(head[start:], delimiter=mark)) for mark in _SEPARATORS) else 0
 
 
@@ -201,8 +201,8 @@ def _is_above(line: str, head: Sequence[str]) -> bool:
 def _is_commented_header(line: str, head: Sequence[str], separator: str) -> bool:
     """Return whether a line that begins with ``#`` has names for all fields of the first line that does not."""
     cells = _cells(line, separator)
-    below = next((row for row in head if row.strip() and not row.lstrip("\ufeff").startswith("#")), "")
-    return is_header(cells) and len(cells) == len(_cells(below, separator))
+    following = next((row for row in head if row.strip() and not row.lstrip("\ufeff").startswith("#")), "")
+    return is_header(cells) and len(cells) == len(_cells(following, separator))
 
 
 def is_table(rows: Iterable[Sequence[str]]) -> bool:

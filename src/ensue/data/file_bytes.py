@@ -78,17 +78,17 @@ def read_stream(path: Path, file: io.RawIOBase) -> bytes:
     Raises:
         DataError: it gives more than half of the memory at hand, or cannot be read.
     """
-    limit, whole = memory_at_hand() // 2, io.BytesIO()
+    limit, buffer = memory_at_hand() // 2, io.BytesIO()
     try:
         while step := file.read(_STEP):
-            whole.write(step)
-            if whole.tell() > limit:
+            buffer.write(step)
+            if buffer.tell() > limit:
                 raise DataError(
                     f"{path}: does not end within {limit / 1e9:.3g} GB, half of the available memory; give a file"
                 )
     except OSError as error:
         raise DataError(f"{path}: {_reason(path, error)}") from error
-    return whole.getvalue()
+    return buffer.getvalue()
 
 
 class FileBytes(io.RawIOBase):
@@ -134,9 +134,9 @@ class FileBytes(io.RawIOBase):
         step = 2**12  # the next newline is near, mostly
         while start < stop:
             end = min(start + step, stop)
-            place = self[start:end].find(wanted)
-            if place >= 0:
-                return start + place
+            index = self[start:end].find(wanted)
+            if index >= 0:
+                return start + index
             start = end if end == stop else end - len(wanted) + 1
             step = min(4 * step, _STEP)
         return -1

@@ -132,15 +132,15 @@ class Content:
             DataError: damage, or more rows than memory has room for.
         """
         with answering(self.path):
-            wanted = list(self.schema() if columns is None else dict.fromkeys(columns))
+            names = list(self.schema() if columns is None else dict.fromkeys(columns))
             scan = pl.scan_parquet(self.source)
             if self.part is not None:
-                return scan.select(wanted).slice(*self.part).collect()
+                return scan.select(names).slice(*self.part).collect()
             # A run of equal values is packed without any limit: each still takes its place in memory.
             rows = self.num_rows()
-            if rows * max(len(wanted), 1) * _BYTES_A_CELL > memory_at_hand():
-                raise DataError(f"{self.path}: {rows:,} rows of {len(wanted)} columns do not fit into memory")
-            return pl.read_parquet(self.source, columns=wanted)
+            if rows * max(len(names), 1) * _BYTES_A_CELL > memory_at_hand():
+                raise DataError(f"{self.path}: {rows:,} rows of {len(names)} columns do not fit into memory")
+            return pl.read_parquet(self.source, columns=names)
 
     def num_rows(self) -> int:
         """Return how many rows Parquet holds."""
@@ -203,7 +203,7 @@ class Content:
                 yield begins, row
                 begins = reader.line_num + self.first_line
         except csv.Error as error:
-            why = (
+            problem = (
                 f"not CSV ({error})"
                 if not strict
                 else (
@@ -211,7 +211,7 @@ class Content:
                     "close it, and double the quotes within a field"
                 )
             )
-            raise DataError(f"{self.path}, line {begins}: {why}") from error
+            raise DataError(f"{self.path}, line {begins}: {problem}") from error
 
     def column_of_lines(self) -> pl.Series:
         """All lines as a column of texts.
@@ -231,9 +231,9 @@ class Content:
             DataError: at the first line that is not UTF-8.
         """
         lines = self.column_of_lines()
-        kept = (lines.str.strip_chars() != "").arg_true().to_numpy().astype(np.int64)
-        skipped = len(lines) - len(kept)
-        return lines.gather(kept), kept + 1, (f"{plural(skipped, 'empty line')} skipped",) if skipped else ()
+        filled = (lines.str.strip_chars() != "").arg_true().to_numpy().astype(np.int64)
+        skipped = len(lines) - len(filled)
+        return lines.gather(filled), filled + 1, (f"{plural(skipped, 'empty line')} skipped",) if skipped else ()
 
     def refuse(self, error: Exception) -> NoReturn:
         """Raise what polars complained about, by line if the encoding is at fault.
@@ -283,17 +283,17 @@ def open_file(path: Path, *, in_pieces: bool = False, **opening: Unpack[Opening]
     marked = any(data[: len(mark)] == mark for mark in MARKS)
     text, notes = decode(path, data, opening.get("encoding", ""), trained.encoding)
     first_line = 1
-    if (stated := _STATED.match(text[:16])) is not None:
-        text, first_line = text[stated.end() :], 2
-        notes = (*notes, f"a first line {one_line(stated[1].decode())}, as Excel writes and reads, left out")
+    if (separator_line := _STATED.match(text[:16])) is not None:
+        text, first_line = text[separator_line.end() :], 2
+        notes = (*notes, f"a first line {one_line(separator_line[1].decode())}, as Excel writes and reads, left out")
     if (archive := _ARCHIVE.match(text[:_ARCHIVE_BYTES])) is not None:
         text, notes = text[archive.end() :], (*notes, "a file of an archive of X: the script before its JSON left out")
-    if ending(path) == ".csv" and (above := num_preamble_lines(_first_lines(text))):
+    if ending(path) == ".csv" and (num_above := num_preamble_lines(_first_lines(text))):
         end = 0
-        for _ in range(above):
+        for _ in range(num_above):
             end = text.find(b"\n", end) + 1
-        text, first_line = text[end:], first_line + above
-        lines = f"{above} lines above the header" if above > 1 else "a line above the header"
+        text, first_line = text[end:], first_line + num_above
+        lines = f"{num_above} lines above the header" if num_above > 1 else "a line above the header"
         notes = (*notes, f"{lines}, left out")
     halves = 0
     if _begins(text) in (b"{", b"["):

@@ -72,12 +72,12 @@ class Histories:
 
         Times are kept only if every non-empty record has them.
         """
-        kept = require_records(records, History)
-        flat = [value for record in kept for value in record.values]
+        rows = require_records(records, History)
+        flat = [value for record in rows for value in record.values]
         shared = Vocabulary(flat) if vocabulary is None else vocabulary
-        lengths, names = np.array([len(record.values) for record in kept], np.int64), [record.id for record in kept]
-        timed = all(record.times for record in kept if record.values)
-        times = np.array([t for record in kept for t in record.times] if timed else [], np.float64)
+        lengths, names = np.array([len(record.values) for record in rows], np.int64), [record.id for record in rows]
+        timed = all(record.times for record in rows if record.values)
+        times = np.array([t for record in rows for t in record.times] if timed else [], np.float64)
         return cls(
             shared.ids(flat),
             offsets_of(lengths),
@@ -93,9 +93,9 @@ class Histories:
         """
         events = slice(self.offsets[index], self.offsets[index + 1])
         ids = self.ids[events]
-        known = ids >= FIRST
-        values = tuple(map(self.vocabulary.value, ids[known].tolist()))
-        times = tuple(self.times[events][known].tolist()) if self.timed else ()
+        in_vocabulary = ids >= FIRST
+        values = tuple(map(self.vocabulary.value, ids[in_vocabulary].tolist()))
+        times = tuple(self.times[events][in_vocabulary].tolist()) if self.timed else ()
         return History(values, times, self.names[index] if len(self.names) else "")
 
     def records(self) -> Iterator[History]:
@@ -104,9 +104,9 @@ class Histories:
 
     def select(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> Histories:
         """The chosen histories, in the order chosen; most of them in a row are no copy."""
-        every = np.arange(len(self))
-        index = every[chosen]
-        if np.array_equal(index, every):
+        all_rows = np.arange(len(self))
+        index = all_rows[chosen]
+        if np.array_equal(index, all_rows):
             return self
         if 2 * len(index) > len(self) and (np.diff(index) == 1).all():
             return self._run(int(index[0]), int(index[-1]) + 1)

@@ -134,15 +134,15 @@ class IdColumns:
     def take(self, other: Self) -> None:
         """Add what was noticed in the files that follow, which were read elsewhere."""
         for role, tally in other.tallies.items():
-            own = self.tallies.setdefault(role, Tally(tally.column))
-            own.cells += tally.cells
-            own.missing += tally.missing
-            own.rounded += tally.rounded
-            own.words = list(dict.fromkeys([*own.words, *tally.words]))[:MAX_WORDS]
-            own.example = own.example or tally.example
-            own.number_place = own.number_place or tally.number_place
-            own.number = own.number or tally.number
-            own.missing_place = own.missing_place or tally.missing_place
+            total = self.tallies.setdefault(role, Tally(tally.column))
+            total.cells += tally.cells
+            total.missing += tally.missing
+            total.rounded += tally.rounded
+            total.words = list(dict.fromkeys([*total.words, *tally.words]))[:MAX_WORDS]
+            total.example = total.example or tally.example
+            total.number_place = total.number_place or tally.number_place
+            total.number = total.number or tally.number
+            total.missing_place = total.missing_place or tally.missing_place
 
     def _normal(
         self, role: str, table: Table, pieces: Callable[[], Iterable[Table]] | None
@@ -250,8 +250,8 @@ class IdColumns:
         tally.rounded += int(rounded.sum())
         if not self.missing:
             tally.cells += len(rounded)
-            place = table.where(int(rounded.arg_true()[0]))
-            raise DataError(f"{place}: {self._rounded(tally)}, or leave such rows out with --missing drop")
+            where = table.where(int(rounded.arg_true()[0]))
+            raise DataError(f"{where}: {self._rounded(tally)}, or leave such rows out with --missing drop")
 
     def _missing(self, role: str, tally: Tally) -> str:
         if not tally.missing:
@@ -267,11 +267,11 @@ class IdColumns:
     def _rounded(self, tally: Tally) -> str:
         if not tally.rounded:
             return ""
-        left = "are left out" if self.missing == DROP else "different ids become equal"
+        consequence = "are left out" if self.missing == DROP else "different ids become equal"
         count = f"{tally.rounded:,} of {plural(tally.cells, self.rows)} {'has' if tally.rounded == 1 else 'have'}"
         return (
             f"ids such as {tally.example} were cut by a spreadsheet or a column of floats: {count} such an "
-            f"id in column {quoted(tally.column)}, and {left}; export again with ids as text"
+            f"id in column {quoted(tally.column)}, and {consequence}; export again with ids as text"
         )
 
 

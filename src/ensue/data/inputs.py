@@ -232,16 +232,16 @@ def from_file(
     options = reader_options(schema, reading)
     if is_path(data):
         with readable(data):
-            found, report = read(Path(data), **options)
+            data_read, report = read(Path(data), **options)
     elif (frame := frame_of(data)) is not None:
-        found, report = read_frame(frame, lambda path: read(path, **options))
+        data_read, report = read_frame(frame, lambda path: read(path, **options))
     elif reading:
         raise SettingError(f"{min(reading)}: only files and frames are read with options; remove it for lists")
     else:
         return None
     warn_of(report.warnings)
     day_first, events = getattr(report, "day_first", None), getattr(report, "events", "")
-    return found, remembered_schema(schema, reading, report.columns, day_first, events)
+    return data_read, remembered_schema(schema, reading, report.columns, day_first, events)
 
 
 @contextmanager
@@ -442,10 +442,10 @@ def functions_of(functions: object, name: str) -> list[Callable[..., object]]:
     Raises:
         SettingError: it is no list, or an entry is no function.
     """
-    found = list(functions) if _is_collection(functions) else [functions]
-    if wrong := [function for function in found if not callable(function)]:
+    members = list(functions) if _is_collection(functions) else [functions]
+    if wrong := [function for function in members if not callable(function)]:
         raise SettingError(f"{name} holds a {type(wrong[0]).__name__}; give a list of functions")
-    return [function for function in found if callable(function)]
+    return [function for function in members if callable(function)]
 
 
 def _rows(data: object, name: str, advice: str) -> list[object]:

@@ -164,13 +164,13 @@ def _is_queries(content: Content) -> bool:
 
 def _as_texts(content: Content) -> Table | None:
     """Read the first line as labelled texts: as it is, or as a header above one row."""
-    named = content.parquet or content.header
-    line = ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if named else content.head(1)[0]
+    has_names = content.parquet or content.header
+    line = ",".join(re.sub(r'[",\n\r]', " ", name) for name in _names(content)) if has_names else content.head(1)[0]
     if not line.strip():
         return None
     row = re.sub(r"[^\t,;|]+", "x", line)
-    whole = content.json and not is_json_line(line)
-    for probe in (content.data[:].decode("utf-8", "replace"),) if whole else (line, f"{line}\n{row}"):
+    is_document = content.json and not is_json_line(line)
+    for probe in (content.data[:].decode("utf-8", "replace"),) if is_document else (line, f"{line}\n{row}"):
         try:
             return read_rows(replace(content, data=probe.encode(), first_line=1), {}, phrases=False, every=True)
         except DataError:

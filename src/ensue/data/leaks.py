@@ -43,19 +43,19 @@ def begun_beside(histories: Histories) -> int:
 def _begins(histories: Histories, short: Index, long: Index) -> npt.NDArray[np.bool_]:
     """(pairs,) whether the one history is shorter than the other, not empty, and equal to its first events."""
     lengths, low = histories.lengths, histories.offsets
-    found = np.zeros(len(short), np.bool_)
+    is_prefix = np.zeros(len(short), np.bool_)
     fitting = np.flatnonzero((lengths[short] > 0) & (lengths[short] < lengths[long]))
     if len(fitting):
-        own, shared = short[fitting], lengths[short[fitting]]
+        prefixes, shared = short[fitting], lengths[short[fitting]]
         other = long[fitting]
-        equal = histories.ids[ranges(low[own], shared)] == histories.ids[ranges(low[other], shared)]
-        found[fitting] = np.logical_and.reduceat(equal, np.cumsum(shared) - shared)
-    return found
+        equal = histories.ids[ranges(low[prefixes], shared)] == histories.ids[ranges(low[other], shared)]
+        is_prefix[fitting] = np.logical_and.reduceat(equal, np.cumsum(shared) - shared)
+    return is_prefix
 
 
 def before_the_last(train: Histories, other: Histories) -> int:
     """Return how many histories begin before the last training history; 0 where either has no times since 1970."""
-    sides = [part.times[part.offsets[:-1]][part.lengths > 0] if part.timed else np.empty(0) for part in (train, other)]
+    sides = [log.times[log.offsets[:-1]][log.lengths > 0] if log.timed else np.empty(0) for log in (train, other)]
     if any(not len(side) or side.min() < SINCE_1970 for side in sides):
         return 0
     return int((sides[1] < sides[0].max()).sum())
@@ -86,17 +86,17 @@ def near_sequences(train: Histories, other: Histories) -> int | None:
 
 def near_texts(train: pl.Series, other: pl.Series) -> int | None:
     """Return how many texts repeat a training text, nearly or exactly; ``None`` beyond ``MOST_WORDS``."""
-    both = pl.concat([train, other])
-    if int(both.str.count_matches(" ", literal=True).sum()) + len(both) > MOST_WORDS:
+    texts = pl.concat([train, other])
+    if int(texts.str.count_matches(" ", literal=True).sum()) + len(texts) > MOST_WORDS:
         return None
-    return int((near_copies(both)[len(train) :] < len(train)).sum())
+    return int((near_copies(texts)[len(train) :] < len(train)).sum())
 
 
 def _as_text(histories: Histories) -> pl.Series:
     """Ids as words; what training lacks is a word of its own place, which nothing repeats."""
     ids = pl.Series(histories.ids).cast(pl.String)
-    places = pl.Series(np.arange(len(histories.ids))).cast(pl.String)
-    words = ids.zip_with(pl.Series(histories.ids > 1), "x" + places)
+    positions = pl.Series(np.arange(len(histories.ids))).cast(pl.String)
+    words = ids.zip_with(pl.Series(histories.ids > 1), "x" + positions)
     filled = pl.DataFrame({"row": histories.sequence_index(), "word": words}).group_by("row").agg("word")
     rows = pl.DataFrame({"row": np.arange(len(histories))}).join(filled, on="row", how="left", maintain_order="left")
     return rows["word"].list.join(" ").fill_null("")
@@ -124,15 +124,15 @@ def telling_words(texts: tuple[pl.Series, ...], labels: pl.Series) -> list[Telli
     words = pl.concat_str(list(texts), separator=" ", ignore_nulls=True).str.to_lowercase()
     frame = pl.select(word=words.str.extract_all(r"[\p{L}\p{M}\p{N}_]+").list.unique(), label=labels)
     rows = len(frame)
-    held = frame.explode("word", empty_as_null=False).drop_nulls("word")
+    occurrences = frame.explode("word", empty_as_null=False).drop_nulls("word")
     sizes = frame.group_by("label").len("size")
-    often = held.group_by("word").len("all").filter(pl.col("all") >= _LEAST)
-    both = held.join(often, on="word").group_by("word", "label", "all").len("both").join(sizes, on="label")
-    both = both.filter((pl.col("size") >= _LEAST) & (pl.col("size") < rows))
+    often = occurrences.group_by("word").len("all").filter(pl.col("all") >= _LEAST)
+    pairs = occurrences.join(often, on="word").group_by("word", "label", "all").len("both").join(sizes, on="label")
+    pairs = pairs.filter((pl.col("size") >= _LEAST) & (pl.col("size") < rows))
     a, b, n = pl.col("all").cast(pl.Float64), pl.col("size").cast(pl.Float64), float(rows)
     spread = (a * (n - a) * b * (n - b)).sqrt()
     phi = pl.when(spread > 0).then((n * pl.col("both") - a * b) / spread).otherwise(0.0)
-    shares = both.with_columns(
+    shares = pairs.with_columns(
         phi=phi, inside=pl.col("both") / b, outside=(pl.col("all") - pl.col("both")) / (n - b)
     ).filter(pl.col("phi") >= TELLING)
     best = shares.sort(["phi", "word"], descending=[True, False]).unique("label", keep="first", maintain_order=True)
@@ -194,8 +194,8 @@ def doubled_rows(rows: pl.DataFrame) -> tuple[str, ...]:
         return ()
     if rows[:half].n_unique() < max(MIN_DISTINCT, half / 2):  # a few texts that come again and again
         return ()
-    part = part_of(half, len(rows), "row", "is", "are", percent=True)
-    return (f"{part} repeated in the same order: the file looks concatenated twice; keep its first half",)
+    share_text = part_of(half, len(rows), "row", "is", "are", percent=True)
+    return (f"{share_text} repeated in the same order: the file looks concatenated twice; keep its first half",)
 
 
 def _tied_events(histories: Histories) -> Index:
@@ -230,7 +230,7 @@ def _halves_are_equal(histories: Histories) -> bool:
 
 
 def _part(num_duplicates: int, histories: Histories) -> str:
-    part = part_of(num_duplicates, len(histories.ids), "event", "repeats", "repeat", percent=True)
+    share_text = part_of(num_duplicates, len(histories.ids), "event", "repeats", "repeat", percent=True)
     # The events of a sequence are in order of time, and of one time in that of the file: copies may be apart.
     events = _tied_events(histories)
     _, first, counts = np.unique(_event_keys(histories, events), return_index=True, return_counts=True)
@@ -238,4 +238,4 @@ def _part(num_duplicates: int, histories: Histories) -> str:
     owner = int(np.searchsorted(histories.offsets, event, side="right")) - 1
     name = histories.record(owner).id or str(owner + 1)
     value = histories.vocabulary.value(int(histories.ids[event]))
-    return f"{part} an earlier one of the same session, item and time, such as {quoted(value)} in {quoted(name)}"
+    return f"{share_text} an earlier one of the same session, item and time, such as {quoted(value)} in {quoted(name)}"

@@ -51,17 +51,17 @@ def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
     require_polars()
     tagged = texts.str.contains(_TAG).fill_null(False)
     coded = texts.str.contains(_ENTITY).fill_null(False)
-    places = (tagged | coded).arg_true()
-    if not len(places):
+    rows = (tagged | coded).arg_true()
+    if not len(rows):
         return texts, 0
-    marked = texts.gather(places)
+    marked = texts.gather(rows)
     plain = pl.Series(
-        [_words(text) if tag else _decoded(text) for text, tag in zip(marked, tagged.gather(places), strict=True)]
+        [_words(text) if tag else _decoded(text) for text, tag in zip(marked, tagged.gather(rows), strict=True)]
     )
-    escaped = (~tagged.gather(places) & plain.str.contains(_TAG)).arg_true()
+    escaped = (~tagged.gather(rows) & plain.str.contains(_TAG)).arg_true()
     if len(escaped):
         plain = plain.scatter(escaped, pl.Series([_words(text) for text in plain.gather(escaped)]))
-    return texts.clone().scatter(places, plain), int((plain != marked).sum())
+    return texts.clone().scatter(rows, plain), int((plain != marked).sum())
 
 
 def _decoded(text: str) -> str:
@@ -72,8 +72,8 @@ def _decoded(text: str) -> str:
 def only_links(texts: pl.Series) -> pl.Series:
     """(texts,) whether a text holds links, and beside them nothing but mentions, spaces and marks."""
     linked = texts.str.contains(LINKS)
-    rest = texts.str.replace_all(LINKS, " ").str.replace_all(MENTIONS, " ")
-    return linked & ~rest.str.contains(r"[\p{L}\p{N}]")
+    remaining = texts.str.replace_all(LINKS, " ").str.replace_all(MENTIONS, " ")
+    return linked & ~remaining.str.contains(r"[\p{L}\p{N}]")
 
 
 class _Stripper(HTMLParser):

@@ -109,18 +109,18 @@ def unpack(path: Path, packed: BinaryIO, kind: str, limit: int, advice: str) -> 
     Raises:
         DataError: truncated or damaged data, or more than the limit.
     """
-    whole = io.BytesIO()
+    buffer = io.BytesIO()
     try:
         with packed, _opened(packed, kind) as stream:
             while step := stream.read(_STEP):
-                whole.write(step)
-                if whole.tell() > limit:
+                buffer.write(step)
+                if buffer.tell() > limit:
                     raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
     except MemoryError as error:
         raise DataError(f"{path}: needs more memory to unpack than is available; unpack it in parts") from error
     except (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
         raise DataError(f"{path}: the {kind} data is truncated or damaged; fetch or pack the file again") from error
-    return whole.getvalue()
+    return buffer.getvalue()
 
 
 def allowed(packed: int, stated: float | None) -> tuple[int, str]:

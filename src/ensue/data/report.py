@@ -97,5 +97,5 @@ class CheckFindings(Protocol):
 def counts_text(counts: Mapping[str, int]) -> str:
     """Return counts by name, the first ``MAX_COUNTS`` of them: ``good 200, bad 180``."""
     listed = [f"{name or '-'} {count:,}" for name, count in [*counts.items()][:MAX_COUNTS]]
-    more = [f"and {len(counts) - MAX_COUNTS:,} more"] if len(counts) > MAX_COUNTS else []
-    return ", ".join([*listed, *more])
+    others_text = [f"and {len(counts) - MAX_COUNTS:,} more"] if len(counts) > MAX_COUNTS else []
+    return ", ".join([*listed, *others_text])

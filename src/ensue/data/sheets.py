@@ -92,8 +92,8 @@ def read_sheet(
         sheet = book.load_sheet(name or 0, header_row=header, dtypes="string")
         frame = sheet.to_polars() if sheet.width else pl.DataFrame()
     except (fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:
-        said = one_line((str(error).splitlines() or ["no reason given"])[0], 120)
-        raise DataError(f"{path}: the Excel file is damaged or unusual ({said}); {_SAVE}") from error
+        notes_read = one_line((str(error).splitlines() or ["no reason given"])[0], 120)
+        raise DataError(f"{path}: the Excel file is damaged or unusual ({notes_read}); {_SAVE}") from error
     if not frame.width or not len(frame):
         raise DataError(
             f"{path}: sheet {quoted(name or names[0])} is empty or holds only a header; choose a sheet with --sheet"
@@ -164,16 +164,16 @@ def _require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str)
 
 def _measure(stream: IO[bytes], total: int, limit: int) -> tuple[int, int, set[int]]:
     """Bytes so far, the cells of the rectangle that the references in it span, and its columns with long numbers."""
-    kept, right, low, high = b"", 1, 2**40, 0
+    columns_kept, right, low, high = b"", 1, 2**40, 0
     left, long = 2**40, set[int]()
     while (step := stream.read(_STEP)) and total <= limit:
         total += len(step)
-        cells = _CELL.findall(kept + step)
+        cells = _CELL.findall(columns_kept + step)
         columns, rows = {column for column, _ in cells}, {int(row) for _, row in cells}
         right, left = max([right, *map(_number, columns)]), min([left, *map(_number, filter(None, columns))])
-        long |= {_number(column) for column, text in _CELL_OF_NUMBER.findall(kept + step) if _is_long(text)}
+        long |= {_number(column) for column, text in _CELL_OF_NUMBER.findall(columns_kept + step) if _is_long(text)}
         low, high = min([low, *rows]), max([high, *rows])
-        kept = step[-_LONGEST_CELL:]
+        columns_kept = step[-_LONGEST_CELL:]
     return total, max(high - low + 1, 0) * right, {column - left for column in long}
 
 

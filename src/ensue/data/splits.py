@@ -41,6 +41,6 @@ def hold_out(histories: Histories, share: float = 0.1, *, by_time: bool = True) 
     timed = by_time and histories.timed and bool((histories.lengths > 0).all())
     if timed:
         order = np.argsort(histories.times[histories.offsets[:-1]], kind="stable")
-    train, held = np.sort(order[:-num_held]), np.sort(order[-num_held:])
+    train, held_out = np.sort(order[:-num_held]), np.sort(order[-num_held:])
     rule = "by start time" if timed else "in file order"
-    return histories.select(train), histories.select(held), f"the last {num_held} of {len(histories)} {rule}"
+    return histories.select(train), histories.select(held_out), f"the last {num_held} of {len(histories)} {rule}"

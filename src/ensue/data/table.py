@@ -112,14 +112,14 @@ class Table:
     """Reads all columns of the same rows anew; of JSON the objects in a column ``json``."""
     warnings: tuple[str, ...] = ()
 
-    def select(self, kept: pl.Series) -> Table:
+    def select(self, is_kept: pl.Series) -> Table:
         """The rows that a mask keeps."""
-        places, originals = kept.arg_true(), self.originals
+        rows, originals = is_kept.arg_true(), self.originals
         return replace(
             self,
-            frame=self.frame.filter(kept),
-            where=lambda row: self.where(int(places[row])),
-            originals=None if originals is None else lambda: originals().filter(kept),
+            frame=self.frame.filter(is_kept),
+            where=lambda row: self.where(int(rows[row])),
+            originals=None if originals is None else lambda: originals().filter(is_kept),
         )
 
     def filled(self, path: Path, kind: str, *, every: bool = False) -> Table:
@@ -144,8 +144,8 @@ class Table:
         """The rows that hold anything, and how many do not."""
         if not len(self.frame) or not min(self.frame.null_count().row(0)):
             return self, 0
-        kept = ~self.frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
-        return (self, 0) if kept.all() else (self.select(kept), len(kept) - int(kept.sum()))
+        is_filled = ~self.frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+        return (self, 0) if is_filled.all() else (self.select(is_filled), len(is_filled) - int(is_filled.sum()))
 
 
 def read_together(contents: Sequence[Content], read: Callable[[Content], Table], noun: str = "table") -> Table:

@@ -91,9 +91,9 @@ class TimeSummary:
             times, first = numbers[rows], int(rows.argmax()) if rows.dtype == np.bool_ else int(rows[0])
             bucket = Bucket(len(times), float(times.min()), float(times.max()), _text(given[first]), where(first))
             buckets[f"{band}:{key % _YEARS - _YEARS // 2}"] = bucket
-        whole = not parsed.words and bool((numbers == np.floor(numbers)).all())
-        calendars = tuple(name for name in CALENDARS if whole and _fits(numbers, name))
-        return cls(buckets, whole, parsed.zoned, calendars)
+        is_whole = not parsed.words and bool((numbers == np.floor(numbers)).all())
+        calendars = tuple(name for name in CALENDARS if is_whole and _fits(numbers, name))
+        return cls(buckets, is_whole, parsed.zoned, calendars)
 
     def add(self, other: TimeSummary) -> None:
         """Take in the times that follow."""
@@ -185,9 +185,9 @@ def _fits(numbers: Times, calendar: str) -> bool:
 
 def _fields(numbers: Times, digits: int) -> tuple[npt.NDArray[np.int64], ...]:
     """Year, month, day, hour, minute and second of numbers such as 20231114."""
-    rest = numbers.astype(np.int64) * 10 ** (14 - digits)
+    remaining = numbers.astype(np.int64) * 10 ** (14 - digits)
     fields = []
     for size in (2, 2, 2, 2, 2):
-        fields.append(rest % 10**size)
-        rest = rest // 10**size
-    return (rest, *reversed(fields))
+        fields.append(remaining % 10**size)
+        remaining = remaining // 10**size
+    return (remaining, *reversed(fields))

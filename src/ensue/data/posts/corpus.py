@@ -178,21 +178,21 @@ def read_corpus(
     if articles is None:
         if not source.is_dir():
             raise SettingError(f"{path}: holds posts; give the file of articles with --articles FILE")
-        found, articles, source = judgement_files(source), *(find_file(source, name) for name in _NAMES)
+        qrels, articles, source = judgement_files(source), *(find_file(source, name) for name in _NAMES)
     else:
-        found = {} if judgements is None else {"": require_path(judgements, "judgements")}
+        qrels = {} if judgements is None else {"": require_path(judgements, "judgements")}
     given = columns or {}
-    ours = {ROLES[role]: name for role, name in given.items() if role in ROLES}
-    theirs = {role: name for role, name in given.items() if role not in ROLES}
-    stories, understood = read_articles(articles, columns=ours, **_opening_of_articles(opening))
-    posts, said = read_posts(source, columns=theirs, **opening)
+    article_columns = {ROLES[role]: name for role, name in given.items() if role in ROLES}
+    post_columns = {role: name for role, name in given.items() if role not in ROLES}
+    stories, understood = read_articles(articles, columns=article_columns, **_opening_of_articles(opening))
+    posts, post_report = read_posts(source, columns=post_columns, **opening)
     missing: tuple[tuple[str, str], ...] = ()
-    if found:
-        for report, option in ((understood, "article_id"), (said, "id")):
-            _require_ids(report, next(iter(found.values())), option)
-        posts, notes, missing = _judged(posts, found, stories, opening)
-        said = replace(said, notes=(*said.notes, *notes))
-    return Corpus(stories, posts, missing), (understood, said)
+    if qrels:
+        for report, option in ((understood, "article_id"), (post_report, "id")):
+            _require_ids(report, next(iter(qrels.values())), option)
+        posts, notes, missing = _judged(posts, qrels, stories, opening)
+        post_report = replace(post_report, notes=(*post_report.notes, *notes))
+    return Corpus(stories, posts, missing), (understood, post_report)
 
 
 def _require_ids(report: PostsReport, judgements: Path, option: str) -> None:
@@ -226,9 +226,9 @@ def columns_of(articles: PostsReport, posts: PostsReport) -> dict[str, str]:
 def judgement_files(folder: Path) -> dict[str, Path]:
     """The files of judgements in a folder by the part each is of: ``qrels/test.tsv``, or ``qrels.tsv`` of no part."""
     inside = sorted((folder / _QRELS).iterdir()) if (folder / _QRELS).is_dir() else []
-    parts = {_PARTS.get(name := path.name.lower().split(".")[0], name): path for path in inside}
+    by_part = {_PARTS.get(name := path.name.lower().split(".")[0], name): path for path in inside}
     alone = sorted(folder.glob(f"{_QRELS}.*"))
-    return parts or ({"": alone[0]} if alone else {})
+    return by_part or ({"": alone[0]} if alone else {})
 
 
 def _judged(
@@ -245,13 +245,13 @@ def _judged(
         frames.append(frame.with_columns(part=pl.lit(part)))
         notes += [f"about by {path}", *more]
     judgements = pl.concat(frames)
-    found, more = judged(posts, judgements, str(next(iter(files.values()))), articles.ids)
+    judged_posts, more = judged(posts, judgements, str(next(iter(files.values()))), articles.ids)
     first_part = judgements.unique("query", keep="first", maintain_order=True)
     if "" not in files:
         parts = dict(first_part.select("query", "part").iter_rows())
-        found = replace(found, parts=found.ids.replace_strict(parts, return_dtype=pl.String))
+        judged_posts = replace(judged_posts, parts=judged_posts.ids.replace_strict(parts, return_dtype=pl.String))
     missing = first_part.filter(~pl.col("query").is_in(posts.ids.implode()))
-    return found, [*notes, *more], tuple(missing.select("part", "query").iter_rows())
+    return judged_posts, [*notes, *more], tuple(missing.select("part", "query").iter_rows())
 
 
 def is_corpus(path: Path) -> bool:
@@ -267,9 +267,9 @@ def find_file(folder: Path, kind: str) -> Path:
     """
     files = _fitting(folder, kind)
     if len(files) != 1:
-        some = f"{len(files)} files are" if files else "no file is"
+        total = f"{len(files)} files are" if files else "no file is"
         raise DataError(
-            f"{folder}: {some} named {' or '.join(_NAMES[kind])}; give one, such as {kind}.jsonl, or name both files"
+            f"{folder}: {total} named {' or '.join(_NAMES[kind])}; give one, such as {kind}.jsonl, or name both files"
         )
     return files[0]
 

@@ -74,12 +74,12 @@ class Posts:
         Raises:
             DataError: an id stands twice.
         """
-        kept = require_records(records, Post)
-        ids = _named([record.id for record in kept], "post")
-        about = [name for record in kept for name in record.about]
-        offsets = offsets_of([len(record.about) for record in kept])
-        texts = pl.Series([record.text for record in kept], dtype=pl.String)
-        return cls(texts, ids, pl.Series(about, dtype=pl.String), offsets, rows=np.arange(len(kept)))
+        records_given = require_records(records, Post)
+        ids = _named([record.id for record in records_given], "post")
+        about = [name for record in records_given for name in record.about]
+        offsets = offsets_of([len(record.about) for record in records_given])
+        texts = pl.Series([record.text for record in records_given], dtype=pl.String)
+        return cls(texts, ids, pl.Series(about, dtype=pl.String), offsets, rows=np.arange(len(records_given)))
 
     def record(self, index: int) -> Post:
         """One post as a record."""
@@ -109,8 +109,8 @@ class Posts:
         table = pl.DataFrame({"about": articles.ids, "article": np.arange(len(articles))})
         owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
         links = pl.DataFrame({"about": self.about, "post": owners}).join(table, on="about", maintain_order="left")
-        kept = links.select("article", "post").unique(maintain_order=True)
-        return kept.to_numpy().astype(np.int64).reshape(-1, 2), len(self.about) - len(links)
+        pairs = links.select("article", "post").unique(maintain_order=True)
+        return pairs.to_numpy().astype(np.int64).reshape(-1, 2), len(self.about) - len(links)
 
     def extended(self, added: pl.DataFrame) -> pl.DataFrame:
         """The columns of the file these posts were read from, and others beside them.
@@ -127,9 +127,9 @@ class Posts:
         """Return :meth:`extended`; of JSON, if ``flat``, a table of the fields that ``fields`` collects."""
         if not flat or self.flat is None:
             return self.extended(added)
-        kept = self.flat()[self.rows]
-        lacking = [column.alias(name) for name, column in (("id", self.ids), ("text", self.texts)) if name not in kept]
-        return extended(pl.DataFrame([*lacking, *kept]), added)
+        table = self.flat()[self.rows]
+        lacking = [column.alias(name) for name, column in (("id", self.ids), ("text", self.texts)) if name not in table]
+        return extended(pl.DataFrame([*lacking, *table]), added)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +169,13 @@ class Articles:
         Raises:
             DataError: an id stands twice, or an article has neither body nor title.
         """
-        kept = require_records(records, Article)
-        ids = _named([record.id for record in kept], "article")
-        for record, name in zip(kept, ids, strict=True):
+        records_given = require_records(records, Article)
+        ids = _named([record.id for record in records_given], "article")
+        for record, name in zip(records_given, ids, strict=True):
             if not (record.body.strip() or record.title.strip()):
                 raise DataError(f"article {quoted(name)}: has neither body nor title; give it one")
-        bodies = [record.body if record.body.strip() else record.title for record in kept]
-        titles = [record.title for record in kept]
+        bodies = [record.body if record.body.strip() else record.title for record in records_given]
+        titles = [record.title for record in records_given]
         return cls(pl.Series(bodies, dtype=pl.String), pl.Series(titles, dtype=pl.String), ids)
 
     def record(self, index: int) -> Article:
@@ -221,8 +221,8 @@ class PostsReport(ReadReport, Counted):
             "double_ids": ("has", "have", "the id of an earlier row and another text"),
         }
         return [
-            f"{part_of(count, self.rows, 'row', *words[why][:2])} {words[why][2]}: left out"
-            for why, count in self.dropped.items()
+            f"{part_of(count, self.rows, 'row', *words[reason][:2])} {words[reason][2]}: left out"
+            for reason, count in self.dropped.items()
             if count
         ]
 
@@ -279,23 +279,23 @@ def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tupl
     if "title" in frame.columns:
         texts = _or_title(texts, _text(frame, "title"), "posts", notes)
     texts = _stripped(texts, "posts", notes)
-    why = pl.select(
+    reasons = pl.select(
         pl.when(texts == "").then(pl.lit("empty")).when(only_links(texts)).then(pl.lit("only_links")).alias("why")
     ).to_series()
     if every:
-        ids, why = _numbered(rows), pl.Series("why", [None] * len(texts), pl.String)
+        ids, reasons = _numbered(rows), pl.Series("why", [None] * len(texts), pl.String)
     else:
-        ids, why = _ids(rows, texts, why, notes)
-    kept = why.is_null().arg_true().to_numpy().astype(np.int64)
-    report = _report(path, content, rows, why, notes)
-    if not len(kept):
+        ids, reasons = _ids(rows, texts, reasons, notes)
+    valid = reasons.is_null().arg_true().to_numpy().astype(np.int64)
+    report = _report(path, content, rows, reasons, notes)
+    if not len(valid):
         raise DataError(f"{path}: no post is left after cleaning: {'; '.join(report.sentences)}")
-    about = frame["about"].gather(kept) if "about" in frame.columns else None
+    about = frame["about"].gather(valid) if "about" in frame.columns else None
     links = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
-    lengths = np.zeros(len(kept), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
-    parts = frame["part"].fill_null("").gather(kept) if "part" in frame.columns else None
+    lengths = np.zeros(len(valid), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
+    parts = frame["part"].fill_null("").gather(valid) if "part" in frame.columns else None
     posts = Posts(
-        texts.gather(kept), ids.gather(kept), links, offsets_of(lengths), parts, kept, rows.originals or nothing
+        texts.gather(valid), ids.gather(valid), links, offsets_of(lengths), parts, valid, rows.originals or nothing
     )
     return replace(posts, flat=partial(flat_posts, content)) if is_json(content) else posts, report
 
@@ -336,13 +336,13 @@ def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles
     leads = _stripped(_text(rows.frame, "summary"), "summaries", notes)
     bodies = pl.select(pl.concat_str(leads, pl.lit("\n"), bodies).alias("body")).to_series().str.strip_chars()
     bodies = _or_title(bodies, titles, "articles", notes)
-    why = pl.select(pl.when(bodies == "").then(pl.lit("empty")).alias("why")).to_series()
-    ids, why = _ids(rows, bodies, why, notes)
-    kept = why.is_null().arg_true()
-    report = _report(path, content, rows, why, notes)
-    if not len(kept):
+    reasons = pl.select(pl.when(bodies == "").then(pl.lit("empty")).alias("why")).to_series()
+    ids, reasons = _ids(rows, bodies, reasons, notes)
+    valid = reasons.is_null().arg_true()
+    report = _report(path, content, rows, reasons, notes)
+    if not len(valid):
         raise DataError(f"{path}: no article is left after cleaning: {'; '.join(report.sentences)}")
-    return Articles(bodies.gather(kept), titles.gather(kept), ids.gather(kept)), report
+    return Articles(bodies.gather(valid), titles.gather(valid), ids.gather(valid)), report
 
 
 def _text(frame: pl.DataFrame, role: str) -> pl.Series:
@@ -350,25 +350,25 @@ def _text(frame: pl.DataFrame, role: str) -> pl.Series:
     return column.fill_null("").str.strip_chars()
 
 
-def _or_title(texts: pl.Series, titles: pl.Series, what: str, notes: list[str]) -> pl.Series:
+def _or_title(texts: pl.Series, titles: pl.Series, nouns: str, notes: list[str]) -> pl.Series:
     lacking = (texts == "") & (titles != "")
     if count := int(lacking.sum()):
-        lack = "body" if what == "articles" else "text"
-        notes.append(f"{part_of(count, len(texts), what[:-1], 'has', 'have')} no {lack}: the title is read")
+        lack = "body" if nouns == "articles" else "text"
+        notes.append(f"{part_of(count, len(texts), nouns[:-1], 'has', 'have')} no {lack}: the title is read")
     return titles.zip_with(lacking, texts)
 
 
-def _stripped(texts: pl.Series, what: str, notes: list[str]) -> pl.Series:
+def _stripped(texts: pl.Series, nouns: str, notes: list[str]) -> pl.Series:
     plain, count = strip_markup(texts)
     if count:
-        notes.append(f"{count:,} of {plural(len(texts), what[:-1])} held HTML tags or entities: stripped to words")
+        notes.append(f"{count:,} of {plural(len(texts), nouns[:-1])} held HTML tags or entities: stripped to words")
     return plain.str.strip_chars()
 
 
 def _numbered(rows: Table) -> pl.Series:
     """Ids; of a row without one its number, from 1."""
-    given = _text(rows.frame, "id")
-    return pl.Series(range(1, len(given) + 1)).cast(pl.String).zip_with(given == "", given)
+    ids = _text(rows.frame, "id")
+    return pl.Series(range(1, len(ids) + 1)).cast(pl.String).zip_with(ids == "", ids)
 
 
 def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tuple[pl.Series, pl.Series]:
@@ -378,18 +378,18 @@ def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tup
         DataError: most ids stand twice, with other texts.
     """
     numbers = pl.Series(range(1, len(texts) + 1)).cast(pl.String)
-    given = _text(rows.frame, "id")
-    lacking = given == ""
+    ids = _text(rows.frame, "id")
+    lacking = ids == ""
     if count := int(lacking.sum()):
         notes.append(f"{part_of(count, len(texts), 'row', 'has', 'have')} no id: the row number is used")
-    frame = pl.DataFrame({"id": numbers.zip_with(lacking, given), "text": texts, "why": why}).with_row_index("row")
-    kept = frame.filter(pl.col("why").is_null())
-    later = kept.with_columns(first=pl.col("row").min().over("id"), same=pl.col("row").min().over("id", "text"))
+    frame = pl.DataFrame({"id": numbers.zip_with(lacking, ids), "text": texts, "why": why}).with_row_index("row")
+    valid = frame.filter(pl.col("why").is_null())
+    later = valid.with_columns(first=pl.col("row").min().over("id"), same=pl.col("row").min().over("id", "text"))
     later = later.filter(pl.col("row") != pl.col("first"))
-    again = pl.when(pl.col("row") != pl.col("same")).then(pl.lit("repeated")).otherwise(pl.lit("double_ids"))
-    later = later.with_columns(again=again)
+    cause = pl.when(pl.col("row") != pl.col("same")).then(pl.lit("repeated")).otherwise(pl.lit("double_ids"))
+    later = later.with_columns(again=cause)
     double = later.filter(pl.col("again") == "double_ids")
-    if len(double) > len(kept) / 2:
+    if len(double) > len(valid) / 2:
         row, name = int(double["row"][0]), double["id"][0]
         raise DataError(
             f"{rows.where(row)}: id {quoted(name)} is also the id of an earlier text, and most ids repeat; name the "
@@ -414,11 +414,11 @@ def _report(path: str | Path, content: Content, rows: Table, why: pl.Series, not
     )
 
 
-def _named(ids: list[str], what: str) -> pl.Series:
-    named = pl.Series([name or str(number) for number, name in enumerate(ids, 1)], dtype=pl.String)
-    for name in named.filter(named.is_duplicated())[:1]:
-        raise DataError(f"{what} {quoted(name)}: the id appears twice; give each {what} its own")
-    return named
+def _named(ids: list[str], noun: str) -> pl.Series:
+    all_ids = pl.Series([name or str(number) for number, name in enumerate(ids, 1)], dtype=pl.String)
+    for name in all_ids.filter(all_ids.is_duplicated())[:1]:
+        raise DataError(f"{noun} {quoted(name)}: the id appears twice; give each {noun} its own")
+    return all_ids
 
 
 _EXAMPLES, _SHOWN = 3, 60
@@ -450,13 +450,13 @@ def hold_out_posts(posts: Posts, share: float = 0.1, seed: int = 0) -> tuple[Pos
     if len(roots) < 2:
         raise DataError("all posts are connected by articles and near copies; give posts about two stories")
     order = np.random.default_rng(seed).permutation(roots)
-    left, held = max(round(share * int(linked.sum())), 1), np.zeros(len(posts), bool)
+    quota, is_held_out = max(round(share * int(linked.sum())), 1), np.zeros(len(posts), bool)
     for root in order:
-        if members[root] <= left:
-            held[root], left = True, left - int(members[root])
-    if not held.any():  # no group is small enough
-        held[order[np.argmin(members[order])]] = True
-    chosen = held[groups]
+        if members[root] <= quota:
+            is_held_out[root], quota = True, quota - int(members[root])
+    if not is_held_out.any():  # no group is small enough
+        is_held_out[order[np.argmin(members[order])]] = True
+    chosen = is_held_out[groups]
     rule = (
         f"{int(chosen.sum()):,} of {len(posts):,} posts at random (seed {seed}), split by article; near copies stay "
         "together"

@@ -88,9 +88,9 @@ def _is_prose(content: Content, roles: Roles) -> bool:
     """Return whether a text is none of the tables that may stand under such a name."""
     if content.parquet or is_json(content) or collection_of(content, roles):
         return False
-    known = {word for words in roles.known.values() for word in words}
+    names_known = {word for words in roles.known.values() for word in words}
     names = content.head(1)[0].split(content.separator)
-    return not known & {roles.plain(name) for name in names}
+    return not names_known & {roles.plain(name) for name in names}
 
 
 def _text(content: Content) -> str:
@@ -122,21 +122,21 @@ class _Page(HTMLParser):
     @property
     def body(self) -> str:
         """The article, a line a paragraph, without its title."""
-        whole = _lines(text for text, _, _ in self._pieces)
+        all_text = _lines(text for text, _, _ in self._pieces)
         articles = [
             _lines(text for text, at, _ in self._pieces if at == number + 1) for number in range(self._articles)
         ]
         longest = max(articles, key=len, default="")
         inside = _lines(text for text, _, main in self._pieces if main)
-        found = longest if len(longest) >= _LEAST * len(whole) and longest else inside or whole
-        first, _, rest = found.partition("\n")
-        return rest if rest and first == self.title else found
+        article = longest if len(longest) >= _LEAST * len(all_text) and longest else inside or all_text
+        first, _, paragraphs = article.partition("\n")
+        return paragraphs if paragraphs and first == self.title else article
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "meta":
-            given = dict(attrs)
-            if given.get("property") == "og:title" and not self._titles["og"]:
-                self._titles["og"] = given.get("content") or ""
+            attributes = dict(attrs)
+            if attributes.get("property") == "og:title" and not self._titles["og"]:
+                self._titles["og"] = attributes.get("content") or ""
         if tag == "article" and "article" not in self._open:
             self._articles += 1
         if tag in _SILENT or tag in ("article", "main", "h1", "title"):
@@ -192,22 +192,22 @@ def open_texts(path: str | Path, options: ReadOptions) -> list[Content]:
     Raises:
         DataError: there is no file, or tables are among texts.
     """
-    place = require_path(path)
-    if not is_several(place):
+    source = require_path(path)
+    if not is_several(source):
         return [options.open(path)]
-    files = files_in(place)
+    files = files_in(source)
     rows = [(file, _objects(file, options)) for file in files]
-    tables = [file for file, found in rows if found is None]
+    tables = [file for file, posts in rows if posts is None]
     if len(tables) == len(files):
         return [options.open(file) for file in files]
     if tables:
-        text = next(file for file, found in rows if found is not None)
+        text = next(file for file, posts in rows if posts is not None)
         raise DataError(
             f"{path}: {tables[0].name} is a table and {text.name} is none; the files of a folder or a pattern are read "
             "together where all are tables, or all are texts (.txt, .md), web pages (.html) or JSON: name one kind by "
-            f"a pattern in quotes, such as '{place if place.is_dir() else place.parent}/*{ending(text)}'"
+            f"a pattern in quotes, such as '{source if source.is_dir() else source.parent}/*{ending(text)}'"
         )
-    return [_together(place, [(file, row) for file, found in rows for row in found or ()], len(files))]
+    return [_together(source, [(file, row) for file, posts in rows for row in posts or ()], len(files))]
 
 
 def _together(place: Path, rows: Sequence[tuple[Path, dict[str, object]]], num_files: int) -> Content:
@@ -245,6 +245,6 @@ def _labels(place: Path, files: Sequence[Path]) -> list[str]:
     if not place.is_dir():
         return []
     inside = [file.relative_to(place).parts for file in files]
-    folders = [parts[0] for parts in inside]
+    folders = [relative[0] for relative in inside]
     texts = all(is_named_as_document(file) for file in files)
-    return folders if texts and all(len(parts) == 2 for parts in inside) and len(set(folders)) > 1 else []
+    return folders if texts and all(len(relative) == 2 for relative in inside) and len(set(folders)) > 1 else []

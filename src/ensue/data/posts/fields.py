@@ -139,13 +139,13 @@ def beside(originals: Callable[[], pl.DataFrame], added: pl.DataFrame, as_table:
 
 def collected(post: Found) -> Found | None:
     """``FIELDS`` of an object as a collector writes it; ``None`` of any other."""
-    layout, rest = layout_of(post), Found()
+    layout, other_fields = layout_of(post), Found()
     if layout in READERS:
         text, name = READERS[layout](post)
     elif any(post.keys() >= columns for columns in _STORIES):
         text, name = str(post.get("text") or post["title"] or ""), str(post.get("stories_id", post.get("id", "")))
-        rest = _plain({key: value for key, value in post.items() if key not in _RENAMED})
-        rest = {key: value for key, value in rest.items() if key not in FIELDS and value != text}
+        other_fields = _plain({key: value for key, value in post.items() if key not in _RENAMED})
+        other_fields = {key: value for key, value in other_fields.items() if key not in FIELDS and value != text}
     else:
         return None
     inner = post["data"] if layout == "zeeschuimer" and isinstance(post.get("data"), dict) else post
@@ -159,30 +159,30 @@ def collected(post: Found) -> Found | None:
     fields["author"] = None if fields["author"] is None else str(fields["author"])
     if not str(fields["url"] or "").startswith("http"):
         fields["url"] = _address(post, inner, layout, fields)
-    return fields | rest
+    return fields | other_fields
 
 
 def related(post: Found) -> Found:
     """Return ``RELATIONS`` of an object as a collector writes it; ``None`` for those that it lacks."""
     inner = post["data"] if isinstance(post.get("data"), dict) and layout_of(post) == "zeeschuimer" else post
-    found: Found = {}
+    relations: Found = {}
     for name, paths in _RELATIONS.items():
         values = (dig(inner, path) for path in paths)
-        found[name] = next((str(value) for value in values if isinstance(value, str | int) and value != ""), None)
+        relations[name] = next((str(value) for value in values if isinstance(value, str | int) and value != ""), None)
     for reference in post.get("referenced_tweets") or []:
         kind = reference.get("type") if isinstance(reference, dict) else None
         role = {"retweeted": "repost_of", "replied_to": "parent"}.get(str(kind))
         if role is not None:
-            found[role] = str(reference.get("id"))
+            relations[role] = str(reference.get("id"))
     if post.get("type") == "Announce" and isinstance(post.get("object"), str):
-        found["repost_of"] = post["object"]
+        relations["repost_of"] = post["object"]
     if layout_of(post) == "reddit" and not post.get("is_self") and str(post.get("url", "")).startswith("http"):
-        found["shared_link"] = found["shared_link"] or post["url"]
-    if found["shared_link"] is None and layout_of(post) in READERS:
+        relations["shared_link"] = relations["shared_link"] or post["url"]
+    if relations["shared_link"] is None and layout_of(post) in READERS:
         text, _ = READERS[layout_of(post)](post)
         match = _LINK.search(text)
-        found["shared_link"] = match[0].rstrip(".,;:!?)") if match else None
-    return found
+        relations["shared_link"] = match[0].rstrip(".,;:!?)") if match else None
+    return relations
 
 
 def moment(value: object) -> str | None:
@@ -195,9 +195,9 @@ def moment(value: object) -> str | None:
     try:
         if text.isdigit() and len(text) in _SECONDS:
             when = datetime.fromtimestamp(int(text) / _SECONDS[len(text)], UTC)
-        elif len(parts := text.split()) == 6 and parts[1] in _MONTHS:  # Wed Oct 10 20:19:24 +0000 2018
-            month = _MONTHS.index(parts[1]) + 1
-            when = datetime.fromisoformat(f"{parts[5]}-{month:02}-{int(parts[2]):02}T{parts[3]}{parts[4]}")
+        elif len(words := text.split()) == 6 and words[1] in _MONTHS:  # Wed Oct 10 20:19:24 +0000 2018
+            month = _MONTHS.index(words[1]) + 1
+            when = datetime.fromisoformat(f"{words[5]}-{month:02}-{int(words[2]):02}T{words[3]}{words[4]}")
         else:
             when = datetime.fromisoformat(text)
     except (ValueError, OverflowError):

@@ -97,10 +97,10 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
         raise DataError(f"{content.path}: has one line, which can only be a header; give a header and one row per text")
     if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
         return _nested_parquet(content, find)
-    if not stated and (given := collection_of(content, roles)):
-        delimited = Delimited(content, "\t", quoted=is_quoted(content), given=given)
-        table = read_delimited(delimited, find(given)[0], (f"no header: the columns are read as {', '.join(given)}",))
-        return replace(table, originals=partial(delimited.whole, [*given])).filled(content.path, "text", every=every)
+    if not stated and (names := collection_of(content, roles)):
+        delimited = Delimited(content, "\t", quoted=is_quoted(content), given=names)
+        table = read_delimited(delimited, find(names)[0], (f"no header: the columns are read as {', '.join(names)}",))
+        return replace(table, originals=partial(delimited.whole, [*names])).filled(content.path, "text", every=every)
     table = read_table(content, find).filled(content.path, "text", every=every)
     if "about" in table.columns:
         table = replace(table, frame=table.frame.with_columns(_ids("about")))
@@ -120,8 +120,8 @@ def _pieces(text: str) -> str:
         pieces = json.loads(f"[{text}]")
     except (ValueError, RecursionError):
         return text
-    found = [piece.get("text") for piece in pieces if isinstance(piece, dict)]
-    return "".join(piece for piece in found if isinstance(piece, str)) or text
+    texts = [piece.get("text") for piece in pieces if isinstance(piece, dict)]
+    return "".join(piece for piece in texts if isinstance(piece, str)) or text
 
 
 def collection_of(content: Content, roles: Roles) -> tuple[str, ...]:
@@ -132,8 +132,8 @@ def collection_of(content: Content, roles: Roles) -> tuple[str, ...]:
     if content.parquet or content.header:
         return ()
     rows = [line.split("\t") for line in content.head()]
-    known = {word for words in roles.known.values() for word in words}
-    if set(map(plain_name, rows[0])) & known or any(len(row) != len(rows[0]) for row in rows):
+    known_names = {word for words in roles.known.values() for word in words}
+    if set(map(plain_name, rows[0])) & known_names or any(len(row) != len(rows[0]) for row in rows):
         return ()
     fits = all(" " not in row[0].strip() and " " in row[-1].strip() for row in rows)
     return _COLLECTIONS.get(len(rows[0]), ()) if fits else ()
@@ -168,13 +168,13 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
     samples = [post for _, post in islice(objects(content), _SAMPLES)]
     if not samples:
         raise DataError(f"{content.path}: holds no post")
-    known = not stated and accepted in (POST_ROLES, ARTICLE_ROLES)
-    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if known else "jsonl"
+    is_platform = not stated and accepted in (POST_ROLES, ARTICLE_ROLES)
+    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if is_platform else "jsonl"
     roles, notes = dict[str, str](), tuple[str, ...]()
     if layout == "jsonl":
         names = names_of(samples)
-        wanted = dict.fromkeys((*stated.values(), *content.trained.columns.values()))
-        paths = [path for path in wanted if any(dig(sample, path) is not None for sample in samples)]
+        stated_names = dict.fromkeys((*stated.values(), *content.trained.columns.values()))
+        paths = [path for path in stated_names if any(dig(sample, path) is not None for sample in samples)]
         fields = [*names, *(path for path in paths if path not in names)]
         roles, notes = accepted.find(content.path, fields, stated, trained=content.trained)
     text_role = accepted.needed[0]
@@ -216,8 +216,8 @@ def flat_posts(content: Content) -> pl.DataFrame:
 def _value(value: object, role: str) -> object:
     """A text, or the list of ids that a post is about; paragraphs become one text, numbers texts."""
     if role == "about":
-        given = value if isinstance(value, list) else [] if value is None else [value]
-        return [text for item in given if (text := _text(item))]
+        items = value if isinstance(value, list) else [] if value is None else [value]
+        return [text for item in items if (text := _text(item))]
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return "\n".join(value)
     return _text(value)
@@ -311,8 +311,8 @@ def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> T
     columns = {"session": "", "item": "author", "time": "time", **stated}
     if not columns["session"]:
         columns["session"] = _cascade(content, layout, frame)
-    kept = frame.select(pl.col(columns["session"]).is_not_null() & pl.col(columns["item"]).is_not_null()).to_series()
-    if not kept.any():
+    valid = frame.select(pl.col(columns["session"]).is_not_null() & pl.col(columns["item"]).is_not_null()).to_series()
+    if not valid.any():
         raise DataError(
             f"{content.path}: no post of this export ({layout}) has both {columns['session']} and {columns['item']}; "
             f"the columns are {', '.join(FIELDS)}"
@@ -321,9 +321,9 @@ def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> T
     if events["time"].null_count() == len(events):
         events, columns = events.drop("time"), {role: name for role, name in columns.items() if role != "time"}
     table = Table(layout, events, records.where, columns, records.notes)
-    left = len(kept) - int(kept.sum())
-    note = f"{plural(left, 'post')} of {len(kept):,} without {columns['session']} or {columns['item']} left out"
-    return Table(layout, events, table.where, columns, (*table.notes, note)).select(kept) if left else table
+    gaps = len(valid) - int(valid.sum())
+    note = f"{plural(gaps, 'post')} of {len(valid):,} without {columns['session']} or {columns['item']} left out"
+    return Table(layout, events, table.where, columns, (*table.notes, note)).select(valid) if gaps else table
 
 
 def _with_originals(frame: pl.DataFrame) -> pl.DataFrame:
@@ -338,21 +338,21 @@ def _cascade(content: Content, layout: str, frame: pl.DataFrame) -> str:
     Raises:
         DataError: none joins posts of two authors, or more than one does.
     """
-    found = []
+    joining = []
     for name in _CASCADES:
         authors = frame.drop_nulls([name, "author"]).group_by(name).agg(pl.col("author").n_unique())["author"]
         if (authors > 1).any():
-            found.append(name)
-    if not found:
+            joining.append(name)
+    if not joining:
         raise DataError(
             f"{content.path}: is an export of posts ({layout}) in which no two authors pass on one post, share a link "
             "or write in one conversation, so it does not show who passes on what next; give an export with reposts or "
             "links, or name the task: classify, link"
         )
-    if len(found) > 1:
-        choices = " or ".join(f"session={name},item=author,time=time" for name in found)
+    if len(joining) > 1:
+        choices = " or ".join(f"session={name},item=author,time=time" for name in joining)
         raise DataError(
             f"{content.path}: this export ({layout}) shows who passes on what in more than one way; choose with "
             f"--columns {choices}"
         )
-    return found[0]
+    return joining[0]

@@ -70,8 +70,8 @@ def objects(content: Content) -> Iterator[tuple[int, Found]]:
         try:
             document = json.loads(content.data[:].decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            why = quoted(error)
-            raise DataError(f"{content.path}: is not JSON ({why}); give JSON Lines, or one document") from error
+            problem = quoted(error)
+            raise DataError(f"{content.path}: is not JSON ({problem}); give JSON Lines, or one document") from error
         yield from ((1, post) for post in _unpaged(document))
         return
     for number, line in content.filled():
@@ -131,8 +131,8 @@ def read_twarc_v2(post: Found) -> tuple[str, str]:
     for reference in post.get("referenced_tweets") or []:
         if isinstance(reference, dict) and reference.get("type") == "retweeted":
             shared = dig(post, "__includes") or {}
-            whole = reference if "text" in reference else shared.get(reference.get("id"), {})
-            text = _repeated(text, _first(whole, ("note_tweet.text", "text")))
+            original = reference if "text" in reference else shared.get(reference.get("id"), {})
+            text = _repeated(text, _first(original, ("note_tweet.text", "text")))
     return text, _name(post.get("id"))
 
 

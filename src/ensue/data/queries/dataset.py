@@ -168,9 +168,9 @@ def read_queries(
         contents = [options.open(file) for file in files_of(require_path(path))]
         log = _read_logs(contents, options)
         rows = order_rows(log, rules, options.times, without_users)
-    whole = rows.histories
-    sessions = cut(whole, rules.gap) if "session" not in log.frame.columns and rules.gap else whole
-    kept, chosen, dropped = _apply(sessions, rows.why, rules)
+    ordered = rows.histories
+    sessions = cut(ordered, rules.gap) if "session" not in log.frame.columns and rules.gap else ordered
+    cleaned, chosen, dropped = _apply(sessions, rows.why, rules)
     report = QueriesReport(
         path=str(path),
         layout=log.layout,
@@ -186,12 +186,12 @@ def read_queries(
         byte_order_mark=contents[0].byte_order_mark,
         warnings=(*log.warnings, *(rows.clock.warnings if rows.clock else ())),
     )
-    if not len(kept):
+    if not len(cleaned):
         reasons = "; ".join(report.sentences)
         raise DataError(f"{path}: no session of {rules.min_queries} or more queries is left after cleaning: {reasons}")
     begins = sessions.offsets[chosen]
     first = rows.places[begins]
-    queries = _collect(log, rows, kept, begins)
+    queries = _collect(log, rows, cleaned, begins)
     if session_ids:
         queries = replace(queries, histories=replace(queries.histories, names=_session_names(log, first)))
     return queries, report
@@ -242,17 +242,19 @@ def hold_out_queries(
         raise SettingError(f"by: {by!r} is not known; choose time, session or given")
     if by == "given":
         other = "valid" if "valid" in queries.parts else "test"
-        train, held = queries.part("train"), queries.part(other)
-        rule = f"as marked in the file: {plural(len(train), 'session')} in train, {len(held):,} in {other}"
-        return train, held, rule
+        train, test = queries.part("train"), queries.part(other)
+        rule = f"as marked in the file: {plural(len(train), 'session')} in train, {len(test):,} in {other}"
+        return train, test, rule
     order = np.arange(len(queries))
     if by == "session":
         order = np.random.default_rng(seed).permutation(len(queries))
     numbered = replace(queries.histories.select(order), names=pl.Series(order))
     train_part, held_part, rule = hold_out(numbered, share, by_time=by == "time" and absolute)
     rows = (np.sort(part.names.to_numpy()) for part in (train_part, held_part))
-    train, held = (queries.select(row) for row in rows)
-    return train, held, rule if by == "time" else f"{len(held):,} of {len(queries):,} sessions at random (seed {seed})"
+    train, test = (queries.select(row) for row in rows)
+    if by == "session":
+        rule = f"{len(test):,} of {len(queries):,} sessions at random (seed {seed})"
+    return train, test, rule
 
 
 def prefixes(sessions: Histories, latest: int = 64) -> tuple[Histories, Ids]:
@@ -266,9 +268,9 @@ def prefixes(sessions: Histories, latest: int = 64) -> tuple[Histories, Ids]:
         (targets) histories without names, and (targets,) ids in the same vocabulary: of a session a b c, the targets
         are b and c, and the histories a and a b.
     """
-    place = np.arange(len(sessions.ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
-    targets = np.flatnonzero(place > 0)
-    lengths = np.minimum(place[targets], latest)
+    position = np.arange(len(sessions.ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
+    targets = np.flatnonzero(position > 0)
+    lengths = np.minimum(position[targets], latest)
     events = ranges(targets - lengths, lengths)
     offsets = offsets_of(lengths)
     times = sessions.times[events] if sessions.timed else sessions.times
@@ -279,18 +281,18 @@ def _apply(sessions: Histories, why: pl.Series, rules: QueryRules) -> tuple[Hist
     """Sessions by the rules, which of them are left, and what went."""
     reasons = why.to_numpy()[sessions.ids]
     dropped = {reason: int((reasons == reason).sum()) for reason in ("words", "characters")}
-    left = sessions.keep(why.is_null().to_numpy()[sessions.ids])
-    repeats = np.zeros(len(left.ids), np.bool_)
+    clean = sessions.keep(why.is_null().to_numpy()[sessions.ids])
+    repeats = np.zeros(len(clean.ids), np.bool_)
     if not rules.repeats:
-        repeats[1:] = (left.ids[1:] == left.ids[:-1]) & left.is_followed()
-    left = left.keep(~repeats)
-    lengths = left.lengths
+        repeats[1:] = (clean.ids[1:] == clean.ids[:-1]) & clean.is_followed()
+    clean = clean.keep(~repeats)
+    lengths = clean.lengths
     short, long = lengths < rules.min_queries, lengths > (rules.max_queries or np.inf)
     dropped["repeats"] = int(repeats.sum())
     for name, gone in (("short_sessions", short), ("long_sessions", long)):
         dropped |= {name: int(gone.sum()), f"in_{name}": int(lengths[gone].sum())}
     chosen = np.flatnonzero(~short & ~long)
-    return left.select(chosen), chosen, dropped
+    return clean.select(chosen), chosen, dropped
 
 
 def _session_names(log: Table, first: Index) -> pl.Series:
@@ -317,16 +319,16 @@ def _collect(log: Table, rows: Rows, sessions: Histories, begins: Index) -> Quer
         begins: (sessions,) which of the rows in order each begins with.
     """
     first = rows.places[begins]
-    kept, codes = first_arrival(sessions.ids)
-    histories = replace(sessions, ids=codes + np.int32(FIRST), vocabulary=Vocabulary(rows.values.gather(kept)))
+    values_left, codes = first_arrival(sessions.ids)
+    histories = replace(sessions, ids=codes + np.int32(FIRST), vocabulary=Vocabulary(rows.values.gather(values_left)))
     queries = Queries(replace(histories, names=pl.Series(dtype=pl.String)))
     if rows.users is not None:
         typed = rows.why.is_null().to_numpy()[rows.histories.ids]
         ids, users = rows.histories.ids[typed].astype(np.int64), rows.users[typed]
         pairs = distinct_numbers(users * len(rows.values) + ids) % len(rows.values)
-        named = looks_personal(rows.values)[ids]
-        words, word_users = count_words(rows.values, ids[~named], users[~named])
-        counts = np.bincount(pairs, minlength=len(rows.values))[kept]
+        is_personal = looks_personal(rows.values)[ids]
+        words, word_users = count_words(rows.values, ids[~is_personal], users[~is_personal])
+        counts = np.bincount(pairs, minlength=len(rows.values))[values_left]
         queries = replace(queries, users=counts, words=words, word_users=word_users, people=rows.users[begins])
     if "part" in log.frame.columns:
         queries = replace(queries, parts=log.frame["part"].gather(first).fill_null("").rename("part"))

@@ -78,7 +78,7 @@ def are_queries(content: Content) -> bool:
     Ids hold no blanks; queries have 2.2 words in the mean (Jansen, Spink & Saracevic 2000).
     """
     lists = [sample.get("values") for sample in sample_objects(content)]
-    values = [value for own in lists if isinstance(own, list) for value in own]
+    values = [value for values_listed in lists if isinstance(values_listed, list) for value in values_listed]
     if not values or not all(isinstance(value, str) for value in values):
         return False
     lengths = sorted(len(value) for value in values)
@@ -100,30 +100,30 @@ def read_turns(content: Content, listed: str) -> tuple[pl.DataFrame, Callable[[i
         DataError: an object without turns, or a turn without a text.
     """
     rows, numbers = list[tuple[str, str | None, str, str | None, str | None]](), list[int]()
-    for place, (number, line) in enumerate(content.filled()):
+    for index, (number, line) in enumerate(content.filled()):
         where = f"{content.path}, line {number}"
-        found = read_object(line, where)
-        turns = found.get(listed)
+        conversation = read_object(line, where)
+        turns = conversation.get(listed)
         if not isinstance(turns, list):
             raise DataError(f"{where}: field {quoted(listed)} is not a list of turns")
-        user, part = _named(found, _NAMES), _named(found, _PARTS)
+        user, part = _named(conversation, _NAMES), _named(conversation, _PARTS)
         for text, speaker in _turns(turns, where):
-            rows.append((text, speaker, str(place), user, part))
+            rows.append((text, speaker, str(index), user, part))
             numbers.append(number)
     names = ("text", "speaker", "conversation", "user", "part")
     frame = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
-    kept, notes = _asked(frame["speaker"])
-    places = kept.arg_true()
-    taken = f"conversations are the objects, their turns in {quoted(listed)}"
-    return frame.filter(kept), lambda row: f"{content.path}, line {numbers[places[row]]}", (taken, *notes)
+    is_user, notes = _asked(frame["speaker"])
+    places = is_user.arg_true()
+    note = f"conversations are the objects, their turns in {quoted(listed)}"
+    return frame.filter(is_user), lambda row: f"{content.path}, line {numbers[places[row]]}", (note, *notes)
 
 
 def of_users(table: Table) -> Table:
     """The rows that users typed, where a column says who speaks."""
     if "speaker" not in table.columns:
         return table
-    kept, notes = _asked(table.frame["speaker"])
-    return replace(table.select(kept), notes=(*table.notes, *notes))
+    is_user, notes = _asked(table.frame["speaker"])
+    return replace(table.select(is_user), notes=(*table.notes, *notes))
 
 
 def in_turn(table: Table) -> Table:
@@ -158,8 +158,8 @@ def _asked(speakers: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
     users = speakers.str.strip_chars().str.to_lowercase().is_in(list(_USERS)).fill_null(False)
     if not users.any() or users.all():
         return pl.repeat(True, len(speakers), eager=True), ()
-    left = part_of(len(users) - int(users.sum()), len(users), "turn", "is", "are")
-    return users, (f"{left} by speakers other than the user: left out",)
+    left_out = part_of(len(users) - int(users.sum()), len(users), "turn", "is", "are")
+    return users, (f"{left_out} by speakers other than the user: left out",)
 
 
 def _is_turns(value: object) -> bool:
@@ -181,11 +181,6 @@ def _named(found: object, names: tuple[str, ...]) -> str | None:
     return next((str(value) for value in values if isinstance(value, str | int) and not isinstance(value, bool)), None)
 
 
-def _plain(name: str) -> str:
-    """``Query_Time``, ``QueryTime`` and ``query_time_ms`` alike."""
-    return plain_time_name(name)
-
-
 _KNOWN = {
     "query": split_words(
         "query userquery querytext querystring searchquery searchterm searchterms searchphrase searchtext",
@@ -202,7 +197,7 @@ _KNOWN = {
 }
 ROLES = tuple(_KNOWN)
 _STATE = "query=…,user=…,time=…"
-_COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES[:5], example=_STATE, plain=_plain, doubts=None)
+_COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES[:5], example=_STATE, plain=plain_time_name, doubts=None)
 _AOL = {"anonid", "query", "querytime", "itemrank", "clickurl"}
 # A table with one of these is about what was clicked, or labels texts.
 _OTHERS = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
@@ -256,13 +251,13 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
     """
     if "\t" in line and not line.lstrip().startswith("{") and _LISTED.match(line.split("\t")[-1].strip()):
         return True
-    plain = set(map(_plain, names))
+    plain = set(map(plain_time_name, names))
     if plain >= _AOL or names == ["_source"]:
         return True
     if plain & {*CONVERSATIONS} and plain & {*TURNS} and plain & {*TEXTS, *_KNOWN["query"]}:
         return True
-    named = {role for role, spellings in _KNOWN.items() if plain & set(spellings)}
-    return "query" in named and bool(named & {"user", "session"}) and not plain & _OTHERS
+    roles_named = {role for role, spellings in _KNOWN.items() if plain & set(spellings)}
+    return "query" in roles_named and bool(roles_named & {"user", "session"}) and not plain & _OTHERS
 
 
 def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], missing: str) -> Table:
@@ -276,7 +271,7 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], mi
     doubled = doubled_rows(table.frame)
     ids = IdColumns({"user": "user", "session": "session"}, rows="row", missing=missing, drops=missing == DROP)
     table = in_turn(of_users(ids.normalise(table)))
-    plain = set(map(_plain, names))
+    plain = set(map(plain_time_name, names))
     is_ubi = nested or {"userquery", "clientid", "queryid"} <= plain
     layout = "aol" if plain >= _AOL else "ubi" if is_ubi else table.layout
     return replace(table, layout=layout, notes=(*table.notes, *ids.notes), warnings=(*ids.warnings, *doubled))
@@ -319,7 +314,7 @@ def _lists(content: Content, stated: Mapping[str, str]) -> Table | None:
     if not len(rows):
         raise DataError(f"{content.path}: has a header but no query")
     lengths = rows.list.len().to_numpy().astype(np.int64) - width
-    columns = {_plain(name): rows.list.get(position) for position, name in enumerate(fields[:width])}
+    columns = {plain_time_name(name): rows.list.get(position) for position, name in enumerate(fields[:width])}
     marks = {"part": columns["split"]} if "split" in columns else {}
     if "overlap" in columns:
         marks["novel"] = columns["overlap"] == "novel"
@@ -352,10 +347,10 @@ def _histories(content: Content) -> Table:
 def _is_table(head: Sequence[str]) -> bool:
     """Return whether the first line names columns: it has a known name, or numbers and dates stand below it."""
     fields = [line.split("\t") for line in head[:2]]
-    if any(_plain(name) in spellings for name in fields[0] for spellings in _KNOWN.values()):
+    if any(plain_time_name(name) in spellings for name in fields[0] for spellings in _KNOWN.values()):
         return True
-    below = fields[1] if len(fields) > 1 else []
-    return len(below) == len(fields[0]) and any(is_number(text) or re.match(r"\d{4}-\d\d-\d\d", text) for text in below)
+    cells = fields[1] if len(fields) > 1 else []
+    return len(cells) == len(fields[0]) and any(is_number(text) or re.match(r"\d{4}-\d\d-\d\d", text) for text in cells)
 
 
 def _names(content: Content) -> list[str]:
@@ -392,7 +387,7 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
 
 def _texts_of_turns(names: Sequence[str]) -> dict[str, str]:
     """The text that stands beside a conversation and a turn, where nothing is called a query."""
-    plain = {_plain(name): name for name in reversed(names)}
+    plain = {plain_time_name(name): name for name in reversed(names)}
     if not (plain.keys() & {*CONVERSATIONS} and plain.keys() & {*TURNS}) or plain.keys() & {*_KNOWN["query"]}:
         return {}
     text = next((plain[word] for word in TEXTS if word in plain), None)

@@ -96,10 +96,10 @@ def _holds_number(text: str) -> bool:
         groups = re.findall(r"\d+", run)
         if sum(map(len, groups)) < LONG or _ROUND.fullmatch(run):
             continue
-        others = [group for group in groups if not _YEAR.fullmatch(group)]
-        years = len(groups) - len(others)
-        short = years == 1 and len(others) == 1 and len(others[0]) <= 2
-        if (others or years > 3) and not short:
+        other_groups = [group for group in groups if not _YEAR.fullmatch(group)]
+        years = len(groups) - len(other_groups)
+        short = years == 1 and len(other_groups) == 1 and len(other_groups[0]) <= 2
+        if (other_groups or years > 3) and not short:
             return True
     return False
 

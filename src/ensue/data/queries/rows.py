@@ -80,20 +80,20 @@ def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Col
     values, table = distinct_texts(normalise(texts, rules.normalisation))
     ids, why = table[codes], refused(values, rules)
     typed = (why != "no_query").fill_null(True).to_numpy()[ids]
-    named = np.ones(len(ids), np.bool_)
+    has_owner = np.ones(len(ids), np.bool_)
     for column in (log_users, log_sessions):
         if column is not None and column.dtype == pl.String:
-            named &= (column.fill_null("") != "").to_numpy()
+            has_owner &= (column.fill_null("") != "").to_numpy()
     owner_names = log_sessions if log_users is None else log_users
-    left = np.ones(len(ids), np.bool_)
+    wanted_rows = np.ones(len(ids), np.bool_)
     if without and owner_names is not None:
-        left = ~owner_names.cast(pl.String).is_in([*without]).fill_null(False).to_numpy()
-    places = np.flatnonzero(typed & named & left)
-    dropped = {"no_query": int((~typed).sum()), "no_user": int((typed & ~named).sum())}
-    users = None if log_users is None else distinct_texts(log_users.gather(places))[1]
+        wanted_rows = ~owner_names.cast(pl.String).is_in([*without]).fill_null(False).to_numpy()
+    rows = np.flatnonzero(typed & has_owner & wanted_rows)
+    dropped = {"no_query": int((~typed).sum()), "no_user": int((typed & ~has_owner).sum())}
+    users = None if log_users is None else distinct_texts(log_users.gather(rows))[1]
     owners = users
     if log_sessions is not None:
-        owners = distinct_texts(log_sessions.gather(places).cast(pl.String))[1]
+        owners = distinct_texts(log_sessions.gather(rows).cast(pl.String))[1]
         if users is not None and len(users):
             owners = _numbered(owners * (users.max() + 1) + users)
     assert owners is not None
@@ -101,9 +101,9 @@ def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Col
     times, notes = np.empty(0, np.float64), tuple[str, ...]()
     if num_changed:
         notes = (f"HTML tags and entities removed from {plural(num_changed, 'distinct query', 'distinct queries')}",)
-    if log_times is not None and len(places):
-        times_given = log_times.gather(places).rename(log.columns.get("time", "time"))
-        read = read_clock(times_given, log.layout, lambda row: log.where(int(places[row])), options)
+    if log_times is not None and len(rows):
+        times_given = log_times.gather(rows).rename(log.columns.get("time", "time"))
+        read = read_clock(times_given, log.layout, lambda row: log.where(int(rows[row])), options)
         clock, times = read.format, read.seconds
     columns = {"owner": owners, **({"time": times} if clock else {})}
     order = pl.DataFrame(columns).select(pl.arg_sort_by(*columns, maintain_order=True)).to_series().to_numpy()
@@ -112,9 +112,9 @@ def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Col
     if clock and (late := _unsorted(owners, times)):
         owner = "users" if log_sessions is None else "sessions"
         notes = (*notes, f"{late:,} of {len(lengths):,} {owner} had decreasing times: sorted by time")
-    ids, times = ids[places][order].astype(np.int32), times[order] if clock else times
+    ids, times = ids[rows][order].astype(np.int32), times[order] if clock else times
     histories = Histories(ids, offsets, Vocabulary(), times)
-    return Rows(histories, places[order], users if users is None else users[order], values, why, clock, dropped, notes)
+    return Rows(histories, rows[order], users if users is None else users[order], values, why, clock, dropped, notes)
 
 
 def _unsorted(owners: Index, times: npt.NDArray[np.float64]) -> int:
@@ -146,11 +146,11 @@ def count_words(values: pl.Series, ids: Index, owners: Index) -> tuple[pl.Series
 
 def distinct_texts(texts: pl.Series) -> tuple[pl.Series, Index]:
     """The distinct texts in order of first arrival, and the place of each text among them."""
-    named = texts.cast(pl.Categorical)
-    distinct = named.unique(maintain_order=True)
+    categories = texts.cast(pl.Categorical)
+    distinct = categories.unique(maintain_order=True)
     if not len(distinct):
         return pl.Series(dtype=pl.String), np.empty(0, np.int64)
-    physical = named.to_physical().to_numpy()
+    physical = categories.to_physical().to_numpy()
     table = np.zeros(int(physical.max()) + 1, np.int64)
     table[distinct.to_physical().to_numpy()] = np.arange(len(distinct))
     return distinct.cast(pl.String), table[physical]
@@ -168,6 +168,6 @@ def first_arrival(numbers: npt.NDArray[np.integer]) -> tuple[Index, Ids]:
     """
     distinct, first, codes = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    places = np.empty(len(order), np.int32)
-    places[order] = np.arange(len(order), dtype=np.int32)
-    return distinct[order].astype(np.int64), places[codes]
+    positions = np.empty(len(order), np.int32)
+    positions[order] = np.arange(len(order), dtype=np.int32)
+    return distinct[order].astype(np.int64), positions[codes]

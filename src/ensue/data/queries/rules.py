@@ -84,8 +84,8 @@ _MANY = {"query": "queries"}
 def sentences(dropped: Mapping[str, int], rules: QueryRules) -> list[str]:
     """One line for people a reason, those that never came up left out."""
     fields = vars(rules)
-    counted = ((count, *_REASONS[reason]) for reason, count in dropped.items() if count)
-    return [f"{plural(count, one, _MANY.get(one, ''))} {what.format(**fields)}" for count, one, what in counted]
+    reasons = ((count, *_REASONS[reason]) for reason, count in dropped.items() if count)
+    return [f"{plural(count, noun, _MANY.get(noun, ''))} {what.format(**fields)}" for count, noun, what in reasons]
 
 
 def normalise_ascii(text: str, normalisation: Normalisation = "plain") -> str:
@@ -121,5 +121,5 @@ def refused(texts: pl.Series, rules: QueryRules) -> pl.Series:
     characters = texts.str.len_chars() > rules.max_characters
     words = texts.str.count_matches(" ", literal=True) + 1 > (rules.max_words or rules.max_characters)
     missing = texts.is_null() | (texts == "") | (texts == NOTHING)
-    why = pl.when(missing).then(pl.lit("no_query")).when(characters).then(pl.lit("characters"))
-    return pl.select(why.when(words).then(pl.lit("words"))).to_series()
+    reason = pl.when(missing).then(pl.lit("no_query")).when(characters).then(pl.lit("characters"))
+    return pl.select(reason.when(words).then(pl.lit("words"))).to_series()

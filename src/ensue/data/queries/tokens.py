@@ -135,13 +135,13 @@ class QueryTokenizer:
         words = texts.cast(pl.String).str.split(" ")
         # No token reaches over a space, so each distinct word is taken apart once; an empty text has no word at all.
         num_words = np.where(texts.to_numpy() == "", 0, words.list.len().to_numpy()).astype(np.int64)
-        distinct, places = distinct_texts(words.filter(texts != "").explode(empty_as_null=False))
+        distinct, word_index = distinct_texts(words.filter(texts != "").explode(empty_as_null=False))
         chunks = (distinct[low : low + _CHUNK].to_list() for low in range(0, len(distinct), _CHUNK))
         pieces = [ids for chunk in chunks for ids in self.spell(chunk)]
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         flat = np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
-        ends = np.concatenate([[0], np.cumsum(lengths[places])]).astype(np.int64)
-        ids = flat[ranges((np.cumsum(lengths) - lengths)[places], lengths[places])]
+        ends = np.concatenate([[0], np.cumsum(lengths[word_index])]).astype(np.int64)
+        ids = flat[ranges((np.cumsum(lengths) - lengths)[word_index], lengths[word_index])]
         return ids, ends[np.concatenate([[0], np.cumsum(num_words)])]
 
     def spell(self, words: Iterable[str]) -> list[list[int]]:
@@ -151,10 +151,10 @@ class QueryTokenizer:
 
     def decode(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> str:
         """The query that some ids spell; padding, begin and end are passed over."""
-        kept = [int(id) for id in ids if id not in (PADDING, BEGIN, END)]
+        token_ids = [int(id) for id in ids if id not in (PADDING, BEGIN, END)]
         if self.kind == "words":
-            return " ".join(_SHOWN if id == UNKNOWN else self.tokens[id] for id in kept)
-        text: str = self.backend.decode([id for id in kept if id != UNKNOWN], skip_special_tokens=False)
+            return " ".join(_SHOWN if id == UNKNOWN else self.tokens[id] for id in token_ids)
+        text: str = self.backend.decode([id for id in token_ids if id != UNKNOWN], skip_special_tokens=False)
         return text.removeprefix(" ")
 
     def without(self, ids: Collection[int]) -> QueryTokenizer:
@@ -184,8 +184,8 @@ def _pairs(words: pl.DataFrame, size: int) -> tuple[tuple[str, ...], tuple[tuple
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     backend.train_from_iterator(_repeated(words), trainer)
     model = json.loads(backend.to_str())["model"]
-    learned = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    return (*SPECIAL, *learned), tuple((first, second) for first, second in model["merges"])
+    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    return (*SPECIAL, *pieces), tuple((first, second) for first, second in model["merges"])
 
 
 def _repeated(words: pl.DataFrame) -> Iterator[list[str]]:

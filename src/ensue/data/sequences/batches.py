@@ -412,10 +412,10 @@ class Share:
         Raises:
             SettingError: it is none.
         """
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise SettingError(f"--share: '{text}' is not a share; write 2/8 for the second of eight")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def of_files(self, sizes: Sequence[int]) -> tuple[int, int]:
         """The first file of the share, and the one after its last: shares are about equally large, none is empty.
@@ -428,10 +428,10 @@ class Share:
                 f"--share {self.number}/{self.of}: {plural(len(sizes), 'file')} can be shared by {len(sizes)} at most; "
                 "name fewer shares, or write the log as more files"
             )
-        whole, bounds = [*accumulate(sizes)], [0]
+        totals, bounds = [*accumulate(sizes)], [0]
         for number in range(1, self.of):
-            wanted = whole[-1] * number / self.of
-            end = sum(done <= wanted for done in whole)
+            target = totals[-1] * number / self.of
+            end = sum(done <= target for done in totals)
             bounds.append(min(max(end, bounds[-1] + 1), len(sizes) - self.of + number))
         bounds.append(len(sizes))
         return bounds[self.number - 1], bounds[self.number]
@@ -462,20 +462,20 @@ def find_shares(place: Path, plan: Mapping[str, object]) -> list[Path]:
     Raises:
         DataError: one is missing, stands there twice, or is of other files or options.
     """
-    found = {path: _manifest(path) for path in sorted(_shares(place).glob("*-of-*")) if path.is_dir()}
-    if not found:
+    manifests = {path: _manifest(path) for path in sorted(_shares(place).glob("*-of-*")) if path.is_dir()}
+    if not manifests:
         raise DataError(f"{_shares(place)}: holds no share; prepare each with --share 1/N, 2/N, … first")
-    counts = sorted({manifest.of for manifest in found.values()})
+    counts = sorted({manifest.of for manifest in manifests.values()})
     if len(counts) > 1:
         numbers = " and ".join(map(str, counts))
         raise DataError(f"{_shares(place)}: holds shares of {numbers}, which overlap; remove those of one number")
-    for path, manifest in found.items():
-        own = Share(manifest.share, manifest.of)
-        if path.name != own.folder(place).name:
-            raise DataError(f"{path}: holds share {own.number} of {own.of}, which overlaps; {_AGAIN}")
+    for path, manifest in manifests.items():
+        named = Share(manifest.share, manifest.of)
+        if path.name != named.folder(place).name:
+            raise DataError(f"{path}: holds share {named.number} of {named.of}, which overlaps; {_AGAIN}")
         _require_same(path, manifest.read, dict(plan))
     folders = [Share(number, counts[0]).folder(place) for number in range(1, counts[0] + 1)]
-    missing = [folder.name.replace("-of-", "/") for folder in folders if folder not in found]
+    missing = [folder.name.replace("-of-", "/") for folder in folders if folder not in manifests]
     if missing:
         raise DataError(
             f"{_shares(place)}: {listed(missing, 5)} of all shares are missing; prepare --share {missing[0]}"
@@ -526,12 +526,12 @@ def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, obje
                 f"same options, or {_AGAIN}"
             )
     lists = (cast(list[tuple[str, int, int]], read["files"]) for read in (held, plan))
-    theirs, own = ([(Path(path).name, size) for path, size, _ in one] for one in lists)
-    for one, other in zip(theirs, own, strict=False):
-        if one != other:
+    stored, new = ([(Path(path).name, size) for path, size, _ in files] for files in lists)
+    for files, other in zip(stored, new, strict=False):
+        if files != other:
             raise DataError(
-                f"{folder}: has read {one[0]} of {one[1]:,} bytes, where {other[0]} of {other[1]:,} bytes is here; "
+                f"{folder}: has read {files[0]} of {files[1]:,} bytes, where {other[0]} of {other[1]:,} bytes is here; "
                 f"give all shares the same files, or {_AGAIN}"
             )
-    if len(theirs) != len(own):
-        raise DataError(f"{folder}: was of {plural(len(theirs), 'file')}, and here are {len(own)}; {_AGAIN}")
+    if len(stored) != len(new):
+        raise DataError(f"{folder}: was of {plural(len(stored), 'file')}, and here are {len(new)}; {_AGAIN}")

@@ -114,9 +114,9 @@ def find_columns(
         day, offset = within
         roles = {"session": columns["session"], "item": columns["item"], "time": day, WITHIN: offset}
         return roles, (f"time is the day {quoted(day)} plus {quoted(offset)}, milliseconds within the session",)
-    others = [name for name in _named(names, TIME_NAMES) if name not in columns.values()]
+    times = [name for name in _named(names, TIME_NAMES) if name not in columns.values()]
     doubt = tuple(
-        f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns" for name in others
+        f"time is {quoted(columns['time'])}; {quoted(name)} would fit too; choose with --columns" for name in times
     )
     notes = renamed(columns, trained)
     return {role: columns[role] for role in (*ROLES, EVENT) if role in columns}, (
@@ -199,8 +199,8 @@ def is_typed(names: Sequence[str], where: str) -> bool:
 def _within(names: Sequence[str], columns: Mapping[str, str]) -> tuple[str, str] | None:
     """Diginetica's day and its milliseconds within the session."""
     days, offsets = _named(names, ("eventdate",)), _named(names, ("timeframe",))
-    taken = {columns["session"], columns["item"]}
-    session = _plain(columns["session"]) in _SESSIONS and not {*days, *offsets} & taken
+    used = {columns["session"], columns["item"]}
+    session = _plain(columns["session"]) in _SESSIONS and not {*days, *offsets} & used
     return (days[0], offsets[0]) if days and offsets and session else None
 
 

@@ -130,18 +130,18 @@ def _histories(events: Events, clock: Clock | None, sort: bool) -> tuple[Histori
 def _cut(histories: Histories, gap: float | None, layout: str, users: bool) -> tuple[Histories, tuple[str, ...]]:
     """Sequences cut by pauses where that is wanted, and rows left out that begin a longer row."""
     if layout == "recbole lists":
-        whole = drop_prefixes(histories)
-        left = len(histories) - len(whole)
+        longest = drop_prefixes(histories)
+        num = len(histories) - len(longest)
         note = (
-            f"{left:,} of {plural(len(histories), 'row')} left out: they are prefixes of a longer row of the same "
+            f"{num:,} of {plural(len(histories), 'row')} left out: they are prefixes of a longer row of the same "
             "session"
         )
-        histories, notes = whole, (note,) if left else ()
+        histories, notes = longest, (note,) if num else ()
     else:
         notes = ()
     minutes = pause_of(gap, layout, users=users)
-    parts = cut(histories, minutes) if minutes else histories
-    return parts, (*notes, *cut_notes(len(histories), len(parts), gap, layout, users=users))
+    sessions = cut(histories, minutes) if minutes else histories
+    return sessions, (*notes, *cut_notes(len(histories), len(sessions), gap, layout, users=users))
 
 
 def pause_of(gap: float | None, layout: str, *, users: bool) -> float:
@@ -154,8 +154,8 @@ def cut_notes(before: int, after: int, gap: float | None, layout: str, *, users:
     minutes = pause_of(gap, layout, users=users)
     if not minutes:
         usual = "as in RecBole" if layout == "recbole" else "as is usual for ratings and check-ins"
-        whole = f"each user is one session, {usual}; cut it into sessions with --session-gap {GAP:g}"
-        return (whole,) if gap is None and users and layout in WHOLE_USERS else ()
+        user_note = f"each user is one session, {usual}; cut it into sessions with --session-gap {GAP:g}"
+        return (user_note,) if gap is None and users and layout in WHOLE_USERS else ()
     keep = "; --session-gap 0 keeps users whole" if gap is None else ""
     sequences = plural(before, "user" if users else "sequence")
     return (f"{plural(after, 'session')} cut from {sequences} at pauses over {minutes:g} minutes{keep}",)
@@ -256,10 +256,10 @@ def in_order(histories: Histories, given: pl.Series, where: Where, sort: bool) -
         DataError: they may not, and a time comes before the one above it.
     """
     times = histories.times
-    back = (times[1:] < times[:-1]) & histories.is_followed()
-    if not back.any():
+    late = (times[1:] < times[:-1]) & histories.is_followed()
+    if not late.any():
         return histories, 0
-    first = int(np.argmax(back)) + 1
+    first = int(np.argmax(late)) + 1
     if not sort:
         raise DataError(
             f"{where(first)}: time {quoted(given[first])} comes after {quoted(given[first - 1])} in the same "
@@ -268,7 +268,7 @@ def in_order(histories: Histories, given: pl.Series, where: Where, sort: bool) -
     owners = histories.sequence_index()
     by_time = pl.arg_sort_by("owner", "time", maintain_order=True)
     order = pl.DataFrame({"owner": owners, "time": times}).select(by_time).to_series().to_numpy()
-    return replace(histories, ids=histories.ids[order], times=times[order]), len(distinct_numbers(owners[1:][back]))
+    return replace(histories, ids=histories.ids[order], times=times[order]), len(distinct_numbers(owners[1:][late]))
 
 
 def sorted_note(count: int, histories: int) -> tuple[str, ...]:

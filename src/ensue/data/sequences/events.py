@@ -57,10 +57,10 @@ def refuse(texts: pl.Series, wrong: pl.Series, content: Content, numbers: Index,
     Raises:
         DataError: one of them is.
     """
-    places = wrong.arg_true()
-    if len(places):
-        shown = quoted(texts[places[0]], 40)
-        raise DataError(f"{content.path}, line {numbers[places[0]]}: {shown} does not fit; {expected}")
+    rows = wrong.arg_true()
+    if len(rows):
+        text = quoted(texts[rows[0]], 40)
+        raise DataError(f"{content.path}, line {numbers[rows[0]]}: {text} does not fit; {expected}")
 
 
 def events_of(
@@ -105,9 +105,9 @@ def flat_events(
     def where(event: int) -> str:
         return f"{content.path}, line {at[event]}"
 
-    named = pl.Series(dtype=pl.String) if names is None else names
+    session_names = pl.Series(dtype=pl.String) if names is None else names
     return Events(
-        categorical(values.str.strip_chars(), where), times, lengths.astype(np.int64), named, where, notes=notes
+        categorical(values.str.strip_chars(), where), times, lengths.astype(np.int64), session_names, where, notes=notes
     )
 
 
@@ -135,8 +135,8 @@ def with_ids(events: Events, ids: IdColumns) -> Events:
     table = ids.normalise(Table("", pl.DataFrame({"item": events.values, "row": row}), events.where, {}, ()))
     names = events.names
     if len(names):
-        named = Table("", pl.DataFrame({"session": names}), events.where, {}, ())
-        names = replace(ids, missing=KEEP, tallies={}, whole={}).normalise(named).frame["session"]
+        name_table = Table("", pl.DataFrame({"session": names}), events.where, {}, ())
+        names = replace(ids, missing=KEEP, tallies={}, whole={}).normalise(name_table).frame["session"]
     rows = table.frame["row"].to_numpy()
     lengths, times, where = events.lengths, events.times, events.where
     if len(rows) < len(events.values):

@@ -105,7 +105,7 @@ def _is_grouped(firsts: Sequence[str]) -> bool:
     return num_runs == len(set(firsts)) > 1 and 0.5**repeats < _CHANCE
 
 
-def _are_users(firsts: Sequence[str], others: Sequence[str]) -> bool:
+def _are_users(firsts: Sequence[str], items: Sequence[str]) -> bool:
     """Return whether the first ids of lines are no items: they rise, or differ where items would have been repeated."""
     if len(set(firsts)) < len(firsts):
         return False
@@ -116,8 +116,8 @@ def _are_users(firsts: Sequence[str], others: Sequence[str]) -> bool:
         if numbers == sorted(numbers) and 1 / math.factorial(min(len(numbers), 20)) < _CHANCE:
             return True
     # Two items of different lines are equal with this probability; of n first ids there are n (n - 1) / 2 pairs.
-    pairs = len(others) * (len(others) - 1)
-    equal = sum(count * (count - 1) for count in Counter(others).values()) / pairs if pairs else 0.0
+    pairs = len(items) * (len(items) - 1)
+    equal = sum(count * (count - 1) for count in Counter(items).values()) / pairs if pairs else 0.0
     return math.exp(-equal * len(firsts) * (len(firsts) - 1) / 2) < _CHANCE
 
 
@@ -168,9 +168,9 @@ def read_hidan(content: Content) -> Events:
     counts = pl.DataFrame({"users": values.list.len(), "times": times.list.len()})
     unequal = (counts["users"] != counts["times"]).arg_true()
     if len(unequal):
-        place = unequal[0]
-        users, others = counts.row(place)
-        raise DataError(f"{content.path}, line {numbers[place]}: {users} users but {others} times; give one per user")
+        row = unequal[0]
+        users, num_times = counts.row(row)
+        raise DataError(f"{content.path}, line {numbers[row]}: {users} users but {num_times} times; give one per user")
     return events_of(content, values, times, numbers, notes)
 
 
@@ -189,25 +189,25 @@ def read_pairs(content: Content, between: str, within: str) -> Events:
     pairs = lines.str.strip_chars(", ").str.extract_all(rf"[^{between}]+")
     lengths = pairs.list.len().to_numpy().astype(np.int64)
     flat, owners = pairs.explode().str.strip_chars(), np.repeat(np.arange(len(lines)), lengths)
-    parts = flat.str.extract_groups(rf"^(?:([^{within}]+)[{within}]+)?(.+?)[{within}]+([^{within}]*)$").struct.unnest()
-    frame = parts.rename({"1": "root", "2": "user", "3": "time"}).with_columns(line=owners)
+    groups = flat.str.extract_groups(rf"^(?:([^{within}]+)[{within}]+)?(.+?)[{within}]+([^{within}]*)$").struct.unnest()
+    frame = groups.rename({"1": "root", "2": "user", "3": "time"}).with_columns(line=owners)
     first = pl.col("line") != pl.col("line").shift(1, fill_value=-1)
     alone = first & pl.col("user").is_null() & (pl.col("line") == pl.col("line").shift(-1, fill_value=-1))
     # Of "r a,1 b,2" the pairs are r, a 1 and b 2: the root goes to the pair after it, and its own row goes.
-    held = pl.when(alone.shift(1, fill_value=False)).then(pl.lit(flat).shift(1)).otherwise(pl.col("root"))
-    frame = frame.with_columns(alone=alone, root=held, late=pl.col("root").is_not_null() & ~first)
+    root_text = pl.when(alone.shift(1, fill_value=False)).then(pl.lit(flat).shift(1)).otherwise(pl.col("root"))
+    frame = frame.with_columns(alone=alone, root=root_text, late=pl.col("root").is_not_null() & ~first)
     wrong = (~frame["alone"] & frame["user"].is_null()) | frame["late"]
     shape = "user,time" if within == "," else "user time"
-    more = ", after one root at most" if frame["late"].any() else ""
-    refuse(flat, wrong, content, numbers[owners], f"expected {shape}{more}")
-    kept = frame.filter(~pl.col("alone"))
-    roots = int(kept["root"].is_not_null().sum())
+    root_note = ", after one root at most" if frame["late"].any() else ""
+    refuse(flat, wrong, content, numbers[owners], f"expected {shape}{root_note}")
+    events = frame.filter(~pl.col("alone"))
+    roots = int(events["root"].is_not_null().sum())
     root = pl.when(pl.col("root") != pl.col("user")).then(pl.col("root"))
-    whole = kept.select("line", "time", user=pl.concat_list(root, "user").list.drop_nulls()).explode("user")
-    counts = np.bincount(whole["line"].to_numpy(), minlength=len(lines)).astype(np.int64)
+    rows = events.select("line", "time", user=pl.concat_list(root, "user").list.drop_nulls()).explode("user")
+    counts = np.bincount(rows["line"].to_numpy(), minlength=len(lines)).astype(np.int64)
     if roots:
         notes = (*notes, _of_roots(roots, len(lines)))
-    return flat_events(content, whole["user"], whole["time"], counts, np.repeat(numbers, counts), notes)
+    return flat_events(content, rows["user"], rows["time"], counts, np.repeat(numbers, counts), notes)
 
 
 def read_topo_lstm(content: Content) -> Events:
@@ -223,8 +223,8 @@ def read_topo_lstm(content: Content) -> Events:
     frame = pl.DataFrame({"words": words})
     users = pl.concat_list(pl.col("words").list.first(), pl.col("words").list.gather_every(2, 1))
     times = pl.concat_list(pl.col("words").list.get(2), pl.col("words").list.gather_every(2, 2))
-    found = frame.select(users=users, times=times)
-    return events_of(content, found["users"], found["times"], numbers, (*notes, _of_roots(len(lines), len(lines))))
+    columns = frame.select(users=users, times=times)
+    return events_of(content, columns["users"], columns["times"], numbers, (*notes, _of_roots(len(lines), len(lines))))
 
 
 def read_deephawkes(content: Content) -> Events:
@@ -234,21 +234,21 @@ def read_deephawkes(content: Content) -> Events:
         DataError: a line of another shape.
     """
     lines, numbers, notes = filled_lines(content)
-    parts = lines.str.extract_groups(r"^([^\t]*)\t[^\t]*\t([^\t]*)\t[^\t]*\t(.*)$").struct.unnest()
-    refuse(lines, parts["1"].is_null(), content, numbers, "expected id TAB root TAB time TAB number TAB user:seconds …")
-    paths = parts["3"].str.extract_all(r"\S+")
+    cells = lines.str.extract_groups(r"^([^\t]*)\t[^\t]*\t([^\t]*)\t[^\t]*\t(.*)$").struct.unnest()
+    refuse(lines, cells["1"].is_null(), content, numbers, "expected id TAB root TAB time TAB number TAB user:seconds …")
+    paths = cells["3"].str.extract_all(r"\S+")
     lengths = paths.list.len().to_numpy().astype(np.int64)
     refuse(lines, paths.list.len() == 0, content, numbers, "expected root:0 root/user:seconds … at its end")
     flat, owners = paths.explode(), np.repeat(np.arange(len(lines)), lengths)
-    found = flat.str.extract_groups(r"^(?:.*/)?([^/]*):([^:]*)$").struct.unnest()
-    passed, begun = found["2"].cast(pl.Float64, strict=False), parts["2"].cast(pl.Float64, strict=False)
+    steps = flat.str.extract_groups(r"^(?:.*/)?([^/]*):([^:]*)$").struct.unnest()
+    passed, starts = steps["2"].cast(pl.Float64, strict=False), cells["2"].cast(pl.Float64, strict=False)
     refuse(flat, passed.is_null(), content, numbers[owners], "expected user/user:seconds")
-    if bool((begun >= SINCE_1970).fill_null(False).all()):
-        times, note = begun.gather(owners) + passed, "times are the publication time plus the seconds of each path"
+    if bool((starts >= SINCE_1970).fill_null(False).all()):
+        times, note = starts.gather(owners) + passed, "times are the publication time plus the seconds of each path"
     else:
         times, note = passed, "times are seconds after publication, whose own time is not a Unix time"
     path = "the last user of each path is the event"
-    events = flat_events(content, found["1"], times, lengths, numbers[owners], (*notes, note, path), parts["1"])
+    events = flat_events(content, steps["1"], times, lengths, numbers[owners], (*notes, note, path), cells["1"])
     return replace(events, unordered=True)
 
 
@@ -268,10 +268,10 @@ def read_cyan(content: Content) -> Events:
     return events_of(content, values, times, numbers, notes, fields.list.first())
 
 
-def _most(shape: re.Pattern[str], head: Sequence[str], held: str = "") -> bool:
+def _most(shape: re.Pattern[str], head: Sequence[str], contained: str = "") -> bool:
     """Return whether the first line and most others have a shape, and at least one of these holds a text too."""
     fitting = [line for line in head if shape.fullmatch(line)]
-    return head[0] in fitting and len(fitting) > len(head) / 2 and any(held in line.strip() for line in fitting)
+    return head[0] in fitting and len(fitting) > len(head) / 2 and any(contained in line.strip() for line in fitting)
 
 
 def _is_topo_lstm(head: Sequence[str]) -> bool:
@@ -288,8 +288,8 @@ def _ascending(words: Sequence[str]) -> bool:
 
 
 def _of_roots(roots: int, lines: int) -> str:
-    named = "each line" if roots == lines else f"{plural(roots, 'line')} of {lines:,}"
-    return f"the root before the first pair of {named} is the first event, at the time of that pair"
+    lines_text = "each line" if roots == lines else f"{plural(roots, 'line')} of {lines:,}"
+    return f"the root before the first pair of {lines_text} is the first event, at the time of that pair"
 
 
 CASCADES: dict[str, Callable[[Content], Events]] = {
@@ -523,9 +523,9 @@ def read_lists_of_parquet(content: Content) -> pl.DataFrame:
     """
     schema = content.schema()
     for name in _HISTORY.keys() & schema.keys():
-        held = schema[name]
-        inner = pl.Series(dtype=held).explode().dtype if isinstance(held, pl.List) else held
-        if isinstance(held, pl.List) == (name == "id") or inner.is_nested() or inner in (pl.Binary, pl.Object):
+        column_type = schema[name]
+        inner = pl.Series(dtype=column_type).explode().dtype if isinstance(column_type, pl.List) else column_type
+        if isinstance(column_type, pl.List) == (name == "id") or inner.is_nested() or inner in (pl.Binary, pl.Object):
             raise DataError(
                 f"{content.path}: column {name!r} holds {schema[name]}; give lists of texts, and of numbers"
             )

@@ -100,17 +100,17 @@ def prepare(
         raise SettingError("`ensue prepare`, and logs that are too large for memory, need: pip install 'ensue[large]'")
     _require_free(output)
     files = _files(data)
-    shown = data[0] if len(data) == 1 else Path(f"{data[0]} and {len(data) - 1} more")
-    place = output.resolve()
-    with _writing(place), _work(place) as work:
+    name = data[0] if len(data) == 1 else Path(f"{data[0]} and {len(data) - 1} more")
+    target = output.resolve()
+    with _writing(target), _work(target) as work:
         whole = work / "whole"
         if len(files) == 1 and not (merge or is_several(data[0])) and keeps_sequences(files[0], options):
             _start(work, {})
-            found = _copy(files[0], options, whole, sort, gap)
+            outcome = _copy(files[0], options, whole, sort, gap)
         else:
             sources = sources_of(files, options)
             plan = _plan(sources, options, sort, gap)
-            shares = find_shares(place, plan) if merge else []
+            shares = find_shares(target, plan) if merge else []
             batches = _batches(sources, options, work, {**plan, "shares": [str(folder) for folder in shares]})
             if merge:
                 for folder in shares:
@@ -118,11 +118,11 @@ def prepare(
             else:
                 batches.resume()
                 _read(batches, progress)
-            _sort(shown, batches, work, progress)
-            found = _write(shown, batches, options, work, sort, gap, progress, plan)
-        whole.rename(place)
-        flush(place.parent)
-    return found
+            _sort(name, batches, work, progress)
+            outcome = _write(name, batches, options, work, sort, gap, progress, plan)
+        whole.rename(target)
+        flush(target.parent)
+    return outcome
 
 
 def prepare_share(
@@ -157,25 +157,25 @@ def prepare_share(
     _require_free(output)
     sources = sources_of(_files(data), options)
     low, high = share.of_files([source.size for source in sources])
-    place = share.folder(output.resolve())
-    _require_free(place)
+    target = share.folder(output.resolve())
+    _require_free(target)
     plan = _plan(sources, options, sort, gap)
-    with _writing(place), _work(place) as work:
+    with _writing(target), _work(target) as work:
         batches = _batches(sources, options, work, plan, share.of)
         batches.state.cursor = Cursor(low)
         batches.end = high
         batches.resume()
         _read(batches, progress)
         write_share(work / "whole", batches, share, plan)
-        (work / "whole").rename(place)
-        flush(place.parent)
+        (work / "whole").rename(target)
+        flush(target.parent)
     return share.folder(output), batches.state.rows
 
 
 def _require_free(output: Path) -> None:
     if output.exists():
-        what = "already holds a prepared log" if is_prepared(output) else "already exists"
-        raise SettingError(f"{output}: {what}; choose another folder, or remove it first")
+        problem = "already holds a prepared log" if is_prepared(output) else "already exists"
+        raise SettingError(f"{output}: {problem}; choose another folder, or remove it first")
 
 
 def _files(data: Sequence[Path]) -> list[Path]:
@@ -253,7 +253,7 @@ def _literal(path: Path) -> str:
 
 
 def _write(
-    shown: Path,
+    name: Path,
     batches: Batches,
     options: ReadOptions,
     work: Path,
@@ -266,7 +266,7 @@ def _write(
     head = batches.state.head
     assert head is not None
     clock = None if batches.state.clock is None else batches.state.clock.end(head.layout, options.times)
-    require_times(shown, gap, timed=clock is not None)
+    require_times(name, gap, timed=clock is not None)
     users = is_user_log(head.columns) and "session" not in options.columns and clock is not None and clock.absolute
     minutes = pause_of(gap, head.layout, users=users)
     items = pl.read_parquet(work / "sorted" / "items")["value"]
@@ -284,7 +284,7 @@ def _write(
         num_sessions += len(histories)
         if clock is not None:
             histories = replace(histories, times=in_seconds(events["time"].to_numpy(), clock.scale))
-            where = partial(_place, shown, histories)
+            where = partial(_place, name, histories)
             histories, count = in_order(histories, events["time"], where, sort or head.unordered)
             num_sorted += count
         writer.add(cut(histories, minutes) if minutes else histories)
@@ -298,7 +298,7 @@ def _write(
         *sorted_note(num_sorted, num_sessions),
         *cut_notes(num_sessions, writer.histories, gap, head.layout, users=users),
     )
-    report = report_of(shown, head.layout, head.columns, clock, notes, batches.ids.warnings, events=options.events)
+    report = report_of(name, head.layout, head.columns, clock, notes, batches.ids.warnings, events=options.events)
     return report, writer.finish(items.gather(np.concatenate(order)), report, plan)
 
 
@@ -314,18 +314,18 @@ def _windows(folder: Path) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         low, first = high, end
 
 
-def _place(shown: Path, histories: Histories, event: int) -> str:
+def _place(name: Path, histories: Histories, event: int) -> str:
     """The sequence of an event, for messages: the rows of the log are not kept."""
     owner = int(np.searchsorted(histories.offsets, event, side="right")) - 1
-    return f"{shown}: sequence {quoted(histories.names[owner])}"
+    return f"{name}: sequence {quoted(histories.names[owner])}"
 
 
 def _copy(
-    path: Path, options: ReadOptions, whole: Path, sort: bool, gap: float | None
+    path: Path, options: ReadOptions, folder: Path, sort: bool, gap: float | None
 ) -> tuple[SequencesReport, Counts]:
     """A file with a sequence a row: read whole, as ever."""
     histories, report = read_file(path, options, sort=sort, gap=gap)
-    writer = Writer(whole)
+    writer = Writer(folder)
     writer.add(histories)
     values = pl.Series(histories.vocabulary.values, dtype=pl.String)
     return report, writer.finish(values, report, _plan([], options, sort, gap))
@@ -375,14 +375,14 @@ def _start(work: Path, plan: dict[str, object]) -> bool:
     note, text = work / "plan.json", json.dumps(plan, indent=1)
     for name in ("whole", "sorted"):
         shutil.rmtree(work / name, ignore_errors=True)
-    begun = note.exists() and note.read_text(encoding="utf-8") == text
-    if not begun:
-        for left in work.iterdir():
-            left.unlink()
+    is_resumed = note.exists() and note.read_text(encoding="utf-8") == text
+    if not is_resumed:
+        for other_plan in work.iterdir():
+            other_plan.unlink()
         note.write_text(text, encoding="utf-8")
     for name in ("whole", "sorted"):
         (work / name).mkdir()
-    return begun
+    return is_resumed
 
 
 def _require_room(work: Path, needed: int) -> None:
@@ -395,7 +395,7 @@ def _require_room(work: Path, needed: int) -> None:
 
 
 @contextmanager
-def _writing(place: Path) -> Iterator[None]:
+def _writing(target: Path) -> Iterator[None]:
     """Raise errors of the system as errors of the output folder, which stays as it is.
 
     Raises:
@@ -406,5 +406,5 @@ def _writing(place: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error).partition("\n")[0]
         raise DataError(
-            f"{place}: cannot be written ({reason}); nothing was written; the same command resumes once there is space"
+            f"{target}: cannot be written ({reason}); nothing was written; the same command resumes once there is space"
         ) from error

@@ -92,13 +92,13 @@ class Writer:
             read: the files and how they were read, for the manifest.
         """
         pl.DataFrame({"value": values.alias("value")}).write_ipc(self.folder / "values", compat_level=_PLAIN)
-        parts = sorted(self.folder.glob("names-*"))
-        if len(parts) == 1:
-            parts[0].rename(self.folder / "names")
-        elif parts:
-            pl.scan_ipc(parts).sink_ipc(self.folder / "names", compat_level=_PLAIN)
-            for part in parts:
-                part.unlink()
+        name_files = sorted(self.folder.glob("names-*"))
+        if len(name_files) == 1:
+            name_files[0].rename(self.folder / "names")
+        elif name_files:
+            pl.scan_ipc(name_files).sink_ipc(self.folder / "names", compat_level=_PLAIN)
+            for name_file in name_files:
+                name_file.unlink()
         else:
             pl.DataFrame({"name": []}, schema={"name": pl.String}).write_ipc(self.folder / "names")
         files = {
@@ -136,8 +136,8 @@ def read_prepared(path: Path) -> tuple[Histories, SequencesReport]:
         report = manifest["report"]
         report |= {"path": str(path), **{name: tuple(report[name]) for name in ("notes", "warnings")}}
         understood = SequencesReport(**report)
-        for name, held in manifest["files"].items():
-            if (path / name).stat().st_size != held["bytes"] or _sum(path / name) != held["crc32"]:
+        for name, entry in manifest["files"].items():
+            if (path / name).stat().st_size != entry["bytes"] or _sum(path / name) != entry["crc32"]:
                 raise DataError(f"{path}: {name} is damaged or was replaced; run `ensue prepare` again")
         ids, offsets, times = (_mapped(path / name, np.dtype(kind)) for name, kind in _COLUMNS.items())
         values = int(manifest["values"])
@@ -157,14 +157,14 @@ def read_prepared(path: Path) -> tuple[Histories, SequencesReport]:
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_input(path / MANIFEST))
+        manifest = json.loads(read_input(path / MANIFEST))
     except (DataError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: {MANIFEST} cannot be read ({error}); run `ensue prepare` again") from error
-    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
         raise DataError(f"{path}: {MANIFEST} is not what `ensue prepare` writes; run `ensue prepare` again")
-    if found["format"] > FORMAT:
-        raise DataError(f"{path}: was prepared by a newer ensue ({found.get('ensue')}); update ensue")
-    return found
+    if manifest["format"] > FORMAT:
+        raise DataError(f"{path}: was prepared by a newer ensue ({manifest.get('ensue')}); update ensue")
+    return manifest
 
 
 def _mapped(path: Path, kind: np.dtype[np.generic]) -> npt.NDArray[Any]:
@@ -184,8 +184,8 @@ def flush(path: Path) -> None:
 
 
 def _sum(path: Path) -> int:
-    found = 0
+    checksum = 0
     with open_input(path) as file:
         while step := file.read(_STEP):
-            found = zlib.crc32(step, found)
-    return found
+            checksum = zlib.crc32(step, checksum)
+    return checksum

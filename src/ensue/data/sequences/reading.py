@@ -71,17 +71,17 @@ def read(
     types = ",".join(id_list(events, "events"))
     options = ReadOptions(columns=columns or {}, events=types, time_unit=time_unit, **opening)
     check_gap(gap)
-    place = require_path(path)
-    if is_prepared(place):
-        _require_plain(place, options, sort or not options.schema.sort, gap)
-        return read_prepared(place)
+    source = require_path(path)
+    if is_prepared(source):
+        _require_plain(source, options, sort or not options.schema.sort, gap)
+        return read_prepared(source)
     gap = options.schema.gap if gap is None else gap
-    sources = sources_of(files_of(place), options) if is_several(place) else _large_file(place, options)
+    sources = sources_of(files_of(source), options) if is_several(source) else _large_file(source, options)
     if sources and _is_large(sources):
-        return _through_a_folder(place, options, sort, gap)
-    if is_several(place):
-        return read_together(place, sources, options, sort=sort, gap=gap)
-    return read_file(place, options, sort=sort, gap=gap)
+        return _through_a_folder(source, options, sort, gap)
+    if is_several(source):
+        return read_together(source, sources, options, sort=sort, gap=gap)
+    return read_file(source, options, sort=sort, gap=gap)
 
 
 def _large_file(path: Path, options: ReadOptions) -> list[Source]:
@@ -113,9 +113,9 @@ def _through_a_folder(
     with temporary_folder() as folder:
         prepare([path], folder / "log", options, sort=sort, gap=gap)
         histories, report = read_prepared(folder / "log")
-    why = f"more than {LARGE_ROWS:,} rows of Parquet, or {LARGE_BYTES / 1e9:g} GB of text"
+    reason = f"more than {LARGE_ROWS:,} rows of Parquet, or {LARGE_BYTES / 1e9:g} GB of text"
     note = (
-        f"the log is large ({why}) and was prepared in {gettempdir()} first; `ensue prepare` does that once "
+        f"the log is large ({reason}) and was prepared in {gettempdir()} first; `ensue prepare` does that once "
         "for all commands"
     )
     return histories, replace(report, path=str(path), notes=(*report.notes, note))
@@ -127,7 +127,7 @@ def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | No
     Raises:
         SettingError: naming the first.
     """
-    stated = {
+    options_stated = {
         "--columns": bool(options.columns),
         "--events": bool(options.events),
         "--time-unit": options.time_unit is not None,
@@ -138,6 +138,6 @@ def _require_plain(path: Path, options: ReadOptions, sort: bool, gap: float | No
         "--sheet": bool(options.sheet),
         "--missing": options.missing in (DROP, KEEP),
     }
-    for name, given in stated.items():
-        if given:
+    for name, is_stated in options_stated.items():
+        if is_stated:
             raise SettingError(f"{path}: is a prepared log; remove {name} here and give it to `ensue prepare`")

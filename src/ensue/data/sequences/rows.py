@@ -132,10 +132,10 @@ class Rows:
             if not len(empty) and not (column.dtype.is_numeric() or column.dtype.is_temporal()):
                 empty = (column.cast(pl.String) if column.dtype != pl.Categorical else column).eq("").arg_true()
             if len(empty):
-                place = self.table.where(empty[0])
+                where = self.table.where(empty[0])
                 name = quoted(self.table.columns[role])
                 raise DataError(
-                    f"{place}: column {name} is empty; every event needs the {role}: leave such rows out with "
+                    f"{where}: column {name} is empty; every event needs the {role}: leave such rows out with "
                     "--missing drop"
                 )
 
@@ -233,8 +233,8 @@ def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequ
     if "time" in columns and options.time_unit != "iso":
         at = names.index(columns["time"])
         rows = islice(delimited.rows(), not content.header, 100)
-        some = [row[at] for _, row in rows if len(row) > at and row[at]]
-        if some and all(map(is_plain_number, some)):
+        samples = [row[at] for _, row in rows if len(row) > at and row[at]]
+        if samples and all(map(is_plain_number, samples)):
             types[columns["time"]] = pl.Float64
     table = read_delimited(delimited, columns, notes, types)
     if content.published:
@@ -260,8 +260,8 @@ def _delimited(content: Content) -> Delimited:
             f"{where}: {quoted(line, 40)} is neither a header nor a known layout; give one, such as "
             "session,item,time; for texts, queries or posts name the task: classify, suggest, link"
         )
-    named = header[not header[0].strip() :]  # a table may begin with a column of row numbers that has no name
-    if "::" in line or any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in named):
+    names = header[not header[0].strip() :]  # a table may begin with a column of row numbers that has no name
+    if "::" in line or any(not name.strip() or is_number(name) or re.match(r"\d{4}-\d\d-\d\d", name) for name in names):
         raise DataError(
             f"{where}: a header was expected, but {quoted(line, 40)} looks like data; number the columns, such as "
             "--columns session=1,item=2,time=3, or add a line of column names"

@@ -51,10 +51,10 @@ def cut(histories: Histories, gap: float) -> Histories:
     begins[histories.offsets[:-1]] = True
     starts = np.flatnonzero(begins)
     owners = np.searchsorted(histories.offsets, starts, side="right") - 1
-    parts = np.bincount(owners, minlength=len(histories))
+    num_parts = np.bincount(owners, minlength=len(histories))
     names = histories.names
     if len(names):
-        numbers = pl.Series(ranges(np.ones_like(parts), parts)).cast(pl.String)
+        numbers = pl.Series(ranges(np.ones_like(num_parts), num_parts)).cast(pl.String)
         names = names.gather(owners) + "#" + numbers
     return replace(histories, offsets=np.append(starts, len(histories.ids)).astype(np.int64), names=names)
 
@@ -75,9 +75,9 @@ def drop_prefixes(histories: Histories) -> Histories:
     low, shared = histories.offsets, lengths[short]
     equal = histories.ids[ranges(low[short], shared)] == histories.ids[ranges(low[long], shared)]
     begins = np.logical_and.reduceat(equal, np.cumsum(shared) - shared)
-    kept = np.ones(len(histories), np.bool_)
-    kept[short[begins]] = False
-    return histories.select(kept)
+    is_kept = np.ones(len(histories), np.bool_)
+    is_kept[short[begins]] = False
+    return histories.select(is_kept)
 
 
 def add_offsets(day: pl.Series, offset: pl.Series, where: Where) -> pl.Series:
@@ -135,9 +135,9 @@ def read_lists(content: Content, delimited: Delimited, lists: Lists) -> Events:
     """
     frame = delimited.read(lists.used)
     filled = ~pl.all_horizontal(pl.col(name).is_null() for name in lists.used)
-    kept = frame.select(filled).to_series()
-    rows, frame = kept.arg_true().to_numpy(), frame.filter(kept)
-    notes = (f"{plural(len(kept) - len(frame), 'empty row')} skipped",) if len(frame) < len(kept) else ()
+    is_filled = frame.select(filled).to_series()
+    rows, frame = is_filled.arg_true().to_numpy(), frame.filter(is_filled)
+    notes = (f"{plural(len(is_filled) - len(frame), 'empty row')} skipped",) if len(frame) < len(is_filled) else ()
 
     def place(row: int) -> str:
         return delimited.where(int(rows[row]))
@@ -146,12 +146,12 @@ def read_lists(content: Content, delimited: Delimited, lists: Lists) -> Events:
         empty = pl.Series() if column is None else (frame[column].fill_null("") == "").arg_true()
         if len(empty):
             raise DataError(f"{place(empty[0])}: column {quoted(column)} is empty; every row needs a session")
-    whole = {"values": _joined(frame, lists.values, lists.target)}
+    columns_joined = {"values": _joined(frame, lists.values, lists.target)}
     if lists.times is not None:
-        whole["times"] = _joined(frame, lists.times, lists.target_time)
+        columns_joined["times"] = _joined(frame, lists.times, lists.target_time)
     if lists.name is not None:
-        whole["id"] = frame[lists.name]
-    events = list_events(content, pl.DataFrame(whole), place, notes)
+        columns_joined["id"] = frame[lists.name]
+    events = list_events(content, pl.DataFrame(columns_joined), place, notes)
     columns = {"item": " + ".join(filter(None, [lists.values, lists.target]))}
     if lists.name is not None:
         columns["session"] = lists.name
@@ -167,9 +167,9 @@ def _joined(frame: pl.DataFrame, listed: str, last: str | None) -> pl.Series:
 
 
 def _refuse(column: pl.Series, wrong: pl.Series, expected: str, where: Where) -> None:
-    places = wrong.arg_true()
-    if len(places):
-        text = column[places[0]]
+    rows = wrong.arg_true()
+    if len(rows):
+        text = column[rows[0]]
         if text is None:
-            raise DataError(f"{where(places[0])}: {column.name} is empty; give every event a time")
-        raise DataError(f"{where(places[0])}: {column.name} {quoted(text)} is not {expected}")
+            raise DataError(f"{where(rows[0])}: {column.name} is empty; give every event a time")
+        raise DataError(f"{where(rows[0])}: {column.name} {quoted(text)} is not {expected}")

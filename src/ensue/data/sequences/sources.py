@@ -60,12 +60,12 @@ def files_of(path: Path) -> list[Path]:
     inside = files_in(path)
     if not path.is_dir():
         return inside
-    logs = [found for found in inside if ending(found) in KNOWN]
+    logs = [file for file in inside if ending(file) in KNOWN]
     if not logs:
-        holds = listed((str(found.relative_to(path)) for found in inside[:_SHOWN]), _SHOWN)
+        content_text = listed((str(file.relative_to(path)) for file in inside[:_SHOWN]), _SHOWN)
         raise DataError(
             f"{path}: is a folder; name a file in it, or one that holds files that end in {', '.join(KNOWN)} (packed "
-            f"or not): this one holds {holds}{' and more' * (len(inside) > _SHOWN)}"
+            f"or not): this one holds {content_text}{' and more' * (len(inside) > _SHOWN)}"
         )
     return logs
 
@@ -77,9 +77,9 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
         DataError: a file that cannot be read, keeps a sequence a row, or differs from the first in its kind or in the
             columns that are read.
     """
-    found = [_source(path, options) for path in files]
-    first = found[0]
-    for other in found[1:]:
+    sources = [_source(path, options) for path in files]
+    first = sources[0]
+    for other in sources[1:]:
         if other.layout != first.layout:
             kinds = (source.layout for source in (other, first))
             raise DataError(
@@ -87,7 +87,7 @@ def sources_of(files: Sequence[Path], options: ReadOptions) -> list[Source]:
                 "must be of one kind: select files by a pattern in quotes, such as 'logs/*.parquet'"
             )
         require_columns_of(other.path, other.columns, first.path, first.columns)
-    return found
+    return sources
 
 
 def _source(path: Path, options: ReadOptions) -> Source:
@@ -122,7 +122,7 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
     Raises:
         DataError: the first row that does not fit, times of two kinds, or no event in any file.
     """
-    parts, notes, ids = list[Rows](), dict[str, None](), id_columns(options)
+    tables, notes, ids = list[Rows](), dict[str, None](), id_columns(options)
     empty = rowless = 0
     types = Counter[str]()
     for source in sources:
@@ -133,18 +133,18 @@ def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -
         empty += without
         rowless += not len(table.frame)
         notes |= dict.fromkeys((*content.notes, *table.notes))
-        parts += [replace(rows, table=ids.plain(table))] if len(table.frame) else []
+        tables += [replace(rows, table=ids.plain(table))] if len(table.frame) else []
     require_event_types(path, types, options)
-    if not parts:
+    if not tables:
         raise DataError(f"{path}: none of {plural(len(sources), 'file')} holds an event")
-    kinds = [time_kind(rows) for rows in parts]
-    for rows, kind in zip(parts, kinds, strict=True):
-        require_kind(kind, kinds[0], rows.table.where(0), parts[0].table.where(0))
-    where = place_in_files([len(rows.table.frame) for rows in parts], [rows.table.where for rows in parts])
-    frame = pl.concat([_texts(rows.table.frame) for rows in parts], how="vertical_relaxed")
-    said = (*notes, *notes_on_files(len(sources), rowless), *((skipped(empty),) if empty else ()))
-    table = Table(parts[0].layout, frame, where, parts[0].table.columns, said)
-    return replace(parts[0], table=table).with_ids(ids)
+    kinds = [time_kind(rows) for rows in tables]
+    for rows, kind in zip(tables, kinds, strict=True):
+        require_kind(kind, kinds[0], rows.table.where(0), tables[0].table.where(0))
+    where = place_in_files([len(rows.table.frame) for rows in tables], [rows.table.where for rows in tables])
+    frame = pl.concat([_texts(rows.table.frame) for rows in tables], how="vertical_relaxed")
+    all_notes = (*notes, *notes_on_files(len(sources), rowless), *((skipped(empty),) if empty else ()))
+    table = Table(tables[0].layout, frame, where, tables[0].table.columns, all_notes)
+    return replace(tables[0], table=table).with_ids(ids)
 
 
 def notes_on_files(files: int, rowless: int) -> tuple[str, ...]:

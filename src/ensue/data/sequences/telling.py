@@ -90,12 +90,12 @@ def require_people_in(path: str | Path, names: Sequence[str], columns: Mapping[s
         return
     with suppress(DataError):  # the reader says what is wrong with them
         roles = find_columns(Path(path), names, columns)[0]
-        others = [name for name in users if name not in roles.values()]
-        if others and is_person(roles):
+        unread = [name for name in users if name not in roles.values()]
+        if unread and is_person(roles):
             sessions = roles["session"]
             raise SettingError(
-                f"{path}: --min-users would count each session ({sessions}) as a person, though {others[0]} names "
-                f"users; give --columns session={others[0]},item=…,time=… to count users, or session={sessions},… "
+                f"{path}: --min-users would count each session ({sessions}) as a person, though {unread[0]} names "
+                f"users; give --columns session={unread[0]},item=…,time=… to count users, or session={sessions},… "
                 "to count sessions"
             )
 
@@ -112,9 +112,9 @@ def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
         kinds = frame[name].drop_nulls().value_counts(sort=True)
         if name in roles.values() or not 2 <= len(kinds) <= _MAX_KINDS:
             continue
-        shown = ", ".join(f"{quoted(kind, 40)} {count:,}" for kind, count in kinds.iter_rows())
+        texts = ", ".join(f"{quoted(kind, 40)} {count:,}" for kind, count in kinds.iter_rows())
         lines.append(
-            f"column {quoted(name)} holds {len(kinds)} event types, {shown}: all are treated the same; choose the "
+            f"column {quoted(name)} holds {len(kinds)} event types, {texts}: all are treated the same; choose the "
             f"types to predict, such as --events {kinds[name][0]}"
         )
     return lines
@@ -142,29 +142,29 @@ def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     if "time" in roles:
         times = frame[roles["time"]].cast(pl.Float64, strict=False)
         frame = frame.sort(times if not times.null_count() else frame[roles["time"]], maintain_order=True)
-    others = [name for name in frame.columns if name not in (sequence, value)]
+    names = [name for name in frame.columns if name not in (sequence, value)]
     rows = frame.with_columns(pl.col(value).shift(-1).over(sequence).alias(_NEXT)).drop_nulls(_NEXT)
     if len(rows) < _LEAST:
         return []
-    known = _known(rows, value)
-    found = []
-    for name in others:
-        held = float((rows[name] == rows[_NEXT]).mean() or 0.0)  # type: ignore[arg-type]
-        if held >= TOLD:
-            found.append(f"column {quoted(name)} holds the next item in {100 * held:.1f} % of the rows: {_ADVICE}")
-        elif (told := _known(rows, name)) >= max(TOLD, known + _GAIN):
-            found.append(
-                f"column {quoted(name)} determines the next item in {100 * told:.1f} % of the rows, the item itself "
-                f"in {100 * known:.1f} %: {_ADVICE}"
+    base = _known(rows, value)
+    lines = []
+    for name in names:
+        equal = float((rows[name] == rows[_NEXT]).mean() or 0.0)  # type: ignore[arg-type]
+        if equal >= TOLD:
+            lines.append(f"column {quoted(name)} holds the next item in {100 * equal:.1f} % of the rows: {_ADVICE}")
+        elif (share := _known(rows, name)) >= max(TOLD, base + _GAIN):
+            lines.append(
+                f"column {quoted(name)} determines the next item in {100 * share:.1f} % of the rows, the item itself "
+                f"in {100 * base:.1f} %: {_ADVICE}"
             )
-    return found
+    return lines
 
 
 def _known(rows: pl.DataFrame, name: str) -> float:
     """Share of the rows whose next value is the commonest of those with the same entry, and not the only one."""
     counts = rows.drop_nulls(name).group_by(name, _NEXT).len("count").group_by(name).agg(pl.col("count").max())
-    again = counts.filter(pl.col("count") > 1)["count"].sum()
-    return float(again) / len(rows)
+    hits = counts.filter(pl.col("count") > 1)["count"].sum()
+    return float(hits) / len(rows)
 
 
 MIN_KNOWN = 0.1

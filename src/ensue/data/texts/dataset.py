@@ -83,21 +83,21 @@ class Texts:
         Raises:
             DataError: single texts among pairs, or labels on some records only.
         """
-        kept = require_records(records, Text)
-        width = len(kept[0].texts) if kept else 1
-        for position, record in enumerate(kept):
+        rows = require_records(records, Text)
+        width = len(rows[0].texts) if rows else 1
+        for position, record in enumerate(rows):
             if len(record.texts) != width:
                 raise DataError(
                     f"text {position}: {len(record.texts)} texts after {width}; give single texts, or pairs"
                 )
-            if (record.label is None) != (kept[0].label is None):
+            if (record.label is None) != (rows[0].label is None):
                 raise DataError(f"text {position}: give every text a label, or none")
-        columns = (pl.Series([record.texts[place] for record in kept], dtype=pl.String) for place in range(width))
-        labelled, named = bool(kept and kept[0].label is not None), any(record.id for record in kept)
+        columns = (pl.Series([record.texts[side] for record in rows], dtype=pl.String) for side in range(width))
+        labelled, named = bool(rows and rows[0].label is not None), any(record.id for record in rows)
         return cls(
             tuple(strip_markup(column)[0] for column in columns),
-            pl.Series([str(record.label) for record in kept], dtype=pl.String) if labelled else None,
-            pl.Series([record.id for record in kept], dtype=pl.String) if named else None,
+            pl.Series([str(record.label) for record in rows], dtype=pl.String) if labelled else None,
+            pl.Series([record.id for record in rows], dtype=pl.String) if named else None,
         )
 
     def record(self, index: int) -> Text:
@@ -200,10 +200,10 @@ def _of_part(rows: Table, path: str | Path, part: str) -> Table:
             raise SettingError(f"{path}: has no parts; remove --split, or name a column with --columns part=…")
         return rows
     counts = rows.frame["part"].fill_null("").value_counts(sort=True, name="count").iter_rows()
-    shown = ", ".join(f"{name} ({plural(count, 'text')})" for name, count in counts)
+    parts_text = ", ".join(f"{name} ({plural(count, 'text')})" for name, count in counts)
     if part not in rows.frame["part"]:
         message = f"has no part {quoted(part)}" if part else "holds several parts"
-        raise (SettingError if part else DataError)(f"{path}: {message}; choose one with --split: {shown}")
+        raise (SettingError if part else DataError)(f"{path}: {message}; choose one with --split: {parts_text}")
     return rows.select(rows.frame["part"] == part)
 
 
@@ -211,15 +211,15 @@ def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tup
     """Return the rows, their labels, notes and warnings; rows without a label go unless none has one or all stay."""
     if "label" not in rows.frame.columns:
         return rows, None, (), ()
-    given = present(rows.frame["label"])
-    if not given.any():
+    is_labelled = present(rows.frame["label"])
+    if not is_labelled.any():
         return rows, None, ("no row has a label",), ()
-    labels, warnings = join_spellings(rows.frame["label"].set(~given, None))
+    labels, warnings = join_spellings(rows.frame["label"].set(~is_labelled, None))
     notes: tuple[str, ...] = ()
-    if not given.all():
-        empty = f"{part_of(len(labels) - int(given.sum()), len(labels), 'row', 'has', 'have')} no label"
+    if not is_labelled.all():
+        empty = f"{part_of(len(labels) - int(is_labelled.sum()), len(labels), 'row', 'has', 'have')} no label"
         if not unlabelled:
-            rows, labels = rows.select(given), labels.filter(given)
+            rows, labels = rows.select(is_labelled), labels.filter(is_labelled)
         notes = (empty if unlabelled else f"{empty}: left out",)
     if len(labels) >= _MANY_LABELS and labels.n_unique() == len(labels):
         notes = (*notes, f"each of the {len(labels):,} rows has a different label; is this the label column?")
@@ -253,11 +253,11 @@ def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Tex
     quotas = _quotas(np.bincount(labels), share)
     generator = np.random.default_rng(seed)
     owners = _owners(texts)
-    held = _hold_rows(labels, quotas, generator) if owners is None else _hold_groups(labels, owners, quotas, generator)
-    whole = "" if owners is None else ", whole groups" if texts.groups is not None else ", pairs of a text together"
+    test = _hold_rows(labels, quotas, generator) if owners is None else _hold_groups(labels, owners, quotas, generator)
+    scope = "" if owners is None else ", whole groups" if texts.groups is not None else ", pairs of a text together"
     proportion = "" if texts.labels is None else ", stratified by label"
-    rule = f"{held.sum():,} of {len(texts):,} at random (seed {seed}){whole}{proportion}"
-    return texts.select(~held), texts.select(held), rule
+    rule = f"{test.sum():,} of {len(texts):,} at random (seed {seed}){scope}{proportion}"
+    return texts.select(~test), texts.select(test), rule
 
 
 def _owners(texts: Texts) -> Index | None:
@@ -288,32 +288,32 @@ def _hold_rows(labels: Index, quotas: Index, generator: np.random.Generator) -> 
     order = order[np.argsort(labels[order], kind="stable")]
     counts = np.bincount(labels)
     ranks = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    held = np.zeros(len(labels), bool)
-    held[order] = ranks < quotas[labels[order]]
-    return held
+    test = np.zeros(len(labels), bool)
+    test[order] = ranks < quotas[labels[order]]
+    return test
 
 
 def _hold_groups(labels: Index, owners: Index, quotas: Index, generator: np.random.Generator) -> Mask:
     """Groups in random order, each if it fits into what its labels have left."""
-    num_groups, left = int(owners.max()) + 1, quotas.copy()
+    num_groups, free = int(owners.max()) + 1, quotas.copy()
     if num_groups < 2:
         raise DataError("all rows belong to one group, which cannot be split; give two groups, or no group column")
     members = np.split(np.argsort(owners, kind="stable"), np.cumsum(np.bincount(owners))[:-1])
     order = generator.permutation(num_groups)
-    held = np.zeros(len(labels), bool)
+    test = np.zeros(len(labels), bool)
     for group in order:
-        counts = np.bincount(labels[members[group]], minlength=len(left))
-        if (counts <= left).all():
-            left -= counts
-            held[members[group]] = True
-            if not left.any():
+        counts = np.bincount(labels[members[group]], minlength=len(free))
+        if (counts <= free).all():
+            free -= counts
+            test[members[group]] = True
+            if not free.any():
                 break
-    if not held.any():
+    if not test.any():
         # No group is small enough: the smallest that leaves every label a row, or else the smallest.
         totals = np.bincount(labels)
-        emptied = [int((np.bincount(labels[rows], minlength=len(left)) == totals).sum()) for rows in members]
-        held[members[min(order, key=lambda group: (emptied[group], len(members[group])))]] = True
-    return held
+        emptied = [int((np.bincount(labels[rows], minlength=len(free)) == totals).sum()) for rows in members]
+        test[members[min(order, key=lambda group: (emptied[group], len(members[group])))]] = True
+    return test
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,9 +350,9 @@ def leaks(train: Texts, other: Texts) -> Leaks:
         raise DataError("one part holds single texts and the other pairs; give two parts of the same data set")
     if train.labels is not None:
         other, _ = other.match_spellings(train.labels.drop_nulls().unique().sort().to_list())
-    here, there = _keys(train), _keys(other)
-    spans = here.group_by("key").agg(low=pl.col("label").min(), high=pl.col("label").max())
-    joined = there.join(spans, on="key", how="inner", maintain_order="left")
+    train_keys, other_keys = _keys(train), _keys(other)
+    spans = train_keys.group_by("key").agg(low=pl.col("label").min(), high=pl.col("label").max())
+    joined = other_keys.join(spans, on="key", how="inner", maintain_order="left")
     disagree = joined.select((pl.col("low") != pl.col("label")) | (pl.col("high") != pl.col("label"))).to_series()
     grouped = (train.groups is None) == (other.groups is None)
     places = [part.groups if part.groups is not None else part.texts[0] for part in (train, other)]
@@ -360,10 +360,10 @@ def leaks(train: Texts, other: Texts) -> Leaks:
     return Leaks(
         rows=len(train),
         other_rows=len(other),
-        repeated=len(here) - here["key"].n_unique(),
-        repeated_disagree=_disagreeing(here),
-        other_repeated=len(there) - there["key"].n_unique(),
-        other_repeated_disagree=_disagreeing(there),
+        repeated=len(train_keys) - train_keys["key"].n_unique(),
+        repeated_disagree=_disagreeing(train_keys),
+        other_repeated=len(other_keys) - other_keys["key"].n_unique(),
+        other_repeated_disagree=_disagreeing(other_keys),
         shared=len(joined),
         shared_disagree=int(disagree.sum()),
         shared_groups=num_grouped if train.groups is not None or train.paired else 0,

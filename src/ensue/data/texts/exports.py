@@ -71,9 +71,9 @@ class LabelFields:
             return None
         labels = list(dict.fromkeys(label for item in value if (label := self.one(name, item, where)) is not None))
         if len(labels) > 1 and self.strict:
-            shown = " and ".join(map(quoted, labels[:2])) + (", …" if len(labels) > 2 else "")
+            texts = " and ".join(map(quoted, labels[:2])) + (", …" if len(labels) > 2 else "")
             raise DataError(
-                f"{where}: {len(labels)} labels ({shown}) in field {quoted(name)}, but a text has one label in task "
+                f"{where}: {len(labels)} labels ({texts}) in field {quoted(name)}, but a text has one label in task "
                 "classify; keep one, or remove the text"
             )
         return labels[0] if len(labels) == 1 else None
@@ -102,12 +102,12 @@ def flattened(content: Content, fields: LabelFields) -> Content:
         return _lines(content, _records(document, fields, str(content.path)))
     if not any(_is_nested(sample, fields) for sample in sample_objects(content)):
         return content
-    places = ((f"{content.path}, line {number}", line) for number, line in content.lines())
-    return _lines(content, (_flat(read_object(line, at), fields, at) if line.strip() else None for at, line in places))
+    pairs = ((f"{content.path}, line {number}", line) for number, line in content.lines())
+    return _lines(content, (_flat(read_object(line, at), fields, at) if line.strip() else None for at, line in pairs))
 
 
 def _lines(content: Content, objects: Iterable[Object | None]) -> Content:
-    lines = ("" if own is None else json.dumps(own, ensure_ascii=False) for own in objects)
+    lines = ("" if fields is None else json.dumps(fields, ensure_ascii=False) for fields in objects)
     return replace(content, data="\n".join(lines).encode("utf-8", errors="surrogatepass"))
 
 
@@ -158,8 +158,8 @@ def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
     """Return a task of Label Studio: the fields of its data, and its choices under the names of their controls."""
     data, annotations = sample["data"], _annotations(sample)
     assert isinstance(data, dict) and isinstance(annotations, list)
-    given = [own for own in annotations if isinstance(own, dict) and not own.get("was_cancelled")]
-    truth = [own for own in given if own.get("ground_truth")] or given
+    finished = [own for own in annotations if isinstance(own, dict) and not own.get("was_cancelled")]
+    truth = [own for own in finished if own.get("ground_truth")] or finished
     choices: dict[str, list[object]] = {}
     for annotation in truth:
         for result in annotation.get("result") or []:
@@ -215,10 +215,10 @@ def _records(document: Object, fields: LabelFields, where: str) -> list[Object]:
     is_named = any(plain_name(name) in fields.texts for name in document)
     if is_named and len(lists) == len(columns) and len(set(map(len, lists))) == 1:
         return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
-    parts = {name: rows for name, value in document.items() if isinstance(value, list) and (rows := [*_part(value)])}
-    if not parts:
+    split = {name: rows for name, value in document.items() if isinstance(value, list) and (rows := [*_part(value)])}
+    if not split:
         raise DataError(f"{where}: an object of {listed(list(document))}, none of which holds records")
-    return [{**row, **({"part": name} if len(parts) > 1 else {})} for name, rows in parts.items() for row in rows]
+    return [{**row, **({"part": name} if len(split) > 1 else {})} for name, rows in split.items() for row in rows]
 
 
 def _part(rows: list[object]) -> Iterator[dict[str, object]]:

@@ -43,11 +43,6 @@ _TREE = re.compile(r"\s*\([^\s()]+ +(\(|[^()]+\)\s*$)")
 _PIECES = re.compile(r"[()]|[^\s()]+")
 
 
-def is_tree(line: str) -> bool:
-    """Return whether a line begins as a tree does."""
-    return bool(_TREE.match(line))
-
-
 def phrases_of(line: str, where: str) -> list[tuple[str, str]]:
     """(text, label) of every phrase of a tree, the whole sentence first.
 
@@ -59,9 +54,9 @@ def phrases_of(line: str, where: str) -> list[tuple[str, str]]:
     spans: list[tuple[str, int]] = []
     ends: dict[int, int] = {}
     unclosed: list[int] = []
-    for before, piece in zip(["", *pieces], pieces, strict=False):
+    for previous, piece in zip(["", *pieces], pieces, strict=False):
         if piece == "(":
-            if before == "(" or (spans and not unclosed):
+            if previous == "(" or (spans and not unclosed):
                 raise DataError(
                     f"{where}: {'a phrase has no label' if unclosed else 'two trees'}; write one tree per line"
                 )
@@ -71,10 +66,10 @@ def phrases_of(line: str, where: str) -> list[tuple[str, str]]:
             raise DataError(f"{where}: {quoted(piece)} is outside the tree; is there one parenthesis too many?")
         elif piece == ")":
             phrase = unclosed.pop()
-            if spans[phrase][1] == len(words) or before == "(":
+            if spans[phrase][1] == len(words) or previous == "(":
                 raise DataError(f"{where}: a phrase has no words; write (label word) or (label (…) (…))")
             ends[phrase] = len(words)
-        elif before == "(":
+        elif previous == "(":
             spans[-1] = (piece, len(words))
         else:
             words.append(piece.replace("\\/", "/").replace("\\*", "*"))
@@ -140,7 +135,7 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, eve
     """
     require_roles(stated, ROLES)
     first = "{" if content.parquet else content.head(1)[0].lstrip(" ")
-    lists = {"fasttext": first.startswith("__label__"), "trees": is_tree(first)}
+    lists = {"fasttext": first.startswith("__label__"), "trees": bool(_TREE.match(first))}
     if phrases and not lists["trees"]:
         raise SettingError(f"{content.path}: only trees have labelled phrases; leave phrases out")
     for layout in (layout for layout, fits in lists.items() if fits):
@@ -183,12 +178,12 @@ def _parquet(content: Content, find: Callable[[Sequence[str]], Found], *, strict
     kind = schema[columns["label"]] if "label" in columns else None  # a column may have no name at all
     if not isinstance(kind, pl.List | pl.Array) or kind.inner.is_nested():
         return read_table(content, find)
-    name, others = columns["label"], {role: column for role, column in columns.items() if role != "label"}
+    name, other_columns = columns["label"], {role: column for role, column in columns.items() if role != "label"}
     lists = content.table([name])[name].cast(pl.List(pl.String)).list.drop_nulls().list.unique(maintain_order=True)
     labels = LabelFields(strict=strict)
     for row in (lists.list.len() > 1).fill_null(False).arg_true():
         labels.one(name, lists[row].to_list(), content.place(row))
-    table = read_table(content, lambda _: (others, notes))
+    table = read_table(content, lambda _: (other_columns, notes))
     single = pl.DataFrame({"label": lists.set(lists.list.len() > 1, None).list.first()})
     return replace(table, frame=table.frame.with_columns(single["label"]), columns=columns)
 
@@ -261,17 +256,15 @@ def _labelled_words(content: Content, stated: Mapping[str, str]) -> Table:
     if stated:
         raise SettingError(f"{content.path}: the layout labelled words has no named columns; remove --columns")
     lines, numbers, notes = content.filled_lines()
-    found = lines.str.extract_groups(rf"^\s*({_MARK})(?:\s+(.*))?$").struct.unnest()
-    for row in found["1"].is_null().arg_true()[:1]:
+    groups = lines.str.extract_groups(rf"^\s*({_MARK})(?:\s+(.*))?$").struct.unnest()
+    for row in groups["1"].is_null().arg_true()[:1]:
         problem = f"{quoted(lines[row], 40)} has no label before its text"
-        raise DataError(f"{content.path}, line {numbers[row]}: {problem}; the first lines look like {_shape(lines)}")
-    frame = found.rename({"1": "label", "2": "text"}).select("text", "label")
+        raise DataError(
+            f"{content.path}, line {numbers[row]}: {problem}; the first lines look like {quoted(lines[0], 20)}"
+        )
+    frame = groups.rename({"1": "label", "2": "text"}).select("text", "label")
     note = "the label is the word before the first space of a line"
     return Table("labelled words", frame, lambda row: f"{content.path}, line {numbers[row]}", {}, (*notes, note))
-
-
-def _shape(lines: pl.Series) -> str:
-    return quoted(lines[0], 20)
 
 
 def _labelled_csv(content: Content, stated: Mapping[str, str]) -> Table:
@@ -341,12 +334,12 @@ def _trees(content: Content, phrases: bool) -> Table:
     for number, line in content.filled():
         spans = phrases_of(line, f"{content.path}, line {number}")
         rows += [(text, label, str(number)) for text, label in (spans if phrases else spans[:1])]
-    every = pl.DataFrame(rows, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
-    frame = every.unique(["text", "label"], keep="first", maintain_order=True) if phrases else every
-    repeated = len(every) - len(frame)
-    repeats = f"{plural(len(every), 'phrase')}; left out as copies with the same label: {repeated:,}"
-    chosen = frame if phrases else frame.drop("group")
-    return Table("trees", chosen, lambda row: f"{content.path}, line {frame['group'][row]}", {}, (repeats,) * phrases)
+    table = pl.DataFrame(rows, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
+    frame = table.unique(["text", "label"], keep="first", maintain_order=True) if phrases else table
+    repeated = len(table) - len(frame)
+    repeats = f"{plural(len(table), 'phrase')}; left out as copies with the same label: {repeated:,}"
+    result = frame if phrases else frame.drop("group")
+    return Table("trees", result, lambda row: f"{content.path}, line {frame['group'][row]}", {}, (repeats,) * phrases)
 
 
 def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str | None:
@@ -355,11 +348,11 @@ def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str |
         names = content.names(separator)
         plain = set(map(plain_name, names))
         # One known word between tabs may be a label: "question TAB What is it ?".
-        named = separator != "\t" or len(names) > 3 or len(plain & _NAMES) > 1
+        may_be_header = separator != "\t" or len(names) > 3 or len(plain & _NAMES) > 1
         if stated:
             if set(stated.values()) <= set(names):
                 return separator
-        elif content.trained.columns.get("text") in names or (named and plain & set(_COLUMNS.known["text"])):
+        elif content.trained.columns.get("text") in names or (may_be_header and plain & set(_COLUMNS.known["text"])):
             return separator
     return None
 
@@ -457,7 +450,7 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str], str
     find = partial(_COLUMNS.find, content.path, names, stated, plain.values(), content.trained)
     usual = {**content.trained.present(names, stated), **stated}
     alone = pair is None or {"text", "second"} & usual.keys() or set(pair) & set(usual.values())
-    found = find() if alone or pair is None else find(text=pair[0], second=pair[1])
+    columns_found = find() if alone or pair is None else find(text=pair[0], second=pair[1])
     if strict and "label" not in usual:
-        _require_one_coder(content.path, names, found[0])
-    return found
+        _require_one_coder(content.path, names, columns_found[0])
+    return columns_found

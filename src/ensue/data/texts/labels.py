@@ -40,9 +40,9 @@ def label_key(label: str) -> str:
     key = normalize("NFC", " ".join(label.split())).casefold()
     if _SCIENTIFIC.fullmatch(key) and (value := float(key)).is_integer() and abs(value) < 2**53:
         key = str(int(value))  # 1.000000e+00, as NumPy writes floats
-    if (whole := _WHOLE.fullmatch(key)) is None:
+    if (number := _WHOLE.fullmatch(key)) is None:
         return key
-    sign, digits = whole.groups()
+    sign, digits = number.groups()
     return f"-{digits}" if sign == "-" and digits.strip("0") else digits
 
 
@@ -60,18 +60,18 @@ def join_spellings(labels: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
     spellings: dict[str, list[str]] = {}
     for label in sorted(counts, key=lambda label: (-counts[label], label)):
         spellings.setdefault(keys[label], []).append(label)
-    shown = Counter[str]()
+    totals = Counter[str]()
     for label, count in counts.items():
-        shown[_shown(label)] += count
-    chosen = {key: max(map(_shown, own), key=shown.__getitem__) for key, own in spellings.items()}
-    joined = [f"{_listed(own)} as {quoted(chosen[key])}" for key, own in sorted(spellings.items()) if len(own) > 1]
-    respelled = _respelled(labels, {label: chosen[key] for label, key in keys.items()})
+        totals[_shown(label)] += count
+    common = {key: max(map(_shown, own), key=totals.__getitem__) for key, own in spellings.items()}
+    joined = [f"{_listed(own)} as {quoted(common[key])}" for key, own in sorted(spellings.items()) if len(own) > 1]
+    respelled = _respelled(labels, {label: common[key] for label, key in keys.items()})
     if not joined:
         return respelled, ()
-    more = f"; and {len(joined) - _SHOWN:,} more" if len(joined) > _SHOWN else ""
+    tail = f"; and {len(joined) - _SHOWN:,} more" if len(joined) > _SHOWN else ""
     listed = "; ".join(joined[:_SHOWN])
     return respelled, (
-        f"spellings of the same label are merged: {listed}{more}; rename labels that differ only in case or zeros "
+        f"spellings of the same label are merged: {listed}{tail}; rename labels that differ only in case or zeros "
         "but mean different things",
     )
 
@@ -95,9 +95,9 @@ def match_spellings(labels: pl.Series, known: Sequence[str]) -> tuple[pl.Series,
     if not matched:
         return labels, ()
     listed = ", ".join(f"{quoted(label)} as {quoted(name)}" for label, name in list(matched.items())[:_SHOWN])
-    more = f", and {len(matched) - _SHOWN:,} more" if len(matched) > _SHOWN else ""
+    tail = f", and {len(matched) - _SHOWN:,} more" if len(matched) > _SHOWN else ""
     return _respelled(labels, matched), (
-        f"labels spelled differently from the training data are matched: {listed}{more}",
+        f"labels spelled differently from the training data are matched: {listed}{tail}",
     )
 
 
@@ -112,11 +112,11 @@ def require_known(labels: pl.Series, known: Sequence[str], where: str) -> None:
     Raises:
         DataError: showing a label of the model, and one of these.
     """
-    given = labels.drop_nulls().unique().sort().to_list()
-    if given and known and not set(given) & set(known):
+    present_labels = labels.drop_nulls().unique().sort().to_list()
+    if present_labels and known and not set(present_labels) & set(known):
         raise DataError(
             f"{where}: no label is known to the model: it was trained on labels such as {quoted(known[0])}, but "
-            f"this file has labels such as {quoted(given[0])}; use labels of the training data, or name their "
+            f"this file has labels such as {quoted(present_labels[0])}; use labels of the training data, or name their "
             "column with --columns label=…"
         )
 

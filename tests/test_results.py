@@ -156,7 +156,7 @@ class Cells(HTMLParser):
 @pytest.mark.parametrize("task", RESULTS)
 def test_a_table_is_the_same_in_every_form(task: str) -> None:
     found = RESULTS[task][0]()
-    shown = found.shown
+    shown = found.table_metrics
     frame = pl.read_csv(found.to_csv().encode())
     assert frame["model"].to_list() == [row.model for row in found.rows]
     assert frame[f"{shown[0]}_low"].to_list() == pytest.approx([row.interval[shown[0]][0] for row in found.rows])

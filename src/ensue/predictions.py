@@ -1,4 +1,4 @@
-"""What ``predict`` of an estimator returns: one answer per query, as a sequence, as lists and as a data frame."""
+"""The return value of ``predict`` of an estimator: a sequence of answers, also as lists and as a data frame."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ensue.answers import Choices
 from ensue.lines import plural
 
 A = TypeVar("A", bound=Choices, covariant=True)
-_SHOWN = 10
+_MAX_LISTED = 10
 
 
 class Predictions(Sequence[A], Generic[A]):
@@ -59,9 +59,9 @@ class Predictions(Sequence[A], Generic[A]):
 
         ``query`` is the id of the query where it has one, and its position from 0 where no query has.
         """
-        named = any(answer.id for answer in self._answers)
+        has_ids = any(answer.id for answer in self._answers)
         lengths = [len(answer.choices) for answer in self._answers]
-        queries = pl.Series("query", [answer.id if named else i for i, answer in enumerate(self._answers)])
+        queries = pl.Series("query", [answer.id if has_ids else i for i, answer in enumerate(self._answers)])
         titles = [getattr(choice, "title", "") for answer in self._answers for choice in answer.choices]
         frame = pl.DataFrame(
             {
@@ -77,9 +77,9 @@ class Predictions(Sequence[A], Generic[A]):
 
     def __repr__(self) -> str:
         """Return the number of queries and the first answers, one per line."""
-        lines = [f"Predictions({plural(len(self), 'query', 'queries')})", *map(repr, self._answers[:_SHOWN])]
-        return "\n".join([*lines, *(["…"] if len(self) > _SHOWN else [])])
+        lines = [f"Predictions({plural(len(self), 'query', 'queries')})", *map(repr, self._answers[:_MAX_LISTED])]
+        return "\n".join([*lines, *(["…"] if len(self) > _MAX_LISTED else [])])
 
     def _repr_html_(self) -> str:
         """Return the first answers as tables, for a notebook."""
-        return "".join(answer._repr_html_() for answer in self._answers[:_SHOWN])
+        return "".join(answer._repr_html_() for answer in self._answers[:_MAX_LISTED])

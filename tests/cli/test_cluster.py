@@ -60,7 +60,7 @@ def test_addresses_name_a_head_and_the_workers() -> None:
     assert cluster._parsed("ray") == ("", 2) and cluster._parsed("ray?workers=3") == ("", 3)
     assert cluster._parsed("ray://10.0.0.1:6379?workers=8") == ("10.0.0.1:6379", 8)
     typed = ["next", "log", "--cluster", "ray", "--seed", "3", "--cluster=ray", "--json"]
-    assert cluster._without_on(typed) == ["next", "log", "--seed", "3"]
+    assert cluster._rank_arguments(typed) == ["next", "log", "--seed", "3"]
 
 
 def test_without_the_extra_it_is_said(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,11 +39,11 @@ ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: it ends with the
 from ensue import cli
 cli.main()
 """
-"""What a rank runs."""
+"""The program of a rank."""
 
 
 def run(address: str, output: Path, *, as_json: bool) -> None:
-    """Train on a cluster what this process was told to train.
+    """Run the command of this process on a cluster.
 
     Args:
         address: ``ray``, or ``ray://HOST:PORT`` of a cluster's head; ``?workers=N`` behind it for other than two.
@@ -58,10 +58,10 @@ def run(address: str, output: Path, *, as_json: bool) -> None:
     if find_spec("ray") is None:
         raise SettingError(f"--cluster {address} needs the extra: pip install 'ensue[cluster]'")
     require_writable(output)
-    place = output.resolve()
-    kept = place.with_name(f".{place.name}.ray")
-    kept.mkdir(mode=0o700, exist_ok=True)
-    arguments = ["fit", *_without_on(sys.argv[2:])]
+    model_folder = output.resolve()
+    run_folder = model_folder.with_name(f".{model_folder.name}.ray")
+    run_folder.mkdir(mode=0o700, exist_ok=True)
+    arguments = ["fit", *_rank_arguments(sys.argv[2:])]
     with _joined(address, host, workers) as ray:
         from ray.train import RunConfig, ScalingConfig
         from ray.train.torch import TorchTrainer
@@ -74,14 +74,14 @@ def run(address: str, output: Path, *, as_json: bool) -> None:
                 use_gpu=ray.cluster_resources().get("GPU", 0) >= workers,
                 resources_per_worker={"CPU": 1},
             ),
-            run_config=RunConfig(storage_path=str(kept.parent), name=kept.name),
+            run_config=RunConfig(storage_path=str(run_folder.parent), name=run_folder.name),
         )
         try:
             trainer.fit()
         except (RuntimeError, ray.exceptions.RayError) as error:
             raise SettingError(f"--cluster {address}: a rank ended early; see its messages above") from error
         finally:
-            shutil.rmtree(kept, ignore_errors=True)
+            shutil.rmtree(run_folder, ignore_errors=True)
     display.log(f"trained by {workers} workers of {host or 'a cluster on this machine'}")
     if as_json:
         display.print_json({"folder": str(output), **load(output).summary()})
@@ -112,7 +112,7 @@ def run_rank(settings: Mapping[str, object]) -> None:
 
 @contextmanager
 def _joined(address: str, host: str, workers: int) -> Iterator[ModuleType]:
-    """Ray, connected to a cluster, or to one that is started here and ends with this."""
+    """Yield Ray, connected to a cluster, or to one that is started here and ends with this."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
     if host:
         _require_token(address)
@@ -136,33 +136,33 @@ def _joined(address: str, host: str, workers: int) -> Iterator[ModuleType]:
 
 
 def _parsed(address: str) -> tuple[str, int]:
-    """``HOST:PORT``, empty for this machine, and the number of workers."""
+    """Return ``HOST:PORT``, empty for this machine, and the number of workers."""
     wrong = f"--cluster {address}: write ray, or ray://HOST:PORT, with ?workers=N behind it for other than two workers"
-    parts = urlsplit(address if "://" in address else address.replace("ray", "ray://", 1))
-    options = parse_qs(parts.query, keep_blank_values=True)
+    url = urlsplit(address if "://" in address else address.replace("ray", "ray://", 1))
+    options = parse_qs(url.query, keep_blank_values=True)
     number = options.pop("workers", ["2"])[-1]
     try:
-        port = parts.port
+        port = url.port
     except ValueError:
         port = None
-    if parts.scheme != "ray" or options or parts.path or not number.isdecimal() or int(number) < 1:
+    if url.scheme != "ray" or options or url.path or not number.isdecimal() or int(number) < 1:
         raise SettingError(wrong)
-    if parts.netloc and (not parts.hostname or port is None):
+    if url.netloc and (not url.hostname or port is None):
         raise SettingError(wrong)
-    return parts.netloc, int(number)
+    return url.netloc, int(number)
 
 
 def _require_token(address: str) -> None:
     """Refuse a cluster for which there is no token."""
-    named = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
-    if not named and not (Path.home() / ".ray" / "auth_token").exists():
+    token = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if not token and not (Path.home() / ".ray" / "auth_token").exists():
         raise SettingError(
             f"--cluster {address}: a cluster needs a token: set RAY_AUTH_TOKEN to the one that it was started with"
         )
 
 
 def _require_open(address: str, host: str) -> None:
-    """Find out in seconds whether anybody listens there."""
+    """Refuse, within seconds, an address where nothing listens."""
     name, _, port = host.rpartition(":")
     try:
         socket.create_connection((name.strip("[]"), int(port)), WAIT).close()
@@ -171,11 +171,11 @@ def _require_open(address: str, host: str) -> None:
         raise SettingError(f"--cluster {address}: no answer ({reason}); is the cluster's head up?") from error
 
 
-def _without_on(arguments: Sequence[str]) -> list[str]:
-    """What was typed, for a rank: without the cluster, and without JSON, which this process prints."""
-    found, skip = [], False
+def _rank_arguments(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments for a rank: without the cluster, and without JSON, which this process prints."""
+    remaining, skip = [], False
     for argument in arguments:
         if not skip and argument not in ("--cluster", "--json") and not argument.startswith("--cluster="):
-            found.append(argument)
+            remaining.append(argument)
         skip = argument == "--cluster"
-    return found
+    return remaining

@@ -58,11 +58,11 @@ def line(text: str) -> None:
     console().print(printable(text), markup=False, highlight=False)
 
 
-def warning(what: str, text: str) -> None:
+def warning(label: str, text: str) -> None:
     """Print a line on stdout that begins in yellow."""
     from rich.text import Text
 
-    console().print(Text.assemble((what, "yellow"), f" {printable_line(text)}"))
+    console().print(Text.assemble((label, "yellow"), f" {printable_line(text)}"))
 
 
 def log(text: str) -> None:
@@ -90,9 +90,9 @@ def read_report(report: ReadReport, *, warn: bool = True) -> None:
 
 def training(reports: Iterable[Report]) -> None:
     """Run a training to its end under a live bar; without a terminal, print one line per epoch."""
-    with epochs() as shown:
+    with epochs() as show_report:
         for report in reports:
-            shown(report)
+            show_report(report)
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def epochs() -> Iterator[Callable[[Report], None]]:
     with _bar() as progress:
         task, former = progress.add_task("preparing", total=None), None
 
-        def shown(report: Report) -> None:
+        def show_report(report: Report) -> None:
             nonlocal former
             if report.note:
                 log(f"{report.stage}: {report.note}")
@@ -123,16 +123,16 @@ def epochs() -> Iterator[Callable[[Report], None]]:
             closed = former is not None and (former.epoch, former.step) == (report.epoch, report.step)
             former = report
             if report.stopped:
-                kept = f"; kept epoch {report.best_epoch}: {best[2:]}" if best else ""
-                more = "; best epoch was the last one; consider more epochs" if report.improving else ""
+                best_epoch = f"; kept epoch {report.best_epoch}: {best[2:]}" if best else ""
+                hint = "; best epoch was the last one; consider more epochs" if report.improving else ""
                 epochs_run = plural(report.epoch, "epoch")
-                log(f"{report.stage}: {epochs_run} in {report.seconds:.0f} s, loss {report.loss:.4f}{kept}{more}")
+                log(f"{report.stage}: {epochs_run} in {report.seconds:.0f} s, loss {report.loss:.4f}{best_epoch}{hint}")
             elif closed and not console(stderr=True).is_terminal:
-                left = report.seconds / report.epoch * (report.epochs - report.epoch)
-                time = f"{report.seconds:.0f} s, at most {left:.0f} s left"
+                seconds_left = report.seconds / report.epoch * (report.epochs - report.epoch)
+                time = f"{report.seconds:.0f} s, at most {seconds_left:.0f} s left"
                 log(f"{report.stage}: {epoch}, {time}, loss {report.loss:.4f}{best}")
 
-        yield shown
+        yield show_report
 
 
 def _plan(report: Report) -> str:
@@ -146,10 +146,10 @@ def _plan(report: Report) -> str:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
+def progress_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
     """A live bar for long work that calls what it is given with how much is done, and of how much."""
     with _bar() as progress:
-        task = progress.add_task(what, total=None)
+        task = progress.add_task(description, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
@@ -191,7 +191,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collect
     from rich.text import Text
 
     def cell_width(text: str) -> int:
-        return max((cell_len(part) for part in text.split("\n")), default=0)
+        return max((cell_len(text_line) for text_line in text.split("\n")), default=0)
 
     terminal = console()
     texts = [[printable(text) for text in row] for row in rows]
@@ -207,8 +207,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wraps: Collect
         )
         if not terminal.is_terminal or min_width <= terminal.width:
             columns = (
-                Column(Text(shown), no_wrap=head not in wraps, overflow="fold")
-                for head, shown in zip(heads, names, strict=True)
+                Column(Text(heading), no_wrap=head not in wraps, overflow="fold")
+                for head, heading in zip(heads, names, strict=True)
             )
             full = edges + sum(widths)
             printed = Table(*columns, width=full if not terminal.is_terminal else min(full, terminal.width))
@@ -257,12 +257,12 @@ class Column:
 
 def attributions_text(choice: Choice) -> str:
     """Return the events or words that a choice attends to, with their weights and the score drop without each."""
-    parts = (
+    texts = (
         f"{one_line(attribution.value)} {attribution.weight:.2f}"
         + ("" if attribution.score_drop is None else f" ({drop(attribution.score_drop)})")
         for attribution in choice.attributions
     )
-    return "   ".join(parts)
+    return "   ".join(texts)
 
 
 ATTRIBUTIONS = Column("attributions (weight; score drop without it)", attributions_text)
@@ -270,10 +270,10 @@ ATTRIBUTIONS = Column("attributions (weight; score drop without it)", attributio
 
 def choices(ranked: Sequence[object], columns: Sequence[Column]) -> None:
     """Print a table of choices, best first."""
-    shown = [column for column in columns if column.heading and column.is_shown(ranked)]
-    rows = ([str(rank), *(column.cell(choice) for column in shown)] for rank, choice in enumerate(ranked, 1))
-    wraps = [column.heading for column in shown if not column.is_number]
-    table(("#", *(column.heading for column in shown)), rows, wraps=wraps)
+    visible = [column for column in columns if column.heading and column.is_shown(ranked)]
+    rows = ([str(rank), *(column.cell(choice) for column in visible)] for rank, choice in enumerate(ranked, 1))
+    wraps = [column.heading for column in visible if not column.is_number]
+    table(("#", *(column.heading for column in visible)), rows, wraps=wraps)
 
 
 def forecast(answer: Forecast) -> None:
@@ -304,12 +304,12 @@ def shorten(text: str) -> str:
     return plain if len(plain) <= _MAX_TEXT else f"{plain[: _MAX_TEXT - 1]}…"
 
 
-def cutoff_metrics(metrics: AtCut, what: str) -> str:
+def cutoff_metrics(metrics: AtCut, unit: str) -> str:
     """Return how many a threshold retrieves, and precision and recall with their intervals."""
     precision_low, precision_high = map(_fraction, metrics.precision_interval)
     recall_low, recall_high = map(_fraction, metrics.recall_interval)
     return (
-        f"{plural(metrics.retrieved, what)}, precision {_fraction(metrics.precision)} [{precision_low}, "
+        f"{plural(metrics.retrieved, unit)}, precision {_fraction(metrics.precision)} [{precision_low}, "
         f"{precision_high}], recall {_fraction(metrics.recall)} [{recall_low}, {recall_high}]"
     )
 

@@ -72,8 +72,8 @@ def fit(
         settings_of(set_, min_users) | ({"refit": "false"} if no_refit else {}) | ({"metric": metric} if metric else {})
     )
     require_settings(task, model, settings)
-    if (least := settings.get("min_users", "")).isdecimal():
-        reading = replaced(reading, min_users=int(least))
+    if (threshold := settings.get("min_users", "")).isdecimal():
+        reading = replaced(reading, min_users=int(threshold))
     if cluster is not None:
         from ensue.cli import cluster as ray  # torch
 

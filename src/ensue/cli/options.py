@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STEP = 2**20
 
 
 def present(path: Path | None) -> Path | None:
-    """What a file's name is asked first, before anything is imported that could read it.
+    """Check that a file can be read, before anything is imported that could read it.
 
     Returns:
         The path; of a pipe, which can be read but once, that of a temporary file with all that came out of it.
@@ -71,12 +71,12 @@ def _stored(pipe: Path, stream: IO[bytes] | FileIO) -> Path:
 
 
 def all_present(paths: list[Path] | None) -> list[Path] | None:
-    """See :func:`present`."""
-    return [found for path in paths or () if (found := present(path))] or None
+    """Apply :func:`present` to each path."""
+    return [readable for path in paths or () if (readable := present(path))] or None
 
 
 def input_present(source: str) -> str:
-    """See :func:`present`; ``-`` is stdin."""
+    """Apply :func:`present`; ``-`` is stdin."""
     return source if source == "-" else str(present(Path(source)))
 
 
@@ -122,7 +122,7 @@ _scoring = partial(typer.Option, rich_help_panel="Scoring")
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How files are read; each field is an option, see :func:`reads`."""
+    """Options of reading files; each field is an option, see :func:`reads`."""
 
     columns: Annotated[str, _reading(help="role=column: session=sid,item=iid,time=ts")] = ""
     events: Annotated[str, _reading(help="event types to read, such as view,purchase")] = ""
@@ -153,22 +153,22 @@ class Reading:
     min_users: MinUsers = None
     """Least number of users that ``check`` assumes."""
     schema: DataSchema = NO_SCHEMA
-    """How the training data of the model was read; no option."""
+    """Schema of the training data of the model; no option."""
     session_ids: bool = False
-    """Whether sessions of queries keep their ids, to match them with lists of other programs; no option."""
+    """Keep the ids of sessions of queries, to match them with lists of other programs; no option."""
 
     @property
     def opening(self) -> Opening:
-        """How the bytes of a file are meant: keywords of every reader."""
-        found: Opening = {
+        """Keywords of every reader: encoding, sheet, missing ids, order of dates, limit of unpacked bytes."""
+        opening: Opening = {
             "encoding": self.encoding,
             "sheet": self.sheet,
             "missing": self.missing,
             "schema": self.schema,
         }
         if self.day_first is not None:
-            found["day_first"] = self.day_first
-        return found if self.max_unpacked is None else {**found, "max_unpacked": self.max_unpacked}
+            opening["day_first"] = self.day_first
+        return opening if self.max_unpacked is None else {**opening, "max_unpacked": self.max_unpacked}
 
     @property
     def test_fraction(self) -> float | None:
@@ -193,7 +193,7 @@ class Reading:
 
     @property
     def may_sort(self) -> bool:
-        """Whether events may be put in order of time: as stated, or as for the training data."""
+        """Permission to sort events by time: as stated, or as for the training data."""
         return self.schema.sort if self.sort is None else self.sort
 
     def like(self, folder: Path) -> Reading:
@@ -250,17 +250,17 @@ class Reading:
         """
         return parse(self.columns.split(",")) if self.columns else None
 
-    def data(self, given: Path | None) -> Path:
+    def data(self, path: Path | None) -> Path:
         """The file that a verb reads; that of the judgements where the options name all there is.
 
         Raises:
             SettingError: none is named, or a third beside two that are all.
         """
-        if given is None and self.qrels is not None and self.queries is not None:
+        if path is None and self.qrels is not None and self.queries is not None:
             return self.qrels
-        if given is None:
+        if path is None:
             raise SettingError("no data is named: give a file, or of task link --queries, --qrels and --documents")
-        return given
+        return path
 
     def judged(self, path: Path) -> tuple[Path, Path | None]:
         """The posts and their judgements, if these stand in a file of their own; one of them is ``path``.
@@ -279,7 +279,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring(Reading):
-    """How data is read and models are scored, and where the result is written; fields as in :class:`Reading`."""
+    """Options of reading and scoring; each field is an option, see :func:`reads`."""
 
     protocol: Annotated[str, _scoring(help="full, paper; next: also last, macro or sampled")] = "full"
     unknown: Annotated[str, _scoring(help="next: unknown events: miss, drop or rank")] = "miss"
@@ -296,13 +296,13 @@ TABLES = (
 )  # fmt: skip
 """The options of a command that reads logs, texts or queries."""
 LINKED = ("articles", "queries", "qrels")
-"""Those of one that reads posts too."""
+"""Further options of a command that reads posts."""
 ITEMS = ("items", "item_columns")
-"""Those of one that trains on a log."""
+"""Further options of a command that trains on a log."""
 
 
 SCORING = ("protocol", "unknown", "cutoffs", "pairwise", "output", "per_example", "json")
-"""Those of one that scores."""
+"""Further options of a command that scores."""
 
 
 def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -133,15 +133,15 @@ def explain(
     predictor = _load(folder)
     inputs = _with_ids(command.read_records(source, reading.like(folder), predictor).records, source)
     records = (record for record in inputs if not isinstance(record, History) or _has_content(record, source))
-    drawn, total = False, Compared()
+    plotted, total = False, Compared()
     while batch := list(islice(records, 256)):
         for explanation in predictor.explain(batch, k):
-            if html and not drawn:
+            if html and not plotted:
                 from ensue import figures  # plotly
 
                 figures.write_explanation(explanation, html, truth)
                 display.log(f"wrote {html}")
-                drawn = True
+                plotted = True
             line = explanation.to_json() if json else ""
             if truth is not None and isinstance(explanation, Explanation):
                 comparison = compare(explanation, truth)
@@ -239,11 +239,11 @@ def _table(inputs: tasks.Records, answers: Sequence[Any], columns: Sequence[Colu
     import polars as pl
 
     all_choices = [answer.choices for answer in answers]
-    named = [column for column in columns if column.name and column.is_shown(chain.from_iterable(all_choices))]
+    written = [column for column in columns if column.name and column.is_shown(chain.from_iterable(all_choices))]
     series = []
     for rank in range(max([1, *map(len, all_choices)])):
         suffix = f"_{rank + 1}" if rank else ""
-        for column in named:
+        for column in written:
             values = [column.value(choices[rank]) if rank < len(choices) else None for choices in all_choices]
             dtype = pl.Float64 if column.is_number else pl.String
             series.append(pl.Series(f"{column.name}{suffix}", values, dtype))

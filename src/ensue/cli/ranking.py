@@ -277,10 +277,10 @@ def _show_post(ranking: RankedCorpus, row: int) -> None:
     _prompt("  y/n/?/u/q? ")
 
 
-def _show_others(label: int, others: Mapping[str, int]) -> None:
+def _show_others(label: int, votes: Mapping[str, int]) -> None:
     """Print the labels of others, once the post is labelled."""
-    texts = ", ".join(f"{_name(annotator)}: {LABELS[other]}" for annotator, other in others.items())
-    disagrees = any({label, other} == {YES, NO} for other in others.values())
+    texts = ", ".join(f"{_name(annotator)}: {LABELS[other]}" for annotator, other in votes.items())
+    disagrees = any({label, other} == {YES, NO} for other in votes.values())
     display.line(f"  {texts}{': you disagree' if disagrees else ''}")
 
 

@@ -21,7 +21,7 @@ _SUGGEST_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
 def show_result(result: Result) -> None:
     """Print the table, what only this task has, the protocol card and the verdict."""
     ndcg = [name for name in result.rows[0].figures if name.startswith("ndcg")]
-    names = [*result.shown, *ndcg[: 2 if len(ndcg) < 3 else 1]]
+    names = [*result.table_metrics, *ndcg[: 2 if len(ndcg) < 3 else 1]]
     protocol = "" if "protocol" in TASKS[result.task].foreign.split() else f"protocol {result.card['name']}: "
     scale = " (log loss in nats)" if {*names} & {*UNBOUNDED} else ""
     metrics(result.rows, names, f"{protocol}metrics in %{scale} ± 95 % CI")
@@ -39,7 +39,7 @@ def show_result(result: Result) -> None:
 def _show_subsets(result: Result) -> None:
     """Print the metrics of each row on subsets of the targets."""
     rows = []
-    names = [name for name in _SUGGEST_METRICS if name in result.shown] or result.shown
+    names = [name for name in _SUGGEST_METRICS if name in result.table_metrics] or result.table_metrics
     for row in result.rows:
         for key, title in _SUBSETS.items():
             for name, subset in row.notes.get(key, {}).items():

@@ -36,15 +36,15 @@ def split(
         raise SettingError(f"{min(existing)}: exists already; name another folder with --output")
     from ensue.data import test_split  # polars
 
-    parts = test_split.split_data(tasks.commands_of(file_task).read(path, reading)[0], test, seed, by or "auto")
+    halves = test_split.split_data(tasks.commands_of(file_task).read(path, reading)[0], test, seed, by or "auto")
     output.mkdir(parents=True, exist_ok=True)
     written = {}
-    for name, part in zip(("train", "test"), parts, strict=True):
-        frame = test_split.to_frame(part)
+    for name, half in zip(("train", "test"), halves, strict=True):
+        frame = test_split.to_frame(half)
         nested = any(column.dtype.is_nested() for column in frame)
         file = output / f"{name}.{'jsonl' if nested else 'csv'}"
         write_file(file, (frame.write_ndjson() if nested else frame.write_csv()).encode())
-        written[name] = {"file": str(file), "rows": len(part)}
+        written[name] = {"file": str(file), "rows": len(half)}
     if json:
         display.print_json(written)
     for name, side in written.items():

@@ -54,7 +54,7 @@ def stream(
     Weights and position in the source are committed together.
     """
     if not TASKS[task := task_of(folder)].streamed:
-        streamed = " and ".join(name for name, one in TASKS.items() if one.streamed)
+        streamed = " and ".join(name for name, known_task in TASKS.items() if known_task.streamed)
         raise SettingError(f"{folder}: is of task {task}; only task {streamed} can be trained on a stream")
     from ensue import figures  # torch and plotly
     from ensue.stream.brokers import open_source
@@ -114,7 +114,7 @@ def _require_events(source: str, former: Counts, status: Status) -> None:
 
 
 def _rejected(source: str, former: Counts, status: Status) -> str:
-    """How much of this run was rejected, the first reason, and where all of them are."""
+    """Say how much of this run was rejected, the first reason, and where all of them are."""
     num, (position, reason) = status.counts.rejected - former.rejected, status.rejects.first[0]
     return (
         f"{source}: {plural(num, 'event')} rejected, the first at {position}: {reason}; see {status.rejects.path.name}"

@@ -72,8 +72,8 @@ def update(
     restore = f"`ensue update {folder} --rollback` restores version {former}"
     if counts and not json:
         hint = restore if former in versions else "no former version is stored"
-        parts = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in counts.items())
-        display.log(f"{folder}: trained on {parts}; version {result.version} is active, {hint}")
+        records = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in counts.items())
+        display.log(f"{folder}: trained on {records}; version {result.version} is active, {hint}")
         if no_test:
             display.log("warning: the update was not tested (--no-test); score it with `ensue evaluate`")
     if result.warning:
@@ -83,11 +83,11 @@ def update(
 def _show_table(result: Refreshed) -> None:
     """Print the metrics of the old and the new model on each slice that the update was tested on."""
     rows = []
-    for part in result.slices:
-        metrics = [f"{100 * model[metric]:.2f}" for metric in ("mrr", "hit@20") for model in (part.old, part.new)]
-        baseline = f"{100 * part.counting['mrr']:.2f} ({part.best_baseline})"
+    for tested in result.slices:
+        metrics = [f"{100 * model[metric]:.2f}" for metric in ("mrr", "hit@20") for model in (tested.old, tested.new)]
+        baseline = f"{100 * tested.counting['mrr']:.2f} ({tested.best_baseline})"
         rows.append(
-            (part.name, f"{part.targets:,}", *metrics[:2], f"{100 * part.change:+.1f} %", *metrics[2:], baseline)
+            (tested.name, f"{tested.targets:,}", *metrics[:2], f"{100 * tested.change:+.1f} %", *metrics[2:], baseline)
         )
     heads = ("slice", "targets", "old MRR", "new MRR", "change", "old HR@20", "new HR@20", "best baseline MRR")
     if rows:

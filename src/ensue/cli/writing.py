@@ -1,4 +1,4 @@
-"""Answers as a file: the input's columns and others beside them, in the format that the name asks for.
+"""Answers as a file: the columns of the input and those of the answers, in the format of the file's name.
 
 Tables are opened in programs that take a cell for a formula: one that begins like one gets an apostrophe before it, and
 what steers a terminal becomes its escape. JSON Lines and Parquet hold everything as it was.
@@ -23,7 +23,7 @@ _NUMBER = r"^\s*[+-]?(?:\d[\d.,\s]*|[.,]\d+)(?:[eE][+-]?\d+)?\s*%?\s*$"
 
 
 def is_listed(path: Path) -> bool:
-    """Whether a file is JSON Lines, which hold objects as they are."""
+    """Return whether a file is JSON Lines, which hold objects as they are."""
     return path.suffix in _LISTED
 
 
@@ -53,7 +53,7 @@ def write(frame: pl.DataFrame, path: Path, *, byte_order_mark: bool = False) -> 
 
 
 def harmless(column: pl.Series) -> pl.Series:
-    """A column of cells that no program runs; numbers stay numbers, lists become JSON."""
+    """Return a column of cells that no program runs; numbers stay numbers, lists become JSON."""
     if column.dtype.is_nested():
         values = column.to_list()
         column = pl.Series(

@@ -218,7 +218,7 @@ class PairedTest:
 
     @property
     def is_chosen_on_test_data(self) -> bool:
-        """Whether one of the two that are tested was chosen among several by its metric on the test data."""
+        """True where one of the two was chosen among several by its metric on the test data."""
         return self.model is not None and max(self.num_models, self.num_baselines) > 1
 
     def to_dict(self) -> dict[str, object]:
@@ -310,7 +310,7 @@ class Verdict:
 
     @property
     def sure(self) -> bool:
-        """Whether the difference is significant after the correction."""
+        """True where the difference is significant after the correction."""
         return is_significant(self.corrected)
 
     def to_dict(self) -> dict[str, object]:

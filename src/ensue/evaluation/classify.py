@@ -102,7 +102,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
     order = "in turn"
     centred = True
     names = METRICS
-    shown = METRICS
+    table_metrics = METRICS
 
     def __init__(
         self, entries: Sequence[Sequence[ClassifyPredictor]], data: Texts, rankings: Sequence[Rankings] = ()
@@ -110,15 +110,15 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         if not len(data):
             raise DataError("nothing to score: there are no texts")
         trained = [label for seeds in entries for predictor in seeds for label in predictor.labels]
-        known = list(dict.fromkeys(trained))
-        self.data, self.respelled = data.match_spellings(known)
+        known_labels = list(dict.fromkeys(trained))
+        self.data, self.respelled = data.match_spellings(known_labels)
         true = [] if self.data.labels is None else self.data.labels.unique().sort().to_list()
         if self.data.labels is not None:
-            require_known(self.data.labels, known, "the texts to score")
-        known = list(dict.fromkeys([*known, *true]))
-        self.rankings = {lists.name: _respelled(lists, known) for lists in rankings}
+            require_known(self.data.labels, known_labels, "the texts to score")
+        known_labels = list(dict.fromkeys([*known_labels, *true]))
+        self.rankings = {lists.name: _respelled(lists, known_labels) for lists in rankings}
         listed = [label for lists in self.rankings.values() for label in lists.frame["value"].unique().sort()]
-        self.labels = list(dict.fromkeys([*known, *listed]))
+        self.labels = list(dict.fromkeys([*known_labels, *listed]))
         self.ids = ids_of(pl.Series() if data.ids is None else data.ids, np.arange(len(data)), len(data))
         self.units, self.resampled = _units(data)
         self.num_units = int(self.units.max()) + 1
@@ -127,7 +127,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         self.baseline_predictors = entries[0]
         self.tested = ("macro_f1", "accuracy") if self.first.shared.metric == "macro-f1" else ("accuracy", "macro_f1")
 
-    def score(self, predictor: ClassifyPredictor, part: str | None = None) -> TextLabels:
+    def score(self, predictor: ClassifyPredictor, component: str | None = None) -> TextLabels:
         """Label every text by a predictor, or by one of its baselines.
 
         Raises:
@@ -135,7 +135,7 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         """
         targets = codes(self.data, self.labels)
         start = time.perf_counter()
-        probabilities = predictor.scores(self.data, part)
+        probabilities = predictor.scores(self.data, component)
         seconds = time.perf_counter() - start
         numbers = np.array([self.labels.index(label) for label in predictor.labels])
         best = probabilities.argmax(1)
@@ -215,16 +215,16 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         assert data.labels is not None
         counts = data.labels.value_counts(sort=True, name="count")
         listed = ", ".join(f"{label} {count:,}" for label, count in counts.head(LISTED).iter_rows())
-        rest = f", and {len(counts) - LISTED:,} more" if len(counts) > LISTED else ""
+        tail = f", and {len(counts) - LISTED:,} more" if len(counts) > LISTED else ""
         new = int((self.first.targets(data) < 0).sum())
         sides = self.first.encode(data)
         num_words = np.sum([tokens.lengths for tokens in sides], axis=0)
-        num_known = np.sum([_known(tokens.ids, tokens.sentences[tokens.texts]) for tokens in sides], axis=0)
+        num_known = np.sum([_num_known(tokens.ids, tokens.sentences[tokens.texts]) for tokens in sides], axis=0)
         cut = sum(tokens.cut_words for tokens in sides)
         caps = f"; caps cut {plural(cut, 'word')}" if cut else ""
         certain = [name for name, lists in self.rankings.items() if lists.frame["score"].null_count()]
         without = f"; without probabilities the first label has probability 1 ({', '.join(certain)})"
-        labels = f"{listed}{rest}; {fraction_of(new, len(data))} have a label unseen in training and count as wrong"
+        labels = f"{listed}{tail}; {fraction_of(new, len(data))} have a label unseen in training and count as wrong"
         return {
             "name": "labels",
             "data": plural(len(data), "pair" if data.paired else "text"),
@@ -283,7 +283,7 @@ def _units(data: Texts) -> tuple[Index, str]:
     return units, f"{words}, {int(units.max()) + 1:,} in all"
 
 
-def _known(ids: npt.NDArray[np.integer[Any]], offsets: Index) -> Index:
+def _num_known(ids: npt.NDArray[np.integer[Any]], offsets: Index) -> Index:
     """Return the (texts,) number of words in the vocabulary."""
     sums: Index = np.concatenate([np.zeros(1, np.int64), np.cumsum(ids != UNKNOWN, dtype=np.int64)])
     return np.diff(sums[offsets])

@@ -7,15 +7,13 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
-import numpy as np
-
 from ensue.arguments import require_text
 from ensue.data.histories import Histories
 from ensue.data.rankings import Rankings, tie_rule
 from ensue.errors import SettingError
 from ensue.evaluation import bootstrap
 from ensue.evaluation.bootstrap import RULE, BootstrapResult, paired_tests
-from ensue.evaluation.examples import Examples, Line, PerExample, Scored, statistic_of
+from ensue.evaluation.examples import Examples, Line, PerExample, Scored
 from ensue.evaluation.leaks import reads_others, refusal
 from ensue.evaluation.result import Result, Row
 from ensue.ids import as_tuple
@@ -35,14 +33,14 @@ Data: TypeAlias = "Histories | Texts | Queries | Corpus"
 
 
 class EvaluationOptions(TypedDict, total=False):
-    """How data is scored; classify and link have no options, suggest has ``protocol`` alone."""
+    """Options of an evaluation; classify and link have none, suggest has ``protocol`` alone."""
 
     protocol: str
     """``full``, ``last``, ``paper``, ``macro`` or ``sampled`` for ``next``; ``full`` or ``paper`` for ``suggest``."""
     cutoffs: Sequence[int]
     """k of HR@k and NDCG@k."""
     unknown: str
-    """How events count that the training data lacks: ``miss``, ``drop`` or ``rank``, the same for every row
+    """Rule for events that the training data lacks: ``miss``, ``drop`` or ``rank``, the same for every row
     (:mod:`ensue.evaluation.next_event`)."""
 
 
@@ -148,14 +146,14 @@ def score_rankings(
 
 
 def evaluate_alone(
-    predictor: AnyPredictor, data: Data, part: str | None = None, **options: Unpack[EvaluationOptions]
+    predictor: AnyPredictor, data: Data, component: str | None = None, **options: Unpack[EvaluationOptions]
 ) -> tuple[Row, dict[str, str]]:
     """Return one row without the others, for a study that makes its table from many runs, and its card.
 
     Args:
         predictor: fitted.
         data: to score.
-        part: a baseline of the predictor to use instead of its model.
+        component: a baseline of the predictor to use instead of its model.
         options: as for :func:`evaluate`.
 
     Raises:
@@ -163,8 +161,8 @@ def evaluate_alone(
         SettingError: an unknown protocol or rule.
     """
     examples = _examples([[predictor]], data, (), options)
-    line = Line(part or predictor.model_name, [examples.score(predictor, part)], [predictor.seed])
-    (row,) = _rows(examples, [line], _bootstrap(examples, [line]))
+    line = examples.line(component or predictor.model_name, [predictor], component)
+    (row,) = _rows(examples, [line], examples.bootstrap([line]))
     return row, _card(examples, line.runs[0], [line], ())
 
 
@@ -215,13 +213,13 @@ def _compare(
     examples = _examples(entries, data, rankings, options)
     lines = [Line(lists.name, [examples.score_rankings(lists)], [0], lists) for lists in rankings]
     for predictors in entries:
-        lines.append(_line(examples, predictors[0].model_name, predictors))
-        lines += [_line(examples, name, seeds, name) for name, seeds in examples.variants(predictors)]
+        lines.append(examples.line(predictors[0].model_name, predictors))
+        lines += [examples.line(name, seeds, name) for name, seeds in examples.variants(predictors)]
     first_run = lines[len(rankings)].runs[0]
     names = {line.name for line in lines}
     baselines = [name for name in examples.baselines if name not in names]
-    lines += [_line(examples, name, examples.baseline_predictors, name) for name in baselines]
-    results = _bootstrap(examples, lines)
+    lines += [examples.line(name, examples.baseline_predictors, name) for name in baselines]
+    results = examples.bootstrap(lines)
     task = entries[0][0].task
     all_baselines = {model.name for model in models(task) if model.counting}
     return Result(
@@ -229,7 +227,7 @@ def _compare(
         _card(examples, first_run, lines, rankings),
         _rows(examples, lines, results),
         paired_tests(examples.tested, all_baselines, [line.name for line in lines], results),
-        tuple(examples.shown),
+        tuple(examples.table_metrics),
         tuple(results),
         examples=PerExample(examples.frame, lines),
     )
@@ -242,28 +240,6 @@ def _examples(
         entries, data, rankings, **options
     )
     return examples
-
-
-def _line(
-    examples: Examples[AnyPredictor, Scored], name: str, predictors: Sequence[AnyPredictor], part: str | None = None
-) -> Line:
-    """Score a model, or a part of it, with each of its seeds."""
-    seeds = [predictor.seed for predictor in predictors]
-    return Line(name, [examples.score(predictor, part) for predictor in predictors], seeds)
-
-
-def _bootstrap(examples: Examples[AnyPredictor, Scored], lines: Sequence[Line]) -> list[BootstrapResult]:
-    """Return the metrics of each row, and the same on resampled data."""
-    statistics = [
-        [
-            statistic_of(run, examples.names, examples.units, examples.num_units, macro=examples.macro)
-            for run in line.runs
-        ]
-        for line in lines
-    ]
-    num_counted = len(np.unique(examples.units))
-    names = examples.names
-    return bootstrap.bootstrap(names, statistics, examples.num_units, examples.order, num_counted=num_counted)
 
 
 def _rows(

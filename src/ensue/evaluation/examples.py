@@ -1,4 +1,4 @@
-"""The examples of a data set, what models make of them, and the metrics of both."""
+"""The examples of a data set, the predictions of models for them, and their metrics."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.rankings import Rankings
-from ensue.evaluation.bootstrap import BootstrapResult, Order, Statistic, means_over_units
+from ensue.evaluation.bootstrap import BootstrapResult, Order, Statistic, bootstrap, means_over_units
 from ensue.metrics import Floats
+from ensue.predictor import AnyPredictor
 
 Json = dict[str, Any]
 """A JSON object."""
-P = TypeVar("P")
+P = TypeVar("P", bound=AnyPredictor)
 S = TypeVar("S", bound="Scored")
 
 
 class Scored:
-    """What one model with one seed made of the examples of a data set; a dataclass per task."""
+    """Predictions of one model with one seed for the examples of a data set; a dataclass per task."""
 
     seconds: float
     """Time of all predictions."""
@@ -52,7 +53,7 @@ class Examples(Generic[P, S]):
         macro: whether means are over the examples of a unit first, then over units.
         centred: whether intervals are centred at the metrics.
         names: of all metrics, in the order of the table.
-        shown: those that a card and a table for a paper show.
+        table_metrics: those that a card and a table for a paper show.
         tested: those of the paired tests.
         units: (examples,) number of the unit that each example is resampled with.
         num_units: number of units, those without examples included.
@@ -65,14 +66,14 @@ class Examples(Generic[P, S]):
     macro = False
     centred = False
     names: Sequence[str]
-    shown: Sequence[str]
+    table_metrics: Sequence[str]
     tested: Sequence[str]
     units: Index
     num_units: int
     baselines: Sequence[str]
     baseline_predictors: Sequence[P]
 
-    def score(self, predictor: P, part: str | None = None) -> S:
+    def score(self, predictor: P, component: str | None = None) -> S:
         """Score a predictor, or a baseline or another part of it."""
         raise NotImplementedError
 
@@ -99,6 +100,20 @@ class Examples(Generic[P, S]):
     def card(self, run: S) -> dict[str, str]:
         """Return what the metrics mean, by name; ``interval`` names the units, ``run`` is of the first predictor."""
         raise NotImplementedError
+
+    def line(self, name: str, predictors: Sequence[P], component: str | None = None) -> Line:
+        """Score a model, or a part of it, with each of its seeds."""
+        seeds = [predictor.seed for predictor in predictors]
+        return Line(name, [self.score(predictor, component) for predictor in predictors], seeds)
+
+    def bootstrap(self, lines: Sequence[Line]) -> list[BootstrapResult]:
+        """Return the metrics of each line, and the same on resampled data."""
+        statistics = [
+            [statistic_of(run, self.names, self.units, self.num_units, macro=self.macro) for run in line.runs]
+            for line in lines
+        ]
+        num_counted = len(np.unique(self.units))
+        return bootstrap(self.names, statistics, self.num_units, self.order, num_counted=num_counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +146,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class PerExample:
-    """What each model made of each example, for other tests of the same differences.
+    """Predictions of each model for each example, for other tests of the same differences.
 
     Args:
         frame: returns one row per example.

@@ -116,7 +116,7 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
 
     order = "multinomial"
     names = METRICS
-    shown = METRICS
+    table_metrics = METRICS
     tested = ("mrr", "pooled_ap")
     baselines = COUNTING
 
@@ -160,16 +160,16 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
         relevance[:, : self.related.shape[1]] = self.related
         return relevance
 
-    def score(self, predictor: LinkPredictor, part: str | None = None) -> PostScores:
+    def score(self, predictor: LinkPredictor, component: str | None = None) -> PostScores:
         """Score every judged post with every article that the model knows or the data holds.
 
         Args:
             predictor: the model.
-            part: a baseline to use instead of the model, or a name that ends with ``ALONE``: the model without what
-                posts of one corpus say about each other.
+            component: a baseline to use instead of the model, or a name that ends with ``ALONE``: the model without
+                what posts of one corpus say about each other.
         """
-        is_alone = part is not None and part.endswith(ALONE)
-        name = None if is_alone else part
+        is_alone = component is not None and component.endswith(ALONE)
+        name = None if is_alone else component
         start = time.perf_counter()
         joined, columns = predictor.joined(self.data.articles)
         scores = scores_of(joined, self.data.posts, name, alone=is_alone).whole()
@@ -193,19 +193,19 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
         lists = rankings.best_first()
         posts = pl.DataFrame({"query": self.data.posts.ids, "post": np.arange(len(self.data))})
         articles = pl.DataFrame({"value": self.data.articles.ids, "article": np.arange(len(self.data.articles))})
-        known = lists.frame.join(posts, on="query").join(articles, on="value")
-        if not len(known):
+        matches = lists.frame.join(posts, on="query").join(articles, on="value")
+        if not len(matches):
             raise DataError(
                 f"{rankings.name}: ranks no known article for any scored post; it ranks "
                 f"{quoted(lists.frame['value'].first() or '')} for {quoted(lists.frame['query'].first() or '')}, and "
                 f"the first post and article are {quoted(posts[0, 0])} and {quoted(articles[0, 0])}"
             )
         scores = np.full(self.related.shape, -np.inf)
-        by_score = not known["score"].null_count()
-        values = known["score"].to_numpy() if by_score else -known["rank"].to_numpy().astype(np.float64)
+        by_score = not matches["score"].null_count()
+        values = matches["score"].to_numpy() if by_score else -matches["rank"].to_numpy().astype(np.float64)
         if rankings.layout == "trec":
             values = values.astype(np.float32).astype(np.float64)
-        scores[known["post"].to_numpy(), known["article"].to_numpy()] = values
+        scores[matches["post"].to_numpy(), matches["article"].to_numpy()] = values
         ranks = lists.ranks(self.data.posts.ids.gather(self.links["post"]), self.links["article"])
         owners = self.links["post"].to_numpy()
         by_post = by_list(owners, ranks.cast(pl.Float64).fill_null(np.inf).to_numpy(), self.relevant)
@@ -283,11 +283,11 @@ class JudgedPosts(Examples[LinkPredictor, PostScores]):
 def _with_known_articles(data: Corpus, predictor: LinkPredictor) -> Corpus:
     """Return the data with the articles that its posts are about, that it lacks, and that the model knows."""
     missing = data.posts.about.filter(~data.posts.about.is_in(data.articles.ids.implode()))
-    known = predictor.article_index.articles
-    is_wanted = known.ids.is_in(missing.implode()) & known.ids.is_first_distinct()
+    model_articles = predictor.article_index.articles
+    is_wanted = model_articles.ids.is_in(missing.implode()) & model_articles.ids.is_first_distinct()
     if not is_wanted.any():
         return data
-    added = known.select(is_wanted.arg_true().to_numpy().astype(np.int64))
+    added = model_articles.select(is_wanted.arg_true().to_numpy().astype(np.int64))
     columns = [pl.concat(pair) for pair in zip(_columns(data.articles), _columns(added), strict=True)]
     return replace(data, articles=Articles(*columns))
 

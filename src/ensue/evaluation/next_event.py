@@ -80,8 +80,8 @@ PAPER_PROTOCOLS = {
 UNKNOWN_RULES = {"miss": "misses", "drop": "not scored", "rank": "ranked where the session has them"}
 """Rule for targets unseen in training -> what they are."""
 SAMPLED = 100
-EVERY = "every event after the first"
-LAST = "the last event of each session"
+ALL_EVENTS = "every event after the first"
+LAST_EVENT = "the last event of each session"
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,18 +163,18 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         self.num_units = len(used)
         self.macro = self.protocol == "macro"
         self.names = list(metrics.rank_metrics(np.ones(1), cutoffs))
-        self.shown = [name for name in self.names if name == "mrr" or name.startswith("hit")]
+        self.table_metrics = [name for name in self.names if name == "mrr" or name.startswith("hit")]
         self.baselines = first.baselines
         self.baseline_predictors = [first]
 
     def score(
-        self, predictor: NextPredictor, part: str | None = None, *, exclusion: Exclusion | None = None
+        self, predictor: NextPredictor, component: str | None = None, *, exclusion: Exclusion | None = None
     ) -> TargetRanks:
         """Rank the targets by a predictor, or by one of its baselines.
 
         Args:
             predictor: the model.
-            part: a baseline to use instead of the model.
+            component: a baseline to use instead of the model.
             exclusion: items to exclude. [default: those of the protocol]
         """
         coded = self.data.encode(predictor.vocabulary, number_unknown=True)
@@ -183,7 +183,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
             coded,
             exclusion=exclusion or self._exclusion(predictor),
             sampled=min(SAMPLED, len(predictor.vocabulary) - FIRST - 1) if self.protocol == "sampled" else 0,
-            counting=part,
+            counting=component,
             context=np.maximum(self.data.lengths - 1, 0) if self.protocol == "last" else None,
             rank_unknown=self.unknown == "rank",
         )
@@ -257,7 +257,7 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         return {
             "name": self.protocol_name,
             "data": f"{plural(len(self.data), 'session')}, {plural(len(self.data.ids), 'event')}",
-            "targets": f"{len(self.events):,}: {EVERY if is_every else LAST}; {self._counts(coded, run)}",
+            "targets": f"{len(self.events):,}: {ALL_EVENTS if is_every else LAST_EVENT}; {self._counts(coded, run)}",
             "unknown": f"{self.unknown}: targets unseen in training are {UNKNOWN_RULES[self.unknown]}",
             "candidates": chance(min(SAMPLED, values - 1))
             if self.protocol == "sampled"

@@ -17,7 +17,7 @@ from ensue.evaluation.bootstrap import BootstrapResult, PairedTest, Verdict, ver
 from ensue.evaluation.examples import Json, PerExample
 from ensue.metrics import UNBOUNDED, label
 
-CHOSEN = "the best are chosen on this test data"
+CHOSEN_ON_TEST_DATA = "the best are chosen on this test data"
 """End of a verdict between models or baselines of which the best was chosen by its metric on the test data."""
 RARE = 0.5
 """Fraction of an equal share of the texts below which a label is rare."""
@@ -78,7 +78,7 @@ class Result:
         card: what the metrics mean, by name.
         rows: one per model.
         paired_tests: the best model against the best baseline, by each metric of the verdict.
-        shown: the metrics that a table shows.
+        table_metrics: the metrics that a table shows.
         bootstrap: the metrics of each row on the same resampled data.
         leaks: sentences on how answers may have leaked.
         examples: what each model made of each example.
@@ -88,7 +88,7 @@ class Result:
     card: Mapping[str, str]
     rows: tuple[Row, ...]
     paired_tests: tuple[PairedTest, ...]
-    shown: tuple[str, ...] = ()
+    table_metrics: tuple[str, ...] = ()
     bootstrap: tuple[BootstrapResult, ...] = field(default=(), repr=False, compare=False)
     leaks: tuple[str, ...] = ()
     examples: PerExample | None = field(default=None, repr=False, compare=False)
@@ -119,7 +119,7 @@ class Result:
 
     @property
     def beats_baselines(self) -> bool:
-        """Whether a model that is not a baseline is significantly better by the first paired test."""
+        """True where a model that is not a baseline is significantly better by the first paired test."""
         return self.winner is not None and self.winner == self.model
 
     @property
@@ -128,7 +128,7 @@ class Result:
         is_chosen = any(test.is_chosen_on_test_data for test in self.paired_tests)
         sentences = [
             *(test.sentence for test in self.paired_tests),
-            *([CHOSEN] if is_chosen else []),
+            *([CHOSEN_ON_TEST_DATA] if is_chosen else []),
             *self._rare_labels(),
         ]
         return "; ".join(sentences)
@@ -161,7 +161,7 @@ class Result:
     @property
     def caption(self) -> str:
         """The protocol in words: what the metrics mean."""
-        scale = "metrics in %" + (" (log loss in nats)" if {*self.shown} & {*UNBOUNDED} else "")
+        scale = "metrics in %" + (" (log loss in nats)" if {*self.table_metrics} & {*UNBOUNDED} else "")
         lines = "; ".join(f"{name}: {self.card[name]}" for name in _CAPTION if self.card.get(name))
         return f"Protocol {self.card['name']}, {scale} ± half of the 95 % interval. {lines[:1].upper()}{lines[1:]}."
 
@@ -186,14 +186,14 @@ class Result:
 
     def table(self, measures: Sequence[str] = ()) -> str:
         """Return a Markdown table of metrics in % with half of their interval, then warnings."""
-        names = measures or self.shown
+        names = measures or self.table_metrics
         lines = [f"| model | {' | '.join(map(label, names))} |", "|---" * (1 + len(names)) + "|"]
         lines += [f"| {row.title} | {' | '.join(row.cell(name) for name in names)} |" for row in self.rows]
         return "\n".join([*lines, *(f"\nWarning: {row.warning}" for row in self.rows if row.warning)])
 
     def to_latex(self, measures: Sequence[str] = ()) -> str:
         """Return a table for LaTeX (``booktabs``): the best of a column in bold, the protocol in the caption."""
-        names = measures or self.shown
+        names = measures or self.table_metrics
         lines = [r"\begin{table}", r"  \centering", rf"  \caption{{{escaped(self.caption)}}}"]
         lines += [rf"  \begin{{tabular}}{{l{'r' * len(names)}}}", r"    \toprule"]
         lines += [f"    {' & '.join(['Model', *(escaped(label(name)) for name in names)])} \\\\", r"    \midrule"]
@@ -213,11 +213,11 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the table, its protocol and the verdict for a notebook; nothing is fetched, nothing runs."""
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in ("model", *map(label, self.shown)))
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in ("model", *map(label, self.table_metrics)))
         body = []
         for row in self.rows:
             cells = [f"<th>{html.escape(row.title)}</th>"]
-            for name in self.shown:
+            for name in self.table_metrics:
                 text = row.cell(name)
                 cells.append(f"<td><b>{text}</b></td>" if self._is_best(row, name) else f"<td>{text}</td>")
             body.append(f"<tr>{''.join(cells)}</tr>")

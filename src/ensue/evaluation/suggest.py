@@ -52,7 +52,7 @@ _LENGTHS = ("1", "2", "3", "4 and more")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredSuggestions(Scored):
-    """What one model suggests for every target.
+    """Suggestions of one model for every target.
 
     Attributes:
         first: (targets,) first suggestions.
@@ -114,7 +114,7 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
     choices: ClassVar = {"protocol": PROTOCOLS}
     order = "units first"
     names = METRICS
-    shown = METRICS
+    table_metrics = METRICS
     tested = ("bleu", f"mrr@{SHOWN}")
     baselines = COUNTING
 
@@ -141,9 +141,9 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
         self.position: Index = np.arange(len(targets)) - np.searchsorted(self.units, self.units)
         self.is_in_training = np.isin(prints(self.sessions), self.first.train_prints.numpy())
 
-    def score(self, predictor: SuggestPredictor, part: str | None = None) -> ScoredSuggestions:
+    def score(self, predictor: SuggestPredictor, component: str | None = None) -> ScoredSuggestions:
         """Suggest for every target by a predictor, or by one of its baselines."""
-        name = predictor.model_name if part is None and predictor.schedule is None else part
+        name = predictor.model_name if component is None and predictor.schedule is None else component
         start = time.perf_counter()
         lists = predictor.suggest(self.histories, SHOWN, name)
         seconds = time.perf_counter() - start
@@ -162,12 +162,12 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
         """
         lists = rankings.best_first()
         queries = placed(self.frame())
-        shown = lists.frame.filter(pl.col("position") <= SHOWN)
+        best_lists = lists.frame.filter(pl.col("position") <= SHOWN)
         normalisation: Normalisation = "paper" if self.protocol == "paper" else self.first.metadata.normalisation
         if (normalise(self.true, normalisation) == self.true).all():
-            shown = shown.with_columns(value=normalise(shown["value"], normalisation))
+            best_lists = best_lists.with_columns(value=normalise(best_lists["value"], normalisation))
         first = pl.DataFrame({"query": queries}).join(
-            shown.filter(position=1), on="query", how="left", maintain_order="left"
+            best_lists.filter(position=1), on="query", how="left", maintain_order="left"
         )
         if not first["value"].count():
             raise DataError(
@@ -175,7 +175,7 @@ class NextQueries(Examples[SuggestPredictor, ScoredSuggestions]):
                 f"{quoted(lists.frame['query'].first() or '')}, the first target is {quoted(queries[0])}"
             )
         # Two suggestions of a list may be the same text after normalisation; the first counts.
-        best = shown.group_by("query", "value").agg(pl.col("rank").min())
+        best = best_lists.group_by("query", "value").agg(pl.col("rank").min())
         rank = replace(lists, frame=best).ranks(queries, self.true).cast(pl.Float64).fill_null(metrics.MISS)
         return ScoredSuggestions.of(first["value"].fill_null(""), self.true, rank.to_numpy())
 

@@ -69,7 +69,7 @@ class TaskCommands(Protocol):
         """Refuse data that cannot be scored on (by the predictor), or with ``training`` that cannot be trained on."""
         ...
 
-    def read_for_check(self, path: Path, others: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
+    def read_for_check(self, path: Path, paths: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
         """Return the arguments of the function ``check`` of the task: data, report, other data by name, and more."""
         ...
 
@@ -171,9 +171,9 @@ def _raw_lines() -> Iterator[str]:
     """Yield the lines of stdin, or the records of a JSON array."""
     for line in sys.stdin:
         if line.lstrip().startswith("["):
-            rest = sys.stdin.read()
-            lines = json_lines_of("stdin", f"{line}{rest}".encode())
-            yield from io.StringIO(f"{line}{rest}" if lines is None else lines[0].decode())
+            remainder = sys.stdin.read()
+            lines = json_lines_of("stdin", f"{line}{remainder}".encode())
+            yield from io.StringIO(f"{line}{remainder}" if lines is None else lines[0].decode())
             return
         yield line
         if line.strip():

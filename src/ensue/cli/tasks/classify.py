@@ -91,10 +91,10 @@ def _require_paired(data: Texts, path: Path, predictor: ClassifyPredictor) -> No
         raise DataError(f"{path}: holds {kinds[0]}, but the model was trained on {kinds[1]}; give {kinds[1]}")
 
 
-def read_for_check(path: Path, others: Sequence[Path], reading: Reading) -> tuple[Texts, ReadReport, dict[str, Texts]]:
+def read_for_check(path: Path, paths: Sequence[Path], reading: Reading) -> tuple[Texts, ReadReport, dict[str, Texts]]:
     """Return the texts of a file, how they were read, and those of other files by name."""
     texts, report = _read(path, reading, warn=False)  # they are among the findings
-    return texts, report, {str(other): _read(other, reading)[0] for other in others}
+    return texts, report, {str(other): _read(other, reading)[0] for other in paths}
 
 
 def training_summary(predictor: ClassifyPredictor) -> list[str]:
@@ -126,41 +126,41 @@ def read_records(source: str, reading: Reading, predictor: ClassifyPredictor) ->
     return Records(texts.records(), len(texts), partial(beside, texts.originals), report.byte_order_mark)
 
 
-def _of_lines(lines: Iterable[tuple[int, str]], where: str, paired: bool) -> Iterator[Text]:
+def _of_lines(lines: Iterable[tuple[int, str]], source: str, paired: bool) -> Iterator[Text]:
     """JSON Lines if the first line that is not empty opens a bracket; else every line is a text, an empty one too."""
-    listed, blanks = None, 0
+    is_json, blanks = None, 0
     for number, line in lines:
         text = line.rstrip("\r\n")
-        if listed is None:
+        if is_json is None:
             if not text.strip():
                 blanks += 1
                 continue
-            listed = text.lstrip().startswith("{")
-            yield from (_plain("", f"{where}, line {blank}", paired) for blank in range(1, blanks * (not listed) + 1))
-        if not listed:
-            yield _plain(text, f"{where}, line {number}", paired)
+            is_json = text.lstrip().startswith("{")
+            yield from (_plain("", f"{source}, line {blank}", paired) for blank in range(1, blanks * (not is_json) + 1))
+        if not is_json:
+            yield _plain(text, f"{source}, line {number}", paired)
         elif text.strip():
-            record = Text.from_json(text, f"{where}, line {number}")
+            record = Text.from_json(text, f"{source}, line {number}")
             if (len(record.texts) == 2) != paired:
                 kinds = ("single texts", "pairs") if not paired else ("pairs", "single texts")
                 raise DataError(
-                    f"{where}, line {number}: {plural(len(record.texts), 'text')}, but the model was trained on "
+                    f"{source}, line {number}: {plural(len(record.texts), 'text')}, but the model was trained on "
                     f"{kinds[0]}"
                 )
             yield record
-    if listed is None:
-        yield from (_plain("", f"{where}, line {blank}", paired) for blank in range(1, blanks + 1))
+    if is_json is None:
+        yield from (_plain("", f"{source}, line {blank}", paired) for blank in range(1, blanks + 1))
 
 
-def _plain(line: str, where: str, paired: bool) -> Text:
+def _plain(line: str, location: str, paired: bool) -> Text:
     if not paired:
         return Text((line,))
-    parts = line.split("\t") if line else ["", ""]
-    if len(parts) != 2:
+    texts = line.split("\t") if line else ["", ""]
+    if len(texts) != 2:
         raise DataError(
-            f"{where}: {plural(len(parts), 'text')}, the model was trained on pairs; put a tab between two texts"
+            f"{location}: {plural(len(texts), 'text')}, the model was trained on pairs; put a tab between two texts"
         )
-    return Text(tuple(parts))
+    return Text(tuple(texts))
 
 
 def columns(answers: Sequence[TextAnswer]) -> Sequence[Column]:

@@ -62,7 +62,7 @@ def require(data: Corpus, path: Path, predictor: object = None, *, training: boo
     require_links(data, str(path))
 
 
-def read_for_check(path: Path, others: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
+def read_for_check(path: Path, paths: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
     """Return articles and posts, the reports on both, and other files by name; or a file of either alone.
 
     Raises:
@@ -70,8 +70,8 @@ def read_for_check(path: Path, others: Sequence[Path], reading: Reading) -> tupl
     """
     if reading.articles is not None or reading.judged(path)[1] is not None or is_corpus(path):
         corpus, reports = _read(path, reading, warn=False)  # they are among the findings
-        return corpus, reports, {str(other): _read(other, reading)[0] for other in others}
-    if others:
+        return corpus, reports, {str(other): _read(other, reading)[0] for other in paths}
+    if paths:
         raise SettingError(f"{path}: --compare-to needs the articles too; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
     data, report = (read_articles if articles else read_posts)(path, columns=reading.roles, **reading.opening)

@@ -94,14 +94,14 @@ def _warn_of_unknown(data: Histories, predictor: NextPredictor) -> None:
         display.log(f"warning: {sentence}")
 
 
-def read_for_check(path: Path, others: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
+def read_for_check(path: Path, paths: Sequence[Path], reading: Reading) -> tuple[Any, ...]:
     """Return a log, how it was read, other logs by name, columns that tell the next item, and what is left out."""
     histories, report = _read(path, reading, warn=False)  # they are among the findings
     if (reading.min_users or 1) > 1:
         require_people(path, columns=reading.roles, **reading.opening)
-    identifying_columns = telling_columns(path, columns=reading.roles, events=reading.event_types, **reading.opening)
+    telling = telling_columns(path, columns=reading.roles, events=reading.event_types, **reading.opening)
     left_out = left_out_by(histories, reading.min_users)
-    return histories, report, {str(other): _read(other, reading)[0] for other in others}, identifying_columns, left_out
+    return histories, report, {str(other): _read(other, reading)[0] for other in paths}, telling, left_out
 
 
 def training_summary(predictor: NextPredictor) -> list[str]:
@@ -179,17 +179,17 @@ def read_update(path: Path | None, reading: Reading, predictor: NextPredictor) -
     if path is not None:
         data, _ = _read(path, reading)
         _warn_of_unknown(data, predictor)
-    known = predictor.known_items
-    return _with_items(data, reading, None if known is None else known.items), {}
+    model_items = predictor.known_items
+    return _with_items(data, reading, None if model_items is None else model_items.items), {}
 
 
-def _with_items(data: Histories, reading: Reading, known: Items | None = None) -> Histories:
+def _with_items(data: Histories, reading: Reading, model_items: Items | None = None) -> Histories:
     """Return histories with the item table of the options, after logging the columns of it.
 
     Args:
         data: histories.
         reading: the options.
-        known: items of the model, whose columns and types the table has too.
+        model_items: items of the model, whose columns and types the table has too.
 
     Raises:
         SettingError: columns of a table that is not given.
@@ -198,8 +198,8 @@ def _with_items(data: Histories, reading: Reading, known: Items | None = None) -
         if reading.item_columns:
             raise SettingError("--item-columns names columns of an item table; give --items too")
         return data
-    stated = parse(reading.item_columns.split(",")) if reading.item_columns else {}
-    items, warnings = read_items(reading.items, columns=stated, like=known)
+    columns_by_role = parse(reading.item_columns.split(",")) if reading.item_columns else {}
+    items, warnings = read_items(reading.items, columns=columns_by_role, like=model_items)
     columns = ", ".join(f"{name} {kind}" for name, kind in items.kinds.items())
     display.log(f"{reading.items}: {plural(len(items), 'item')}; columns: {columns}")
     for warning in warnings:

@@ -78,9 +78,9 @@ def _read(
 
 
 def _rules(reading: Reading) -> QueryRules:
-    stated = reading.rules or reading.schema.rules
-    paper = stated == "paper"
-    changes: dict[str, object] = {} if paper or not stated else {**parse(stated.split(","))}
+    rules_text = reading.rules or reading.schema.rules
+    paper = rules_text == "paper"
+    changes: dict[str, object] = {} if paper or not rules_text else {**parse(rules_text.split(","))}
     gap = reading.schema.gap if reading.session_gap is None else reading.session_gap
     if gap is not None:
         changes["gap"] = gap
@@ -101,22 +101,22 @@ def require(data: Queries, path: Path, predictor: object = None, *, training: bo
 
 
 def read_for_check(
-    path: Path, others: Sequence[Path], reading: Reading
+    path: Path, paths: Sequence[Path], reading: Reading
 ) -> tuple[Queries, QueriesReport, dict[str, Queries], int]:
     """Return the sessions of a log, how they were read, those of other files by name, and the k-anonymity threshold."""
     queries, report = _read(path, reading, warn=False)  # they are among the findings
     min_users = SuggestSettings().min_users if reading.min_users is None else reading.min_users
-    return queries, report, {str(other): _read(other, reading)[0] for other in others}, min_users
+    return queries, report, {str(other): _read(other, reading)[0] for other in paths}, min_users
 
 
 def training_summary(predictor: SuggestPredictor) -> list[str]:
     """Return lines on what may be suggested, the validation metric and notes."""
     floor, metadata = predictor.floor, predictor.metadata
     queries, words = plural(len(floor.queries), "query", "queries"), plural(len(floor.words), "word")
-    below, personal = floor.left_out.get("below", 0), floor.left_out.get("personal", 0)
+    num_below, personal = floor.left_out.get("below", 0), floor.left_out.get("personal", 0)
     lines = [
         f"can be suggested: {queries}, and combinations of {words} ({floor.rule})",
-        f"distinct queries below the k-anonymity threshold: {below:,}; with possible personal data: {personal:,}",
+        f"distinct queries below the k-anonymity threshold: {num_below:,}; with possible personal data: {personal:,}",
     ]
     if metadata.validation_mrr is not None:
         metrics = ", ".join(f"{name} {100 * value:.2f} %" for name, value in metadata.validation_mrr.items())
@@ -136,8 +136,8 @@ def read_records(source: str, reading: Reading, predictor: SuggestPredictor) -> 
         )
     queries, report = _read(Path(source), reading, minimum=0)
     if ruled_out := int((queries.histories.lengths == 0).sum()):
-        holds = part_of(ruled_out, len(queries), "session", "holds", "hold")
-        display.log(f"{source}: {holds} no query that the rules keep: an empty answer")
+        sentence = part_of(ruled_out, len(queries), "session", "holds", "hold")
+        display.log(f"{source}: {sentence} no query that the rules keep: an empty answer")
     return Records(queries.histories.records(), len(queries), byte_order_mark=report.byte_order_mark)
 
 
@@ -150,8 +150,8 @@ def notes(answer: Answer) -> list[str]:
     """Return how many queries are in the vocabulary, and why there may be few suggestions."""
     queries = plural(answer.events, "query", "queries")
     popular = "" if answer.events else "; nothing is typed: the most frequent queries"
-    few = "" if answer.choices else "; no matching query reaches the k-anonymity threshold"
-    return [f"in vocabulary (at least one word): {answer.in_vocabulary} of {queries}{popular}{few}"]
+    reason = "" if answer.choices else "; no matching query reaches the k-anonymity threshold"
+    return [f"in vocabulary (at least one word): {answer.in_vocabulary} of {queries}{popular}{reason}"]
 
 
 def show_attention(explanation: QueryExplanation) -> None:

@@ -3,10 +3,10 @@
 Given the clicks of a session so far, rank the next one by what past sessions like it hold. Nothing is learned.
 
 ==============  =====================================================================================================
-sample          ``VSKNN._meetings``: of the past sessions that share a click, the ``sample`` most recent ones
-similarity      ``VSKNN._neighbours``: dot product of the session, its latest click 1 and earlier ones less by
+sample          ``VSKNN._search``: of the past sessions that share a click, the ``sample`` most recent ones
+similarity      the same: dot product of the session, its latest click 1 and earlier ones less by
                 ``decay``, with a past session of zeros and ones; the ``neighbours`` highest stay
-scores          ``VSKNN._score_rows``: sum over the neighbours that hold an item of similarity x the weight of the
+scores          ``VSKNN.score``: sum over the neighbours that hold an item of similarity x the weight of the
                 latest click they share x (1 + ``idf`` x ln(sessions / sessions with the item))
 ==============  =====================================================================================================
 
@@ -25,10 +25,9 @@ beside it. A session that no item looks up is forgotten, so memory is bounded by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +37,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ensue import kernels
-from ensue.data.histories import Histories, Ids, Index, entries_of, offsets_of, ranges, scrambled
+from ensue.data.histories import Histories, Ids, Index, entries_of, offsets_of, scrambled
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import Output
 from ensue.nn.validation import MAX_COUNT, Counts, require_ids, require_offsets, require_table
@@ -47,8 +46,7 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
 
-LOOKUPS = 2**20
-"""Look-ups held at once (about 50 MB), whatever the batch."""
+Vector = npt.NDArray[np.float32]
 WIDEST = 256
 """Clicks of a session that the kernel compares at most."""
 EVENTS = 2**18
@@ -61,26 +59,6 @@ def decayed(decay: str, window: int) -> Tensor:
     if decay == "linear":
         return (1 - away / 10).clamp(min=0)
     return (1 + away) ** (-2.0 if decay == "quadratic" else -1.0)
-
-
-class Clicks(NamedTuple):
-    """The latest clicks of every target step, each item once, at its latest place; nearest first within a row."""
-
-    row: Tensor
-    event: Tensor
-    item: Tensor
-    away: Tensor
-
-
-class Meetings(NamedTuple):
-    """Every time a click is found in a sampled session, and which pair of row and session that belongs to."""
-
-    click: Tensor
-    pair: Tensor
-    row: Tensor
-    """(pairs,) in order, the most recent session of a row first."""
-    session: Tensor
-    """(pairs,)."""
 
 
 @dataclass(eq=False)
@@ -201,7 +179,8 @@ class VSKNN(ItemCounts):
 
     def rarity(self) -> Tensor:
         """Return the factor that inverse frequency gives each item, (ids,)."""
-        return 1 + self.settings.idf * (self.num_sessions / self.holders.clamp(min=1)).clamp(min=1).log()
+        quotients = torch.full((), float(self.num_sessions)) / self.holders.clamp(min=1)
+        return 1 + self.settings.idf * quotients.clamp(min=1).log()
 
     def __call__(self, batch: Batch) -> Output:
         """Return the scores, (targets, ids), and each event's part of the similarity, (batch, time, time)."""
@@ -218,19 +197,22 @@ class VSKNN(ItemCounts):
         """
         if kernels.is_loaded() and self.settings.window <= WIDEST and batch.ids.is_cpu:
             return self._score_compiled(batch)
-        clicks = self._clicks(batch)
-        mass = torch.zeros(len(clicks.row))
-        scored = [self._score_rows(Clicks(*(c[part] for c in clicks)), mass[part]) for part in self._parts(clicks)]
-        row, step = batch.target_mask.nonzero(as_tuple=True)
-        weights = torch.zeros(batch.mask.shape + batch.mask.shape[1:])
-        weights[row[clicks.row], step[clicks.row], clicks.event] = mass
-        cells, shares = ([part[side] for part in scored] for side in (0, 1))
-        none = torch.zeros(0)
-        return (
-            torch.cat([none.long(), *cells]),
-            torch.cat([none, *shares]),
-            weights / weights.sum(-1, keepdim=True).clamp(min=1e-30),
-        )
+        rows, steps = batch.target_mask.nonzero(as_tuple=True)
+        ids, similarity = batch.ids.numpy(), np.zeros((*batch.ids.shape, batch.ids.shape[1]), np.float32)
+        cells, shares = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+        decay, rarity = decayed(self.settings.decay, batch.ids.shape[1]).float().numpy(), self.rarity().numpy()
+        for target, (row, step) in enumerate(zip(rows.tolist(), steps.tolist(), strict=True)):
+            latest_first = ids[row, max(0, step + 1 - self.settings.window) : step + 1][::-1]
+            items, distances = np.unique(latest_first, return_index=True)  # an item counts at its latest click alone
+            neighbours, similar, of_click = self._search(items, distances, decay)
+            owner, entries = entries_of(self.starts, neighbours)
+            scores = similar[owner] * rarity[self.items[entries]]
+            cells.append(target * self.num_ids + self.items[entries].astype(np.int64))
+            shares.append(scores / max(scores.sum(), np.finfo(np.float32).tiny))
+            similarity[row, step, step - distances] = of_click
+        weights = torch.from_numpy(similarity)
+        weights /= weights.sum(-1, keepdim=True).clamp(min=1e-30)
+        return torch.from_numpy(np.concatenate(cells)), torch.from_numpy(np.concatenate(shares)), weights
 
     def _score_compiled(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         settings, (postings, stops) = self.settings, self._looked_up()
@@ -249,30 +231,30 @@ class VSKNN(ItemCounts):
             count = kernels.call("neighbours", prepared, cells=cells, shares=shares)
         return cells[:count], shares[:count], weights
 
-    def _score_rows(self, clicks: Clicks, mass: Tensor) -> tuple[Tensor, Tensor]:
-        """Score the items of some rows' neighbours and add each click's contribution to ``mass``."""
-        decay = decayed(self.settings.decay, int(clicks.away.max()) + 1)
-        meetings = self._meetings(clicks)
-        met = clicks.away[meetings.click]
-        similar = torch.zeros(len(meetings.row)).index_add_(0, meetings.pair, decay[met])
-        latest = torch.full((len(meetings.row),), len(decay) - 1).scatter_reduce(0, meetings.pair, met, "amin")
-        similarity = decay[latest] * self._neighbours(meetings, similar)
-        mass.index_add_(0, meetings.click, decay[met] * similarity[meetings.pair])
-        similarity *= similar
+    def _search(self, items: Ids, distances: Index, decay: Vector) -> tuple[Index, Vector, Vector]:
+        """Search the neighbours of one session.
 
-        pairs = similarity.nonzero()[:, 0]
-        owner, place = map(torch.from_numpy, entries_of(self.starts, meetings.session[pairs].numpy()))
-        entry, pair = torch.from_numpy(self.items)[place].long(), pairs[owner]
-        row, shares = meetings.row[pair], similarity[pair] * self.rarity()[entry]
-        shares /= torch.zeros(int(clicks.row[-1]) + 1).index_add_(0, row, shares)[row]
-        return row * self.num_ids + entry, shares
+        Args:
+            items: (clicks,) the distinct items of its latest clicks.
+            distances: (clicks,) the distance of each from the latest click, which is at 0.
+            decay: (distances,) the weight of a click at each distance.
 
-    def _parts(self, clicks: Clicks) -> Iterator[slice]:
-        """Split rows into chunks whose look-ups find at most about ``LOOKUPS`` sessions."""
-        ends = np.cumsum(self._lengths(clicks.item.numpy()))
-        (firsts,) = np.nonzero(np.diff(clicks.row.numpy(), prepend=-1))
-        cuts = firsts[np.flatnonzero(np.diff(ends[firsts] // LOOKUPS, prepend=-1))].tolist()
-        return (slice(low, high) for low, high in pairwise([*cuts, len(ends)]))
+        Returns:
+            (neighbours,) past sessions, the weight of each, and (clicks,) the part of each click in these weights.
+        """
+        (postings, stops), settings = self._looked_up(), self.settings
+        # The sample: the most recent sessions that hold any of the items, the most recent first.
+        lists = [postings[max(stops[id], stops[id + 1] - settings.sample) : stops[id + 1]] for id in items.tolist()]
+        sampled = np.unique(np.concatenate(lists))[::-1][: settings.sample]
+        # (clicks, sampled) the decay of each shared click, the nearest first. Their sum is the similarity of a session.
+        order = np.argsort(distances)
+        shared = np.stack([np.isin(sampled, lists[click]) * decay[distances[click]] for click in order.tolist()])
+        similar, nearest = shared.sum(0), shared.max(0)
+        neighbours = np.argsort(-similar, kind="stable")[: settings.neighbours]  # of equals the more recent ones
+        neighbours = neighbours[nearest[neighbours] > 0]
+        of_click = np.empty(len(items), np.float32)
+        of_click[order] = (shared * nearest)[:, neighbours].sum(1)
+        return sampled[neighbours], (similar * nearest)[neighbours], of_click
 
     def _looked_up(self) -> tuple[Index, Index]:
         """Return the sessions of every item, rising, and where those of each id begin; the last number is the end."""
@@ -280,47 +262,6 @@ class VSKNN(ItemCounts):
             order = np.argsort(self.items, kind="stable")
             self._postings = self._owner()[order], offsets_of(np.bincount(self.items, minlength=self.num_ids))
         return self._postings
-
-    def _lengths(self, ids: Index) -> Index:
-        """Return the number of sessions that each item looks up."""
-        _, stops = self._looked_up()
-        lengths: Index = np.minimum(stops[ids + 1] - stops[ids], self.settings.sample)
-        return lengths
-
-    def _clicks(self, batch: Batch) -> Clicks:
-        """The latest ``window`` clicks of every target step, an item that comes again at its latest place alone."""
-        # After clicks a b a the places looked at are 2 1 0, hence a b a; the last of these is a again and is left out.
-        row, step = batch.target_mask.nonzero(as_tuple=True)
-        away = torch.arange(min(self.settings.window, batch.ids.shape[1]))
-        where = step[:, None] - away
-        ids = batch.ids[row[:, None], where.clamp(min=0)]
-        again = ((ids[:, :, None] == ids[:, None, :]) & (away[:, None] > away)).any(2)
-        number, place = ((where >= 0) & ~again).nonzero(as_tuple=True)
-        return Clicks(number, where[number, place], ids[number, place], place)
-
-    def _meetings(self, clicks: Clicks) -> Meetings:
-        """The sampled sessions of every row, and which clicks each holds."""
-        ids = clicks.item.numpy()
-        lengths = self._lengths(ids)
-        sessions, stops = self._looked_up()
-        click = torch.from_numpy(np.repeat(np.arange(len(ids)), lengths))
-        session = torch.from_numpy(sessions[ranges(stops[ids + 1] - lengths, lengths)])
-        num = max(1, len(self.starts) - 1)
-        keys, order = torch.sort(clicks.row[click] * num + (num - 1 - session), stable=True)
-        distinct, pair = torch.unique_consecutive(keys, return_inverse=True)
-        row = distinct // num
-        taken = _places(row) < self.settings.sample
-        number = taken.cumsum(0) - 1
-        inside = taken[pair]
-        return Meetings(click[order[inside]], number[pair[inside]], row[taken], (num - 1 - distinct % num)[taken])
-
-    def _neighbours(self, meetings: Meetings, similar: Tensor) -> Tensor:
-        """(pairs,) True for the ``neighbours`` most similar sessions of each row, the more recent of equals."""
-        order = similar.argsort(descending=True, stable=True)
-        order = order[meetings.row[order].argsort(stable=True)]
-        return torch.zeros(len(order), dtype=torch.bool).index_put_(
-            (order[_places(meetings.row[order]) < self.settings.neighbours],), torch.tensor(True)
-        )
 
 
 def _distinct(histories: Histories, num_ids: int) -> tuple[Index, Ids]:
@@ -340,11 +281,6 @@ def _sums_of_hashes(items: Ids, starts: Index) -> npt.NDArray[np.uint64]:
     if not len(starts):
         return np.empty(0, np.uint64)
     return np.add.reduceat(scrambled(items.astype(np.uint64)), starts)
-
-
-def _places(rows: Tensor) -> Tensor:
-    """(n,) the place of each entry within its row, 0 first; ``rows`` are in order: of [3 3 7 7 7] it is [0 1 0 1 2]."""
-    return torch.arange(len(rows)) - torch.searchsorted(rows, rows)
 
 
 def _compiled_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from html import escape
@@ -28,6 +28,7 @@ from ensue.store.tensors import TensorFile
 from ensue.tasks.metadata import Metadata
 from ensue.training.optimizer import FILE as OPTIMIZER
 from ensue.training.optimizer import LateOptimizer, RowAdam, make_optimizer, optimizer_tensors, saved_optimizer
+from ensue.training.report import Report
 
 Learned = TypeVar("Learned")
 NetworkT = TypeVar("NetworkT")
@@ -111,6 +112,14 @@ class State(Generic[NetworkT]):
     data_type: ClassVar[type]
     """Class of the data that the task trains on and scores."""
     folders: ClassVar[Folders]
+    fit: Callable[..., Iterator[Report]]
+    """Train on data from scratch, yielding a report per step."""
+    update: Callable[..., Report]
+    """Train on new data in one pass; new items and words get rows."""
+    predict: Callable[..., Sequence[Any]]
+    """Return the top answers for each record."""
+    explain: Callable[..., Sequence[Any]]
+    """Return the attributions behind the answer to each record."""
     configure: Callable[[str, dict[str, object]], None]
     """Take the settings of a model, by its name, and set everything else to its state before training."""
     make_network: Callable[..., NetworkT]

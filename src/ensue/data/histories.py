@@ -166,6 +166,20 @@ class Histories:
         return followed
 
 
+def concat_histories(first: Histories, second: Histories) -> Histories:
+    """Return histories one after the other, without names; if either is timed, the other gets time 0.
+
+    Args:
+        first: encoded histories.
+        second: more, in the same vocabulary.
+    """
+    times = np.empty(0)
+    if first.timed or second.timed:
+        times = np.concatenate([part.times if part.timed else np.zeros(len(part.ids)) for part in (first, second)])
+    offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
+    return Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
+
+
 def keys_of(histories: Histories) -> list[bytes]:
     """Return the ids and the times of each history as bytes; without a clock every time is 0."""
     times = histories.times if histories.timed else np.zeros(len(histories.ids))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, concat_histories
 from ensue.errors import DataError, SettingError
+from ensue.vocabulary import Vocabulary
 
 DATED = 1e8
 """Times after this (seconds, 1973) count from 1970, so that histories can be put in order of their start."""
@@ -14,6 +15,27 @@ DATED = 1e8
 def dated(histories: Histories) -> bool:
     """Return whether the clock is one for all histories."""
     return histories.timed and float(histories.times.min()) > DATED
+
+
+def is_later(later: Histories, earlier: Histories) -> bool:
+    """Return whether no history of ``later`` starts before the last one of ``earlier``.
+
+    Without times that count from 1970, the order in which both were given decides; with times on one side alone,
+    nothing does.
+    """
+    if later.timed != earlier.timed:
+        return False
+    if not (dated(later) and dated(earlier)):
+        return True
+    starts, earlier_starts = (part.times[part.offsets[:-1][part.lengths > 0]] for part in (later, earlier))
+    return bool(starts.min() >= earlier_starts.max())
+
+
+def append_histories(first: Histories, second: Histories) -> Histories:
+    """Return histories one after the other, in a vocabulary of the items of both."""
+    vocabulary = Vocabulary(first.vocabulary.values)
+    vocabulary.add(second.vocabulary.values)
+    return concat_histories(first.encode(vocabulary), second.encode(vocabulary))
 
 
 def hold_out(histories: Histories, share: float = 0.1, *, by_time: bool = True) -> tuple[Histories, Histories, str]:

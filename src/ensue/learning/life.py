@@ -1,9 +1,10 @@
-"""Training and updates of a network: what is the same for all tasks."""
+"""Life of a model, the same for all tasks: fit on training data, update on new data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import torch
 from torch.optim import Adam
 
 from ensue.schedule import Schedule
+from ensue.tasks.held_examples import Example, keep
 from ensue.tasks.state import AnyState
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, run_key
 from ensue.training.loop import Trained, train
@@ -18,8 +20,83 @@ from ensue.training.optimizer import optimizer_tensors, restore_optimizer
 from ensue.training.report import Report
 from ensue.training.source import Source
 
+Data = TypeVar("Data", bound=Sized)
+StateT = TypeVar("StateT", bound=AnyState, contravariant=True)
+
+USED = "used for the final training unless --no-refit"
+"""Note on validation data that the final training includes."""
 COUNTED = Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
 """Report of an update that trains no network."""
+
+
+@dataclass(frozen=True)
+class Split(Generic[Data]):
+    """Data of a fit.
+
+    Attributes:
+        train: data that is trained on first.
+        valid: held-out data, for early stopping and model selection; ``None`` where nothing is selected.
+        full: data of the final training, held-out data included; ``None`` if there is none.
+        rule: how the data was split, as the card says it.
+        notes: what was changed in the data.
+    """
+
+    train: Data
+    valid: Data | None
+    full: Data | None = None
+    rule: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Life(Protocol[StateT, Data]):
+    """Functions of a task that :func:`fit` calls; implemented by a module, ``ensue.tasks.TASK.train``."""
+
+    def split(self, state: StateT, data: Data, valid: Data | None) -> Split[Data]:
+        """Refuse data that cannot be trained on, and return training and validation data."""
+        ...
+
+    def train(self, state: StateT, split: Split[Data], checkpoint: Checkpoint) -> Generator[Report, None, Split[Data]]:
+        """Count the training data, train networks on it, and select by the validation data.
+
+        Returns the split, without ``full`` where what was selected needs no final training.
+        """
+        ...
+
+    def refit(self, state: StateT, full: Data, checkpoint: Checkpoint) -> Iterator[Report]:
+        """Count all data and train the selected network on it."""
+        ...
+
+    def finish(self, state: StateT, split: Split[Data]) -> None:
+        """Complete the metadata, and store held-out records for the tests of updates."""
+        ...
+
+    def example(self, state: StateT, valid: Data, index: int) -> Example | None:
+        """Return a held-out record for the page, or ``None`` if it may not be shown."""
+        ...
+
+
+def fit(
+    life: Life[StateT, Data], state: StateT, data: Data, valid: Data | None, checkpoint: Checkpoint
+) -> Iterator[Report]:
+    """Train a model from scratch, yielding a report per step.
+
+    Args:
+        life: functions of the task.
+        state: an untrained model, which can be used when the generator ends.
+        data: training data.
+        valid: validation data. [default: a part of the training data is held out]
+        checkpoint: a file from which a killed run continues.
+    """
+    split = life.split(state, data, valid)
+    split = yield from life.train(state, split, checkpoint)
+    if split.full is not None:
+        yield from life.refit(state, split.full, checkpoint)
+    if not state.metadata.held_out:
+        state.metadata.held_out = split.rule
+    life.finish(state, split)
+    held_out = split.valid
+    if held_out is not None:
+        keep(state, len(held_out), lambda index: life.example(state, held_out, index), learned=split.full is not None)
 
 
 def train_network(

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Index, concat_histories, ranges
 from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError, SettingError
 from ensue.store.folder import write_folder
@@ -34,7 +34,7 @@ from ensue.stream.metrics import HOUR, Hour, model_ranks
 from ensue.stream.sessions import Chunk, joined, targets
 from ensue.stream.sources import Block, Source
 from ensue.stream.state import Status, StreamSettings, StreamState, no_histories
-from ensue.tasks.next import reservoir, update
+from ensue.tasks.next import update
 from ensue.tasks.next.model import Remembers
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.state import module_of
@@ -234,7 +234,7 @@ class Stream(StreamState):
                 self.predictor.learn(histories.select(index), held[index])
         closed, _ = chunk.closed.histories(vocabulary)
         if len(closed):
-            self.ended = reservoir.joined(self.ended, closed)
+            self.ended = concat_histories(self.ended, closed)
         if len(self.ended.ids) >= COUNTED:
             self._count()
 

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Index, concat_histories, ranges
 from ensue.data.time_summary import MILLISECONDS
 from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_table, require_totals
 from ensue.stream.clock import Event, Rejection, StreamClock
@@ -411,7 +411,7 @@ def targets(histories: Histories, context: Index) -> Index:
 
 def joined(parts: Sequence[tuple[Histories, Index]]) -> tuple[Histories, Index]:
     """Histories of one vocabulary, one after the other, and (histories,) how many events of each are context."""
-    return reduce(reservoir.joined, (histories for histories, _ in parts)), np.concatenate(
+    return reduce(concat_histories, (histories for histories, _ in parts)), np.concatenate(
         [context for _, context in parts]
     )
 

@@ -17,7 +17,7 @@ from ensue.data.texts import Texts
 from ensue.records import Text
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric
-from ensue.tasks.classify.cross_fitting import Unlearned, units_of
+from ensue.tasks.classify.cross_fitting import Data, Unlearned, units_of
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.classify.settings import ALIGNMENT
@@ -78,9 +78,8 @@ def _weighed(
     scores = {name: _noisy(targets, hint, numbers[name]) for name, hint in hints.items()}
     monkeypatch.setattr(infer, "raw_scores", lambda state, sides, name: scores[name][: len(held)])
     made.metadata.temperature = {"tfidf": 1.0, "vectors": 1.0}
-    return choose_blend(
-        made, Texts.of(texts), {name: Unlearned(own, targets) for name, own in scores.items() if name != NETWORK}
-    )
+    counted = {name: Unlearned(own, targets) for name, own in scores.items() if name != NETWORK}
+    return choose_blend(made, Data.of(made, Texts.of(texts)), counted)
 
 
 def test_counting_models_are_pooled_where_the_network_says_nothing(
@@ -102,7 +101,7 @@ def test_one_answer_for_all_texts_has_to_be_earned(
     monkeypatch.setattr(infer, "raw_scores", lambda state, sides, name: _noisy(targets, 0.0, 3)[: len(HELD)])
     counted = {"tfidf": Unlearned(_noisy(targets, hint, 0), targets), "majority": Unlearned(_same(targets), targets)}
     blended.metadata.temperature = {"tfidf": 1.0 if hint else 100.0}  # what says nothing is warm
-    nats = choose_blend(blended, Texts.of(HELD), counted)
+    nats = choose_blend(blended, Data.of(blended, Texts.of(HELD)), counted)
     assert ("majority" in nats) is (chosen == "majority")
 
 

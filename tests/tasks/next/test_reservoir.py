@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, concat_histories
 from ensue.records import History
 from ensue.store.pack import pack, unpack
-from ensue.tasks.next.reservoir import LATEST, Reservoir, joined
+from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.vocabulary import FIRST, Vocabulary
 
 VALUES = Vocabulary(map(str, range(5000)))
@@ -121,11 +121,12 @@ def test_columns_that_do_not_fit_are_refused(changes: dict[str, Any], reason: st
 def test_joined_by_hand() -> None:
     timed = Histories.of([History(("1", "2"), (5.0, 6.0)), History(())], VALUES)
     untimed = Histories.of([History(("3",)), History(("4", "5"))], VALUES)
-    both = joined(timed, untimed)
+    both = concat_histories(timed, untimed)
     assert list(both.records()) == [
         History(("1", "2"), (5.0, 6.0)),
         History((), ()),
         History(("3",), (0.0,)),
         History(("4", "5"), (0.0, 0.0)),
     ]
-    assert not joined(untimed, untimed).timed and joined(untimed, timed).record(2).times == (5.0, 6.0)
+    assert not concat_histories(untimed, untimed).timed
+    assert concat_histories(untimed, timed).record(2).times == (5.0, 6.0)

@@ -19,10 +19,9 @@ from torch.nn.functional import cross_entropy
 
 from ensue import metrics
 from ensue.data.histories import Index
-from ensue.data.texts import Texts
 from ensue.tasks.classify import infer
-from ensue.tasks.classify.cross_fitting import FOLDS, Unlearned, folds_of
-from ensue.tasks.classify.dataset import Sides, codes
+from ensue.tasks.classify.cross_fitting import FOLDS, Data, Unlearned
+from ensue.tasks.classify.dataset import Sides
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.models.centrality import TextClassifier
 from ensue.tasks.classify.settings import TextSettings
@@ -58,17 +57,16 @@ def _cost(state: ClassifyState, scores: Tensor, targets: Tensor) -> float:
     return 1 - held_out_metric(state, scores.argmax(1).numpy(), targets.numpy())
 
 
-def stand_on_row(state: ClassifyState, sides: Sides, targets: Index, units: Index) -> None:
+def stand_on_row(state: ClassifyState, valid: Data) -> None:
     """Add a network to the mean-vector row; it adds nothing unless held-out labels are significantly likelier with it.
 
     In a blend the weights do that.
 
     Args:
         state: with a trained network.
-        sides: the held-out texts.
-        targets: (texts,) codes of their labels.
-        units: (texts,) the unit of each, as of :func:`.units_of`.
+        valid: the held-out texts.
     """
+    sides, targets, units = valid.sides, valid.targets, valid.units
     network, row = state.module, state.counting.get("vectors")
     wanted = isinstance(state.settings, TextSettings) and state.settings.residual and state.model_name != "blend"
     if row is None or not wanted or not isinstance(network, TextClassifier):
@@ -86,12 +84,12 @@ def stand_on_row(state: ClassifyState, sides: Sides, targets: Index, units: Inde
         state.metadata.notes.append("the network does not improve on the mean of the vectors on the validation texts")
 
 
-def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlearned]) -> dict[str, float]:
+def choose_blend(state: ClassifyState, valid: Data, counted: Mapping[str, Unlearned]) -> dict[str, float]:
     """Weigh the parts of a blend.
 
     Args:
         state: with a trained network; takes the weights.
-        held: the held-out texts.
+        valid: the held-out texts.
         counted: what each counting model says of texts it did not learn: the held-out ones, and of few those of all
             folds.
 
@@ -109,13 +107,13 @@ def choose_blend(state: ClassifyState, held: Texts, counted: Mapping[str, Unlear
     parts, wanted = {name: usable[name][0] for name in blend.PARTS if name in usable}, usable["tfidf"][1]
     weights = blend.choose_weights(parts, wanted)
     pooled = _without_fold(parts, wanted, np.arange(len(wanted)) % FOLDS, None)
-    sides, targets = state.encode(held), codes(held, state.labels)
+    sides, targets = valid.sides, valid.targets
     index = np.flatnonzero(usable_texts(sides, targets))
     known, chosen = torch.from_numpy(targets[index]), torch.from_numpy(index)
     scores = {blend.NETWORK: infer.raw_scores(state, sides, blend.NETWORK)[chosen]}
     scores |= {name: counted[name].scores[chosen] for name in parts}
     prior = {blend.NETWORK: 0.0, **weights}  # a network has to earn its part
-    mixed = _without_fold(scores, known, folds_of(held, state.seed)[index], prior)
+    mixed = _without_fold(scores, known, valid.folds[index], prior)
     without = _cost(state, blend.pool(scores, prior), known)
     gained = without - _cost(state, mixed, known) if len(index) >= _EVIDENCE else 0.0
     joined = blend.choose_weights(scores, known, prior)

@@ -21,7 +21,7 @@ from ensue.data.texts import Texts
 from ensue.significance import significantly_positive
 from ensue.tasks.classify.baselines.tfidf import Lesson, Tfidf
 from ensue.tasks.classify.calibration import temperature
-from ensue.tasks.classify.dataset import Sides, prints
+from ensue.tasks.classify.dataset import Sides, codes, prints
 from ensue.tasks.classify.model import Baseline
 from ensue.tasks.classify.state import ClassifyState
 
@@ -45,6 +45,11 @@ class Data(NamedTuple):
     targets: Index
     folds: Index
     units: Index
+
+    @classmethod
+    def of(cls, state: ClassifyState, texts: Texts) -> Data:
+        """Encode labelled texts."""
+        return cls(state.encode(texts), codes(texts, state.labels), folds_of(texts, state.seed), units_of(texts))
 
     def select(self, chosen: Index) -> Data:
         """Some of them."""

@@ -12,6 +12,7 @@ from ensue.answers import TextAnswer, TextExplanation
 from ensue.arguments import require_records
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
+from ensue.learning import life
 from ensue.metrics import Floats
 from ensue.records import Text
 from ensue.tasks.classify import explain, infer, train, update
@@ -47,7 +48,7 @@ class ClassifyPredictor(ClassifyState):
             SettingError: the loss is no longer a number, vectors of another width, or another run's checkpoint.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, Checkpoint(checkpoint, resume))
+        return life.fit(train, self, data, valid, Checkpoint(checkpoint, resume))
 
     def update(self, data: Texts) -> Report:
         """Learn labelled texts on top of what is known, in one pass; new words are welcome, new labels are not.

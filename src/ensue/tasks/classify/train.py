@@ -8,20 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Index
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
-from ensue.learning.life import train_network
+from ensue.learning.life import Split, train_network
 from ensue.lines import plural
-from ensue.records import Text
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify import infer
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
 from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric, stand_on_row, usable_texts
-from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best, folds_of, units_of
+from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best
 from ensue.tasks.classify.dataset import Sides, codes, drawn, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
 from ensue.tasks.classify.ensembles import blend
@@ -32,7 +30,7 @@ from ensue.tasks.classify.models.centrality import LEARNED_DIM
 from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, TextSettings
 from ensue.tasks.classify.sizes import LEARNED, MOST, MOST_LEARNED, schedule_for
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.held_examples import Example, keep, of_texts
+from ensue.tasks.held_examples import Example, of_texts
 from ensue.text.tokens import split_words
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
@@ -41,54 +39,80 @@ DOCUMENT = (64, 3)
 """Texts of more words and sentences than this on average are documents."""
 
 
-def fit(state: ClassifyState, data: Texts, valid: Texts | None, checkpoint: Checkpoint) -> Iterator[Report]:
-    """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.fit`."""
+def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts]:
+    """Require labelled texts and hold out a tenth of them, unless validation data is given."""
     require_file("vectors", state.settings.vectors)
     if state.encoder is not None:
         require_encoder(state.encoder.name)
     require_labels(data, "training data")
     data, joined = data.join_spellings()
-    part, held, rule = data, valid, None
-    if held is None:
-        part, held, rule = hold_out_texts(data, seed=state.seed)
-    require_labels(part, "training data")
-    _require_like(part, held)
-    _learn_words(state, data if state.schedule is None else part)
-    held, matched = held.match_spellings(state.labels)
-    assert held.labels is not None
-    require_known(held.labels, state.labels, "validation data")
-    state.metadata.notes += [*joined, *(f"validation data: {sentence}" for sentence in matched)]
-    if rule is not None:
-        state.metadata.held_out = rule
-    sides = state.encode(part)
-    _note_cuts(state, sides)
-    learned = _data(state, sides, part)
-    counted = _count(state, learned, _data(state, state.encode(held), held))
-    if state.schedule is not None:
-        yield from _train(state, learned, held, checkpoint)
-        nats: dict[str, float] = {}
-        if state.model_name == "blend":
-            _calibrate(state, blend.NETWORK, held)
-            nats = choose_blend(state, held, counted)
-        if nats:  # whose weights are those of likeliest labels
-            state.metadata.temperature[state.model_name] = 1.0
-            _note_accuracy(state, state.model_name, state.encode(held), codes(held, state.labels))
-        else:
-            _calibrate(state, state.model_name, held)
-        decide(state, nats)
-    if rule is not None:
-        _learn_held_out(state, data)
+    if valid is not None:
+        train, rule = data, ""
+    else:
+        train, valid, rule = hold_out_texts(data, seed=state.seed)
+        require_labels(train, "training data")
+    _require_like(train, valid)
+    labelled = data if state.schedule is None else train  # baselines are trained on held-out texts too
+    labels = labelled.labels.unique().to_list() if labelled.labels is not None else []
+    valid, matched = valid.match_spellings(labels)
+    assert valid.labels is not None
+    require_known(valid.labels, labels, "validation data")
+    notes = (*joined, *(f"validation data: {sentence}" for sentence in matched))
+    return Split(train, valid, data if rule else None, rule, notes)
+
+
+def train(state: ClassifyState, split: Split[Texts], checkpoint: Checkpoint) -> Generator[Report, None, Split[Texts]]:
+    """Fit vocabulary and baselines, then the network, then what held-out texts decide."""
+    assert split.valid is not None
+    _learn_words(state, split.train if state.schedule is not None or split.full is None else split.full)
+    state.metadata.notes += split.notes
+    data, valid = Data.of(state, split.train), Data.of(state, split.valid)
+    _note_cuts(state, data.sides)
+    baseline_scores = _count(state, data, valid)
+    if state.schedule is None:
+        return split
+    yield from _train(state, data, valid, checkpoint)
+    costs: dict[str, float] = {}
+    if state.model_name == "blend":
+        _calibrate(state, blend.NETWORK, valid)
+        costs = choose_blend(state, valid, baseline_scores)
+    if costs:  # the weights of a blend minimise the log loss, so its temperature is 1
+        state.metadata.temperature[state.model_name] = 1.0
+        _note_accuracy(state, state.model_name, valid)
+    else:
+        _calibrate(state, state.model_name, valid)
+    decide(state, costs)
+    return split
+
+
+def refit(state: ClassifyState, full: Texts, checkpoint: Checkpoint) -> Iterator[Report]:
+    """Fit the baselines on all texts, with the strengths that were selected; the network stays."""
+    sides, targets = state.encode(full), codes(full, state.labels)
+    for name, former in state.counting.items():
+        matrix = former.matrix if isinstance(former, MeanVectors) else None
+        baseline = state.new_counting(name, state.metadata.strength[name], matrix)
+        baseline.count(sides, targets)
+        state.counting[name] = baseline
+    state.train_prints = torch.from_numpy(np.unique(prints(full)))
+    state.metadata.texts = len(full)
+    return iter(())
+
+
+def finish(state: ClassifyState, split: Split[Texts]) -> None:
+    """Store held-out texts for the tests of updates."""
     if state.schedule is None:
         state.model, state.optimizer = state.counting[state.model_name], None
     state.remembered = None
-    if state.encoder is None:  # which reads texts, and those do not stay
-        targets = codes(held, state.labels)
-        state.remembered = drawn(state.encode(held), targets, state.shared.remembered, state.seed)
-    if state.shared.remembered:
-        keep(state, len(held), lambda at: _example(held.record(at)), learned=rule is not None)
+    if state.encoder is None and split.valid is not None:  # an encoder reads texts, which are not stored
+        targets = codes(split.valid, state.labels)
+        state.remembered = drawn(state.encode(split.valid), targets, state.shared.remembered, state.seed)
 
 
-def _example(text: Text) -> Example | None:
+def example(state: ClassifyState, valid: Texts, index: int) -> Example | None:
+    """Return a held-out text with its label for the page."""
+    if not state.shared.remembered:
+        return None
+    text = valid.record(index)
     return of_texts({"texts": [*text.texts]}, text.texts, [text.label or ""])
 
 
@@ -159,10 +183,6 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
         )
 
 
-def _data(state: ClassifyState, sides: Sides, texts: Texts) -> Data:
-    return Data(sides, codes(texts, state.labels), folds_of(texts, state.seed), units_of(texts))
-
-
 def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearned]:
     """Fit what stands beside every model; returns what each says of texts that it did not learn."""
     if missing := int((held.targets < 0).sum()):
@@ -182,7 +202,7 @@ def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearn
         if name != "majority":
             state.metadata.temperature[name] = found.unlearned.temperature()
     for name in state.counting:
-        _note_accuracy(state, name, held.sides, held.targets)
+        _note_accuracy(state, name, held)
     return unlearned
 
 
@@ -192,20 +212,6 @@ def _strength(state: ClassifyState, name: str) -> float | None:
     if name == state.model_name and isinstance(own, CountingSettings) and state.options.get("strength") is not None:
         return own.strength
     return 1.0 if name == "majority" else None
-
-
-def _learn_held_out(state: ClassifyState, data: Texts) -> None:
-    """Fit the counting models anew on all texts, those that were held out too, with the strengths found."""
-    sides, targets = state.encode(data), codes(data, state.labels)
-    for name, former in state.counting.items():
-        matrix = former.matrix if isinstance(former, MeanVectors) else None
-        model = state.new_counting(name, state.metadata.strength[name], matrix)
-        model.count(sides, targets)
-        state.counting[name] = model
-    if state.schedule is None:
-        state.model = state.counting[state.model_name]
-    state.train_prints = torch.from_numpy(np.unique(prints(data)))
-    state.metadata.texts = len(data)
 
 
 def _matrix(state: ClassifyState) -> Tensor | None:
@@ -220,19 +226,19 @@ def _matrix(state: ClassifyState) -> Tensor | None:
     return matrix
 
 
-def _calibrate(state: ClassifyState, name: str, held: Texts) -> None:
-    """Find the temperature of a network on held-out texts, and note how right and how sure it is there."""
-    targets, sides = codes(held, state.labels), state.encode(held)
-    usable = usable_texts(sides, targets)
-    scores = infer.raw_scores(state, sides, None if name == state.model_name else name)[torch.from_numpy(usable)]
-    state.metadata.temperature[name] = temperature(scores, torch.from_numpy(targets[usable]))
-    _note_accuracy(state, name, sides, targets)
+def _calibrate(state: ClassifyState, name: str, valid: Data) -> None:
+    """Fit the temperature of a network to held-out texts, and note its accuracy and calibration error there."""
+    usable = usable_texts(valid.sides, valid.targets)
+    scores = infer.raw_scores(state, valid.sides, None if name == state.model_name else name)
+    targets = torch.from_numpy(valid.targets[usable])
+    state.metadata.temperature[name] = temperature(scores[torch.from_numpy(usable)], targets)
+    _note_accuracy(state, name, valid)
 
 
-def _note_accuracy(state: ClassifyState, name: str, sides: Sides, targets: Index) -> None:
-    probabilities = infer.probabilities(state, sides, None if name == state.model_name else name)
-    state.metadata.validation_accuracy[name] = float((probabilities.argmax(1) == targets).mean())
-    state.metadata.calibration_error[name] = calibration_error(probabilities, targets)
+def _note_accuracy(state: ClassifyState, name: str, valid: Data) -> None:
+    probabilities = infer.probabilities(state, valid.sides, None if name == state.model_name else name)
+    state.metadata.validation_accuracy[name] = float((probabilities.argmax(1) == valid.targets).mean())
+    state.metadata.calibration_error[name] = calibration_error(probabilities, valid.targets)
 
 
 def _new_network(state: ClassifyState) -> Network:
@@ -248,32 +254,31 @@ def _new_network(state: ClassifyState) -> Network:
     return network
 
 
-def _train(state: ClassifyState, learned: Data, held: Texts, checkpoint: Checkpoint) -> Generator[Report, None, None]:
-    """Train the network from its beginning; it ends with its best weights."""
-    _fit_settings(state, len(learned.targets))
+def _train(state: ClassifyState, data: Data, valid: Data, checkpoint: Checkpoint) -> Generator[Report, None, None]:
+    """Train a new network; it ends with its best weights."""
+    _fit_settings(state, len(data.targets))
     schedule = state.schedule
     assert schedule is not None
     torch.manual_seed(state.seed)
     state.model = _new_network(state)
     state.optimizer = state.new_optimizer()
-    held_targets, held_sides = codes(held, state.labels), state.encode(held)
-    data, watched = state.passages(learned.sides, learned.targets), state.passages(held_sides, held_targets)
+    passages, valid_passages = (state.passages(part.sides, part.targets) for part in (data, valid))
     log = Log(checkpoint)
     reports = train_network(
         state,
-        data,
-        lambda: held_out_metric(state, infer.raw_scores(state, held_sides).argmax(1).numpy(), held_targets),
+        passages,
+        lambda: held_out_metric(state, infer.raw_scores(state, valid.sides).argmax(1).numpy(), valid.targets),
         schedule,
-        arrays=[*data.arrays(), *watched.arrays()],
+        arrays=[*passages.arrays(), *valid_passages.arrays()],
         checkpoint=checkpoint,
     )
-    trained = yield from log.follow(reports, lambda: mixing(state, watched))
+    trained = yield from log.follow(reports, lambda: mixing(state, valid_passages))
     state.metadata.log = log.rows()
     if trained.best_epoch == schedule.epochs > 1 and not schedule.decay:
         state.metadata.notes.append(
             f"the validation metric was still improving after {schedule.epochs} epochs; consider more epochs"
         )
-    stand_on_row(state, held_sides, held_targets, units_of(held))
+    stand_on_row(state, valid)
 
 
 def _fit_settings(state: ClassifyState, num_texts: int) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ensue.data.histories import Histories, Ids, Index, Times, ranges, scrambled
+from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, ranges, scrambled
 from ensue.nn.validation import Table, require_ids, require_offsets, require_table
 from ensue.tasks.metadata import Count
 from ensue.vocabulary import FIRST, Vocabulary
@@ -83,7 +83,7 @@ class Reservoir:
             selected = np.arange(len(keys))
         num_old = len(self)
         entering = latest_events(histories.select(candidates[selected[selected >= num_old] - num_old]))
-        self._store(joined(self.histories.select(selected[selected < num_old]), entering), keys[selected])
+        self._store(concat_histories(self.histories.select(selected[selected < num_old]), entering), keys[selected])
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
         """Store only the histories of a mask, (histories,)."""
@@ -156,21 +156,6 @@ def histories_of(
     require_histories(f"{file}: ", ids, offsets, times)
     require_ids(f"{file}: ids", ids, len(vocabulary) if num_ids is None else num_ids, FIRST)
     return Histories(ids.numpy(), offsets.numpy(), vocabulary, times.numpy())
-
-
-def joined(first: Histories, second: Histories) -> Histories:
-    """Concatenate histories, without names; if only one of them is timed, the events of the other get time 0.
-
-    Args:
-        first: encoded histories.
-        second: more, in the same vocabulary.
-    """
-    parts = (first, second)
-    times = np.empty(0)
-    if any(part.timed for part in parts):
-        times = np.concatenate([part.times if part.timed else np.zeros(len(part.ids)) for part in parts])
-    offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
-    return Histories(np.concatenate([first.ids, second.ids]), offsets, first.vocabulary, times)
 
 
 def latest_events(histories: Histories) -> Histories:

@@ -14,7 +14,7 @@ from torch.optim import Adam
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.data.splits import dated, hold_out
+from ensue.data.splits import append_histories, dated, hold_out
 from ensue.errors import DataError, SettingError
 from ensue.learning.life import train_network
 from ensue.lines import quoted
@@ -30,7 +30,6 @@ from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.nearest import index_items, is_indexed
 from ensue.tasks.next.ranking import target_ranks
-from ensue.tasks.next.reservoir import joined
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import (
     IDLE,
@@ -180,9 +179,7 @@ def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
     if data.timed != valid.timed or (dated(data) and dated(valid) and _starts(valid).min() < _starts(data).max()):
         return _Split(data, valid, None, f"{given}, not used for the final training: not later than the training data")
     order = "later" if dated(data) else "in order of the files"
-    vocabulary = Vocabulary(data.vocabulary.values)
-    vocabulary.add(valid.vocabulary.values)
-    whole = joined(data.encode(vocabulary), valid.encode(vocabulary))
+    whole = append_histories(data, valid)
     return _Split(data, valid, whole, f"{given}, {order}, used for the final training unless --no-refit")
 
 

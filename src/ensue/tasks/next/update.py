@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import torch
 
-from ensue.data.histories import Histories, Ids, Index
+from ensue.data.histories import Histories, Ids, Index, concat_histories
 from ensue.learning.life import COUNTED, train_update
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
 from ensue.tasks.next.model import Observes, Remembers
-from ensue.tasks.next.reservoir import Reservoir, joined
+from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import require_targets
 from ensue.tasks.state import module_of
@@ -93,4 +93,4 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
         return
     remembered = (state.reservoir if replay is None else replay).draw(len(data), updates)
     state.reservoir.add(data)
-    yield from train_update(state, Windows(joined(data, remembered), reach))
+    yield from train_update(state, Windows(concat_histories(data, remembered), reach))

@@ -9,6 +9,7 @@ from ensue.answers import Answer, QueryExplanation
 from ensue.arguments import require_records
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
+from ensue.learning import life
 from ensue.records import History
 from ensue.tasks.suggest import explain, infer, train, update
 from ensue.tasks.suggest.baselines.counting import Suggestions
@@ -50,7 +51,7 @@ class SuggestPredictor(SuggestState):
             SettingError: the loss is no longer a number, or another run's checkpoint.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, Checkpoint(checkpoint, resume))
+        return life.fit(train, self, data, valid, Checkpoint(checkpoint, resume))
 
     def update(self, data: Queries) -> Report:
         """Learn new sessions on top of what is known, in one pass.

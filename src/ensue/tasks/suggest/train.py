@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import torch
 
-from ensue.data.histories import Histories
 from ensue.data.queries import Queries, hold_out_queries, require_pairs
 from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.data.scripts import UNSPACED
+from ensue.data.splits import append_histories, dated, is_later
 from ensue.errors import DataError
-from ensue.learning.life import train_network
+from ensue.learning.life import USED, Split, train_network
 from ensue.lines import plural
-from ensue.metrics import Floats
 from ensue.records import History
 from ensue.schedule import RISING, Schedule
-from ensue.tasks.held_examples import Example, keep, of_history
+from ensue.tasks.held_examples import Example, of_history
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
 from ensue.tasks.suggest.ensembles.reranker import learn_counted_order, learn_order
@@ -31,7 +29,7 @@ from ensue.tasks.suggest.state import SuggestState
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.loop import mean_loss
 from ensue.training.report import Report
-from ensue.vocabulary import FIRST, Vocabulary
+from ensue.vocabulary import FIRST
 
 LEARNED_ORDER = (
     "found_in_pool", "mixture", "mix", "validation_mrr", "word_cost", "validation_bleu",
@@ -41,22 +39,111 @@ WANTED = 1000
 """Held-out targets that say how to order suggestions, if ..."""
 LEAST_SHARE, MOST_SHARE = 0.1, 1 / 3
 """... they are no more than a third of the log; of a large log it is a tenth. All are learned in the end."""
-DATED = 1e8
-"""Times after this (seconds, 1973) count from 1970, so that sessions can be put in order of their start."""
 
 
-def fit(state: SuggestState, data: Queries, valid: Queries | None, checkpoint: Checkpoint) -> Iterator[Report]:
-    """See :meth:`ensue.tasks.suggest.predictor.SuggestPredictor.fit`."""
+def split(state: SuggestState, data: Queries, valid: Queries | None) -> Split[Queries]:
+    """Return the file's own parts, or hold out the sessions that begin last."""
     require_pairs(data, "training data")
-    split = _split(state, bounded(data, state.shared.min_users), valid)
-    yield from _learn(state, split, valid, checkpoint)
-    if split.held_out is not None and state.schedule is not None:
-        held = split.held_out.histories
-        keep(state, len(held), lambda at: _example(state, held.record(at)), learned=split.whole is not None)
+    data = bounded(data, state.shared.min_users)
+    names = set(data.parts.unique()) if len(data.parts) else set()
+    has_parts = "train" in names and len(names) > 1
+    train = data.part("train") if has_parts else data
+    rule = "as marked in the file: trained on the sessions of train only" if has_parts else ""
+    refit = state.schedule is not None and state.schedule.refit
+    if state.schedule is None:
+        parts = Split(train, None, rule=rule)
+    elif valid is not None:
+        parts = _with_validation(train, valid, rule, refit=refit)
+    elif has_parts and "valid" in names:
+        held_out = data.part("valid", novel=bool(data.novel[(data.parts == "valid").to_numpy()].any()))
+        kind = " that the file marks as novel" if len(held_out) < len(data.part("valid")) else ""
+        rule = f"as marked in the file: {plural(len(train), 'session')} in train, {len(held_out):,} in valid{kind}"
+        full = data.select(data.parts.is_in(["train", "valid"]).to_numpy()) if refit else None
+        parts = Split(train, held_out, full, f"{rule}, used for the final training" if refit else rule)
+    else:
+        num_targets = int(np.maximum(train.histories.lengths - 1, 0).sum())
+        share = min(max(LEAST_SHARE, WANTED / max(num_targets, 1)), MOST_SHARE if refit else LEAST_SHARE)
+        earlier, held_out, rule = hold_out_queries(train, share, absolute=dated(train.histories))
+        parts = Split(earlier, held_out, train if refit else None, rule)
+    require_pairs(parts.train, "training data")
+    if parts.valid is not None:
+        require_pairs(parts.valid, "validation data")
+    return parts
 
 
-def _example(state: SuggestState, session: History) -> Example | None:
+def _with_validation(train: Queries, valid: Queries, rule: str, *, refit: bool) -> Split[Queries]:
+    """Return given validation data as such; the final training includes it if it is later.
+
+    People in both logs would reach the k-anonymity threshold twice, so with users it is not included.
+    """
+    full = None
+    if refit:
+        reason = ""
+        if len(train.users) or len(valid.users):
+            reason = "users in both logs cannot be detected"
+        elif not is_later(valid.histories, train.histories):
+            reason = "not later than the training data"
+        else:
+            full = Queries(append_histories(train.histories, valid.histories))
+        use = f"not used for the final training: {reason}" if reason else USED
+        rule = "; ".join(filter(None, [rule, f"{len(valid):,} given, {use}"]))
+    return Split(train, valid, full, rule, (f"validation data: {rule}",) if rule else ())
+
+
+def train(
+    state: SuggestState, split: Split[Queries], checkpoint: Checkpoint
+) -> Generator[Report, None, Split[Queries]]:
+    """Count the training data, train a network if one is set, and select by the held-out sessions.
+
+    A network costs hundreds of times what counting does. Where not even a ranking learned from all sessions is
+    significantly better than counting, little can be learned, and ``best`` trains none.
+    """
+    counted = None
+    if state.chooses and state.shared.retrieved:
+        full = split.train if split.full is None else split.full
+        learn_words(state, full)
+        if not _is_network_worthwhile(state, full):
+            state.metadata.notes += split.notes
+            return replace(split, full=None)
+        counted = state.metadata
+    learn_words(state, split.train)
+    if state.schedule is None:
+        state.model = state.retrieval
+        if state.model_name == RERANKER:
+            _is_network_worthwhile(state, split.train)
+        return split
+    assert split.valid is not None
+    yield from _train(state, split.train, split.valid, "fit", checkpoint)
+    leader = learn_order(state, split.valid, counted)
+    if leader is not None:
+        _settle(state, leader, counted if leader == RERANKER else None, "the network mixed with it")
+    return split
+
+
+def refit(state: SuggestState, full: Queries, checkpoint: Checkpoint) -> Iterator[Report]:
+    """Count all sessions, and train the network on them for as many epochs as were best."""
+    chosen = state.metadata
+    learn_words(state, full)
+    metadata = state.metadata
+    for name in LEARNED_ORDER:
+        setattr(metadata, name, getattr(chosen, name))
+    if state.schedule is None:
+        _use_counts(state)
+    else:
+        yield from _train(state, full, None, "refit", checkpoint.sibling(".refit"), chosen.epochs)
+        metadata.epochs, metadata.validation_loss = chosen.epochs, chosen.validation_loss
+    metadata.notes += [note for note in chosen.notes if note not in metadata.notes]
+
+
+def finish(state: SuggestState, split: Split[Queries]) -> None:
+    """Nothing is left to do."""
+
+
+def example(state: SuggestState, valid: Queries, index: int) -> Example | None:
     """Return a step that enough people made and nothing else: the last one of a session, without its times."""
+    if state.schedule is None:
+        return None
+    session = valid.histories.record(index)
     if state.shared.min_users == 1:
         return of_history(session) if state.floor.queries.issuperset(session.values) else None
     last = History(session.values[-2:])
@@ -65,100 +152,14 @@ def _example(state: SuggestState, session: History) -> Example | None:
     return of_history(last) if after - FIRST in followers else None
 
 
-def _learn(state: SuggestState, split: _Split, valid: Queries | None, checkpoint: Checkpoint) -> Iterator[Report]:
-    require_pairs(split.learned, "training data")
-    if state.schedule is None:
-        learn_words(state, split.learned)
-        state.model = state.retrieval
-        if state.model_name == RERANKER:
-            _count_only(state, split.learned)
-    else:
-        assert split.held_out is not None
-        require_pairs(split.held_out, "validation data")
-        counted = None
-        if state.chooses and state.shared.retrieved:
-            every = split.learned if split.whole is None else split.whole
-            learn_words(state, every)
-            if not _count_only(state, every):
-                if split.rule and valid is not None:
-                    state.metadata.notes.append(f"validation data: {split.rule}")
-                return
-            counted = state.metadata
-        learn_words(state, split.learned)
-        yield from _train(state, split.learned, split.held_out, "fit", checkpoint)
-        leader = learn_order(state, split.held_out, counted)
-        if split.whole is not None:
-            yield from _learn_all(state, split.whole, leader, checkpoint)
-        if leader is not None:
-            _settle(state, leader, counted if leader == RERANKER else None, "the network mixed with it")
-    if split.rule and not state.metadata.held_out:
-        state.metadata.held_out = split.rule
-
-
-def _count_only(state: SuggestState, data: Queries) -> bool:
-    """Learn an order without a network, and stay with what ranks best unless a network may pay.
-
-    A network costs hundreds of times what counting does. Where not even an order learned from all sessions is
-    significantly better than counting, little can be learned, and ``best`` spends no more on it.
-    """
+def _is_network_worthwhile(state: SuggestState, data: Queries) -> bool:
+    """Learn a ranking without a network; unless a network may be better, the best such model is the result."""
     leader, is_better = learn_counted_order(state, data)
     if is_better and state.model_name != RERANKER and len(state.windows(shared_steps(data, state.floor))):
         return True
     state.metadata.held_out = f"each fifth of {len(data):,} sessions, scored by counts of the others"
     _settle(state, leader, state.metadata if leader == RERANKER else None, "the ranking model")
     return False
-
-
-def _given(data: Queries, valid: Queries, rule: str, *, refit: bool) -> _Split:
-    """Validation data that was given is learned in the end if it is later, and no person can be counted twice for it.
-
-    It is later where no session of it began before the last one of the training data; where neither has a clock, files
-    stand for the order in which they were given. People in both logs would reach the k-anonymity threshold twice.
-    """
-    if not refit:
-        return _Split(data, valid, None, rule)
-    one, other = data.histories, valid.histories
-    why = ""
-    if len(data.users) or len(valid.users):
-        why = "users in both logs cannot be detected"
-    elif one.timed != other.timed or (_dated(one) and _dated(other) and _starts(other).min() < _starts(one).max()):
-        why = "not later than the training data"
-    begun = f"{rule}; " if rule else ""
-    if why:
-        return _Split(data, valid, None, f"{begun}{len(valid):,} given, not used for the final training: {why}")
-    vocabulary = Vocabulary(one.vocabulary.values)
-    vocabulary.add(other.vocabulary.values)
-    parts = [own.encode(vocabulary) for own in (one, other)]
-    offsets = np.concatenate([one.offsets, one.offsets[-1] + other.offsets[1:]])
-    ids, times = (np.concatenate([getattr(own, name) for own in parts]) for name in ("ids", "times"))
-    whole = Queries(Histories(ids, offsets, vocabulary, times))
-    return _Split(data, valid, whole, f"{begun}{len(valid):,} given, used for the final training unless --no-refit")
-
-
-def _dated(sessions: Histories) -> bool:
-    """Return whether times are Unix times, so that sessions can be sorted by their start."""
-    return sessions.timed and float(sessions.times.min()) > DATED
-
-
-def _starts(sessions: Histories) -> Floats:
-    """Return the start of each session that is not empty."""
-    return sessions.times[sessions.offsets[:-1][sessions.lengths > 0]]
-
-
-def _learn_all(
-    state: SuggestState, whole: Queries, leader: str | None, checkpoint: Checkpoint
-) -> Generator[Report, None, None]:
-    """Learn what was held out as well: count anew, and train for as many epochs as were best."""
-    chosen = state.metadata
-    learn_words(state, whole)
-    own = state.metadata
-    for name in LEARNED_ORDER:
-        if name in vars(chosen):
-            setattr(own, name, getattr(chosen, name))
-    if leader is None:
-        yield from _train(state, whole, None, "refit", checkpoint.sibling(".refit"), chosen.epochs)
-        own.epochs, own.validation_loss = chosen.epochs, chosen.validation_loss
-    own.notes += [note for note in chosen.notes if note not in own.notes]
 
 
 def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: str) -> None:
@@ -171,62 +172,32 @@ def _settle(state: SuggestState, leader: str, order: Metadata | None, beaten: st
         beaten: what it was compared with, for people.
     """
     metadata = state.metadata
-    figures = metadata.validation_mrr
-    assert figures is not None
-    if leader in figures:
+    mrr = metadata.validation_mrr
+    assert mrr is not None
+    if leader in mrr:
         metadata.notes.append(
-            f"this folder is {leader}: its MRR@10 on held-out sessions is {100 * figures[leader]:.2f}, that of "
-            f"{beaten} {100 * figures['mixed']:.2f}"
+            f"this folder is {leader}: its MRR@10 on held-out sessions is {100 * mrr[leader]:.2f}, that of "
+            f"{beaten} {100 * mrr['mixed']:.2f}"
         )
     elif state.model_name != leader:
-        best = max(figures[name] for name in COUNTING)
+        best = max(mrr[name] for name in COUNTING)
         metadata.notes.append(
             f"this folder is {leader}, without a network: its MRR@10 on held-out sessions is "
-            f"{100 * figures['mixed']:.2f}, that of the best baseline model {100 * best:.2f}"
+            f"{100 * mrr['mixed']:.2f}, that of the best baseline model {100 * best:.2f}"
         )
     for name in LEARNED_ORDER:
         if order is not None or name != "validation_mrr":
             setattr(metadata, name, getattr(order or Metadata, name))
     state.model_name, state.settings, state.schedule, state.optimizer = leader, None, None, None
+    _use_counts(state)
+
+
+def _use_counts(state: SuggestState) -> None:
+    """Answer from the counts; topics are for the reranker alone."""
     assert state.retrieval is not None
-    if order is None:
+    if state.model_name != RERANKER:
         state.retrieval = state.retrieval.without_topics()
     state.model = state.retrieval
-
-
-class _Split(NamedTuple):
-    """Training and held-out parts."""
-
-    learned: Queries
-    held_out: Queries | None
-    """Held-out sessions for early stopping and the order of suggestions."""
-    whole: Queries | None
-    """Sessions of the final refit; ``None`` for no refit."""
-    rule: str
-    """How the data was split, as the card states it."""
-
-
-def _split(state: SuggestState, data: Queries, valid: Queries | None) -> _Split:
-    """The file's own parts, or the sessions that begin last."""
-    names = set(data.parts.unique()) if len(data.parts) else set()
-    own = "train" in names and len(names) > 1
-    part = data.part("train") if own else data
-    rule = "as marked in the file: trained on the sessions of train only" if own else ""
-    if state.schedule is None:
-        return _Split(part, valid, None, rule)
-    refit = state.schedule.refit
-    if valid is not None:
-        return _given(part, valid, rule, refit=refit)
-    if own and "valid" in names:
-        held = data.part("valid", novel=bool(data.novel[(data.parts == "valid").to_numpy()].any()))
-        kind = " that the file marks as novel" if len(held) < len(data.part("valid")) else ""
-        rule = f"as marked in the file: {plural(len(part), 'session')} in train, {len(held):,} in valid{kind}"
-        known = data.select((data.parts == "train").to_numpy() | (data.parts == "valid").to_numpy())
-        return _Split(part, held, known if refit else None, f"{rule}, used for the final training" if refit else rule)
-    targets = int(np.maximum(part.histories.lengths - 1, 0).sum())
-    share = min(max(LEAST_SHARE, WANTED / max(targets, 1)), MOST_SHARE if refit else LEAST_SHARE)
-    learned, held, rule = hold_out_queries(part, share, absolute=_dated(part.histories))
-    return _Split(learned, held, part if refit else None, rule)
 
 
 def learn_words(state: SuggestState, data: Queries) -> None:

@@ -69,17 +69,23 @@ def test_of_many_held_out_histories_those_that_come_first_are_looked_at(
     random = np.random.default_rng(0)
     begins = np.repeat(random.permutation(len(world.train)) * 3600.0 + 1.6e9, world.train.lengths)
     data = replace(world.train, times=begins + world.train.times % 60)
-    learned, held, whole, rule = train._split(data, None, refit=True)
-    assert whole is data and rule == f"the last {len(held)} of {len(data)} by start time"
+    untrained = NextPredictor("blend", settings=SMALL, device="cpu")
+    split = train.split(untrained, data, None)
+    held = split.valid
+    assert held is not None
+    assert split.full is data and split.rule == f"the last {len(held)} of {len(data)} by start time"
     monkeypatch.setattr(train, "EVALUATION_SAMPLE", len(held.ids) // 3)
-    again, first, _, rule = train._split(data, None, refit=True)
-    assert rule.endswith(f"by start time, of which the first {len(first)} are scored")
-    assert np.array_equal(again.ids, learned.ids) and 0 < len(first) < len(held)
-    starts, chosen = train._starts(held), train._starts(first)
+    sampled = train.split(untrained, data, None)
+    first = sampled.valid
+    assert first is not None
+    assert sampled.rule.endswith(f"by start time, of which the first {len(first)} are scored")
+    assert np.array_equal(sampled.train.ids, split.train.ids) and 0 < len(first) < len(held)
+    starts, chosen = (part.times[part.offsets[:-1]] for part in (held, first))
     assert set(chosen) == set(np.sort(starts)[: len(first)]) and np.array_equal(chosen, starts[np.isin(starts, chosen)])
     assert len(first.ids) - first.lengths[chosen.argmax()] < len(held.ids) // 3 <= len(first.ids)
-    timeless, held, *_ = train._split(replace(data, times=np.empty(0)), None, refit=True)
-    assert len(timeless) + len(held) == len(data)  # without a clock nobody knows what comes first
+    timeless = train.split(untrained, replace(data, times=np.empty(0)), None)
+    assert timeless.valid is not None
+    assert len(timeless.train) + len(timeless.valid) == len(data)  # without a clock nobody knows what comes first
 
 
 def test_the_cascade_blend_is_for_cascades(world: Cascades) -> None:

@@ -13,6 +13,7 @@ from ensue.answers import LinkAnswer, LinkExplanation
 from ensue.arguments import require_records
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
+from ensue.learning import life
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.tasks.link import encode, explain, infer, scores, train, update
@@ -50,7 +51,7 @@ class LinkPredictor(LinkState):
             SettingError: the loss is no longer a number, or another run's checkpoint.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, Checkpoint(checkpoint, resume))
+        return life.fit(train, self, data, valid, Checkpoint(checkpoint, resume))
 
     def learn(self, posts: Posts) -> Iterator[Report]:
         """Learn of articles and posts alone, without a label, yielding a report a step: what a passage was cut from.

@@ -15,12 +15,11 @@ from ensue.data.near_copies import plain_words
 from ensue.data.posts.corpus import Corpus, require_links
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError, SettingError
-from ensue.learning.life import train_network
+from ensue.learning.life import Split, train_network
 from ensue.lines import plural
-from ensue.records import Post
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.embedding import learn_words, start_vectors
-from ensue.tasks.held_examples import Example, keep, of_texts
+from ensue.tasks.held_examples import Example, of_texts
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
@@ -48,57 +47,78 @@ READ = 20_000
 """Posts at most that a network learns from without their labels, beside the articles."""
 
 
-def fit(state: LinkState, data: Corpus, valid: Corpus | None, checkpoint: Checkpoint) -> Iterator[Report]:
-    """See :meth:`ensue.tasks.link.predictor.LinkPredictor.fit`."""
+def split(state: LinkState, data: Corpus, valid: Corpus | None) -> Split[Corpus]:
+    """Return the file's own parts, or hold out a tenth of the posts, and index the articles of all."""
     if isinstance(state.settings, LinkSettings):
         require_file("vectors", state.settings.vectors)
     if isinstance(state.settings, SbertSettings):
         require_encoder(state.settings.encoder)
     require_links(data, "training data")
+    index = ArticleIndex.of(data.articles)
     if valid is not None:
         require_links(valid, "validation data")
-        part, held, rule = (data.part("train") if "train" in data.parts else data), valid, "as given"
-        index, _, _ = ArticleIndex.of(data.articles).joined(valid.articles)
+        train, held_out, rule = (data.part("train") if "train" in data.parts else data), valid, "as given"
+        index, _, _ = index.joined(valid.articles)
     else:
-        part, held, rule = data.split(state.seed)
-        index = ArticleIndex.of(data.articles)
-    part, held = _linked(part, index, "training data"), _linked(held, index, "validation data")
-    state.article_index = index
-    every = replace(part, posts=_both(part.posts, held.posts))
+        train, held_out, rule = data.split(state.seed)
+    train, held_out = _linked(train, index, "training data"), _linked(held_out, index, "validation data")
+    posts = _both(train.posts, held_out.posts)
     if valid is None and not {"train", "valid"} <= data.parts:
-        every = replace(every, posts=replace(every.posts, parts=None))
-    state.metadata = Metadata(articles=len(index), posts=0, links=0, held_out=rule)
+        posts = replace(posts, parts=None)
+    state.article_index = index
+    return Split(train, held_out, replace(train, posts=posts), rule)
+
+
+def train(state: LinkState, split: Split[Corpus], checkpoint: Checkpoint) -> Generator[Report, None, Split[Corpus]]:
+    """Train a network if one is set, then fit weights and probabilities to labelled posts.
+
+    Where a network was trained on the training posts, only held-out ones are used, unless the network is left out.
+    """
+    assert split.valid is not None and split.full is not None
+    state.metadata = Metadata(articles=len(state.article_index), posts=0, links=0)
     state.prior_strength, state.neighbour_weight, state.weights = 0.0, 0.0, {}
     state.calibration, state.post_index = None, None
     if state.schedule is not None:
-        yield from _train(state, part, held, checkpoint)
+        yield from _train(state, split.train, split.valid, checkpoint)
     elif isinstance(state.settings, SbertSettings):
         _use_encoder(state)
     elif isinstance(state.settings, LinkSettings):
-        yield from _of_texts(state, _read_first(state, part), checkpoint)
-    apart = replace(held, posts=replace(held.posts, parts=None))  # what its file calls parts of it is one part here
-    labelled, scores = sample(state, every if state.schedule is None else apart), None
-    spared = state.schedule is not None and state.model_name == "best" and len(every) <= most(state)
+        yield from _of_texts(state, _read_first(state, split.train), checkpoint)
+    has_network = state.schedule is not None
+    held_out = replace(split.valid, posts=replace(split.valid.posts, parts=None))  # its own parts are one part here
+    labelled, scores = sample(state, held_out if has_network else split.full), None
+    spared = has_network and state.model_name == "best" and len(split.full) <= most(state)
     if state.model_name == "best":
-        labelled, scores = choose_weights(state, labelled, every if spared else None)
+        labelled, scores = choose_weights(state, labelled, split.full if spared else None)
     learn_probabilities(state, labelled, scores)
     state.metadata.validation_posts = len(labelled)
-    taught = state.schedule is None or (spared and LEARNED not in state.weights)
-    learned = every if taught else part
-    state.metadata.posts, state.metadata.links = len(learned), len(learned.pairs)
-    state.linked = tuple(learned.posts.about.unique().sort())
-    state.train_prints = torch.from_numpy(np.unique(training_hashes(learned.posts)))
-    state.post_terms = index.word_terms(learned.posts.texts)
-    if taught:
-        posts = plural(len(labelled), "post")
-        state.metadata.held_out = f"{FOLDS} folds of {posts}, each scored by a model trained on the others"
-    state.remembered = remember(state, held, state.shared.remembered)
+    return split if not has_network or (spared and LEARNED not in state.weights) else replace(split, full=None)
+
+
+def refit(state: LinkState, full: Corpus, checkpoint: Checkpoint) -> Iterator[Report]:
+    """Note that weights and probabilities were fitted to all labelled posts, in folds."""
+    posts = plural(state.metadata.validation_posts, "post")
+    state.metadata.held_out = f"{FOLDS} folds of {posts}, each scored by a model trained on the others"
+    return iter(())
+
+
+def finish(state: LinkState, split: Split[Corpus]) -> None:
+    """Note what was trained on, and store held-out posts for the tests of updates."""
+    data = split.train if split.full is None else split.full
+    state.metadata.posts, state.metadata.links = len(data), len(data.pairs)
+    state.linked = tuple(data.posts.about.unique().sort())
+    state.train_prints = torch.from_numpy(np.unique(training_hashes(data.posts)))
+    state.post_terms = state.article_index.word_terms(data.posts.texts)
+    assert split.valid is not None
+    state.remembered = remember(state, split.valid, state.shared.remembered)
     state.metadata.remembered = 0 if state.remembered is None else state.remembered.num
-    if state.shared.remembered:
-        keep(state, len(held), lambda at: _example(held.posts.record(at)), learned=taught)
 
 
-def _example(post: Post) -> Example | None:
+def example(state: LinkState, valid: Corpus, index: int) -> Example | None:
+    """Return a held-out post with its articles for the page."""
+    if not state.shared.remembered:
+        return None
+    post = valid.posts.record(index)
     return of_texts({"text": post.text}, [post.text], post.about)
 
 

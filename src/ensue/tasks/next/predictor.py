@@ -13,7 +13,7 @@ from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.data.item_table import Items
 from ensue.errors import SettingError
-from ensue.learning.life import COUNTED
+from ensue.learning import life
 from ensue.metrics import Floats
 from ensue.nn.item_head import Output
 from ensue.records import History
@@ -61,7 +61,7 @@ class NextPredictor(NextState):
             SettingError: the loss is no longer a number, or the checkpoint is another run's.
         """
         self.require_data(data, valid)
-        return train.fit(self, data, valid, Checkpoint(checkpoint, resume))
+        return life.fit(train, self, data, valid, Checkpoint(checkpoint, resume))
 
     def update(self, data: Histories) -> Report:
         """Learn new histories on top of what is known, in one pass; new values are welcome and old ids stay.
@@ -76,7 +76,7 @@ class NextPredictor(NextState):
         if data.items is not None:
             self.add_items(data.items)
             if not len(data):
-                return replace(COUNTED, note="items added")
+                return replace(life.COUNTED, note="items added")
         shared = shared_part(data, self.shared.min_users, "new data")
         report = [*update.passes(self, shared)][-1]
         self.index_items()

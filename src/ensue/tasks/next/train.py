@@ -14,12 +14,13 @@ from torch.optim import Adam
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.data.splits import append_histories, dated, hold_out
+from ensue.data.splits import append_histories, dated, hold_out, is_later
 from ensue.errors import DataError, SettingError
-from ensue.learning.life import train_network
+from ensue.learning.life import USED, Split, train_network
 from ensue.lines import quoted
 from ensue.metrics import Floats
-from ensue.tasks.held_examples import keep, of_history
+from ensue.records import History
+from ensue.tasks.held_examples import Example, of_history
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
@@ -57,70 +58,104 @@ IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 """Note on a training that ended while its metric still improved."""
 
 
-def fit(state: NextState, data: Histories, valid: Histories | None, checkpoint: Checkpoint) -> Iterator[Report]:
-    """See :meth:`ensue.tasks.next.predictor.NextPredictor.fit`."""
+def split(state: NextState, data: Histories, valid: Histories | None) -> Split[Histories]:
+    """Hold out the last tenth of the sessions, unless validation data is given.
+
+    In the end all sessions are trained on; given ones if they are later than the training data.
+    """
     require_targets(data, "training data")
     state.known_items = _known_items(state, data)
-    learned = shared_part(data, state.shared.min_users, "training data")
-    valid = None if valid is None else shared_part(valid, state.shared.min_users, "validation data")
-    yield from _fit(state, learned, valid, checkpoint)
-    if state.shared.min_users > 1:
-        state.metadata.min_users = asdict(left_out(data, learned, state.shared.min_users))
-
-
-def _fit(state: NextState, data: Histories, valid: Histories | None, checkpoint: Checkpoint) -> Iterator[Report]:
-    if data.ids.min() == data.ids.max():
+    train, min_users = data, state.shared.min_users
+    if min_users > 1:
+        train = shared_part(data, min_users, "training data")
+        valid = None if valid is None else shared_part(valid, min_users, "validation data")
+        state.metadata.min_users = asdict(left_out(data, train, min_users))
+    if train.ids.min() == train.ids.max():
         raise DataError("training data: every event has the same item, so there is nothing to rank")
-    state.index = None
     if state.schedule is None:
-        learn_values(state, data)
-        count_baselines(state, data)
-        state.model = state.counting[state.model_name]
-        return
-    split = _split(data, valid, refit=state.schedule.refit)
-    learn_values(state, split.learned)
-    names, floors = _candidates(state), dict[str, Floats]()
+        return Split(train, None)
+    refit = state.schedule.refit
+    if valid is None:
+        earlier, held_out, rule = hold_out(train, by_time=dated(train))
+        if dated(train) and len(held_out.ids) > EVALUATION_SAMPLE:
+            # A predictor is asked for what comes next: what ranks news best within hours does not a day later.
+            starts = held_out.times[held_out.offsets[:-1].clip(max=len(held_out.ids) - 1)]
+            held_out = _of_about(held_out, np.argsort(starts, kind="stable"), EVALUATION_SAMPLE)
+            rule += f", of which the first {len(held_out)} are scored"
+        return Split(earlier, held_out, train if refit else None, rule)
+    if not refit:
+        return Split(train, valid)
+    require_targets(valid, "validation data")
+    if not is_later(valid, train):
+        rule = f"{len(valid)} given, not used for the final training: not later than the training data"
+        return Split(train, valid, rule=rule)
+    order = "later" if dated(train) else "in order of the files"
+    return Split(train, valid, append_histories(train, valid), f"{len(valid)} given, {order}, {USED}")
+
+
+def train(
+    state: NextState, split: Split[Histories], checkpoint: Checkpoint
+) -> Generator[Report, None, Split[Histories]]:
+    """Train the network, or each candidate of ``best``, and select by the held-out sessions."""
+    state.index = None
+    learn_values(state, split.train)
+    if state.schedule is None:
+        return split
+    assert split.valid is not None
+    names, baseline_gains = _candidates(state), dict[str, Floats]()
     trained: dict[str, _Candidate] = {}
     if len(state.candidates) > 1:
-        sample = _evaluation_sample(split.held_out.encode(state.vocabulary, drop_unknown=True), len(state.vocabulary))
-        count_baselines(state, split.learned)
-        floors = {name: _gains(state, sample, name) for name in state.counting}
+        sample = _evaluation_sample(split.valid.encode(state.vocabulary, drop_unknown=True), len(state.vocabulary))
+        count_baselines(state, split.train)
+        baseline_gains = {name: _gains(state, sample, name) for name in state.counting}
     for name in names:
         state.select_model(name)
-        stage, place = (f"fit {name}", checkpoint.sibling(f"-{name}")) if len(names) > 1 else ("fit", checkpoint)
-        yield from train_once(state, split.learned, split.held_out, stage, place)
+        stage, file = (f"fit {name}", checkpoint.sibling(f"-{name}")) if len(names) > 1 else ("fit", checkpoint)
+        yield from train_once(state, split.train, split.valid, stage, file)
         trained[name] = _Candidate(state.model, state.optimizer, copy(state.metadata), state.seconds_an_epoch)
-        if floors:
+        if baseline_gains:
             trained[name] = trained[name]._replace(gains=_gains(state, sample))
-            if name == CASCADES and _is_ahead(trained[name].gains, floors, sample):
+            if name == CASCADES and _is_ahead(trained[name].gains, baseline_gains, sample):
                 break
-    if floors:
-        _select_best(state, trained, floors, sample)
-    chosen, whole = state.metadata, split.learned if split.whole is None else split.whole
-    if state.schedule is None or split.whole is not None:
-        learn_values(state, whole)
-    if state.schedule is not None and split.whole is not None:
-        yield from train_once(state, whole, None, "refit", checkpoint.sibling("-refit"), like=chosen)
-    count_baselines(state, whole)
-    if state.schedule is None:
-        state.model = state.counting.get(state.model_name)  # of several ranks the first one alone has it
-    if split.rule:
-        state.metadata.held_out = split.rule
+    if baseline_gains:
+        _select_best(state, trained, baseline_gains, sample)
+    if state.schedule is None and split.full is None:
+        yield from refit(state, split.train, checkpoint)
+    return split
+
+
+def refit(state: NextState, full: Histories, checkpoint: Checkpoint) -> Iterator[Report]:
+    """Train the selected model from scratch on all sessions, for as many epochs as were best."""
+    selected = state.metadata
+    learn_values(state, full)
+    if state.schedule is not None:
+        yield from train_once(state, full, None, "refit", checkpoint.sibling("-refit"), like=selected)
     for name in ("validation_mrr", "ended", "chosen"):
-        if value := getattr(chosen, name):
+        if value := getattr(selected, name):
             setattr(state.metadata, name, value)
-    if state.keeps_histories:
-        held = split.held_out
-        if state.shared.min_users > 1:  # that many people had these events, but one of them at these times
-            held = replace(held, times=held.times[:0])
-        keep(state, len(held), lambda at: of_history(held.record(at)), learned=split.whole is not None)
+
+
+def finish(state: NextState, split: Split[Histories]) -> None:
+    """Count the baselines, fit the item features, and add the items that are in the item table alone."""
+    data = split.train if split.full is None else split.full
+    count_baselines(state, data)
+    if state.schedule is None:
+        state.model = state.counting.get(state.model_name)  # of several ranks, the first one alone has it
     if state.known_items is not None and rank_and_size()[0] == 0:
         state.metadata.item_columns = dict(state.known_items.items.kinds)
         if state.schedule is not None:
-            fit_features(state, state.known_items, whole)
+            fit_features(state, state.known_items, data)
         add_items(state, state.known_items)
     if rank_and_size()[0] == 0:
         index_items(state)
+
+
+def example(state: NextState, valid: Histories, index: int) -> Example | None:
+    """Return a held-out session for the page; if its events had to be shared by some users, without its times."""
+    if not state.keeps_histories:
+        return None
+    session = valid.record(index)
+    return of_history(session if state.shared.min_users == 1 else History(session.values))
 
 
 def _known_items(state: NextState, data: Histories) -> KnownItems | None:
@@ -145,49 +180,6 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
     return KnownItems(items, FeatureEncoder.fit(items.filter(known)), {})
 
 
-class _Split(NamedTuple):
-    """Training and held-out parts."""
-
-    learned: Histories
-    held_out: Histories
-    """Held-out histories for early stopping, ensembles and model selection."""
-    whole: Histories | None
-    """Histories of the final refit; ``None`` for no refit."""
-    rule: str
-    """How the data was split, as the card states it."""
-
-
-def _split(data: Histories, valid: Histories | None, *, refit: bool) -> _Split:
-    """The last tenth is held out where nothing is given; in the end all is learned that is in order of time.
-
-    What was given as validation data is later than the training data where both have a clock and none of it began
-    before the last of that did; where they have none, files stand for the order in which they were given.
-    """
-    if valid is None:
-        by_time = dated(data)
-        part, held_out, rule = hold_out(data, by_time=by_time)
-        if by_time and len(held_out.ids) > EVALUATION_SAMPLE:
-            # A predictor is asked for what comes next: what ranks news best within hours does not a day later.
-            begun = held_out.times[held_out.offsets[:-1].clip(max=len(held_out.ids) - 1)]
-            held_out = _of_about(held_out, np.argsort(begun, kind="stable"), EVALUATION_SAMPLE)
-            rule += f", of which the first {len(held_out)} are scored"
-        return _Split(part, held_out, data if refit else None, rule)
-    if not refit:
-        return _Split(data, valid, None, "")
-    require_targets(valid, "validation data")
-    given = f"{len(valid)} given"
-    if data.timed != valid.timed or (dated(data) and dated(valid) and _starts(valid).min() < _starts(data).max()):
-        return _Split(data, valid, None, f"{given}, not used for the final training: not later than the training data")
-    order = "later" if dated(data) else "in order of the files"
-    whole = append_histories(data, valid)
-    return _Split(data, valid, whole, f"{given}, {order}, used for the final training unless --no-refit")
-
-
-def _starts(data: Histories) -> Floats:
-    """Return the start of each history that is not empty."""
-    return data.times[data.offsets[:-1][data.lengths > 0]]
-
-
 def learn_values(state: NextState, data: Histories) -> None:
     """Take vocabulary, metadata and how often each value occurs from the training data."""
     state.vocabulary = Vocabulary(distinct(data))
@@ -205,6 +197,7 @@ def learn_values(state: NextState, data: Histories) -> None:
         immediate_repeat_share=immediate_repeat_share,
         repeats=repeat_share > 0,
         exclusion=default_exclusion(repeat_share, immediate_repeat_share),
+        min_users=state.metadata.min_users,
     )
     _count(state, "popularity", data)
     state.length_delay = LengthDelayModel()

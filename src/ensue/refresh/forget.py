@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ensue.errors import SettingError
 from ensue.ids import normal_id
+from ensue.learning.forget import Forgotten
 from ensue.predictor import load
 from ensue.refresh import STREAM
 from ensue.store import versions
@@ -18,7 +19,6 @@ from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
-from ensue.tasks.state import Forgotten
 
 
 @dataclass(frozen=True, slots=True)

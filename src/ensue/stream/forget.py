@@ -13,6 +13,7 @@ import numpy as np
 
 from ensue.data.histories import Histories, keys_of
 from ensue.errors import SettingError
+from ensue.learning.forget import Forgotten
 from ensue.store.folder import damage, write_file
 from ensue.store.tensors import read_tensors, tensor_bytes
 from ensue.stream.commit import STATE, TENSORS, Journal, read_state
@@ -21,7 +22,6 @@ from ensue.stream.sessions import Chunk, PartitionSessions, history_tensors, tim
 from ensue.tasks.next.forget import records_of
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.reservoir import latest_events
-from ensue.tasks.state import Forgotten
 
 
 class Forgetting(NamedTuple):

@@ -52,7 +52,7 @@ class Task:
     """What the service takes and gives: an :class:`ensue.serve.tasks.TaskService`."""
     forget: str
     """A function of a predictor, records, names of users and the folder that removes the users, and returns
-    :class:`~ensue.tasks.state.Forgotten`."""
+    :class:`~ensue.learning.forget.Forgotten`."""
     foreign: str
     """Parameters of the command line that do not apply to the task: names separated by spaces."""
     kinds: tuple[str, ...]

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
-import numpy as np
-import numpy.typing as npt
-import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
@@ -340,66 +336,3 @@ class State(Generic[NetworkT]):
 
 
 AnyState: TypeAlias = State[Any]
-
-
-def clear_rows(module: nn.Module, optimizer: Optimizer | None, ids: npt.NDArray[np.integer], num_rows: int) -> int:
-    """Set the rows of some ids to 0 in every table of a network with so many rows, and in its moments; count them."""
-    count, places = 0, torch.from_numpy(ids.astype(np.int64))
-    for parameter in module.parameters():
-        if parameter.dim() and len(parameter) == num_rows:
-            parameter.data[places.to(parameter.device)] = 0
-            count += len(ids)
-            for moment in (optimizer.state.get(parameter, {}) if optimizer else {}).values():
-                if moment.dim():
-                    moment[places.to(moment.device)] = 0
-    return count
-
-
-def without_prints(
-    stored: torch.Tensor, mine: npt.NDArray[np.int64], others: npt.NDArray[np.int64]
-) -> tuple[torch.Tensor, bool]:
-    """Return the stored fingerprints without those that only some records have.
-
-    Args:
-        stored: fingerprints of a model folder.
-        mine: of the records to forget.
-        others: of all other records.
-
-    Returns:
-        The fingerprints that stay, and whether ``mine`` and ``others`` include every stored one.
-    """
-    former = stored.numpy()
-    complete = bool(np.isin(former, np.concatenate([mine, others])).all())
-    return torch.from_numpy(np.setdiff1d(former, np.setdiff1d(mine, others))), complete
-
-
-def keep_examples(metadata: Metadata, stays: Callable[[tuple[str, ...]], bool]) -> int:
-    """Keep those of the examples for the page whose texts and truth, in one tuple, may stay; count the others."""
-    examples = metadata.examples
-    held = cast("list[dict[str, dict[str, list[str] | str]]]", examples["held_out"]) if examples else []
-    kept = []
-    for example in held:
-        texts = next(example["record"][field] for field in ("values", "texts", "text") if field in example["record"])
-        if stays((*([texts] if isinstance(texts, str) else texts), *example["truth"])):
-            kept.append(example)
-    if examples and len(kept) < len(held):
-        metadata.examples = {**examples, "held_out": kept} if kept else None
-    return len(held) - len(kept)
-
-
-@dataclass(frozen=True)
-class Forgotten:
-    """What was removed from one model, and what remains.
-
-    Attributes:
-        removed: (file, what, how many) of each thing that held something of the person.
-        remains: sentences about what cannot be removed, and what to do about it.
-    """
-
-    removed: list[tuple[str, str, int]] = field(default_factory=list)
-    remains: list[str] = field(default_factory=list)
-
-    def add(self, file: str, what: str, count: int) -> None:
-        """Note something that was removed; nothing is noted for 0."""
-        if count:
-            self.removed.append((file, what, count))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ensue.data.posts.dataset import Posts
+from ensue.learning.forget import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
 from ensue.store.pack import TABLES
 from ensue.tasks.link.encode import encoded, terms_of, vectors_of
 from ensue.tasks.link.remembered import Remembered
@@ -16,7 +17,6 @@ from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.sync import index_of
 from ensue.tasks.link.train import training_hashes
 from ensue.tasks.link.vector_index import VectorIndex
-from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of, without_prints
 from ensue.text.lexical import Counted
 from ensue.text.terms import Terms
 from ensue.text.tokens import rows_of_tokens
@@ -41,16 +41,13 @@ def forget_users(
     if records is None or not len(records[0]):
         return found
     mine, rest = records
-    former = state.train_prints
-    state.train_prints, complete = without_prints(former, training_hashes(mine), training_hashes(rest))
-    found.add(TABLES, "fingerprints of posts", len(former) - len(state.train_prints))
+    complete = remove_hashes(state, found, training_hashes(mine), training_hashes(rest), "posts")
     words = state.article_index.word_terms
     own_terms = np.intersect1d(state.post_terms, np.setdiff1d(words(mine.texts), words(rest.texts)))
     state.post_terms = np.setdiff1d(state.post_terms, own_terms)
     found.add(TABLES, "fingerprints of words that nobody else used", len(own_terms))
     texts = {*mine.texts} - {*rest.texts}
-    num_examples = keep_examples(state.metadata, lambda shown: shown[0] not in texts)
-    found.add("settings.json", "examples for the page", num_examples)
+    remove_examples(state, found, lambda shown: shown[0] not in texts)
     if state.remembered is not None:
         remaining = np.flatnonzero(~_held_by(state, state.remembered, mine))
         found.add(TABLES, "remembered posts", state.remembered.num - len(remaining))
@@ -61,12 +58,11 @@ def forget_users(
         found.add(path.name, "vectors of posts", index.remove(mine.ids))
         index.save()
     if len(state.tokenizer.vocabulary) > FIRST and complete:
-        _forget_words(state, mine, rest, found)
+        columns = (mine.texts, rest.texts, state.article_index.articles.texts)
+        used, *others = (np.unique(state.tokenizer.encode(column).ids) for column in columns)
+        remove_words(state, found, np.setdiff1d(used, np.concatenate(others)))
     elif len(state.tokenizer.vocabulary) > FIRST:
-        found.remains.append(
-            f"words that perhaps nobody else used ({TABLES}), for the records lack posts that were learned: give "
-            "all of them, the person's among them"
-        )
+        note_remaining_words(found, "posts")
     if state.schedule is not None:
         found.remains.append("weights of the network, which was trained on all posts: fit again without the person's")
     found.remains.append(
@@ -95,15 +91,3 @@ def _term_rows(terms: Mapping[Counted, Terms], num: int) -> list[tuple[bytes, ..
         ends = np.searchsorted(owners[order], np.arange(num + 1))
         columns.append([(keys[order[a:b]], counts[order[a:b]]) for a, b in pairwise(ends)])
     return [tuple(part.tobytes() for cell in row for part in cell) for row in zip(*columns, strict=True)]
-
-
-def _forget_words(state: LinkState, mine: Posts, rest: Posts, found: Forgotten) -> None:
-    """Take the words that only some posts held out of the vocabulary; their ids stay without a word."""
-    columns = (mine.texts, rest.texts, state.article_index.articles.texts)
-    used, *others = (np.unique(state.tokenizer.encode(column).ids) for column in columns)
-    ids = np.setdiff1d(used, np.concatenate(others))
-    ids, num_words = ids[ids >= FIRST], len(state.tokenizer.vocabulary)
-    found.add(TABLES, "words that nobody else used", len(ids))
-    state.tokenizer.vocabulary = state.tokenizer.vocabulary.without(ids.tolist())
-    cleared = clear_rows(module_of(state.network), state.optimizer, ids, num_words)
-    found.add("model.safetensors", "rows of words that nobody else used", cleared)

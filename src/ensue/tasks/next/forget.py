@@ -15,12 +15,12 @@ import torch
 
 from ensue.data.histories import Histories, Ids, keys_of, offsets_of, ranges
 from ensue.data.shared_runs import MAX_RUN, user_names
+from ensue.learning.forget import Forgotten, clear_rows, remove_examples
 from ensue.tasks.next.item_filter import FilterCache
 from ensue.tasks.next.model import Forgets, Remembers
 from ensue.tasks.next.reservoir import latest_events
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import fingerprints
-from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
 from ensue.vocabulary import FIRST
 
 COUNTS, MODEL, SETTINGS = "baselines.safetensors", "model.safetensors", "settings.json"
@@ -30,11 +30,11 @@ def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> F
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.forget`."""
     found = Forgotten()
     mine, names = {record.values for record in data.records()}, set(values)
-    num_examples = keep_examples(
-        state.metadata,
+    remove_examples(
+        state,
+        found,
         lambda shown: not names.intersection(shown) and not any(shown == own[-len(shown) :] for own in mine),
     )
-    found.add(SETTINGS, "examples for the page", num_examples)
     encoded = data.encode(state.vocabulary, drop_unknown=True)
     encoded = encoded.select(encoded.lengths > 0)
     _forget_histories(state, encoded, found)
@@ -121,8 +121,7 @@ def _forget_values(state: NextState, ids: Ids, found: Forgotten) -> None:
     for module in _counting(state):
         module.forget_ids(gone)
     if state.schedule is not None:
-        cleared = clear_rows(module_of(state.network), state.optimizer, gone, len(state.vocabulary))
-        found.add(MODEL, "rows of values that nobody else has", cleared)
+        found.add(MODEL, "rows of values that nobody else has", clear_rows(state, gone, len(state.vocabulary)))
     state.vocabulary, state.filters = state.vocabulary.without(gone.tolist()), FilterCache()
     state.reservoir.vocabulary = state.vocabulary
     found.add(COUNTS, "values", len(gone))

@@ -14,6 +14,7 @@ from ensue.data.histories import Histories, Ids, Index
 from ensue.data.item_table import Items
 from ensue.errors import SettingError
 from ensue.learning import life
+from ensue.learning.forget import Forgotten
 from ensue.metrics import Floats
 from ensue.nn.item_head import Output
 from ensue.records import History
@@ -25,7 +26,6 @@ from ensue.tasks.next.model import Model
 from ensue.tasks.next.save import FOLDERS
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion, shared_part
-from ensue.tasks.state import Forgotten
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 

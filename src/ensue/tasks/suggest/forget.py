@@ -14,19 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
 
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import SPECIAL
+from ensue.learning.forget import Forgotten, clear_rows, remove_examples, remove_hashes
 from ensue.store.pack import TABLES, TREE, pack
 from ensue.tasks.held_examples import EVENTS
-from ensue.tasks.state import Forgotten, clear_rows, keep_examples, module_of
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import bounded
 from ensue.tasks.suggest.state import SuggestState
-
-SETTINGS = "settings.json"
 
 
 def forget_users(
@@ -46,11 +43,8 @@ def forget_users(
     whole, rest = (bounded(data, state.shared.min_users) for data in records)
     if state.metadata.examples:
         gone = {*_endings(whole.histories)} - {*_endings(rest.histories)}
-        found.add(SETTINGS, "examples for the page", keep_examples(state.metadata, lambda shown: shown not in gone))
-    steps = np.setdiff1d(prints(whole.histories), prints(rest.histories))
-    former = state.train_prints.numpy()
-    state.train_prints = torch.from_numpy(np.setdiff1d(former, steps))
-    found.add(TABLES, "fingerprints of steps", len(former) - len(state.train_prints))
+        remove_examples(state, found, lambda shown: shown not in gone)
+    remove_hashes(state, found, prints(whole.histories), prints(rest.histories), "steps")
     stored = _stored(state)
     if stored == _counts(state, whole):
         _count(state, whole, rest, found)
@@ -115,5 +109,4 @@ def _count(state: SuggestState, whole: Queries, rest: Queries, found: Forgotten)
     if lost:
         state.tokenizer = state.tokenizer.without(lost)
         found.add(TREE, "words", len(lost))
-        if state.schedule is not None:
-            clear_rows(module_of(state.network), state.optimizer, np.array(lost), len(tokens))
+        clear_rows(state, np.array(lost), len(tokens))

@@ -10,11 +10,11 @@ from typing import Annotated, Self, TypeVar, cast
 import numpy as np
 from pydantic import Field
 
-from ensue.data.histories import Histories, Ids, Index, Times, keys_of
+from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, keys_of
 from ensue.metrics import Floats
 from ensue.nn.device import memory_for
 from ensue.nn.validation import require_ids
-from ensue.tasks.next.reservoir import joined, require_histories
+from ensue.tasks.next.reservoir import require_histories
 from ensue.vocabulary import FIRST, Vocabulary
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class CascadeStore:
         """Add encoded cascades as the latest; without a clock all events are at 0."""
         times = histories.times if histories.timed else np.zeros(len(histories.ids))
         added = Histories(histories.ids, histories.offsets, Vocabulary(), times)
-        self._store(joined(Histories(self.ids, self.offsets, Vocabulary(), self.times), added))
+        self._store(concat_histories(Histories(self.ids, self.offsets, Vocabulary(), self.times), added))
 
     def forget(self, histories: Histories) -> None:
         """Remove the cascades with the same users at the same times."""

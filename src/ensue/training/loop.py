@@ -16,9 +16,9 @@ import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ from ensue.training.source import Index, Learner, Source, TrainingBatch
 
 PATIENCE_FACTOR = 4
 """Factor on the patience of a run whose monitored metric is still below ``min_useful_metric``."""
+COUNTS = ["epoch", "step", "taken", "waited", "halvings", "best", "best_epoch", "loss_sum", "loss_count", "first_loss"]
+"""Attributes of a run that a checkpoint holds beside the weights and the moments."""
 
 
 class Trained(NamedTuple):
@@ -105,26 +107,17 @@ def train(
         monitor = schedule.monitor if valid is not None else ""
         parameters = sum(parameter.numel() for parameter in run.model.parameters())
 
-        def report(epoch: int, step: int, steps: int, loss: float, valid: float | None, stopped: bool) -> Report:
-            improving = stopped and run.improving(schedule)
-            return Report(
-                stage,
-                epoch,
-                schedule.epochs,
-                step,
-                steps,
-                loss,
-                time.monotonic() - start_time,
-                valid,
-                run.best,
-                stopped,
-                monitor,
-                improving,
-                best_epoch=run.best_epoch,
-                parameters=parameters,
-                device=str(run.device),
-                stop=stop,
-            )
+        constant = Report(
+            stage, 0, schedule.epochs, 0, 0, 0.0, 0.0, monitor=monitor, parameters=parameters, device=str(run.device),
+            stop=stop,
+        )  # fmt: skip
+
+        def report(epoch: int, step: int, steps: int, loss: float, **changes: Any) -> Report:
+            seconds = time.monotonic() - start_time
+            return replace(
+                constant, epoch=epoch, step=step, steps=steps, loss=loss, seconds=seconds, best=run.best,
+                best_epoch=run.best_epoch, **changes,
+            )  # fmt: skip
 
         while run.epoch < schedule.epochs and run.waited < run.patience(schedule, min_useful_metric):
             run.keep_best()
@@ -136,16 +129,17 @@ def train(
                 run.keep(0.0 if signalled else every_seconds)
                 if signalled:
                     raise Interruption(signalled)
-                yield report(run.epoch + 1, run.step, len(plan), run.mean, None, False)
+                yield report(run.epoch + 1, run.step, len(plan), run.mean)
             checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
-            figure = share({"valid": valid()})["valid"] if checked and valid is not None else None
-            mean = run.close_epoch(figure, better=schedule.better)
+            metric = share({"valid": valid()})["valid"] if checked and valid is not None else None
+            mean = run.close_epoch(metric, better=schedule.better)
             over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, min_useful_metric)
             signalled = max_over_ranks(end_asked())
             run.keep(0.0 if over or signalled else every_seconds)
             if signalled:
                 raise Interruption(signalled)
-            yield report(run.epoch, len(plan), len(plan), mean, figure, over)
+            improving = over and run.improving(schedule)
+            yield report(run.epoch, len(plan), len(plan), mean, valid=metric, stopped=over, improving=improving)
             if stop.is_made:
                 break
         best, seconds = run.restore_best(), (time.process_time() - start_cpu_time) / max(1, run.epoch - first_epoch)
@@ -360,19 +354,7 @@ class _Run:
         """Save if there is a file for it and the last time is so long ago (first rank only)."""
         if self.checkpoint is None or time.monotonic() - self.saved < every_seconds or rank_and_size()[0]:
             return
-        names = (
-            "epoch",
-            "step",
-            "taken",
-            "waited",
-            "halvings",
-            "best",
-            "best_epoch",
-            "loss_sum",
-            "loss_count",
-            "first_loss",
-        )
-        counts = json.dumps({name: getattr(self, name) for name in names})
+        counts = json.dumps({name: getattr(self, name) for name in COUNTS})
         save_state(self.checkpoint, self.model, self.optimizer, {"fingerprint": self.fingerprint, "counts": counts})
         for old in self.checkpoint.parent.glob(f"{glob.escape(self.checkpoint.name)}.best-*"):
             if old != self._best_file(self.best_epoch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 import numpy as np
+import polars as pl
 import torch
 from torch import Tensor
 
@@ -122,21 +123,23 @@ def require_labels(texts: Texts, where: str) -> None:
     Raises:
         DataError: no texts, no labels, or only one.
     """
+    labels = _labels_of(texts, where)
+    if labels.n_unique() < 2:
+        raise DataError(f"{where}: every text has the label {labels[0]!r}; give texts of at least two labels")
+
+
+def _labels_of(texts: Texts, where: str) -> pl.Series:
     if not len(texts):
         raise DataError(f"{where}: there are no texts")
     if texts.labels is None:
         raise DataError(f"{where}: the texts have no labels; name the column, such as label=COLUMN")
-    if texts.labels.n_unique() < 2:
-        raise DataError(f"{where}: every text has the label {texts.labels[0]!r}; give texts of at least two labels")
+    return texts.labels
 
 
-def _require_like(part: Texts, held: Texts) -> None:
-    if not len(held):
-        raise DataError("validation data: there are no texts")
-    if held.labels is None:
-        raise DataError("validation data: the texts have no labels; name the column, such as label=COLUMN")
-    if held.paired != part.paired:
-        kinds = ("pairs", "single texts") if held.paired else ("single texts", "pairs")
+def _require_like(train: Texts, valid: Texts) -> None:
+    _labels_of(valid, "validation data")
+    if valid.paired != train.paired:
+        kinds = ("pairs", "single texts") if valid.paired else ("single texts", "pairs")
         raise DataError(f"validation data: these are {kinds[0]}, but the training data holds {kinds[1]}")
 
 

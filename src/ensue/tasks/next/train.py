@@ -244,52 +244,47 @@ def _gains(state: NextState, sample: Histories, counting: str | None = None) -> 
     return metrics.reciprocal_rank(rank[np.argsort(place)])
 
 
-def _is_ahead(gains: Floats, floors: Mapping[str, Floats], sample: Histories) -> bool:
-    """Return whether a network leads the best counting row by one standard error; the cascade blend then stays alone.
+def _is_ahead(gains: Floats, baseline_gains: Mapping[str, Floats], sample: Histories) -> bool:
+    """Return whether a network leads the best baseline by one standard error; ``best`` then trains no second network.
 
-    It holds what the blend does: past sequences alike, what followed at once, a network.
+    The cascade blend has all that the other blend has: similar past cascades, transitions, a network.
     """
     if rank_and_size()[0]:
         return share(False)
-    apart = gains - max(floors.values(), key=np.mean)
-    return share(bool(apart.any()) and _leads(apart, sample))
+    differences = gains - max(baseline_gains.values(), key=np.mean)
+    return share(bool(differences.any()) and _leads(differences, sample))
 
 
 def _select_best(
-    state: NextState, trained: Mapping[str, _Candidate], floors: Mapping[str, Floats], sample: Histories
+    state: NextState, trained: Mapping[str, _Candidate], baseline_gains: Mapping[str, Floats], sample: Histories
 ) -> None:
-    """Go on with the network that ranks the held-out part best, or with a counting row that leads it.
+    """Select the network that ranks the held-out sessions best, or a baseline that leads it.
 
-    A lead is at least one standard error, over whole histories: a rule of model selection, not a test of significance.
-    A blend holds such rows in itself; where few targets cannot tell them apart, what weighs all that is known is the
-    better guess. So the cascade blend too has to lead the other: it leans on days and users that are at hand now and
-    may be gone later.
+    A lead is at least one standard error, over whole sessions: a rule of model selection, not a test of significance.
+    A blend includes the baselines; where few targets cannot tell them apart, weighing all of them is the better guess.
+    So the cascade blend too has to lead the other: it uses days and users that may be gone later.
     """
-    gains = {name: one.gains for name, one in trained.items()} | dict(floors)
-    found = share({name: float(own.mean()) if len(own) else 0.0 for name, own in gains.items()})
-    best = max(trained, key=lambda name: (name != CASCADES, found[name]))
+    gains = {name: candidate.gains for name, candidate in trained.items()} | dict(baseline_gains)
+    mrr = share({name: float(values.mean()) if len(values) else 0.0 for name, values in gains.items()})
+    best = max(trained, key=lambda name: (name != CASCADES, mrr[name]))
     if best != CASCADES and CASCADES in trained:
-        ahead = share(rank_and_size()[0] == 0 and _leads(gains[CASCADES] - gains[best], sample))
-        best = CASCADES if ahead else best
-    floor = max((name for name in found if name not in trained), key=lambda name: found[name])
-    sure = share(rank_and_size()[0] == 0 and _leads(gains[floor] - gains[best], sample))
+        cascades_lead = share(rank_and_size()[0] == 0 and _leads(gains[CASCADES] - gains[best], sample))
+        best = CASCADES if cascades_lead else best
+    baseline = max((name for name in mrr if name not in trained), key=lambda name: mrr[name])
+    baseline_leads = share(rank_and_size()[0] == 0 and _leads(gains[baseline] - gains[best], sample))
     state.select_model(best)
     state.model, state.optimizer, state.metadata, state.seconds_an_epoch, _ = trained[best]
-    state.metadata.validation_mrr = {name: round(own, 4) for name, own in found.items()}
-    if sure:
-        state.select_baseline(floor)
-        state.metadata.chosen = f"{floor}, a baseline: no trained model ranked the held-out data better"
+    state.metadata.validation_mrr = {name: round(value, 4) for name, value in mrr.items()}
+    if baseline_leads:
+        state.select_baseline(baseline)
+        state.metadata.chosen = f"{baseline}, a baseline: no trained model ranked the held-out data better"
 
 
-def _leads(apart: Floats, sample: Histories) -> bool:
-    """Return whether the mean of (targets,) differences is at least one standard error; no difference at all is."""
-    sums = np.bincount(sample.sequence_index()[_later(sample)], apart - apart.mean(), len(sample))
-    return bool(apart.mean() >= np.sqrt((sums**2).sum()) / len(apart))
-
-
-def _later(data: Histories) -> Index:
-    """(targets,) the places of all events but the first of each history."""
-    return np.flatnonzero(np.diff(data.sequence_index(), prepend=-1) == 0)
+def _leads(differences: Floats, sample: Histories) -> bool:
+    """Return whether the mean of (targets,) differences is at least one standard error; it is if all are 0."""
+    is_target = np.diff(sample.sequence_index(), prepend=-1) == 0  # every event but the first of a session
+    sums = np.bincount(sample.sequence_index()[is_target], differences - differences.mean(), len(sample))
+    return bool(differences.mean() >= np.sqrt((sums**2).sum()) / len(differences))
 
 
 def train_once(

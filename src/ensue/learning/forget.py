@@ -56,11 +56,7 @@ def clear_rows(state: AnyState, ids: npt.NDArray[np.integer], num_rows: int) -> 
 
 
 def remove_hashes(
-    state: Any,
-    forgotten: Forgotten,
-    removed: npt.NDArray[np.integer],
-    others: npt.NDArray[np.integer],
-    records: str,
+    state: Any, forgotten: Forgotten, removed: npt.NDArray[np.integer], others: npt.NDArray[np.integer], records: str
 ) -> bool:
     """Remove the hashes that only the person's records have.
 

@@ -7,31 +7,23 @@ Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it 
 from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, SharedSettings, TextSettings
 from ensue.tasks.own import Models
 
+_NETWORKS = {
+    "centrality": TextSettings(pooling="centrality"),
+    "centrality-paper": TextSettings(method="power", residual=False),
+    "centrality-bilinear": TextSettings(pooling="centrality-bilinear"),
+    "blend": TextSettings(pooling="centrality"),
+    "self-attention": TextSettings(pooling="self-attention"),
+    "mean": TextSettings(pooling="mean"),
+    "max": TextSettings(pooling="max"),
+    "routing": TextSettings(pooling="routing"),
+    "reverse-routing": TextSettings(pooling="reverse-routing"),
+    "decomposable-attention": TextSettings(pooling=ALIGNMENT, tuned=False),
+}
+"""Settings of the networks, which have one class."""
 MODELS = Models(
     "classify",
     {
-        "centrality": ("models.centrality:TextClassifier", TextSettings(pooling="centrality"), SCHEDULE),
-        "centrality-paper": (
-            "models.centrality:TextClassifier",
-            TextSettings(method="power", residual=False),
-            SCHEDULE,
-        ),
-        "centrality-bilinear": (
-            "models.centrality:TextClassifier",
-            TextSettings(pooling="centrality-bilinear"),
-            SCHEDULE,
-        ),
-        "blend": ("models.centrality:TextClassifier", TextSettings(pooling="centrality"), SCHEDULE),
-        "self-attention": ("models.centrality:TextClassifier", TextSettings(pooling="self-attention"), SCHEDULE),
-        "mean": ("models.centrality:TextClassifier", TextSettings(pooling="mean"), SCHEDULE),
-        "max": ("models.centrality:TextClassifier", TextSettings(pooling="max"), SCHEDULE),
-        "routing": ("models.centrality:TextClassifier", TextSettings(pooling="routing"), SCHEDULE),
-        "reverse-routing": ("models.centrality:TextClassifier", TextSettings(pooling="reverse-routing"), SCHEDULE),
-        "decomposable-attention": (
-            "models.centrality:TextClassifier",
-            TextSettings(pooling=ALIGNMENT, tuned=False),
-            SCHEDULE,
-        ),
+        **{name: ("models.centrality:TextClassifier", settings, SCHEDULE) for name, settings in _NETWORKS.items()},
         "tfidf": ("baselines.tfidf:Tfidf", CountingSettings(), None),
         "vectors": ("baselines.mean_vectors:MeanVectors", CountingSettings(), None),
         "majority": ("baselines.majority:Majority", CountingSettings(), None),
@@ -43,10 +35,7 @@ first texts were not learned, decomposable attention is right on 63.9 %, central
 SHARED = SharedSettings()
 """Settings that every model has."""
 ABOUT: dict[str, tuple[str, str]] = {
-    "centrality": (
-        "a BiLSTM; words weighted by their centrality in an attention graph",
-        "Gong et al., SCIS 2020",
-    ),
+    "centrality": ("a BiLSTM; words weighted by their centrality in an attention graph", "Gong et al., SCIS 2020"),
     "centrality-paper": ("centrality as published: the power method, Table 2, nothing added", "Gong et al., SCIS 2020"),
     "centrality-bilinear": ("centrality, edges by a bilinear score", "Gong et al., SCIS 2020"),
     "blend": ("centrality (of pairs: decomposable attention) pooled with the baselines", ""),
@@ -55,10 +44,7 @@ ABOUT: dict[str, tuple[str, str]] = {
     "max": ("a BiLSTM and the maximum", "baseline in Gong et al., SCIS 2020"),
     "routing": ("a BiLSTM and dynamic routing", "Gong et al., COLING 2018"),
     "reverse-routing": ("a BiLSTM and dynamic routing, reversed", "Gong et al., COLING 2018"),
-    "decomposable-attention": (
-        "decomposable attention: words aligned across a pair",
-        "Parikh et al., EMNLP 2016",
-    ),
+    "decomposable-attention": ("decomposable attention: words aligned across a pair", "Parikh et al., EMNLP 2016"),
     "tfidf": ("words, character n-grams and overlap of pairs, with logistic regression", ""),
     "vectors": ("mean word vector with logistic regression; needs a file of vectors", ""),
     "majority": ("label frequencies, ignoring the text", ""),

@@ -7,14 +7,7 @@ from typing import Annotated, Literal
 
 from ensue.errors import SettingError, UnknownModelError
 from ensue.schedule import Schedule
-from ensue.settings import (
-    Count,
-    Positive,
-    Settings,
-    Share,
-    Size,
-    one_of,
-)
+from ensue.settings import Count, Positive, Settings, Share, Size, one_of
 from ensue.tasks.own import find_class
 
 

@@ -7,15 +7,7 @@ from typing import Annotated, Literal
 
 from ensue.errors import SettingError
 from ensue.schedule import Schedule
-from ensue.settings import (
-    DEEPEST,
-    Count,
-    NonNegative,
-    Positive,
-    Settings,
-    Size,
-    must_be,
-)
+from ensue.settings import DEEPEST, Count, NonNegative, Positive, Settings, Size, must_be
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,12 +37,7 @@ class NextPredictor(NextState):
     folders = FOLDERS
 
     def fit(
-        self,
-        data: Histories,
-        valid: Histories | None = None,
-        *,
-        checkpoint: Path | None = None,
-        resume: bool = False,
+        self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
     ) -> Iterator[Report]:
         """Count and train, yielding a report a step; the predictor can be used once the loop is over.
 

@@ -59,10 +59,7 @@ ABOUT: dict[str, tuple[str, str]] = {
     "seq2seq": ("LSTMs with attention, on the last query", "Luong, Pham & Manning, EMNLP 2015"),
     "h-lstm": ("an LSTM over words, one over queries", "Sordoni et al., CIKM 2015"),
     "m-nsrf": ("hierarchical LSTM, queries by max pooling over words", "Ahmad, Chang & Wang, ICLR 2018"),
-    "reranker": (
-        "counts and shared words, ranked by a trained reranker",
-        "McFadden, 1974",
-    ),
+    "reranker": ("counts and shared words, ranked by a trained reranker", "McFadden, 1974"),
     "most-frequent-next": ("most frequent followers of the last query, then popularity", ""),
     "popular": ("popularity", ""),
     "co-occurrence": ("queries that co-occur with the session's, weighted by distance", ""),

@@ -6,16 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ensue.schedule import Schedule
-from ensue.settings import (
-    Count,
-    NonNegative,
-    Settings,
-    Share,
-    Size,
-    must_be,
-    one_of,
-    require_heads,
-)
+from ensue.settings import Count, NonNegative, Settings, Share, Size, must_be, one_of, require_heads
 from ensue.tasks.suggest.sizes import read_depth
 
 

@@ -23,7 +23,7 @@ from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.recent import Recent
 from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
-from ensue.tasks.next.ensembles.blend import BlendMemory
+from ensue.tasks.next.ensembles.blend_memory import BlendMemory
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_index import ItemIndex

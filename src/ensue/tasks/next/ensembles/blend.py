@@ -35,28 +35,26 @@ No paper's model; what it is better at than either part is measured by ``ensue c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.data.histories import Histories, Ids, Index, entries_of
+from ensue.data.histories import Histories, Index, entries_of
 from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.nn.embedding import rows_of
 from ensue.nn.item_head import ALL_IDS, Output, Product
 from ensue.nn.validation import LARGEST_COUNT, require_number
-from ensue.tasks.next.baselines.counting import Markov
-from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.baselines.repeats import own_values
-from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import hide_seen, repeats
+from ensue.tasks.next.ensembles.blend_memory import BlendMemory
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.models.core import CORE
-from ensue.tasks.next.settings import BlendSettings, CORESettings, CountingSettings
+from ensue.tasks.next.settings import BlendSettings, CORESettings
 from ensue.vocabulary import FIRST
 
 FLOOR = 0.001
@@ -85,61 +83,6 @@ CANDIDATES = 50
 """Candidates with which a target is compared; more of them, and the first ranks count for less (same data)."""
 ENOUGH, FOLDS = 1_000, 5
 """With fewer held-out targets than the first, numbers of counts alone are learned from as many parts of all as well."""
-
-
-@dataclass(eq=False)
-class BlendMemory:
-    """What a blend counts: past sessions, what followed what, and interpolated counts.
-
-    Attributes:
-        sessions: the past sessions that are searched.
-        following: what followed each item at once.
-        interpolated: transitions, repeats and popularity.
-    """
-
-    sessions: VSKNN
-    following: Markov
-    interpolated: Interpolated
-
-    @classmethod
-    def empty(cls, settings: BlendSettings, num_ids: int) -> BlendMemory:
-        """Return a memory of nothing.
-
-        Args:
-            settings: of the blend.
-            num_ids: size of the catalogue, padding and unknown included.
-        """
-        window = min(CountingSettings().window, max(settings.max_length, settings.window))
-        interpolated = Interpolated(CountingSettings(window=window), num_ids)
-        return cls(VSKNN(settings.memory(), num_ids), Markov(CountingSettings(), num_ids), interpolated)
-
-    @property
-    def num_ids(self) -> int:
-        """Size of the catalogue."""
-        return self.sessions.num_ids
-
-    @property
-    def _counts(self) -> tuple[VSKNN | Markov | Interpolated, ...]:
-        return self.sessions, self.following, self.interpolated
-
-    def count(self, histories: Histories) -> None:
-        """Add encoded histories."""
-        for counts in self._counts:
-            counts.count(histories)
-
-    def forget(self, histories: Histories) -> None:
-        """Take back encoded histories that were counted."""
-        for counts in self._counts:
-            counts.forget(histories)
-
-    def forget_ids(self, ids: Ids) -> None:
-        """Take some ids out of all counts."""
-        for counts in self._counts:
-            counts.forget_ids(ids)
-
-    def grow(self, num_ids: int) -> BlendMemory:
-        """Return this memory resized for more ids."""
-        return BlendMemory(self.sessions.grow(num_ids), self.following.grow(num_ids), self.interpolated.grow(num_ids))
 
 
 class Blend(nn.Module):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, NamedTuple, cast
 
 import plotly.graph_objects as go
@@ -36,7 +35,7 @@ from ensue.serve.tasks import (
 )
 from ensue.tasks.next import TASK
 from ensue.tasks.next.infer import predict_each
-from ensue.tasks.next.item_index import IndexFacts, ItemIndex
+from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.nearest import is_indexed
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.true_edges import compare, true_pairs
@@ -176,15 +175,13 @@ def _bars(explanation: Explanation, choice: Choice, positions: list[int]) -> go.
 
 
 def _pack_index(predictor: NextPredictor) -> bytes:
-    """Return one line of JSON about the index, then the index."""
     assert predictor.index is not None
-    return json.dumps(asdict(predictor.index.facts)).encode() + b"\n" + predictor.index.to_bytes()
+    return predictor.index.to_bytes()
 
 
 def _unpack_index(predictor: NextPredictor, packed: bytes) -> None:
-    line, _, index = packed.partition(b"\n")
-    predictor.metadata.index = facts = IndexFacts(**json.loads(line))
-    predictor.index = ItemIndex.from_bytes(index, facts)
+    predictor.index = ItemIndex.from_bytes(packed)
+    predictor.metadata.index = predictor.index.facts
 
 
 def _shown(predictor: NextPredictor) -> list[dict[str, object]]:

@@ -12,8 +12,9 @@ Probabilities are of the whole catalogue: to the candidates comes an estimate of
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -162,13 +163,15 @@ class ItemIndex:
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of a file of :meth:`tensors`, for another process."""
-        return tensor_bytes(self.tensors())
+        """Return the index for another process: its facts as one line of JSON, then the bytes of a file of tensors."""
+        return json.dumps(asdict(self.facts)).encode() + b"\n" + tensor_bytes(self.tensors())
 
     @classmethod
-    def from_bytes(cls, data: bytes, facts: IndexFacts) -> ItemIndex:
-        """Make the index of :meth:`to_bytes`."""
-        return cls.restored(load(data), facts, facts.items)
+    def from_bytes(cls, data: bytes) -> ItemIndex:
+        """Return the index of :meth:`to_bytes`."""
+        facts_line, _, tensors = data.partition(b"\n")
+        facts = IndexFacts(**json.loads(facts_line))
+        return cls.restored(load(tensors), facts, facts.items)
 
     @classmethod
     def restored(cls, tensors: Mapping[str, Tensor], facts: IndexFacts, num_items: int) -> ItemIndex:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -24,7 +24,7 @@ from ensue.nn.item_head import Product
 from ensue.nn.topk import topk
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
-from ensue.tasks.next.item_index import LARGE, IndexFacts, ItemIndex, make_index
+from ensue.tasks.next.item_index import LARGE, ItemIndex, make_index
 from ensue.tasks.next.model import Multiplies
 from ensue.tasks.next.state import NextState
 from ensue.tasks.state import evaluating
@@ -353,10 +353,9 @@ def _from_first_rank(make: Callable[[], ItemIndex]) -> ItemIndex:
         torch.set_num_threads(threads * int(os.environ.get("LOCAL_WORLD_SIZE", 1)))  # the others wait
         made = make()
         torch.set_num_threads(threads)
-    data = bytearray() if made is None else bytearray(made.to_bytes())
-    size, facts = share((len(data), {} if made is None else asdict(made.facts)))
-    sent = broadcast(torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(size, dtype=torch.uint8))
-    return ItemIndex.from_bytes(sent.numpy().tobytes(), IndexFacts(**facts)) if made is None else made
+    data = np.frombuffer(b"" if made is None else made.to_bytes(), np.uint8)
+    sent = broadcast(torch.from_numpy(np.resize(data, share(len(data)))))
+    return ItemIndex.from_bytes(sent.numpy().tobytes()) if made is None else made
 
 
 def _measured_histories(state: NextState) -> Histories:

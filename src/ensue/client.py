@@ -59,7 +59,7 @@ class PredictOptions(TypedDict, total=False):
     """Keywords of :meth:`ensue.client.Client.predict`."""
 
     evidence: bool
-    """Whether to fill the attributions of each choice, ``True`` unless stated."""
+    """True to fill the attributions of each choice. [default: True]"""
     prefix: str
     """Task suggest: text in the search box."""
     exclude: Collection[str]
@@ -84,7 +84,7 @@ class UpdateOptions(TypedDict, total=False):
     max_drop: float | None
     """Fraction by which the tested metric may fall before the update is refused; 0.05 unless stated."""
     test: bool
-    """Whether the update is tested before it becomes active, ``True`` unless stated."""
+    """True to test the update before it becomes active. [default: True]"""
     key: str | None
     """A text such as a UUID with which the update can be sent again where no answer came: an update under a key that
     the model knows is answered once more and not trained on twice."""
@@ -92,7 +92,7 @@ class UpdateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Request(Generic[Kind]):
-    """What is sent, and how the answer is read."""
+    """One request, and the reader of its answer."""
 
     method: str
     path: str
@@ -101,9 +101,9 @@ class Request(Generic[Kind]):
     seconds: float | None = None
     key: str | None = None
     writes: bool = False
-    """Whether it needs the token that updates."""
+    """True where it needs the update token."""
     again: bool = True
-    """Whether it may be sent twice."""
+    """True where it may be sent twice."""
 
 
 class Requests:
@@ -278,7 +278,7 @@ def _explanation(record: Record, decoded: Mapping[str, object]) -> type:
 
 
 def _read(kind: type[Kind], decoded: object) -> Kind:
-    """A decoded object as one of the library's dataclasses."""
+    """Return a decoded object as one of the library's dataclasses."""
     if kind not in _READERS:
         _READERS[kind] = TypeAdapter(kind)
     try:

@@ -37,7 +37,7 @@ AHEAD, OWN = 0.72, 0.2
 
 @dataclass(frozen=True)
 class Paths:
-    """Interests, the path of each, and how common they are.
+    """The paths of all interests, and their fractions of sessions.
 
     Attributes:
         paths: interest -> its items in order.
@@ -49,11 +49,11 @@ class Paths:
 
     @property
     def items(self) -> tuple[str, ...]:
-        """All items, each once, in order of first appearance."""
+        """All distinct items, in order of first appearance."""
         return tuple(dict.fromkeys(item for path in self.paths.values() for item in path))
 
     def step(self, interest: str, done: Sequence[str], allowed: Collection[str]) -> Times:
-        """(items,) the chances of the next item for somebody with this interest.
+        """Return the (items,) probabilities of the next item for a reader with this interest.
 
         Args:
             interest: one of ``paths``.
@@ -72,9 +72,9 @@ class Paths:
         return chances
 
     def chances(self, done: Sequence[str], allowed: Collection[str]) -> Times:
-        """(items,) the chances of the next item for somebody whose interest must be guessed from what was done.
+        """Return the (items,) probabilities of the next item for a reader of unknown interest.
 
-        This is the best anyone can know: by Bayes' rule, the interests weighed by how well they fit.
+        This is the Bayes-optimal prediction: interests are weighted by the likelihood of the session.
         """
         weights = {
             interest: share * self._likelihood(interest, done, allowed) for interest, share in self.shares.items()
@@ -86,7 +86,7 @@ class Paths:
     def walk(
         self, interest: str, steps: int, allowed: Collection[str], generator: np.random.Generator
     ) -> tuple[str, ...]:
-        """``steps`` items, or as many as there are."""
+        """Return ``steps`` items, or all that are allowed."""
         done: list[str] = []
         while len(done) < min(steps, len(allowed)):
             done.append(self.items[generator.choice(len(self.items), p=self.step(interest, done, allowed))])
@@ -99,7 +99,7 @@ class Paths:
 
     @staticmethod
     def _ahead(path: Sequence[str], done: Sequence[str], allowed: Collection[str]) -> str:
-        """The first item that is open after the latest of the path that was done, else the first of all."""
+        """Return the first open item after the latest one of the path that was taken, else the first open item."""
         latest = max(
             (path.index(item) for item in done if item in path), default=-1, key=lambda at: done.index(path[at])
         )
@@ -117,7 +117,7 @@ ABOUT, OTHER = 0.6, 0.2
 MISREAD = 0.05
 """Share of feelings that are labelled wrongly: people who label texts do not agree either."""
 MIXED = 4.0
-"""How mixed the feelings about an article are, of a Dirichlet distribution: near 0, all feel the same about it."""
+"""Concentration of the Dirichlet distribution of feelings about an article: near 0, all feel the same."""
 REMARKS = (0.2, 0.4, 0.4)
 """Shares of felt posts with none, one and two sentences more that say so."""
 LOYAL = 0.85
@@ -139,7 +139,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one person took in one go, and the truth behind it: the interest, and what was there to be taken."""
+    """One session of a person, and the interest behind it."""
 
     history: History
     person: str
@@ -149,7 +149,7 @@ class Session:
 
 @dataclass(frozen=True, eq=False)
 class Town:
-    """The event, its people, and all they did.
+    """The event, its people, and their logs.
 
     Attributes:
         title: of the event.
@@ -191,23 +191,23 @@ class Town:
 
     @property
     def parts(self) -> tuple[Histories, Histories, Histories]:
-        """The cascades to learn, to watch and to be asked about."""
+        """The cascades for training, validation and test."""
         return self.cascades.train, self.cascades.valid, self.cascades.test
 
     def day_of(self, time: float) -> int:
-        """The day of a time."""
+        """Return the day of a time."""
         return int((time - self.begins) // DAY)
 
     def allowed(self, day: int) -> frozenset[str]:
-        """The articles that are out."""
+        """Return the articles that are published."""
         return frozenset(name for name, out in self.published.items() if out <= day)
 
     def next_read(self, done: tuple[str, ...], day: int) -> dict[str, float]:
-        """The true chances of the next article, for one who does not know the reader."""
+        """Return the true probabilities of the next article, given a session alone."""
         return dict(zip(self.read_paths.items, self.read_paths.chances(done, self.allowed(day)).tolist(), strict=True))
 
     def next_search(self, done: tuple[str, ...]) -> dict[str, float]:
-        """The true chances of the next query, for one who does not know the person."""
+        """Return the true probabilities of the next query, given a session alone."""
         meant = {wording: aim for aim, wordings in self.wordings.items() for wording in wordings}
         items = self.search_paths.items
         chances = self.search_paths.chances([meant[query] for query in done if query in meant], items)
@@ -218,7 +218,7 @@ class Town:
         }
 
     def next_sharer(self, done: tuple[str, ...]) -> dict[str, float]:
-        """How many of those who passed a post on may infect each other person: chances are in proportion to it.
+        """Return the number of sharers who may infect each other person: probabilities are in proportion to it.
 
         Delays are exponential with one rate, so how long somebody has been exposed does not matter.
         """
@@ -264,12 +264,12 @@ def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, nu
 
 
 def histories_of(sessions: tuple[Session, ...]) -> Histories:
-    """Sessions as columns."""
+    """Return sessions as columns."""
     return Histories.of(session.history for session in sessions)
 
 
 def queries_of(sessions: tuple[Session, ...]) -> Queries:
-    """Sessions of queries as columns, with how many people typed each query and each word."""
+    """Return sessions of queries as columns, with the number of users of each query and word."""
     histories = Histories.of(session.history for session in sessions)
     values = pl.Series(histories.vocabulary.values, dtype=pl.String)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(session.person for session in sessions))}
@@ -282,7 +282,7 @@ def queries_of(sessions: tuple[Session, ...]) -> Queries:
 
 
 def texts_of(posts: tuple[Written, ...]) -> list[Text]:
-    """The posts that have a label, as texts to be labelled."""
+    """Return the labelled posts as texts."""
     return [Text((one.post.text,), one.label, one.post.id) for one in posts if one.label is not None]
 
 
@@ -315,7 +315,7 @@ def _subject(
     moods: Mapping[str, npt.NDArray[np.float64]],
     generator: np.random.Generator,
 ) -> tuple[TownFile | None, str | None]:
-    """The article a post is about, and the feeling where it is one about the event."""
+    """Return the article of a post, and the feeling of a post about the event."""
     drawn = generator.random()
     if drawn >= ABOUT + OTHER:
         return None, None
@@ -332,7 +332,7 @@ def _subject(
 
 
 def _text(town: TownFile, article: TownFile | None, feeling: str | None, generator: np.random.Generator) -> str:
-    """An opener, a sentence, up to two more that say how one feels, and a closer; only the sentence must be there."""
+    """Return an opener, a sentence, up to two more that express the feeling, and a closer; most may be empty."""
     opener, closer = (str(generator.choice(town[name])) for name in ("openers", "closers"))
     topic = str(generator.choice(article["topics"])) if article else ""
     if feeling is None:
@@ -352,7 +352,7 @@ def _text(town: TownFile, article: TownFile | None, feeling: str | None, generat
 
 
 def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.random.Generator) -> str:
-    """A sentence with one of the words in place of each {name}, its first letter large where the name's is."""
+    """Return a sentence with a word in place of each {name}, capitalised where the name is."""
 
     def fill(match: re.Match[str]) -> str:
         name = match[1]
@@ -376,14 +376,14 @@ def _dated(cascades: Cascades, posts: tuple[Written, ...]) -> Cascades:
 
 
 def _interest_shares(people: Mapping[str, str]) -> dict[str, float]:
-    """How common each interest is among all sessions: those of loyal people, and those of all others."""
+    """Return the fraction of sessions of each interest: those of loyal people and of all others."""
     kinds = list(people.values())
     distinct = dict.fromkeys(kinds)
     return {name: LOYAL * kinds.count(name) / len(kinds) + (1 - LOYAL) / len(distinct) for name in distinct}
 
 
 def _reading(story: Town, number: int, generator: np.random.Generator) -> tuple[Session, ...]:
-    """Three to seven articles in a row."""
+    """Return sessions of three to seven articles."""
     visits = []
     for person, interest, time in _visits(story, number, 2, generator):
         day = story.day_of(time)
@@ -393,7 +393,7 @@ def _reading(story: Town, number: int, generator: np.random.Generator) -> tuple[
 
 
 def _searching(story: Town, number: int, private: list[str], generator: np.random.Generator) -> tuple[Session, ...]:
-    """Two to five queries in a row; one in a hundred sessions ends with something that is nobody else's business."""
+    """Return sessions of two to five queries; one in a hundred ends with a private query."""
     visits = []
     for person, interest, time in _visits(story, number, 2, generator):
         aims = story.search_paths.walk(interest, int(generator.integers(2, 6)), story.search_paths.items, generator)
@@ -409,7 +409,7 @@ def _searching(story: Town, number: int, private: list[str], generator: np.rando
 
 
 def _visits(story: Town, number: int, first_day: int, generator: np.random.Generator) -> list[tuple[str, str, float]]:
-    """Who comes, with which interest, and when: between seven in the morning and eleven at night."""
+    """Return (person, interest, time) of each visit, between seven in the morning and eleven at night."""
     names, interests = list(story.people), list(story.read_paths.paths)
     days = np.sort(generator.integers(first_day, 14, number))
     visits = []
@@ -427,7 +427,7 @@ def _sessions(
     pause: tuple[float, float],
     generator: np.random.Generator,
 ) -> tuple[Session, ...]:
-    """With times: so many seconds between one value and the next."""
+    """Return visits as sessions, with ``pause`` seconds between values."""
     sessions = []
     for number, (person, interest, time, values) in enumerate(visits):
         pauses = generator.uniform(*pause, len(values) - 1) if len(values) > 1 else np.empty(0)
@@ -438,5 +438,5 @@ def _sessions(
 
 
 def _shares(count: int) -> list[float]:
-    """How common each wording is."""
+    """Return the fraction of searches that use each wording."""
     return [1.0] if count == 1 else [FIRST_WORDING, *[(1 - FIRST_WORDING) / (count - 1)] * (count - 1)]

@@ -19,9 +19,9 @@ _EVEN = 4.0  # times an even share: the darkest shade
 
 
 def document(explanation: TextExplanation) -> go.Figure:
-    """All words in reading order, sentence by sentence: shades are shares within the sentence, set against even ones.
+    """Draw all words in reading order: the shade is the weight within the sentence, relative to equal weights.
 
-    A sentence's own share stands at its first row; words of twice an even share, or more, carry their number.
+    The weight of a sentence is at its first row; words of at least twice the equal weight show their own.
     """
     rows = _rows(explanation)
     bars, ticks, drawn = list[_Bar](), dict[int, str](), 0
@@ -83,7 +83,7 @@ class _Bar(NamedTuple):
 
 
 def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
-    """The words of each passage in rows of ``_LINE`` characters, up to ``WORDS`` words."""
+    """Return the words of each passage in rows of ``_LINE`` characters, up to ``WORDS`` words."""
     rows, left = list[tuple[int, _Line]](), WORDS
     for number, part in enumerate(explanation.passages):
         texts = [_shown(part, word) for word in range(min(len(part.words), left))]
@@ -100,7 +100,7 @@ def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
 
 
 def _shown(part: Passage, word: int) -> str:
-    """A word, with its number where it is heavy."""
+    """Return a word, with its weight where that is large."""
     heavy = len(part.words) > 1 and part.weights[word] * len(part.words) >= 2
     return f"{short(part.words[word], _LINE - 6)}{f' {part.weights[word]:.2f}' if heavy else ''}"
 

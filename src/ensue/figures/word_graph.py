@@ -34,7 +34,7 @@ class _Edge(NamedTuple):
 
 
 def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.Figure:
-    """Words around a circle, clockwise in reading order: shade and number are centrality, arrows the connections.
+    """Draw words around a circle, clockwise in reading order: shade and number show centrality, arrows connections.
 
     Args:
         explanation: of one text.
@@ -62,7 +62,7 @@ def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.F
 
 
 def _place(number: int, count: int) -> tuple[float, float]:
-    """Where a word stands on the circle: the first at the top, down the right side, and up the left.
+    """Return the position of a word on the circle: the first at the top, down the right side, and up the left.
 
     Words of a side are evenly spread in height, so that a line of text fits between them at every width.
     """
@@ -108,7 +108,7 @@ def _beside(x: float, y: float) -> str:
 
 
 def _strongest(part: Passage, shown: Sequence[int]) -> list[_Edge]:
-    """The strongest connections between the words that are drawn, strongest first; a word's with itself is none."""
+    """Return the strongest connections between drawn words, strongest first, without those of a word to itself."""
     if not part.graph:
         return []
     graph = np.array(part.graph)[np.ix_(shown, shown)]
@@ -119,7 +119,7 @@ def _strongest(part: Passage, shown: Sequence[int]) -> list[_Edge]:
 
 
 def _arrows(part: Passage, edges: Sequence[_Edge], places: dict[int, tuple[float, float]]) -> list[go.Scatter]:
-    """Bent lines in a few widths, and a head in the middle of each that tells its numbers."""
+    """Return bent lines in a few widths, and an arrow head in the middle of each with its weight."""
     if not edges:
         return []
     curves = [_curve(places[edge.source], places[edge.target]) for edge in edges]
@@ -153,7 +153,7 @@ def _arrows(part: Passage, edges: Sequence[_Edge], places: dict[int, tuple[float
 
 
 def _curve(begin: tuple[float, float], end: tuple[float, float], steps: int = 12) -> list[tuple[float, float]]:
-    """A quadratic Bézier curve that bends to the middle, and a little to its right: there and back do not coincide."""
+    """Return a quadratic Bézier curve that bends to the middle, and a little right: opposite arrows do not coincide."""
     right = (end[1] - begin[1], begin[0] - end[0])
     bend = [0.35 * (begin[axis] + end[axis]) + 0.12 * right[axis] for axis in (0, 1)]
 

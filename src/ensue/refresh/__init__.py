@@ -28,37 +28,37 @@ from ensue.training.report import Report
 
 MAX_DROP = 0.05
 STREAM = ("stream.json", "stream.safetensors")
-"""Where a stream stands (:mod:`ensue.stream.commit`): an update leaves it, so that the stream goes on from there."""
+"""Files of a stream (:mod:`ensue.stream.commit`): an update keeps them, so that the stream continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What an update came to."""
+    """Result of an update."""
 
     accepted: bool
     version: int
-    """The version that stands now."""
+    """The active version."""
     slices: tuple[Slice, ...]
     held: str
-    """Which part of the new log was the newest."""
+    """Part of the new log that was held out."""
     max_drop: float | None
     """``None`` if nobody asked for a test."""
     loss: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that ``update --json`` prints."""
+        """Return the JSON object that ``update --json`` prints."""
         found = asdict(self)
         found["slices"] = [{**asdict(part), "change": part.change} for part in self.slices]
         return {**found, "verdict": self.verdict, "warning": self.warning}
 
     @property
     def falls(self) -> bool:
-        """Whether a slice fell by more than is let pass."""
+        """True where a metric of a slice fell by more than ``max_drop``."""
         return self.max_drop is not None and any(part.falls(self.max_drop) for part in self.slices)
 
     @property
     def warning(self) -> str:
-        """What a test that was asked for could not look at; empty where it looked at former examples."""
+        """Sentence on what a requested test could not cover; empty where former examples were tested."""
         if self.max_drop is None or any(part.name != NEWEST for part in self.slices):
             return ""
         tested = "only the newest part of the new data was tested" if self.slices else "the update was not tested"
@@ -66,7 +66,7 @@ class Refreshed:
 
     @property
     def verdict(self) -> str:
-        """The line under the table."""
+        """Sentence below the table."""
         if self.accepted:
             held = f", trained on the newest part too ({self.held})" if self.held else ""
             untested = "" if self.slices else "; it was not tested"
@@ -96,7 +96,7 @@ def refresh(
     follow: Callable[[Iterable[Report]], None] = _in_silence,
     before: Callable[[Any, Refreshed], None] = _nothing,
 ) -> Refreshed:
-    """Update a model folder with what is new, or refuse to.
+    """Update a model folder with new data, or refuse to.
 
     Args:
         folder: a model folder.
@@ -144,7 +144,7 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
 
 
 def card(predictor: Any, found: Refreshed) -> str:
-    """The text of ``CARD.md`` after an update."""
+    """Return the text of ``CARD.md`` after an update."""
     if not found.slices:
         return describe(predictor)
     counted = any(part.best_baseline for part in found.slices)

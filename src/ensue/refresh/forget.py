@@ -23,7 +23,7 @@ from ensue.tasks.base import named
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Something that was removed."""
+    """One kind of removed data."""
 
     folder: str
     """The model folder, or a kept version of it."""
@@ -34,7 +34,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was removed of some people, and what remains."""
+    """Removed data of users, and what remains."""
 
     users: tuple[str, ...]
     removed: tuple[Removed, ...]
@@ -42,12 +42,12 @@ class Report:
     """Sentences on what cannot be removed, and what to do about it."""
 
     def to_dict(self) -> dict[str, object]:
-        """The JSON object that ``forget --json`` prints."""
+        """Return the JSON object that ``forget --json`` prints."""
         return asdict(self)
 
 
 def forget(folder: Path, users: Collection[str], records: object = None) -> Report:
-    """Remove what a folder, its kept versions and its stream hold of some people.
+    """Remove the data of users from a folder, its kept versions and its stream.
 
     A folder holds no names, so what people did is recognised in the records. Each folder is replaced at once; one in
     which nothing was found stays as it is, byte for byte.

@@ -125,7 +125,7 @@ class Trial(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """How a candidate is trained.
+    """Options of a candidate's training.
 
     Attributes:
         tested: whether it is tested.

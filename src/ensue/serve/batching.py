@@ -31,7 +31,7 @@ Answerer = Callable[[Hashable, Sequence[object]], Sequence[str]]
 
 @dataclass(eq=False)
 class Job:
-    """Some records of one request.
+    """Records of one request.
 
     Attributes:
         kind: jobs of equal kind can be answered together.
@@ -52,7 +52,7 @@ class Job:
 
 
 Part = tuple[Job, Sequence[object]]
-"""Some records of a job, to be answered in one go."""
+"""Records of a job that are answered together."""
 
 
 class Full(Exception):  # noqa: N818 - it says how things are
@@ -98,7 +98,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether jobs are answered."""
+        """True while jobs are answered."""
         return self._thread.is_alive() and not self._closing
 
     @property
@@ -174,7 +174,7 @@ class Worker:
         return parts
 
     def _fitting(self, job: Job, most: float) -> tuple[int, int]:
-        """How many of its records fit into a slice, one at least, and what they cost."""
+        """Return the number of its records that fit into a slice, one at least, and their cost."""
         size = load = 0
         for record in job.left[: max(self._most, 1)]:
             own = self._load(record)
@@ -184,7 +184,7 @@ class Worker:
         return size, load
 
     def _pace(self, parts: list[Part], seconds: float) -> None:
-        """Learn how much of a kind fits into a slice; it grows by no more than twice at once."""
+        """Update the load of a kind that fits into a slice; it at most doubles at once."""
         kind, load = parts[0][0].kind, sum(self._load(record) for _, records in parts for record in records)
         former = self._loads.pop(kind, FIRST)
         self._loads[kind] = max(1.0, min(load / max(seconds, 1e-6) * SLICE, 2 * former))

@@ -44,7 +44,7 @@ JSON_TYPES = ("application/json", "application/x-ndjson", "application/jsonl")
 
 
 async def read_body(request: Request, limit: int, patience: float) -> bytes:
-    """The bytes of a body.
+    """Return the bytes of a body.
 
     Raises:
         Problem: too large, too slow, or of another type than JSON.
@@ -95,7 +95,7 @@ async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[objec
 
 
 def decode(body: bytes, depth: int, parts: int) -> object:
-    """Bytes as JSON; half a character becomes U+FFFD.
+    """Decode JSON; half a character becomes U+FFFD.
 
     Raises:
         Problem: not UTF-8, not JSON, too deep, of more parts, or with a field twice.
@@ -138,7 +138,7 @@ def read_key(headers: Sequence[str]) -> str:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object without a field twice, of which one would be lost without a word."""
+    """Return an object; refuse a field that appears twice, of which one value would be lost silently."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
@@ -160,7 +160,7 @@ def refuse_constant(name: str) -> NoReturn:
 
 
 class Limits(NamedTuple):
-    """What narrows the bodies of a task: the settings of a service, the task's record and how it is read."""
+    """The limits of a task's bodies: settings of the service, the task's record and its reader."""
 
     settings: ServeSettings
     record: type = object
@@ -170,7 +170,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Limit:
-    """Stands beside the type of a field: makes of it and of a service's limits the type that is checked."""
+    """Annotation of a field: makes the checked type from the field's type and a service's limits."""
 
     narrowed: Callable[[Limits, object], object]
 
@@ -183,7 +183,7 @@ class Body(BaseModel):
 
     @classmethod
     def example(cls) -> str:
-        """The least of it, for who sends something else."""
+        """Return the smallest valid body, for error messages."""
         return f'{{"{next(iter(cls.model_fields))}": …}}'
 
 
@@ -191,7 +191,7 @@ BodyType = TypeVar("BodyType", bound=Body)
 
 
 def many(most: str, words: str) -> Limit:
-    """Records, as many as one setting allows, of as many words as another."""
+    """Return the limit of a list of records: their number by one setting, their words by another."""
 
     def narrowed(limits: Limits, kind: object) -> object:
         own = limits.settings
@@ -215,7 +215,7 @@ def many(most: str, words: str) -> Limit:
 
 
 def one(words: str) -> Limit:
-    """A record, of as many words as a setting allows."""
+    """Return the limit of one record, whose words a setting limits."""
 
     def narrowed(limits: Limits, kind: object) -> object:
         def read(record: object) -> object:
@@ -227,7 +227,7 @@ def one(words: str) -> Limit:
 
 
 def whole(least: int) -> Limit:
-    """A whole number up to the largest k."""
+    """Return the limit of a whole number, up to the largest k."""
     return Limit(lambda limits, kind: Annotated[kind, Field(ge=least, le=limits.settings.most)])
 
 
@@ -255,7 +255,7 @@ class Figure(Body):
 
 
 class Update(Body):
-    """Records to be learned."""
+    """Records to train on."""
 
     records: Annotated[list[AnyRecord], many("learned", "words")]
     max_drop: float = Field(
@@ -269,7 +269,7 @@ class Update(Body):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to learn."""
+        """True where there is nothing to train on."""
         return not self.records
 
 
@@ -283,7 +283,7 @@ class Bodies(NamedTuple):
 
 
 def limited(name: str, body: type[BodyType], limits: Limits) -> type[BodyType]:
-    """A body within the limits of a service."""
+    """Return the model of a body within the limits of a service."""
     fields: dict[str, tuple[object, object]] = {}
     for key, field in body.model_fields.items():
         for limit in field.metadata:
@@ -296,7 +296,7 @@ def limited(name: str, body: type[BodyType], limits: Limits) -> type[BodyType]:
 
 
 def read(body: type[BodyType], decoded: object, where: str = "") -> BodyType:
-    """A decoded body.
+    """Return a decoded body.
 
     Raises:
         DataError: naming ``where``, the field and what to do.
@@ -321,7 +321,7 @@ def read(body: type[BodyType], decoded: object, where: str = "") -> BodyType:
 
 
 NEEDED = {"bool_type": "true or false", "list_type": "a list", "string_type": "a text", "string_too_short": "a text"}
-"""Of pydantic's kinds of errors, what is needed instead."""
+"""Kind of pydantic's error -> what a field must be."""
 
 
 def _needed(kind: str, field: FieldInfo) -> str:
@@ -395,7 +395,7 @@ def _require_short_texts(texts: Sequence[str], where: str, settings: ServeSettin
 
 
 def too_long(where: str, size: int, unit: str, most: int, thing: str, setting: str) -> DataError:
-    """What is too long, and the setting that would let it pass."""
+    """Return the error of something too long, naming the setting that would let it pass."""
     return DataError(
         f"{where}: {size:,} {unit} are more than the {most:,} of {thing}; shorten it, or start the service with "
         f"--set {setting}=N"

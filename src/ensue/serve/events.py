@@ -35,7 +35,7 @@ from ensue.stream.sources import split_address
 CLICKED = frozenset(
     {"click", "click_through", "item_click", "product_click", "view", "watch", "add_to_cart", "purchase"}
 )
-"""What a person does with an object, in UBI's words; a search, a filter or a page that was shown is no such event."""
+"""UBI's names of actions on an object; a search, a filter or an impression is none."""
 MAX_KINDS = 1000
 """Sets of fields that the events of one request may have: the roles of each are found anew."""
 ANY_ID = DataSchema(missing=KEEP)
@@ -59,7 +59,7 @@ EXAMPLES: Mapping[str, object] = {
 
 
 def _events(limits: Limits, kind: object) -> object:
-    """As many as a service takes at once."""
+    """Limit the events of one request."""
     most = limits.settings.events
 
     def check(events: list[object]) -> object:
@@ -78,13 +78,13 @@ def _events(limits: Limits, kind: object) -> object:
 
 
 class EventList(Body):
-    """Events to be learned."""
+    """Events to train on."""
 
     events: Annotated[list[dict[str, object]], Limit(_events)]
 
 
 class Queue(Protocol):
-    """Where events wait."""
+    """Queue of events."""
 
     def put(self, lines: Iterable[str | bytes]) -> int | None:
         """Append lines, all or none of them."""
@@ -92,7 +92,7 @@ class Queue(Protocol):
 
 
 class Taken(NamedTuple):
-    """What was read of a body.
+    """The events of a body.
 
     Attributes:
         lines: for the queue.
@@ -210,7 +210,7 @@ def read_events(decoded: object, body: type[EventList], settings: ServeSettings)
 
 
 def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
-    """UBI's event with our names; nothing for one that is about no object, or that only shows one."""
+    """Return UBI's event with our names; ``None`` for one about no object, or that only shows one."""
     attributes = event.get("event_attributes")
     thing = attributes.get("object") if isinstance(attributes, dict) else None
     item = thing.get("object_id") if isinstance(thing, dict) else None
@@ -227,7 +227,7 @@ def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
 
 
 def _lines(events: Sequence[tuple[int, dict[str, object]]], settings: ServeSettings) -> list[str]:
-    """Lines of one form. Events of the same fields share a reader: clients may name theirs as they like."""
+    """Return one line per event. Events with the same fields share a reader: clients may choose the names."""
     lines: list[str] = []
     readers: dict[tuple[tuple[str, type], ...], Reader] = {}
     for at, event in events:

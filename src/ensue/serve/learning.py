@@ -112,7 +112,7 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
 
 
 def report_of(report: dict[str, object], folder: Path) -> dict[str, object]:
-    """What a learning process said, for the client.
+    """Return the report of a training process, for the client.
 
     Raises:
         Problem: it could not learn.
@@ -172,7 +172,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
 
 
 def outcome(update: Sent, last: Callable[[], None] = lambda: None) -> dict[str, object]:
-    """What :func:`learn` comes to, as JSON: a report, or an error and its status."""
+    """Return the result of :func:`learn` as JSON: a report, or an error and its status."""
     try:
         return learn(update, last)
     except ModelFolderError as error:
@@ -193,7 +193,7 @@ def main() -> None:
 
 
 def _require_parent() -> None:
-    """The same at the last moment before the folder changes, for the other thread may be a little late."""
+    """End this process if its parent has ended, right before the folder changes: the other thread may be late."""
     if select.select([sys.stdin], [], [], 0)[0]:
         os._exit(1)
 

@@ -1,4 +1,4 @@
-"""What a request passes before the application sees it: limits of connections, then host, origin and tokens.
+"""Limits of connections, then checks of host, origin and tokens, before the application sees a request.
 
 Every connection is either busy, with a request that is read or answered, or idle. Where there is no room for a new one,
 the one that has been idle longest makes room; a new one is refused only where all are busy. So silence costs an
@@ -36,7 +36,7 @@ from ensue.serve.problems import Problem, problem_of
 HEAD_BYTES = 2**16
 """Bytes of an address and headers; more are refused with 431."""
 URL_BYTES = 2**15
-"""Of that, bytes of the address; a longer one is refused with 414."""
+"""Bytes of the address; a longer one is refused with 414."""
 LINGER = 1.0
 """Seconds for which a stop waits for what an idle connection may be about to ask."""
 FIRST = 5.0
@@ -50,7 +50,7 @@ _LARGE_HEAD = Problem(431, f"the head of the request is larger than {HEAD_BYTES:
 
 
 class Register:
-    """All connections of a service.
+    """The open connections of a service.
 
     Args:
         most: connections at once.
@@ -67,7 +67,7 @@ class Register:
 
     @property
     def open(self) -> int:
-        """Connections that stand."""
+        """Number of open connections."""
         return self._of.total()
 
     def admit(self, connection: Connection) -> bool:
@@ -103,7 +103,7 @@ class Connection(HttpToolsProtocol):
         self.url, self.headers = b"", []  # of a request that has not begun
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place, or refuse where there is none."""
+        """Admit the connection, or refuse it."""
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
         self._admitted = self.register.admit(self)
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(Problem(503, "too many connections", "come back in a moment", {"retry-after": "1"}))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place back."""
+        """Remove the connection."""
         self._rest()
         if self._flushing is not None:
             self._flushing.cancel()
@@ -136,12 +136,12 @@ class Connection(HttpToolsProtocol):
             self._wait()
 
     def on_message_begin(self) -> None:
-        """The first byte of a head."""
+        """Note the first byte of a head."""
         self._begun = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there: the connection is busy now."""
+        """Note that the head is complete: the connection is busy now."""
         if self._large():
             raise ValueError  # the parser stops, and this comes back as what is no HTTP
         self._rest()
@@ -153,12 +153,12 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
-        """The last byte of a request."""
+        """Note the last byte of a request."""
         self._body, self._head = False, 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """A request is answered: the connection is idle unless another one stands in its pipeline."""
+        """Note that a request is answered: the connection is idle unless another request is in its pipeline."""
         super().on_response_complete()
         self._head = 0
         if self._admitted and not self._busy:
@@ -167,33 +167,33 @@ class Connection(HttpToolsProtocol):
                 self._wait()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is told so like everything else; where it stands behind a request, that one is answered."""
+        """Refuse what is not HTTP in our words; where it follows a request, that request is answered first."""
         if self._busy and not self._body:
             self.cycle.keep_alive = False  # the latest that was whole
             return
         self._refuse(self._large() or Problem(400, msg.rstrip(".").lower()))
 
     def _large(self) -> Problem | None:
-        """What is too large about the head that is being read."""
+        """Return the problem of a head that is too large."""
         if len(self.url) > URL_BYTES:
             return Problem(414, f"the address is longer than {URL_BYTES:,} bytes", "send what is long in the body")
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         return _LARGE_HEAD if size > HEAD_BYTES else None
 
     def leave(self) -> None:
-        """Make room for another."""
+        """Close to make room for another connection."""
         if self._admitted:
             self._admitted = False
             self.register.remove(self)
         self.transport.abort()
 
     def pause_writing(self) -> None:
-        """An answer waits to be read: it may take long, but has to go on."""
+        """Watch an answer that waits to be read: it may take long, but must progress."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """The answer is read."""
+        """Stop watching: the answer is read."""
         super().resume_writing()
         if self._flushing is not None:
             self._flushing.cancel()
@@ -271,7 +271,7 @@ class Server(uvicorn.Server):
         self.register, self._stopping, self._begun, self._closed = register, stopping, begun, closed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn has it, and say so."""
+        """Start as uvicorn does, and report it."""
         await super().startup(sockets)
         if not self.should_exit:
             self._begun()
@@ -338,11 +338,11 @@ def raise_file_limit(connections: int) -> int:
 
 
 FREE = ("/", "/docs", "/healthz", "/readyz", "/favicon.ico")
-"""What needs no token: probes, and the pages, which hold nothing until they are given one."""
+"""Addresses that need no token: probes, and the pages, which hold nothing until they are given one."""
 RIGHTS = "ensue.rights"
-"""Where a route finds the :class:`Rights` of a request."""
+"""Key of the :class:`Rights` of a request in its scope."""
 COUNTED = "ensue.records"
-"""Where a route puts the number of records it was asked about."""
+"""Key of the number of records of a request in its scope."""
 HEADERS = {
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -358,7 +358,7 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -368,7 +368,7 @@ def is_local(host: str) -> bool:
 
 
 class Rights(NamedTuple):
-    """What a request may do beside asking.
+    """Rights of a request besides reading.
 
     Attributes:
         update: write: learn an update, or put events into the queue.

@@ -36,7 +36,7 @@ RETRY = 30.0
 """Seconds until a folder that could not be loaded is tried again, unless it changes before."""
 
 LONGEST_RETRY = 3600.0
-"""The same after many attempts: each waits twice as long as the one before."""
+"""Seconds after many attempts: each waits twice as long as the one before."""
 
 Identity = tuple[int, int, int] | None
 Prove = Callable[[Path], None]
@@ -44,7 +44,7 @@ Prove = Callable[[Path], None]
 
 
 class Loaded(NamedTuple):
-    """What a folder held when it was read."""
+    """Contents of a folder when it was read."""
 
     predictor: AnyPredictor
     version: int
@@ -52,7 +52,7 @@ class Loaded(NamedTuple):
 
 
 class Watched(ABC):
-    """A folder that is served, of which a new version is taken up once it has been proved.
+    """A served folder; a new version is activated once it has been proved.
 
     Args:
         name: what requests call the model.
@@ -136,15 +136,15 @@ class Watched(ABC):
 
     @abstractmethod
     def _activate(self, loaded: Loaded | None, copy: Path, stack: ExitStack) -> None:
-        """Answer by a version from now on; ``stack`` holds its copy on the disk."""
+        """Answer with a version from now on; ``stack`` holds its copy on the disk."""
 
     @abstractmethod
     def _restore(self) -> None:
-        """Answer by the version before."""
+        """Answer with the former version."""
 
 
 class Held(Watched):
-    """A folder, and what is loaded of it; no thread stands behind it.
+    """A folder and its loaded model, without a thread.
 
     Args:
         name: what requests call it.
@@ -174,23 +174,23 @@ class Held(Watched):
         return self.loaded.version
 
     def warm(self) -> None:
-        """Make what is made once, and ask a few things, so that nobody waits for it."""
+        """Build what is built once and ask for a few answers, so that no request waits for it."""
         self.loaded = self.loaded._replace(examples=ask(self.loaded.predictor, self.folder))
 
     @property
     def unprepared(self) -> bool:
-        """Whether something is to be made before the first answer that takes long."""
+        """True where something slow must be built before the first answer."""
         return service_of(self.task).is_unprepared(self.loaded.predictor)
 
     def made(self) -> bytes:
-        """Make it, for another process to :meth:`take`."""
+        """Build it and return its bytes, for :meth:`take` in another process."""
         service = service_of(self.task)
         service.prepare(self.loaded.predictor)
         assert service.preparation is not None
         return service.preparation.pack(self.loaded.predictor)
 
     def take(self, made: bytes) -> None:
-        """Answer by what another process made."""
+        """Use what another process built."""
         preparation = service_of(self.task).preparation
         assert preparation is not None
         preparation.unpack(self.loaded.predictor, made)
@@ -317,7 +317,7 @@ class Model:
             self._metrics.waiting.labels(self.name).set(self.worker.waiting)
 
     async def ask(self, kind: Hashable, records: Sequence[object]) -> Sequence[str]:
-        """Lines of JSON, one a record.
+        """Return lines of JSON, one per record.
 
         Raises:
             EnsueError: the model cannot answer such a record.
@@ -356,7 +356,7 @@ class Model:
         return swapped
 
     def describe(self) -> dict[str, object]:
-        """What ``/v1/models`` says."""
+        """Return the model's entry in ``/v1/models``."""
         predictor = self.held.loaded.predictor
         held_out = predictor.metadata.examples
         return {
@@ -383,7 +383,7 @@ class Model:
 
 
 class Models(Mapping[str, Model]):
-    """All served models by name.
+    """The served models by name.
 
     Args:
         held: what is loaded of each.
@@ -447,7 +447,7 @@ class Models(Mapping[str, Model]):
 
     @property
     def refused(self) -> dict[str, str]:
-        """Why versions that lie in the folders do not answer, by model."""
+        """Reasons why versions in the folders do not answer, by model."""
         return {name: model.held.refused for name, model in self._models.items() if model.held.refused}
 
     def close(self) -> None:
@@ -496,7 +496,7 @@ def identity_of(folder: Path) -> Identity:
 
 
 def _drawn(figure: go.Figure, words: str) -> str:
-    """A line of JSON."""
+    """Return a line of JSON."""
     return f'{{"figure": {figure.to_json()}, "words": {json.dumps(words, ensure_ascii=False)}}}'
 
 

@@ -1,10 +1,10 @@
-"""What the service says about itself: lines of a log, metrics for Prometheus, and drift.
+"""Log lines, metrics for Prometheus, and drift.
 
 A line of JSON per request says when, what, how it went and how long it took; no text and nobody's id is in it. Metrics
 are in a registry of the service's own. Processes that serve together keep theirs in files of a folder, one per place: a
-process that takes the place of another goes on with its counts, so that no count falls and there are no more files than
-places. Drift is how much of what is asked a model does not have in its vocabulary: where that share rises, an update is
-due.
+process that takes the place of another continues its counts, so that no count falls and there are no more files than
+places. Drift is the fraction of the ids and words in requests that are not in a model's vocabulary: where it rises, an
+update is due.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from prometheus_client.registry import Collector
 
 
 class Log:
-    """Writes lines.
+    """Writes the lines of the log.
 
     Args:
         stream: where to; stderr unless given.
@@ -41,7 +41,7 @@ class Log:
         self._held: list[str] = []
 
     def request(self, *, method: str, route: str, status: int, seconds: float, records: int) -> None:
-        """One line a request; ``route`` is the template, so that nothing of the address itself is kept.
+        """Write one line per request; ``route`` is the template, so that nothing of the address itself is kept.
 
         Requests that are answered together are written together, a turn of the loop later: who reads the lines is woken
         once, which costs a tenth of a small answer.
@@ -55,12 +55,12 @@ class Log:
             self._write()
 
     def event(self, event: str, **facts: object) -> None:
-        """Something that happened to the service, such as a new version of a model."""
+        """Write an event of the service, such as a new version of a model."""
         self._hold({"event": event, **facts})
         self._write()
 
     def failure(self, error: BaseException, *, route: str) -> None:
-        """An error that nobody foresaw: its kind and the places in the code. Its text may hold data and is left out."""
+        """Write an unexpected error: its kind and places in the code. Its text may hold data and is left out."""
         frames = traceback.extract_tb(error.__traceback__)
         places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
         self.event("failure", route=route, error=type(error).__name__, at=places)
@@ -150,7 +150,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Places:
-    """Where the processes that serve together keep their figures.
+    """Folder in which the processes that serve together keep their counts.
 
     Args:
         folder: an empty one of their own.
@@ -178,7 +178,7 @@ class Places:
 
 
 class _Processes(Collector):
-    """What the system says of all processes together; memory that several share counts once."""
+    """System metrics of all processes together; memory that several share counts once."""
 
     def __init__(self, places: Places) -> None:
         self.places = places
@@ -207,7 +207,7 @@ def _proportional(pid: int) -> float | None:
 
 
 class Metrics:
-    """What is counted; labels are routes and names of models, never what a request holds.
+    """Counters of the service; labels are routes and names of models, never what a request holds.
 
     Args:
         places: of the processes that serve together; none where this one serves alone.
@@ -267,13 +267,13 @@ class Metrics:
         histogram.observe(seconds)
 
     def drift(self, model: str) -> Drift:
-        """What a model does not know of what it is asked, over the same processes."""
+        """Return the drift of a model, over the same processes."""
         if self.places is None:
             return Drift()
         return Drift(file=self.places.folder / f"{model}.drift" / self.places.name)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         if self.places is None:
             return generate_latest(self._registry)
         together = CollectorRegistry()

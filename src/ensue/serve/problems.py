@@ -1,4 +1,4 @@
-"""What is wrong with a request, as JSON: ``{"error": "…", "hint": "…"}``."""
+"""Errors of requests as JSON: ``{"error": "…", "hint": "…"}``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Problem(Exception):  # noqa: N818 - most of them are the caller's, not err
         self.status, self.error, self.hint, self.headers = status, error, hint, dict(headers or {})
 
     def response(self) -> Response:
-        """The answer to the client."""
+        """Return the answer to the client."""
         body = {"error": self.error, **({"hint": self.hint} if self.hint else {})}
         return Response(
             json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"),

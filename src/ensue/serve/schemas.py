@@ -28,7 +28,7 @@ from ensue.version import __version__
 
 
 class Problem(BaseModel):
-    """What is wrong with a request."""
+    """The error of a request."""
 
     model_config = ConfigDict(extra="forbid")
     error: str = Field(description="one line: where, what is wrong, what to do")
@@ -61,7 +61,7 @@ class Drawing(BaseModel):
 
 
 class Learned(BaseModel):
-    """What an update came to."""
+    """Result of an update."""
 
     model_config = ConfigDict(extra="allow")
     accepted: bool
@@ -75,14 +75,14 @@ class Learned(BaseModel):
 
 
 class Queued(BaseModel):
-    """Events that wait to be learned."""
+    """Events that wait in the queue."""
 
     accepted: int
     passed_over: int = Field(description="ignored events of other kinds, such as searches")
 
 
 class Status(BaseModel):
-    """How the process is."""
+    """State of the process."""
 
     status: str
     refused: dict[str, str] | None = Field(

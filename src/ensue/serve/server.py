@@ -42,10 +42,10 @@ Handler = Callable[[int, FrameType | None], object] | int | None
 TURN = 0.0005
 """Seconds for which a thread may hold the interpreter while others wait for it."""
 PRIVATE = "ensue-serve-"
-"""How the names of temporary folders begin."""
+"""Prefix of the names of temporary folders."""
 DEEP = 64
 MANY = 10**7
-"""How deep a story may be, and how many parts it may have: it is the owner's own file."""
+"""Depth and number of values of a demo scenario, at most: it is the owner's file."""
 
 
 def run(
@@ -221,7 +221,7 @@ def _private_folder() -> Iterator[Path]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that a port that is taken is found before the models are read."""
+    """Return a listening socket: a port in use is noticed before the models are read."""
     try:
         family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
     except ValueError:
@@ -254,7 +254,7 @@ def _read_edges(files: Mapping[str, Path], folders: Mapping[str, Path]) -> dict[
 
 
 def _quiet(log: Log) -> None:
-    """The server's own warnings as lines of ours; what they say beside their kind may hold data and is left out."""
+    """Write uvicorn's warnings to the log; only their kind, for their text may hold data."""
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -10,20 +10,20 @@ from ensue.errors import SettingError
 
 @dataclass(frozen=True, kw_only=True)
 class ServeSettings:
-    """What a request may ask for, how long it may wait, and how often folders are looked at."""
+    """Limits of requests, waiting times, and the interval of looks at folders."""
 
     body_bytes: int = 2**20
     """Bytes of a body; more are refused with 413."""
     update_bytes: int = 2**24
-    """Bytes of a body that is to be learned."""
+    """Bytes of a body of an update."""
     records: int = 256
-    """Records a request."""
+    """Records per request."""
     explained: int = 32
-    """Records a request that are to be explained."""
+    """Records per request that are explained."""
     learned: int = 50_000
-    """Records a request that are to be learned."""
+    """Records per request of an update."""
     events: int = 10_000
-    """Events a request."""
+    """Events per request."""
     fields: int = 100
     """Fields of an event."""
     parts: int = 1_000_000
@@ -43,9 +43,9 @@ class ServeSettings:
     prefix: int = 200
     """Characters of a prefix."""
     depth: int = 16
-    """How deep lists and objects of a body may stand in each other."""
+    """Nested lists and objects of a body, at most."""
     most: int = 1000
-    """Choices an answer: the largest k."""
+    """Choices per answer: the largest k."""
     batch: int = 256
     """Records of different requests that are answered in one go, at most."""
     interval: float = 0.0
@@ -76,7 +76,7 @@ class ServeSettings:
     keep: int = 5
     """Former versions kept by an update, at most."""
     learn: bool = True
-    """Whether updates over HTTP are welcome."""
+    """True where updates over HTTP are accepted."""
     hosts: tuple[str, ...] = ()
     """Names that requests may call this service by, beside its own address."""
 

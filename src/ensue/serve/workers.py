@@ -70,7 +70,7 @@ class Link:
         self._end, self._taken, self._refusals = end, asyncio.Event(), refusals
         self._heard = time.monotonic()
         self.orphaned = False
-        """Whether the first process has ended."""
+        """True once the first process has ended."""
 
     @property
     def refused(self) -> dict[str, str]:
@@ -84,13 +84,13 @@ class Link:
         return f"the process that takes up new versions is silent for {seconds:.0f} s" if seconds > BEGIN else ""
 
     def begin(self) -> None:
-        """Say that requests are answered, and listen; called in the event loop."""
+        """Report that requests are answered, and listen; called in the event loop."""
         self._end.setblocking(False)
         asyncio.get_running_loop().add_reader(self._end, self._hear)
         self._end.send(READY)
 
     def close(self) -> None:
-        """Say that no further request can begin here."""
+        """Report that no further request can begin here."""
         with suppress(OSError):  # the first process has ended
             self._end.send(CLOSED)
 
@@ -120,7 +120,7 @@ class Link:
 
 @dataclass(eq=False)
 class _Worker:
-    """One of them, as the first process sees it."""
+    """A worker, as the first process sees it."""
 
     place: int
     side: str
@@ -128,19 +128,19 @@ class _Worker:
     end: socket.socket
     ready: bool = False
     leaving: float = 0.0
-    """When it was told to stop."""
+    """Time at which it was told to stop; 0 before."""
     closed: bool = False
-    """Whether no further request can begin at it."""
+    """True once no further request can begin at it."""
     asked: float = 0.0
-    """When it was last asked whether it is there."""
+    """Time of the latest question whether it is alive."""
     silent: float = 0.0
     """Seconds for which it owes an answer."""
     hung: bool = False
-    """Whether it was killed for that."""
+    """True once it was killed for that."""
 
     @property
     def name(self) -> str:
-        """Of its place among the figures; who follows it there takes the other side."""
+        """Name of its counts; the worker that replaces it takes the other side."""
         return f"{self.place}{self.side}"
 
 
@@ -188,7 +188,7 @@ class Supervisor:
         self._workers: list[_Worker] = []
         self._asked: list[_Worker] = []
         self._learned: list[_Worker] = []
-        """Those that wait to be told that all answer from what they learned."""
+        """Workers that wait until all answer from their update."""
         self._selector = selectors.DefaultSelector()
         self._stop = False
         self._again: dict[int, float] = {}
@@ -246,7 +246,7 @@ class Supervisor:
         self._stop = True
 
     def _start(self, place: int) -> _Worker:
-        """A new worker at a place, on the side where none stands."""
+        """Start a worker at a place, on its free side."""
         own, theirs = socket.socketpair()
         while len(sides := {one.side for one in self._workers if one.place == place}) == 2:
             self._turn(0.05)  # the one before the one before still answers its last
@@ -287,7 +287,7 @@ class Supervisor:
             os._exit(code)
 
     def _work(self, name: str, end: socket.socket, link: Link) -> None:
-        """The life of a worker."""
+        """Serve as a worker."""
         end.close()
         self._places.take(name)
         own = {name: pinned.hold() for name, pinned in self._pinned.items()}
@@ -296,7 +296,7 @@ class Supervisor:
         self._serve([{**self._held, **own}[name] for name in self._folders], link)
 
     def _prepare(self) -> None:
-        """What a folder lacks, such as the index of a large catalogue, is made once, by a process that ends then."""
+        """Build what a folder lacks, such as the index of a large catalogue, once, in a process that then ends."""
         for held in self._held.values():
             if self._stop or not held.unprepared:
                 continue
@@ -320,7 +320,7 @@ class Supervisor:
         return worker.ready
 
     def _turn(self, seconds: float) -> None:
-        """Hear what workers say, and see which have ended."""
+        """Read messages of workers, and notice which have ended."""
         for key, _ in self._selector.select(seconds):
             worker: _Worker = key.data
             try:
@@ -384,7 +384,7 @@ class Supervisor:
             self._again[worker.place] = time.monotonic() + AGAIN
 
     def _look(self) -> None:
-        """Where a folder was replaced, prove and load it, and let new workers take the places of the old ones."""
+        """Prove and load folders that were replaced, and replace the workers one after the other."""
         try:
             watched: list[Watched] = [*self._held.values(), *self._pinned.values()]
             replaced = [one for one in watched if one.refresh(self._prove)]
@@ -424,7 +424,7 @@ class Supervisor:
         return True
 
     def _publish(self) -> None:
-        """Write down for the workers why versions do not answer."""
+        """Publish to the workers why versions do not answer."""
         watched: list[Watched] = [*self._held.values(), *self._pinned.values()]
         text = json.dumps({one.name: one.refused for one in watched if one.refused})
         if not self._refusals.exists() or self._refusals.read_text() != text:
@@ -438,7 +438,7 @@ class Supervisor:
             os.kill(worker.pid, signal.SIGTERM)
 
     def _end(self) -> None:
-        """Tell all to stop, and wait until they have."""
+        """Stop all workers, and wait for them."""
         self._stop = True
         for worker in self._workers:
             self._leave(worker)
@@ -453,7 +453,7 @@ def _make(held: Held, made: Path, threads: int) -> None:
 
 
 def _threads() -> int:
-    """Threads of this process, as far as the system tells."""
+    """Return the number of threads of this process, 1 where the system does not tell."""
     try:
         return len([*Path("/proc/self/task").iterdir()])
     except OSError:

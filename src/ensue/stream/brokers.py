@@ -34,8 +34,7 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural, without_credentials
 from ensue.stream.events import LONGEST
 from ensue.stream.sources import (
-    MOST_BYTES,
-    POLL,
+    MAX_BYTES,
     Behind,
     Block,
     JSONLines,
@@ -99,7 +98,7 @@ class Info(NamedTuple):
     num_removed: int | None = 0
     """Entries that were ever trimmed or deleted, ``None`` likewise."""
     is_gapless: bool = True
-    """Whether entries were deleted by trimming alone, from the beginning."""
+    """True where entries were deleted by trimming alone, from the beginning."""
 
 
 def _open_redis(address: str, log: Callable[[str], None]) -> Source:
@@ -199,7 +198,7 @@ class RedisServer:
         return answer
 
 
-class RedisStream:
+class RedisStream(Source):
     """One key; see the module.
 
     Args:
@@ -217,32 +216,33 @@ class RedisStream:
         self._latest_warning = ""
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         place = position_of(RedisPosition, position or RedisPosition(entry=ZERO, added=None))
         self._at, self._num_added = place["entry"], place["added"]
 
-    def read(self, limit: int, wait: float) -> Block:
-        """See :class:`ensue.stream.sources.Source`; while the server is away, nothing and not the end."""
-        lines: list[bytes] = []
-        places: list[str] = []
-        until, size = time.monotonic() + wait, 0
-        while len(lines) < limit and size < MOST_BYTES:
-            count = min(PAGE, limit - len(lines))
-            entries = self._server.request(partial(self._next, count))
-            for entry, fields in entries or ():
-                self._at = entry.decode()
-                line = _line(fields)
-                size += len(line)
-                lines.append(line[: LONGEST + 1])  # what is longer is rejected
-                places.append(f"{self.stream}: entry {self._at}")
-            if entries:
-                continue
-            left = until - time.monotonic()
-            if left <= 0:
-                return Block(lines, places, RedisPosition(entry=self._at, added=self._num_added), entries is not None)
-            if entries is None or self._server.request(partial(self._await, left)) is None:
-                time.sleep(min(POLL, left))
-        return Block(lines, places, RedisPosition(entry=self._at, added=self._num_added), False)
+    def _next(self, limit: int) -> list[tuple[str, bytes]] | None:
+        entries = self._server.request(partial(self._entries, min(PAGE, limit)))
+        if entries is None:
+            return None
+        lines = []
+        for entry, fields in entries:
+            self._at = entry.decode()
+            lines.append((f"{self.stream}: entry {self._at}", _line(fields)))
+        return lines
+
+    def _position(self) -> RedisPosition:
+        return RedisPosition(entry=self._at, added=self._num_added)
+
+    def _await(self, seconds: float) -> None:
+        """Wait for an entry after the position, for some seconds at most."""
+
+        def wait() -> bool:
+            milliseconds = max(1, int(1000 * min(seconds, MAX_BLOCK)))
+            self._server.client.xread({self.stream: self._at}, count=1, block=milliseconds)
+            return True
+
+        if self._server.request(wait) is None:
+            super()._await(seconds)
 
     def committed(self, position: Position) -> None:
         """Let the group follow; if the server is away, the next commit makes up for it."""
@@ -257,10 +257,10 @@ class RedisStream:
         return Behind(max(0, passed) / 1000, "s")
 
     def close(self) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         self._server.client.close()
 
-    def _next(self, count: int) -> list[Entry]:
+    def _entries(self, count: int) -> list[Entry]:
         """Return the next entries, after a look at what Redis has removed before them."""
         client, errors = self._server.client, self._server.errors
         try:
@@ -329,12 +329,6 @@ class RedisStream:
                 client.xgroup_setid(self.stream, self.group, entry, entries_read=added)
         return True
 
-    def _await(self, seconds: float) -> bool:
-        """Wait for an entry after the position, or for some time."""
-        milliseconds = max(1, int(1000 * min(seconds, MAX_BLOCK)))
-        self._server.client.xread({self.stream: self._at}, count=1, block=milliseconds)
-        return True
-
     def _info(self) -> Info:
         """Return what the server says of the key."""
         try:
@@ -390,7 +384,7 @@ class KafkaPosition(TypedDict):
     partitions: dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Count]
 
 
-class KafkaTopic:
+class KafkaTopic(Source):
     """The source; see the module.
 
     Args:
@@ -441,7 +435,7 @@ class KafkaTopic:
         self._ended: set[int] = set()
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         kafka = self._kafka
         stored = {} if position is None else position_of(KafkaPosition, position)["partitions"]
         self._at = {int(number): offset for number, offset in stored.items()}
@@ -455,7 +449,7 @@ class KafkaTopic:
         self._consumer.assign([kafka.TopicPartition(self.topic, *position) for position in offsets.items()])
 
     def read(self, limit: int, wait: float) -> Block:
-        """See :class:`ensue.stream.sources.Source`; each block is of one partition."""
+        """See :meth:`Source.read`; each block is of one partition."""
         until = time.monotonic() + wait
         while not any(self._waiting.values()):
             left = until - time.monotonic()
@@ -467,7 +461,7 @@ class KafkaTopic:
             return Block([], [], self._position(), self._ended >= set(self._waiting))
         waiting, lines, places, size = self._waiting.pop(number), list[bytes](), list[str](), 0
         self._waiting[number] = waiting  # the others have their turn first
-        while waiting and len(lines) < limit and size < MOST_BYTES:
+        while waiting and len(lines) < limit and size < MAX_BYTES:
             offset, line = waiting.popleft()
             lines.append(line)
             places.append(f"{self.topic}: partition {number}, offset {offset}")
@@ -493,7 +487,7 @@ class KafkaTopic:
         return Behind(left, "lines")
 
     def close(self) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         self._consumer.close()
 
     def _position(self) -> Position:

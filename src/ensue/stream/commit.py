@@ -1,4 +1,4 @@
-"""What a commit holds beside the model, in the model's own folder: ``stream.json`` and ``stream.safetensors``.
+"""State of a stream in the model's folder: ``stream.json`` and ``stream.safetensors``.
 
 Commits of a large model: what changed since the one before is appended to a file beside the folder.
 
@@ -84,7 +84,7 @@ class Commit(TypedDict):
 
 
 class JournalCommit(Commit):
-    """What an entry of the journal says."""
+    """State in an entry of the journal."""
 
     values: list[str]
     """New since the commit before."""
@@ -422,7 +422,7 @@ class Journal:
         self.size = 0
 
     def _base(self) -> bytes:
-        """What tells the folder that stands from any other."""
+        """Return the checksum that identifies the current folder."""
         return _sum((self.folder / checksums.FILE).read_bytes())
 
     def _next(self, file: BinaryIO) -> Entry | None:
@@ -461,7 +461,7 @@ class Changes:
 
     @property
     def bytes(self) -> int:
-        """What a commit takes at most; rows that were moved twice count twice."""
+        """Size of a commit, at most; rows that were updated twice count twice."""
         sizes = (table[:1].nbytes * sum(map(len, parts)) for table, parts in self._touched.items())
         return 3 * sum(sizes)
 
@@ -528,7 +528,7 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
 
 
 def large_by_rows(module: nn.Module, least: int) -> bool:
-    """Whether a network's weights and moments are at least so large, and nearly all of it is tables learned by rows."""
+    """Return whether weights and moments are at least that large, and nearly all in tables updated by rows."""
     tables = by_row(module)
     sizes = [(parameter.nbytes, parameter in tables) for parameter in module.parameters()]
     total, dense = sum(size for size, _ in sizes), sum(size for size, sparse in sizes if not sparse)

@@ -249,7 +249,7 @@ class Stream(StreamState):
         self._whole = self._whole or isinstance(self.predictor.network, Remembers)
 
     def _tracked(self) -> Changes | None:
-        """What notes the rows that are moved, where commits go to the journal; ``None`` where each is the folder."""
+        """Return the tracker of updated rows; ``None`` where each commit writes the folder."""
         if self.predictor.schedule is None:
             return None
         if not large_by_rows(module_of(self.predictor.network), self.settings.journal):
@@ -257,13 +257,13 @@ class Stream(StreamState):
         return Changes(self.predictor)
 
     def _timed(self, histories: Histories) -> Histories:
-        """Without times, where the model was fitted without."""
+        """Return histories without times, where the model was fitted without."""
         if self.predictor.metadata.timed:
             return histories
         return Histories(histories.ids, histories.offsets, histories.vocabulary)
 
     def commit(self, *, over: bool = False) -> Status:
-        """Make everything so far safe, all at once.
+        """Commit everything so far, atomically.
 
         Raises:
             ModelFolderError: the folder cannot be written; the last commit stands.

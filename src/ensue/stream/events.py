@@ -84,7 +84,7 @@ class Events:
 
 
 class Reject(Exception):  # noqa: N818 - not an error of the run: the line is rejected
-    """Why a line is no event."""
+    """Reason why a line is no event."""
 
 
 class ReaderState(TypedDict):
@@ -95,7 +95,7 @@ class ReaderState(TypedDict):
 
 
 class Reader:
-    """Reads lines, and remembers what the first good one said.
+    """Reads lines by the format of the first valid one.
 
     Args:
         source: the stream's name, for messages.
@@ -134,11 +134,11 @@ class Reader:
         return f"{fields}; times in {WORDS[self.unit]}" if self.columns else ""
 
     def state(self) -> ReaderState:
-        """What was understood, for :meth:`restore`."""
+        """Return the detected format, for :meth:`restore`."""
         return ReaderState(columns=self.columns, unit=self.unit)
 
     def restore(self, state: ReaderState) -> None:
-        """Go on with what was understood before; what is stated now comes first.
+        """Continue with a detected format; what is stated now comes first.
 
         Raises:
             ValueError: a role or a unit is not known.
@@ -151,7 +151,7 @@ class Reader:
         self.unit = self.stated_unit or state["unit"]
 
     def read(self, lines: Sequence[bytes], places: Sequence[str]) -> tuple[Events, list[tuple[int, str]]]:
-        """The events of some lines, and (line, reason) for each that is none; empty lines are passed over.
+        """Return the events of lines, and (line, reason) for each rejected one; empty lines are skipped.
 
         Args:
             lines: as they came, without the newline.
@@ -352,7 +352,7 @@ def rejects_of(folder: Path) -> Path:
 
 
 class Rejected(NamedTuple):
-    """Where a rejected line is, and why it was rejected."""
+    """Place of a rejected line, and the reason."""
 
     place: str
     reason: str

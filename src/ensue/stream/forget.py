@@ -37,7 +37,7 @@ REMAINS = (
     "the log, queue or topic that the stream reads: remove the person's events there, or a stream that starts over "
     "learns them again",
 )
-"""What a stream keeps, and what it reads."""
+"""Sentences on what a stream keeps, and on what it reads."""
 
 
 def forget_users(folder: Path, predictor: NextPredictor, records: object, users: Collection[str]) -> Forgetting:

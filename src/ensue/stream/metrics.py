@@ -85,13 +85,13 @@ class Hour:
         self.sums[name] = old[0] + answered, old[1] + hits, old[2] + reciprocals
 
     def to_dict(self) -> HourFigures:
-        """As shown."""
+        """Return the hour as it is shown."""
         begins = self.hour * HOUR
         return HourFigures(begins=begins, events=self.events, targets=self.targets, figures=self.figures())
 
 
 class Board:
-    """All hours."""
+    """Hourly metrics."""
 
     def __init__(self) -> None:
         self.hours: dict[int, Hour] = {}
@@ -133,7 +133,7 @@ class Board:
         return [HourState(hour=row.hour, events=row.events, targets=row.targets, sums=row.sums) for row in self.rows()]
 
     def restore(self, state: list[HourState]) -> None:
-        """Put back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.hours = {row["hour"]: Hour(**row) for row in state}
 
     def _row(self, hour: int) -> Hour:
@@ -176,7 +176,7 @@ def model_ranks(predictor: NextPredictor, histories: Histories, context: Index, 
 
 
 class RecentPopularity:
-    """How often each value came in the last seconds of the stream's clock, before the event that is ranked.
+    """Counts of each item in the last seconds of the stream's clock, before the event that is ranked.
 
     Events are forgotten in the order in which they came; one that comes later than the window is long does not count.
 
@@ -257,7 +257,7 @@ class RecentPopularity:
             del self._counts[value]
 
     def tensors(self) -> dict[str, Tensor]:
-        """The window."""
+        """Return the window."""
         ids, times = (np.array(column[self._begin :]) for column in (self._ids, self._times))
         return {"ids": torch.from_numpy(ids), "times": torch.from_numpy(times)}
 

@@ -184,7 +184,7 @@ class _Session:
 
 
 class OpenSessions:
-    """All sessions that may go on; see the module.
+    """Sessions that may continue; see the module.
 
     Args:
         gap: seconds of pause that end a session.
@@ -306,7 +306,7 @@ class OpenSessions:
         return False
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything but the events that wait, between two events."""
+        """Return all state but the waiting events, between two events."""
         sessions = list(self._open.values())
         columns: dict[str, list[int] | list[float]] = {
             "names": list(self._open),
@@ -449,7 +449,7 @@ class PartitionSessions:
         return sum(map(len, self._parts.values()))
 
     def of(self, partition: str) -> OpenSessions:
-        """Those of one partition."""
+        """Return the sessions of one partition."""
         return self._parts.setdefault(partition, OpenSessions(self.gap))
 
     @property
@@ -481,7 +481,7 @@ class PartitionSessions:
         return {partition: part.times.waiting for partition, part in self._parts.items() if part.times.waiting}
 
     def tensors(self) -> dict[str, Tensor]:
-        """All else, between two events; the columns of a stream without partitions have no prefix."""
+        """Return all other state, between two events; columns of a stream without partitions have no prefix."""
         return {
             f"{partition}@{name}" if partition else name: tensor
             for partition, part in self._parts.items()

@@ -22,13 +22,14 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from os.path import commonprefix
 from pathlib import Path
 from string import digits
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
@@ -39,7 +40,7 @@ from ensue.lines import one_line, without_credentials
 from ensue.stream.events import LONGEST
 from ensue.tasks.metadata import Count
 
-MOST_BYTES = 2**23
+MAX_BYTES = 2**23
 """A block ends after so many bytes of lines, however few they are."""
 Position = Mapping[str, object]
 """Where a source stands, as JSON; each source has fields of its own."""
@@ -74,41 +75,69 @@ class Behind(NamedTuple):
     unit: str
 
 
-class Source(Protocol):
-    """A log that grows at its end and can be read again from any position."""
+class Source(ABC):
+    """A log that grows at its end and can be read again from any position.
 
-    @property
-    def name(self) -> str:
-        """What tells this source from another, without the machine's paths."""
-        ...
+    Attributes:
+        name: tells this source from another, without the machine's paths.
+    """
 
+    name: str
+
+    @abstractmethod
     def begin(self, position: Position | None) -> None:
         """Go to a position that was committed, or to the beginning.
 
         Raises:
-            DataError: the source is not there, or no longer what was read up to that position.
+            DataError: the source does not exist, or is no longer what was read up to that position.
         """
-        ...
 
     def read(self, limit: int, wait: float) -> Block:
-        """Up to ``limit`` lines, or what arrived within ``wait`` seconds, perhaps none.
+        """Return up to ``limit`` lines, or those that arrive within ``wait`` seconds, perhaps none.
 
         Raises:
             DataError: the source is no longer what was read so far.
         """
-        ...
+        lines: list[bytes] = []
+        places: list[str] = []
+        until, size, at_end = time.monotonic() + wait, 0, False
+        while len(lines) < limit and size < MAX_BYTES:
+            batch = self._next(limit - len(lines))
+            for place, line in batch or ():
+                places.append(place)
+                lines.append(line[: LONGEST + 1])  # a longer one is rejected
+                size += len(line)
+            if batch:
+                continue
+            seconds = until - time.monotonic()
+            if seconds <= 0:
+                at_end = batch is not None
+                break
+            self._await(seconds)
+        return Block(lines, places, self._position(), at_end)
 
-    def committed(self, position: Position) -> None:
-        """Hear that everything up to a position is safe."""
-        ...
+    def _next(self, limit: int) -> Sequence[tuple[str, bytes]] | None:
+        """Return (place, line) of some of the next lines; none at the end, ``None`` while the source is away."""
+        raise NotImplementedError
 
+    def _position(self) -> Position:
+        """Return the position after the lines that were given out."""
+        raise NotImplementedError
+
+    def _await(self, seconds: float) -> None:
+        """Wait for a line, for some seconds at most."""
+        time.sleep(min(POLL, seconds))
+
+    def committed(self, position: Position) -> None:  # noqa: B027 - files and queues keep their lines
+        """Follow a commit: everything up to a position is safe."""
+
+    @abstractmethod
     def behind(self) -> Behind:
-        """How much is left."""
-        ...
+        """Return how much is left to read."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections."""
-        ...
+        """Close files and connections."""
 
 
 def read_json(place: str, kind: type[Kind], data: bytes) -> Kind:
@@ -176,7 +205,7 @@ class PartitionsPosition(TypedDict):
     partitions: dict[str, Position]
 
 
-class Partitions:
+class Partitions(Source):
     """Several sources as one; each block is of one of them, and they take turns.
 
     Args:
@@ -191,7 +220,7 @@ class Partitions:
         self._turns = list(self.sources)
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         self._positions = {} if position is None else position_of(PartitionsPosition, position)["partitions"]
         if unknown := set(self._positions) - set(self.sources):
             raise DataError(f"{self.name}: partition {min(unknown)} was read before and is missing; name it too")
@@ -199,7 +228,7 @@ class Partitions:
             source.begin(self._positions.get(name))
 
     def read(self, limit: int, wait: float) -> Block:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         until = time.monotonic() + wait
         while True:
             ends = True
@@ -216,18 +245,18 @@ class Partitions:
             time.sleep(POLL)
 
     def committed(self, position: Position) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         for name, own in cast(Mapping[str, Position], position["partitions"]).items():
             self.sources[name].committed(own)
 
     def behind(self) -> Behind:
-        """See :class:`ensue.stream.sources.Source`: what is left of all, or for how long the latest one waits."""
+        """Return what is left of all, or how long the latest one has waited."""
         left = [source.behind() for source in self.sources.values()]
         amounts, unit = [one.amount for one in left], left[0].unit
         return Behind(max(amounts) if unit == "s" else sum(amounts), unit)
 
     def close(self) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         for source in self.sources.values():
             source.close()
 
@@ -250,7 +279,7 @@ class FilePosition(TypedDict):
     done: dict[str, Count]
 
 
-class JSONLines:
+class JSONLines(Source):
     """The source; see the module.
 
     Args:
@@ -269,7 +298,7 @@ class JSONLines:
         self._buffer, self._start, self._dropped = b"", 0, 0
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         if not self.path.exists():
             raise DataError(f"{self.path}: no such file or folder; give a JSON Lines file or a folder of them")
         self.close()
@@ -283,49 +312,38 @@ class JSONLines:
             self._verify()
 
     def read(self, limit: int, wait: float) -> Block:
-        """See :class:`ensue.stream.sources.Source`."""
-        lines: list[bytes] = []
-        places: list[str] = []
-        until, size, at_end = time.monotonic() + wait, 0, False
+        """See :meth:`Source.read`; a file that is read is compared with its digest first."""
         if self._at:
             self._verify()
-        while len(lines) < limit and size < MOST_BYTES:
-            begins = self._offset
+        return super().read(limit, wait)
+
+    def _next(self, limit: int) -> list[tuple[str, bytes]]:
+        while True:
+            start = self._offset
             line = self._line() if self._at else None
             if line is None:
                 line = self._go_on()
-                if line is None and self._at and self._file is None:
-                    self._verify()
-                    continue
             if line is not None:
-                lines.append(line)
-                places.append(f"{self._at}: byte {begins}")
-                size += len(line)
-                continue
-            if time.monotonic() >= until:
-                at_end = True
-                break
-            time.sleep(POLL)
-        if self._at and self._file is not None:
-            self._digest = self._digest_before()
-        return Block(lines, places, self._position(), at_end)
-
-    def committed(self, position: Position) -> None:
-        """Nothing to do: a file keeps its lines."""
+                return [(f"{self._at}: byte {start}", line)]
+            if not self._at or self._file is not None:
+                return []
+            self._verify()  # the next file of the folder
 
     def behind(self) -> Behind:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         left = [size for name, size in self._sizes() if name >= self._at]
         return Behind(max(0, sum(left) - self._offset), "bytes")
 
     def close(self) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         if self._file is not None:
             os.close(self._file)
         self._file, self._inode = None, -1
         self._buffer, self._start, self._dropped = b"", 0, 0
 
     def _position(self) -> FilePosition:
+        if self._at and self._file is not None:
+            self._digest = self._digest_before()
         return FilePosition(file=self._at, offset=self._offset, digest=self._digest, done=dict(self._done))
 
     @property
@@ -454,7 +472,7 @@ class QueuePosition(TypedDict):
     digest: str
 
 
-class SQLiteSource:
+class SQLiteSource(Source):
     """The reader's end.
 
     Args:
@@ -467,7 +485,7 @@ class SQLiteSource:
         self._at, self._digest = 0, ""
 
     def begin(self, position: Position | None) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         self.close()
         if not self.path.is_file():
             raise DataError(
@@ -484,36 +502,24 @@ class SQLiteSource:
                 "this one, with --restart"
             )
 
-    def read(self, limit: int, wait: float) -> Block:
-        """See :class:`ensue.stream.sources.Source`."""
-        lines: list[bytes] = []
-        places: list[str] = []
-        until, size, at_end = time.monotonic() + wait, 0, False
-        while len(lines) < limit and size < MOST_BYTES:
-            query = "SELECT position, CAST(line AS BLOB) FROM events WHERE position > ? ORDER BY position LIMIT ?"
-            before = len(lines)
-            for position, line in self._rows(query, self._at, min(64, limit - len(lines))):
-                lines.append(b"null" if line is None else line)
-                places.append(f"{self.path.name}: position {position}")
-                size += len(lines[-1])
-                self._at = int(position)
-                self._digest = _digest(line)
-            if len(lines) == before:
-                if time.monotonic() >= until:
-                    at_end = True
-                    break
-                time.sleep(POLL)
-        return Block(lines, places, QueuePosition(position=self._at, digest=self._digest), at_end)
+    def _next(self, limit: int) -> list[tuple[str, bytes]]:
+        query = "SELECT position, CAST(line AS BLOB) FROM events WHERE position > ? ORDER BY position LIMIT ?"
+        rows = self._rows(query, self._at, min(64, limit))
+        if rows:
+            self._at, self._digest = int(rows[-1][0]), _digest(rows[-1][1])
+        return [
+            (f"{self.path.name}: position {position}", b"null" if line is None else line) for position, line in rows
+        ]
 
-    def committed(self, position: Position) -> None:
-        """Nothing to do: the queue keeps its lines."""
+    def _position(self) -> QueuePosition:
+        return QueuePosition(position=self._at, digest=self._digest)
 
     def behind(self) -> Behind:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         return Behind(max(0, self._last() - self._at), "lines")
 
     def close(self) -> None:
-        """See :class:`ensue.stream.sources.Source`."""
+        """See :class:`Source`."""
         if self._database is not None:
             self._database.close()
         self._database = None

@@ -1,4 +1,4 @@
-"""What a stream is asked to do, what it holds between two blocks, and what it reports after a commit."""
+"""Settings of a stream, its state between two blocks, and its report after a commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ensue.tasks.next.predictor import NextPredictor
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """How a stream is read and learned."""
+    """Settings of reading and training."""
 
     gap: float = 30.0
     """Minutes of pause that end a session."""
@@ -47,7 +47,7 @@ class StreamSettings:
 
 @dataclass
 class Counts:
-    """What a stream has seen since it began, over all restarts."""
+    """Counts since the stream began, over all restarts."""
 
     lines: int = 0
     events: int = 0
@@ -62,7 +62,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a stream stands after a commit.
+    """Report of a commit.
 
     Attributes:
         counts: since it began.
@@ -143,11 +143,11 @@ class StreamState:
         self.board = Board()
         """Figures by hour."""
         self.counts = Counts()
-        """What was seen since the stream began."""
+        """Counts since the stream began."""
         self.popular = [RecentPopularity(window) for window in WINDOWS]
         """Recent popularity over each window."""
         self.position: Position | None = None
-        """Where to go on in the source, as JSON; ``None`` at its beginning."""
+        """Position in the source, as JSON; ``None`` at its beginning."""
         self.reported_hour = -(2**62)
         """The latest hour that was reported."""
         self.ended = no_histories(predictor)
@@ -161,5 +161,5 @@ class StreamState:
 
 
 def no_histories(predictor: NextPredictor) -> Histories:
-    """None at all, in the ids of a predictor."""
+    """Return no histories, in the ids of a predictor."""
     return Histories(np.empty(0, np.int32), np.zeros(1, np.int64), predictor.vocabulary)

@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Another kind: the figure of one choice of the first ``k``."""
+    """Kind of a figure: one choice of the first ``k``."""
 
     k: int
     choice: int
@@ -55,7 +55,7 @@ class Question(NamedTuple):
 
 
 class Preparation(NamedTuple):
-    """What is made once for a model, unless it was when the folder was written: the index of a large catalogue."""
+    """Something built once for a model, unless its folder holds it: the index of a large catalogue."""
 
     is_needed: Callable[[Fitted], bool]
     make: Callable[[Fitted], None]
@@ -86,7 +86,7 @@ def _predict(predictor: Fitted, kind: Kind, questions: Sequence[Question]) -> Se
 
 @dataclass(frozen=True, kw_only=True)
 class TaskService:
-    """What a task adds to the service: one row."""
+    """One row per task: its part of the service."""
 
     task: Task
     view: str
@@ -107,15 +107,15 @@ class TaskService:
     describe: Callable[[Fitted], dict[str, object]] = _describe
     """Return what ``/v1/models`` says of a model besides its task, name and version."""
     bodies: Bodies = field(default_factory=Bodies)
-    """What requests hold."""
+    """Models of the bodies of requests."""
     questions: Callable[[Any], Sequence[Question]] = _questions
     """Return the questions of a body."""
     predict: Callable[[Fitted, Kind, Sequence[Question]], Sequence[Any]] = _predict
     """Return the answer to each question."""
     has_edges: bool = False
-    """Whether items can have true edges between them."""
+    """True where items can have true edges between them."""
     forks: bool = False
-    """Whether a process that has loaded a model may fork: no thread of a library runs in it."""
+    """True where a process that has loaded a model may fork: no library runs threads in it."""
     preparation: Preparation | None = None
 
     def read(self, decoded: object, where: str, settings: ServeSettings, words: str) -> AnyRecord:
@@ -141,11 +141,11 @@ class TaskService:
         return [answer.to_json() for answer in self.predict(predictor, kind, questions)]
 
     def is_unprepared(self, predictor: Fitted) -> bool:
-        """Return whether something is to be made before the first answer that takes long."""
+        """Return whether something slow must be built before the first answer."""
         return self.preparation is not None and self.preparation.is_needed(predictor)
 
     def prepare(self, predictor: Fitted) -> None:
-        """Make it."""
+        """Build what is built once."""
         if self.preparation is not None and self.preparation.is_needed(predictor):
             self.preparation.make(predictor)
 

@@ -53,7 +53,7 @@ class UpdateLinks(Update):
 
     @property
     def empty(self) -> bool:
-        """Whether there is neither a post nor an article."""
+        """True where there is neither a post nor an article."""
         return not self.records and not self.articles
 
 

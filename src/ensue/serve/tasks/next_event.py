@@ -81,7 +81,7 @@ class UpdateNext(Update):
 
     @property
     def empty(self) -> bool:
-        """Whether there is neither a history nor an item."""
+        """True where there is neither a history nor an item."""
         return not self.records and not self.items
 
 
@@ -97,7 +97,7 @@ class PredictNext(Predict):
 
 
 class Rules(NamedTuple):
-    """What a request says of items of the session; sessions of equal rules are answered together."""
+    """Rules for items of the session; sessions with equal rules are answered together."""
 
     exclude_seen: bool | None = None
     rank_unknown: bool = False

@@ -41,7 +41,7 @@ LONGER: dict[str, object] = {"values": ["cheap flights", "flights to rome"]}
 
 
 def _prefix(limits: Limits, kind: object) -> object:
-    """What stands in the search box."""
+    """Limit the text in the search box."""
     most = limits.settings.prefix
 
     def check(prefix: object) -> object:
@@ -51,7 +51,7 @@ def _prefix(limits: Limits, kind: object) -> object:
 
 
 def _prefixes(limits: Limits, kind: object) -> object:
-    """What stands there in each session."""
+    """Limit the text in the search box of each session."""
     most = limits.settings.prefix
 
     def check(prefixes: object, info: ValidationInfo) -> object:
@@ -64,7 +64,7 @@ def _prefixes(limits: Limits, kind: object) -> object:
 
 
 def _users(limits: Limits, kind: object) -> object:
-    """Who typed each session."""
+    """Limit the names of users, one per session."""
     most = limits.settings.value_characters
 
     def check(users: object, info: ValidationInfo) -> object:
@@ -91,7 +91,7 @@ def _short(prefix: object, where: str, most: int) -> object:
 
 
 class PredictQueries(Predict):
-    """Sessions, and what is typed in all of them or in each."""
+    """Sessions, and the text typed in all of them or in each."""
 
     prefix: Annotated[str, Limit(_prefix)] = Field("", description="text already typed in the search box")
     prefixes: Annotated[list[str], Limit(_prefixes)] = Field([], description="the same of each record")
@@ -104,13 +104,13 @@ class PredictQueries(Predict):
 
 
 class FigureQueries(Figure):
-    """A session, and what is typed in it."""
+    """A session, and the text typed in it."""
 
     prefix: Annotated[str, Limit(_prefix)] = Field("", description="text already typed in the search box")
 
 
 class UpdateQueries(Update):
-    """Sessions, and who typed them."""
+    """Sessions, and their users."""
 
     users: Annotated[list[str] | None, Limit(_users)] = Field(
         None, description="one name per record; they are numbered and never stored"

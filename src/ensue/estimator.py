@@ -233,10 +233,10 @@ class Estimator(Generic[P]):
 
 
 def _require_names(task: str, model: object, settings: Mapping[str, object]) -> None:
-    """Refuse an unknown model or setting; values of settings are checked by ``fit``."""
+    """Refuse an unknown model or setting, and a file or an encoder that is not there; ``fit`` checks other values."""
     name = require_model(task, str(model))
     if settings:
-        require_settings(task, name, dict.fromkeys(settings, ""))
+        require_settings(task, name, {key: str(value) for key, value in settings.items() if value is not None})
 
 
 def _class_name(task: str) -> str:

@@ -19,6 +19,7 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import ColumnEncoder, FeatureEncoder
 from ensue.tasks.state import evaluating
+from tests import encoders
 from tests.folders import resum
 
 KINDS = ("boat", "tea", "moss")
@@ -129,7 +130,7 @@ def test_tokens_are_categories_words_and_knots() -> None:
         }
     )
     items = Items(pl.Series(["1", "2", "3", "4"]), columns, {"genre": CATEGORY, "words": TEXT, "size": NUMBER})
-    encoder = FeatureEncoder.fit(items)
+    encoder = FeatureEncoder.fit(items, pl.Series([True] * 4), None, None)
     genre, words, size = encoder.columns
     assert genre.values == ("b",) and words.values == ("blue", "sea")  # "a", "c" and "sand" are those of one item
     assert size.knots[0] == 0 and size.knots[-1] == 10 and encoder.num_tokens == 1 + 1 + 2 + len(size.knots)
@@ -203,6 +204,42 @@ def test_a_model_that_counts_refuses_a_table(table: Path) -> None:
         NextEvent("core", epochs=1).fit([["x", "y"], ["y", "x"]], items=table)
 
 
+def test_texts_are_encoded_by_word_vectors_or_a_sentence_encoder(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoders.install(monkeypatch)
+    words = ("the", "boat", "tea", "moss", "no", "ship")
+    lines = (f"{word} {' '.join(str(float(word == other)) for other in words)}\n" for word in words)
+    (tmp_path / "words.txt").write_text("".join(lines))
+    vectors, encoder = {"vectors": str(tmp_path / "words.txt")}, {"encoder": "stand-in"}
+    new = tmp_path / "new.csv"
+    new.write_text("sku,title,topic,price,added\ntea99,The tea no 8,,,\n")
+    for settings in (vectors, encoder):
+        model = NextEvent("core", dim=16, epochs=1, min_steps=1, refit=False).set_params(**settings)
+        model.fit(sessions(1, 60), items=table, item_columns={"topic": "ignore"}).save(tmp_path / next(iter(settings)))
+        for fitted in (model, load(tmp_path / next(iter(settings)))):
+            fitted.update([], items=new)
+        assert isinstance(fitted, NextEvent) and fitted.predict([["tea1"]]).scores == model.predict([["tea1"]]).scores
+        known = model.predictor_.known_items
+        assert known is not None
+        title = known.encoder.columns[0]
+        tokens, weights = known.encoder.encode(known.items)
+        assert torch.equal(tokens[0, 1 : 1 + title.num_tokens], torch.arange(1, 1 + title.num_tokens))
+        lengths = weights[:, 1 : 1 + title.num_tokens].norm(dim=1)
+        torch.testing.assert_close(lengths, torch.ones(len(known.items)))
+    with pytest.raises(SettingError, match="vectors and encoder are given"):
+        NextEvent("core", epochs=1).set_params(**vectors, **encoder).fit(sessions(1, 9), items=table)
+    with pytest.raises(SettingError, match="give items too, or remove them"):
+        NextEvent("core", epochs=1, encoder="stand-in").fit(sessions(1, 9))
+    (tmp_path / "words.txt").unlink()
+    with pytest.raises(SettingError, match=r"words.txt'; no such file"):
+        NextEvent("core").set_params(**vectors)
+    folder = load(tmp_path / "vectors")  # it holds what updates need of the words
+    assert isinstance(folder, NextEvent)
+    folder.update([], items=new)
+    assert "tea99" in folder.predict([["tea1"]], k=40).values[0]
+
+
 def test_compare_gives_the_table_to_networks_alone(table: Path) -> None:
     core = NextEvent("core", dim=8, epochs=1, min_steps=1, refit=False)
     held_out = [["tea1", "tea2", "tea8"], ["boat1", "boat2"]]
@@ -219,7 +256,7 @@ def test_compare_gives_the_table_to_networks_alone(table: Path) -> None:
     [
         ({"title": "brand"}, "column brand .title. is missing"),
         ({"id_column": 7}, "id_column"),
-        ({"kinds": {"title": "colour"}}, "unknown type"),
+        ({"kinds": {"title": "colour"}}, "the encoder is not that of the columns"),
         ({"encoder": []}, "the encoder is not that of the columns"),
         ({"more": 1}, "more"),
     ],

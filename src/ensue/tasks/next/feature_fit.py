@@ -116,8 +116,7 @@ def _latest(data: Histories) -> Histories:
     """Return the latest histories by their last event; all of them where they have no times."""
     if not data.timed:
         return data
-    ends = data.times[data.offsets[1:] - 1]
-    order = np.argsort(ends, kind="stable")
+    order = np.argsort(data.times[data.offsets[1:] - 1], kind="stable")
     return data.select(np.sort(order[-ceil(LATEST * len(data)) :]))
 
 

@@ -2,7 +2,8 @@
 
 ==========  ============================================================================================================
 category    one token per value, values split at ``|`` and ``;``; values of a single item are left out
-text        one token per word, words of a single item are left out
+text        one token per word, words of a single item are left out; or, by word vectors of a file (``vectors``, their
+            mean) or an installed sentence encoder (``encoder``), one token per component of the text's unit vector
 number      two neighbouring knots of a linear spline, weighted by how near they are: a token per knot
 time        as a number, seconds
 ==========  ============================================================================================================
@@ -17,6 +18,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
@@ -30,10 +32,13 @@ from torch.nn import functional
 
 from ensue.data.files import answering
 from ensue.data.item_table import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
+from ensue.errors import SettingError
 from ensue.nn.validation import LARGEST_COUNT, require_number, require_table
 from ensue.store.folder import read_file, read_json
 from ensue.store.pack import pack, unpack
 from ensue.store.tensors import read_tensors, tensor_bytes
+from ensue.text.encoder import PROBE, Encoder
+from ensue.text.vectors import read_vectors
 
 TABLE, ENCODER, EMBEDDINGS = "items.parquet", "items.json", "item_features.safetensors"
 """Files of a model folder."""
@@ -51,7 +56,7 @@ Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 """Tokens and weights of one column, (items, width) each; token 0 stands for none and has weight 0."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ColumnEncoder:
     """How one column becomes tokens.
 
@@ -60,6 +65,9 @@ class ColumnEncoder:
         kind: its type.
         values: what each token stands for, of categories and texts.
         knots: (knots,) of numbers and times, rising.
+        vectors: (values, width) word vectors of a text column that is encoded by the mean of its words' vectors.
+        sentence_encoder: name of the sentence encoder that encodes a text column.
+        probe: (width,) vector of that encoder by which it is recognised.
 
     Raises:
         ValueError: an unknown type, or values or knots of another one, not sorted, or twice.
@@ -69,6 +77,9 @@ class ColumnEncoder:
     kind: str
     values: tuple[str, ...] = ()
     knots: tuple[float, ...] = ()
+    vectors: Tensor | None = None
+    sentence_encoder: str = ""
+    probe: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the type and the tokens."""
@@ -79,11 +90,15 @@ class ColumnEncoder:
             raise ValueError(f"column {self.name} has a knot that is not finite")
         if list(tokens) != sorted({*tokens}) or (self.values if self.kind in (NUMBER, TIME) else self.knots):
             raise ValueError(f"column {self.name} has values that are not those of a {self.kind}, sorted")
+        if self.vectors is not None:
+            require_table("vectors", self.vectors, torch.float32, [len(self.values), None])
+            require_number("vectors", self.vectors, LARGEST_COUNT, -LARGEST_COUNT)
 
     @property
     def num_tokens(self) -> int:
         """Number of its tokens."""
-        return len(self.values) or len(self.knots)
+        width = len(self.probe) if self.vectors is None else self.vectors.shape[1]
+        return width or len(self.values) or len(self.knots)
 
 
 class FeatureEncoder:
@@ -99,47 +114,65 @@ class FeatureEncoder:
         """Number of tokens, token 0 included."""
 
     @classmethod
-    def fit(cls, items: Items) -> FeatureEncoder:
-        """Return an encoder for the columns of some items."""
+    def fit(cls, items: Items, trained: pl.Series, vectors: str | None, encoder: str | None) -> FeatureEncoder:
+        """Return an encoder for the columns of a table.
+
+        Args:
+            items: all items; their words get vectors.
+            trained: mask of the items with training events, from which all else is fitted.
+            vectors: file of word vectors for the text columns, or none.
+            encoder: name of a sentence encoder for them, or none.
+
+        Raises:
+            DataError: the file cannot be read, or has none of the words.
+            SettingError: the encoder cannot be read, or both are given.
+        """
+        if vectors and encoder:
+            raise SettingError("vectors and encoder are given; texts of items are encoded by one of them")
         encoders: list[ColumnEncoder] = []
         for name, kind in items.kinds.items():
             if kind == IGNORE:
                 continue
-            column = items.columns[name]
-            if kind in (NUMBER, TIME):
+            column = items.columns[name].filter(trained)
+            if kind == TEXT and encoder:
+                probe = _sentence_encoder(encoder).vectors([PROBE])[0].tolist()
+                encoders.append(ColumnEncoder(name, kind, sentence_encoder=encoder, probe=tuple(probe)))
+            elif kind == TEXT and vectors:
+                words = _pieces(items.columns[name], kind).explode().drop_nulls().unique().sort()
+                read = read_vectors(vectors, words.to_list())
+                matrix, values = torch.from_numpy(read.matrix[read.known]), words.filter(pl.Series(read.known))
+                encoders.append(ColumnEncoder(name, kind, tuple(values), vectors=matrix))
+            elif kind in (NUMBER, TIME):
                 numbers = column.cast(pl.Float64).drop_nulls().to_numpy()
                 knots = np.unique(np.quantile(numbers, np.linspace(0, 1, KNOTS))) if len(numbers) else np.zeros(0)
                 encoders.append(ColumnEncoder(name, kind, knots=tuple(knots.tolist())))
             else:
                 counts = _pieces(column, kind).explode().drop_nulls().alias("piece").value_counts(name="count")
                 counts = counts.filter(pl.col("count") > 1).sort("count", "piece", descending=[True, False])
-                shared = counts["piece"].head(MAX_VALUES)
-                encoders.append(ColumnEncoder(name, kind, values=tuple(sorted(shared))))
+                encoders.append(ColumnEncoder(name, kind, tuple(sorted(counts["piece"].head(MAX_VALUES)))))
         return cls(encoders)
 
     def encode(self, items: Items) -> tuple[Tensor, Tensor]:
         """Return the tokens and weights of some items, (items, width) each; the first token of all items is 0."""
-        firsts = accumulate((column.num_tokens for column in self.columns), initial=1)
-        pairs = zip(self.columns, firsts, strict=False)
+        pairs = zip(self.columns, accumulate((column.num_tokens for column in self.columns), initial=1), strict=False)
         parts = [(np.zeros((len(items), 1), np.int64), np.ones((len(items), 1), np.float32))]
         parts += [_encode(column, first, items.columns[column.name]) for column, first in pairs if column.num_tokens]
         tokens, weights = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
         return torch.from_numpy(tokens), torch.from_numpy(weights)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Description:
-    """What ``items.json`` holds."""
+    """The item table of a folder but for its rows."""
 
     kinds: dict[str, str]
     title: str
     id_column: str
     encoder: tuple[ColumnEncoder, ...]
+    embeddings: dict[str, Tensor]
 
     def __post_init__(self) -> None:
         """Check that the parts are of one table."""
-        if not {*self.kinds.values()} <= {*KINDS}:
-            raise ValueError("a column is of an unknown type")
         if self.title not in ("", *self.kinds):
             raise ValueError(f"column {self.title} (title) is missing")
         if {column.name: column.kind for column in self.encoder} != {
@@ -166,12 +199,11 @@ class KnownItems:
         """Return the files of a model folder that hold the item table, its encoder and the embeddings."""
         table = io.BytesIO()
         self.items.columns.select(self.items.ids.alias(_ID), pl.all()).write_parquet(table)
-        description = _Description(dict(self.items.kinds), self.items.title, self.items.id_column, self.encoder.columns)
-        return {
-            TABLE: table.getvalue(),
-            ENCODER: json.dumps(pack(description)[0], ensure_ascii=False).encode(),
-            EMBEDDINGS: tensor_bytes(self.embeddings),
-        }
+        items, embeddings = self.items, dict(self.embeddings)
+        description = _Description(dict(items.kinds), items.title, items.id_column, self.encoder.columns, embeddings)
+        tree, tensors = pack(description)
+        described = json.dumps(tree, ensure_ascii=False).encode()
+        return {TABLE: table.getvalue(), ENCODER: described, EMBEDDINGS: tensor_bytes(tensors)}
 
     @classmethod
     def read(cls, folder: Path, parameters: Mapping[str, Tensor], num_ids: int) -> KnownItems:
@@ -185,7 +217,7 @@ class KnownItems:
         Raises:
             ValueError: the files do not fit each other or the network.
         """
-        described = unpack(_Description, read_json(folder, ENCODER), {}, ENCODER)
+        described = unpack(_Description, read_json(folder, ENCODER), read_tensors(folder, EMBEDDINGS))
         with answering(folder / TABLE):
             table = pl.read_parquet(io.BytesIO(read_file(folder, TABLE)))
         if dict(table.schema) != {_ID: pl.String, **dict.fromkeys(described.kinds, pl.String)}:
@@ -193,14 +225,14 @@ class KnownItems:
         if table[_ID].null_count() or table[_ID].n_unique() < len(table):
             raise ValueError(f"{TABLE} holds an item twice")
         items = Items(table[_ID], table.drop(_ID), described.kinds, described.title, described.id_column)
-        encoder, embeddings = FeatureEncoder(described.encoder), read_tensors(folder, EMBEDDINGS)
-        for name, tensor in embeddings.items():
+        encoder = FeatureEncoder(described.encoder)
+        for name, tensor in described.embeddings.items():
             rows = parameters.get(name)
             if rows is None or len(rows) != num_ids:
                 raise ValueError(f"{EMBEDDINGS}: {name} is not a table of items of the network")
             require_table(name, tensor, torch.float32, [encoder.num_tokens, rows[0].numel()])
             require_number(name, tensor, LARGEST_COUNT, -LARGEST_COUNT)
-        return cls(items, encoder, embeddings)
+        return cls(items, encoder, described.embeddings)
 
 
 def embed_tokens(embedding: Tensor, tokens: Tensor, weights: Tensor) -> Tensor:
@@ -224,9 +256,17 @@ def _encode(encoder: ColumnEncoder, first: int, column: pl.Series) -> Cells:
     """
     if encoder.knots:
         return _spline(column.cast(pl.Float64).fill_nan(None), np.array(encoder.knots), first)
+    if encoder.sentence_encoder:
+        sentence_encoder = _sentence_encoder(encoder.sentence_encoder)
+        sentence_encoder.require(encoder.probe[:8])
+        return _components(sentence_encoder.vectors(column.fill_null("").to_list()).numpy(), first)
     known = pl.DataFrame({"piece": encoder.values, "token": range(first, first + len(encoder.values))})
     pieces = pl.DataFrame({"row": range(len(column)), "piece": _pieces(column, encoder.kind)}).explode("piece")
     tokens_of_rows = pieces.join(known, on="piece", how="inner", maintain_order="left")
+    if encoder.vectors is not None:
+        sums = np.zeros((len(column), encoder.num_tokens), np.float32)
+        np.add.at(sums, tokens_of_rows["row"].to_numpy(), encoder.vectors.numpy()[tokens_of_rows["token"] - first])
+        return _components(sums, first)
     # The n-th token of a row goes to column n - 1; a row keeps its first tokens.
     tokens_of_rows = tokens_of_rows.with_columns(pl.col("row").cum_count().over("row").alias("number"))
     tokens_of_rows = tokens_of_rows.filter(pl.col("number") <= MAX_TOKENS)
@@ -235,6 +275,18 @@ def _encode(encoder: ColumnEncoder, first: int, column: pl.Series) -> Cells:
     tokens[tokens_of_rows["row"].to_numpy(), numbers - 1] = tokens_of_rows["token"]
     lengths = (tokens > 0).sum(1, keepdims=True).clip(min=1)
     return tokens, ((tokens > 0) / np.sqrt(lengths)).astype(np.float32)
+
+
+def _components(vectors: npt.NDArray[np.float32], first: int) -> Cells:
+    """Return a token for each component of (items, width) vectors, weighted by the component of the unit vector."""
+    tokens = np.broadcast_to(np.arange(first, first + vectors.shape[1]), vectors.shape)
+    return tokens, vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+
+
+@cache
+def _sentence_encoder(name: str) -> Encoder:
+    """Return an encoder, which is read once."""
+    return Encoder(name, torch.device("cpu"))
 
 
 def _pieces(column: pl.Series, kind: str) -> pl.Series:

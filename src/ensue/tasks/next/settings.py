@@ -28,6 +28,11 @@ class SharedSettings(Settings):
     min_users: Size = 1
     """k-anonymity threshold: number of users (sequences, if the log has no users) that must share a run of events
     before it is trained on; rarer items are out of vocabulary. 1: everything is trained on."""
+    vectors: str | None = None
+    """Path of a file of word vectors (GloVe, fastText, word2vec text or npz) that encode the texts of an item table by
+    the mean over their words. [default: an embedding of each word is learned]"""
+    encoder: str | None = None
+    """Name or folder of a sentence-transformers model that encodes the texts of an item table."""
 
 
 AUTO, SAMPLED = "auto", "sampled"

@@ -166,7 +166,10 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
         DataError: the table knows no item of the data.
     """
     items = data.items
+    vectors, encoder = state.shared.vectors, state.shared.encoder
     if items is None:
+        if vectors or encoder:
+            raise SettingError("vectors and encoder encode the texts of an item table; give items too, or remove them")
         return None
     if all(schedule is None for _, schedule in state.candidates.values()):
         raise SettingError(f"items: {state.model_name} counts ids and uses no features; leave the item table out")
@@ -177,7 +180,7 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
             f"items: none of the {len(items):,} items is in the training data; the table has "
             f"{quoted(items.ids[0])}, the data {quoted(min(trained))}"
         )
-    return KnownItems(items, FeatureEncoder.fit(items.filter(known)), {})
+    return KnownItems(items, FeatureEncoder.fit(items, known, vectors, encoder), {})
 
 
 def learn_values(state: NextState, data: Histories) -> None:

@@ -301,9 +301,7 @@ def json_lines(content: Content) -> pl.DataFrame:
 
 
 def read_objects(
-    content: Content,
-    schema: Mapping[str, pl.DataType | type[pl.DataType]],
-    require: Callable[[str, str], object],
+    content: Content, schema: Mapping[str, pl.DataType | type[pl.DataType]], require: Callable[[str, str], object]
 ) -> pl.DataFrame:
     """Fields of JSON Lines as columns.
 

@@ -388,10 +388,7 @@ def _judgements(content: Content, missing: str) -> tuple[pl.DataFrame, tuple[str
     if not len(frame):
         raise DataError(f"{content.path}: holds no judgement; {'; '.join(ids.warnings) or 'it has only a header'}")
     if "relevance" not in frame.columns:
-        return frame.with_columns(relevant=pl.lit(True)), (
-            *notes,
-            "the pairs have no relevance: each is a link",
-        )
+        return frame.with_columns(relevant=pl.lit(True)), (*notes, "the pairs have no relevance: each is a link")
     relevance = frame["relevance"].cast(pl.Float64, strict=False)
     for row in relevance.is_null().arg_true()[:1]:
         raise DataError(f"{table.where(row)}: relevance {quoted(str(frame['relevance'][row]))} is not a number")

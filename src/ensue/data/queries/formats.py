@@ -36,13 +36,7 @@ from ensue.data.packed import DROP
 from ensue.data.posts.formats import export_of
 from ensue.data.schema import Found, Roles, plain_name, require_roles, split_words
 from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
-from ensue.data.table import (
-    Table,
-    names_of,
-    read_object,
-    read_table,
-    sample_objects,
-)
+from ensue.data.table import Table, names_of, read_object, read_table, sample_objects
 from ensue.data.takeout import ACCOUNT, holds_searches, read_activities
 from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError

@@ -29,15 +29,7 @@ from ensue.data.packed import is_several, memory_at_hand
 from ensue.data.report import SequencesReport
 from ensue.data.sequences.batches import Batches, Cursor, Share, find_shares, read_share, write_share
 from ensue.data.sequences.columns import is_user_log
-from ensue.data.sequences.dataset import (
-    cut_notes,
-    in_order,
-    pause_of,
-    read_file,
-    report_of,
-    require_times,
-    sorted_note,
-)
+from ensue.data.sequences.dataset import cut_notes, in_order, pause_of, read_file, report_of, require_times, sorted_note
 from ensue.data.sequences.prepared import FORMAT, Counts, Writer, flush, is_prepared
 from ensue.data.sequences.sessions import check_gap, cut
 from ensue.data.sequences.sources import Source, files_of, keeps_sequences, notes_on_files, sources_of

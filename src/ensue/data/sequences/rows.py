@@ -31,15 +31,7 @@ from ensue.data.sequences.columns import (
 from ensue.data.sequences.events import Events
 from ensue.data.sequences.formats import READERS, read_parquet_lists, recognise, stated_layout
 from ensue.data.sequences.sessions import add_offsets, find_lists, read_lists
-from ensue.data.table import (
-    ReadOptions,
-    Table,
-    names_of,
-    read_delimited,
-    read_json,
-    read_parquet,
-    sample_objects,
-)
+from ensue.data.table import ReadOptions, Table, names_of, read_delimited, read_json, read_parquet, sample_objects
 from ensue.errors import DataError, SettingError
 from ensue.lines import quoted
 

@@ -14,14 +14,7 @@ import polars as pl
 
 from ensue.data.files import answering
 from ensue.data.packed import SUFFIXES, ending, files_in, is_several
-from ensue.data.sequences.rows import (
-    Rows,
-    find_roles,
-    id_columns,
-    read_rows,
-    recognise_layout,
-    require_event_types,
-)
+from ensue.data.sequences.rows import Rows, find_roles, id_columns, read_rows, recognise_layout, require_event_types
 from ensue.data.table import ReadOptions, Table, place_in_files, require_columns_of, skipped
 from ensue.errors import DataError
 from ensue.lines import listed, plural
@@ -106,14 +99,7 @@ def _source(path: Path, options: ReadOptions) -> Source:
     whole_numbers = frozenset(
         role for role, name in columns.items() if schema and schema[name].is_integer() and schema[name] not in wide
     )
-    return Source(
-        path,
-        layout.name,
-        columns,
-        path.stat().st_size,
-        content.num_rows() if schema else 0,
-        whole_numbers,
-    )
+    return Source(path, layout.name, columns, path.stat().st_size, content.num_rows() if schema else 0, whole_numbers)
 
 
 def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -> Rows:

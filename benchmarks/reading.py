@@ -62,10 +62,10 @@ def ensue(path: Path) -> int:
 def ensue_check(path: Path) -> int:
     from ensue.cli import main as command_line
 
-    sys.argv = ["ensue", "check", str(path)]
+    sys.argv = ["ensue", "check", "--json", str(path)]
     with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()), suppress(SystemExit):
         command_line()
-    return int(output.getvalue().split()[0].replace(",", ""))
+    return int(json.loads(output.getvalue())["sequences"])
 
 
 READERS = {

@@ -27,8 +27,8 @@ def test_cosines_are_those_of_an_index_made_of_all_sentences() -> None:
         lexical.add(pl.Series(flat))
         wanted.append(lexical.scores(pl.Series(POSTS)))
     found = Quotes(TEXTS)
-    assert found.flat == flat
-    np.testing.assert_array_equal(found.near(pl.Series(POSTS)), np.mean(wanted, axis=0, dtype=np.float64))
+    assert found.sentences == flat
+    np.testing.assert_array_equal(found.cosines(pl.Series(POSTS)), np.mean(wanted, axis=0, dtype=np.float64))
 
 
 @pytest.mark.parametrize("cells", [1, 13, 1 << 21])

@@ -35,8 +35,8 @@ def explanation(state: LinkState, record: Post, answer: LinkAnswer) -> LinkExpla
     without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(tested))]
     scores = scores_alone(state, [record.text, *without])[:, column]
     quotes = Quotes([state.articles.texts[column]])
-    (near,) = quotes.near(pl.Series("text", [record.text]))
-    order = np.argsort(-near, kind="stable")[:SENTENCES]
-    shown = tuple((quotes.flat[place], float(near[place])) for place in order.tolist() if near[place] > 0)
+    (cosines,) = quotes.cosines(pl.Series("text", [record.text]))
+    order = np.argsort(-cosines, kind="stable")[:SENTENCES]
+    matches = tuple((quotes.sentences[index], float(cosines[index])) for index in order.tolist() if cosines[index] > 0)
     drops = tuple((scores[0] - scores[1:]).tolist())
-    return LinkExplanation(record.text, tuple(words), drops, shown, answer)
+    return LinkExplanation(record.text, tuple(words), drops, matches, answer)

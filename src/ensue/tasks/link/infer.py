@@ -56,10 +56,10 @@ def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
 
 
 def closest_sentences(state: LinkState, text: str, columns: Sequence[int]) -> list[str]:
-    """For each of some articles the sentence that a post is closest to, or an empty one where they share nothing."""
+    """Return the sentence of each article that matches a post best, "" where they share no term."""
     quotes = Quotes(state.articles.texts.gather(list(columns)))
-    (near,) = quotes.near(pl.Series("text", [text], dtype=pl.String))
-    return [quotes.pick(near, place) for place in range(len(columns))]
+    (cosines,) = quotes.cosines(pl.Series("text", [text], dtype=pl.String))
+    return [quotes.best(cosines, index) for index in range(len(columns))]
 
 
 def _choices(state: LinkState, columns: Sequence[int], scores: Floats, quotes: Sequence[str]) -> tuple[Link, ...]:

@@ -1,4 +1,4 @@
-"""The sentence of an article that a post is closest to: sentences are cut and counted once an article."""
+"""The sentence of an article that matches a post best; sentences are split and counted once per article."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ensue.text.lexical import Kind, Lexical
 from ensue.text.sentences import sentences
 
 KINDS: tuple[Kind, ...] = ("words", "characters")
-"""Kinds of terms whose cosines are added."""
+"""Kinds of terms whose cosines are averaged."""
 CACHED = 512
 """Number of articles whose sentences stay counted."""
 _CELLS = 1 << 21
-"""Cosines of a block."""
+"""Number of cosines in a block."""
 
 
 class Counted(NamedTuple):
-    """The sentences of an article, and of each kind of terms what ``Lexical`` counted of them."""
+    """Sentences of an article, and an index of them for each of ``KINDS``."""
 
     sentences: list[str]
     terms: list[Lexical]
@@ -32,12 +32,12 @@ class Counted(NamedTuple):
 @lru_cache(CACHED)
 def counted_sentences(text: str) -> Counted:
     """Split an article into sentences, and count the terms of each."""
-    parts, terms = sentences(text), []
+    texts, terms = sentences(text), []
     for kind in KINDS:
         lexical = Lexical(kind)
-        lexical.add(pl.Series("text", parts, dtype=pl.String))
+        lexical.add(pl.Series("text", texts, dtype=pl.String))
         terms.append(lexical)
-    return Counted(parts, terms)
+    return Counted(texts, terms)
 
 
 class Quotes:
@@ -49,35 +49,48 @@ class Quotes:
 
     def __init__(self, texts: Iterable[str]) -> None:
         articles = [counted_sentences(text) for text in texts]
-        self.flat = [part for own in articles for part in own.sentences]
-        self.offsets = offsets_of([len(own.sentences) for own in articles])
-        self.lexical = [_together(kind, [own.terms[place] for own in articles]) for place, kind in enumerate(KINDS)]
+        self.sentences = [sentence for article in articles for sentence in article.sentences]
+        self.offsets = offsets_of([len(article.sentences) for article in articles])
+        self.lexical = [
+            _concatenated(kind, [article.terms[index] for article in articles]) for index, kind in enumerate(KINDS)
+        ]
 
-    def near(self, posts: pl.Series) -> Floats:
-        """(posts, sentences) the mean of the cosines over words and over runs of characters."""
-        near: Floats = np.mean([own.scores(posts) for own in self.lexical], axis=0, dtype=np.float64)
-        return near
+    def cosines(self, posts: pl.Series) -> Floats:
+        """Return the mean of the cosines over words and over character n-grams, (posts, sentences)."""
+        mean: Floats = np.mean([lexical.scores(posts) for lexical in self.lexical], axis=0, dtype=np.float64)
+        return mean
 
-    def pick(self, near: Floats, article: int) -> str:
-        """The closest sentence of an article, by a row of :meth:`near`; empty where none shares anything."""
+    def best(self, cosines: Floats, article: int) -> str:
+        """Return the best matching sentence of an article, "" where none shares a term with the post.
+
+        Args:
+            cosines: (sentences,) a row of :meth:`cosines`.
+            article: index of the article.
+        """
         low, high = self.offsets[article : article + 2].tolist()
-        part = near[low:high]
-        return self.flat[low + int(part.argmax())] if len(part) and part.max() > 0 else ""
+        scores = cosines[low:high]
+        return self.sentences[low + int(scores.argmax())] if len(scores) and scores.max() > 0 else ""
 
     def closest(self, posts: pl.Series, articles: Index) -> list[str]:
-        """(posts,) the sentence that is closest to each of that one of the articles which is named beside it."""
-        found: list[str] = []
-        step = max(1, _CELLS // max(len(self.flat), 1))
+        """Return the best matching sentence for each post, (posts,).
+
+        Args:
+            posts: (posts,) texts.
+            articles: (posts,) index of the article whose sentences are compared.
+        """
+        matches: list[str] = []
+        step = max(1, _CELLS // max(len(self.sentences), 1))
         for low in range(0, len(posts), step):
-            near = self.near(posts[low : low + step])
-            numbers = articles[low : low + step].tolist()
-            found += [self.pick(row, number) for row, number in zip(near, numbers, strict=True)]
-        return found
+            cosines = self.cosines(posts[low : low + step])
+            indices = articles[low : low + step].tolist()
+            matches += [self.best(row, index) for row, index in zip(cosines, indices, strict=True)]
+        return matches
 
 
-def _together(kind: Kind, parts: Sequence[Lexical]) -> Lexical:
-    if not parts:
+def _concatenated(kind: Kind, indexes: Sequence[Lexical]) -> Lexical:
+    """Return one index of the documents of several."""
+    if not indexes:
         return Lexical(kind)
-    offsets = offsets_of(np.concatenate([np.diff(lexical.offsets) for lexical in parts]))
-    keys, counts = (np.concatenate([getattr(lexical, name) for lexical in parts]) for name in ("keys", "counts"))
+    offsets = offsets_of(np.concatenate([np.diff(lexical.offsets) for lexical in indexes]))
+    keys, counts = (np.concatenate([getattr(lexical, name) for lexical in indexes]) for name in ("keys", "counts"))
     return Lexical(kind, offsets=offsets, keys=keys, counts=counts)

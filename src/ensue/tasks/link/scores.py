@@ -32,7 +32,7 @@ ADDED = {"characters": 1.0, "bm25": 1.0, "stems": 1.0, "pairs": 0.5, "topics": 1
 topics .494, nor pairs .486, nor stems .482, the mean cosine alone .440), of Clickbait22 at .845 (.842, .834, .820,
 .787)."""
 SAMPLE = 20_000
-"""Posts of a corpus from which it is told how much each article is discussed."""
+"""Number of posts from which the prior of each article is estimated, at most."""
 _CELLS, _POSTS = 1 << 22, 1 << 14
 """Scores, and posts, of a block at most."""
 
@@ -59,7 +59,7 @@ class LinkScores:
     ) -> None:
         self.state, self.num, self.encode, self.name = state, num, encode, name
         self.alone = alone or not state.shared.cross_post_prior
-        self._told: tuple[Floats, Neighbours | None] | None = None
+        self._corpus: tuple[Floats, Neighbours | None] | None = None
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """The number of the first post of a block, and the (posts, articles) scores of the block."""
@@ -79,17 +79,16 @@ class LinkScores:
         return np.concatenate(parts) if parts else np.zeros((0, len(self.state.article_index)))
 
     def best(self, columns: Sequence[int]) -> tuple[Floats, Index]:
-        """(posts,) the highest score with any of some articles, and which of them has it; one block is held at a time.
+        """Return the highest score with any of some articles, (posts,), and its index among them, (posts,).
 
-        Of equal scores the first one's.
+        Of articles with equal scores it is the first one. One block of scores is held at a time.
         """
-        chosen = list(columns)
-        scores, numbers = np.zeros(self.num), np.zeros(self.num, np.int64)
+        scores, indices = np.zeros(self.num), np.zeros(self.num, np.int64)
         for low, block in self.blocks():
-            own, rows = block[:, chosen], slice(low, low + len(block))
-            numbers[rows] = own.argmax(1)
-            scores[rows] = own[np.arange(len(own)), numbers[rows]]
-        return scores, numbers
+            story, rows = block[:, list(columns)], slice(low, low + len(block))
+            indices[rows] = story.argmax(1)
+            scores[rows] = story.max(1)
+        return scores, indices
 
     @property
     def _step(self) -> int:
@@ -103,21 +102,21 @@ class LinkScores:
             return posts.cosines(state.article_index.vectors)
         if not state.weights:
             return mean_cosine(state, posts)
-        prior, neighbours = self._told = self._told or self._of_corpus()
+        prior, neighbours = self._corpus = self._corpus or self._of_corpus()
         logs = log_shares(weighted_sums(state, posts), prior, state.null_logit)
         if neighbours is None:
             return logs
         return neighbours.mixed(logs, posts.terms["words"], self._rows(low, posts.num), state.neighbour_weight)
 
     def _of_corpus(self) -> tuple[Floats, Neighbours | None]:
-        """What posts of the corpus tell of each other: the prior, and what each of a sample is about."""
+        """Return the prior of each article, and the neighbours by which posts of a sample vote for articles."""
         state = self.state
         strength, weight = (0.0, 0.0) if self.alone else (state.prior_strength, state.neighbour_weight)
-        every = self._sample if strength or weight else self._sample[:0]
-        sums = np.zeros((len(every), len(state.article_index)))
+        sample = self._sample if strength or weight else self._sample[:0]
+        sums = np.zeros((len(sample), len(state.article_index)))
         terms = []
-        for low in range(0, len(every), self._step):
-            posts = self.encode(every[low : low + self._step])
+        for low in range(0, len(sample), self._step):
+            posts = self.encode(sample[low : low + self._step])
             sums[low : low + posts.num] = weighted_sums(state, posts)
             if weight:
                 owners, keys, counts = posts.terms["words"]
@@ -130,14 +129,14 @@ class LinkScores:
 
     @property
     def _sample(self) -> Index:
-        """Numbers of the posts that tell, rising."""
+        """Return rising numbers of evenly spaced posts, (sample,)."""
         return np.linspace(0, self.num - 1, min(SAMPLE, self.num)).astype(np.int64)
 
     def _rows(self, low: int, num: int) -> Index:
-        """(num,) which of the posts that tell each is, from one on; -1 for none."""
+        """Return the index of each post in the sample, (num,) from the post ``low`` on; -1 for posts outside it."""
         sample, posts = self._sample, np.arange(low, low + num)
-        places = np.searchsorted(sample, posts).clip(max=len(sample) - 1)
-        return np.where(sample[places] == posts, places, -1)
+        indices = np.searchsorted(sample, posts).clip(max=len(sample) - 1)
+        return np.where(sample[indices] == posts, indices, -1)
 
 
 def scores_of(state: LinkState, posts: Posts, name: str | None = None, *, alone: bool = False) -> LinkScores:
@@ -163,10 +162,10 @@ def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: 
         ids: (articles,) ids of the articles that the posts were linked to.
         name: of ``best`` the network whose cosine alone shall rank.
     """
-    own_ids = state.articles.ids
-    columns = own_ids.is_in(ids.implode()).arg_true().to_numpy()
+    index_ids = state.articles.ids
+    columns = index_ids.is_in(ids.implode()).arg_true().to_numpy()
     links = pl.DataFrame({"id": ids.gather(posts.pairs[:, 0]), "post": posts.pairs[:, 1]})
-    links = links.join(pl.DataFrame({"id": own_ids.gather(columns), "column": np.arange(len(columns))}), on="id")
+    links = links.join(pl.DataFrame({"id": index_ids.gather(columns), "column": np.arange(len(columns))}), on="id")
     related = np.zeros((posts.num, len(columns)), bool)
     related[links["post"].to_numpy(), links["column"].to_numpy()] = True
     scores = LinkScores(
@@ -188,9 +187,9 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
         if name == LEARNED:
             return posts.cosines(index.vectors)
         if name == SUM:
-            known = names_of(state)
-            added = {own: weight for own, weight in ADDED.items() if own in known}
-            return sum((weight * standard(own) for own, weight in added.items()), standard(UNTRAINED))
+            available = names_of(state)
+            weights = {part: weight for part, weight in ADDED.items() if part in available}
+            return sum((weight * standard(part) for part, weight in weights.items()), standard(UNTRAINED))
         if name == TOPICS:
             assert index.latent is not None
             return index.latent.vectors(posts.terms["stems"], posts.num) @ index.topics.T
@@ -202,8 +201,8 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
 def names_of(state: LinkState) -> list[str]:
     """The scores that ``best`` weighs, those that need no label first."""
     index = state.article_index
-    beside = {TOPICS: index.latent is not None, LEARNED: state.model is not None}
-    return [SUM, UNTRAINED, *index.lexical, *(name for name, there in beside.items() if there)]
+    optional = {TOPICS: index.latent is not None, LEARNED: state.model is not None}
+    return [SUM, UNTRAINED, *index.lexical, *(name for name, is_available in optional.items() if is_available)]
 
 
 def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:

@@ -51,9 +51,7 @@ class Quotes:
         articles = [counted_sentences(text) for text in texts]
         self.sentences = [sentence for article in articles for sentence in article.sentences]
         self.offsets = offsets_of([len(article.sentences) for article in articles])
-        self.lexical = [
-            _concatenated(kind, [article.terms[index] for article in articles]) for index, kind in enumerate(KINDS)
-        ]
+        self.lexical = [_concatenated(kind, [article.terms[i] for article in articles]) for i, kind in enumerate(KINDS)]
 
     def cosines(self, posts: pl.Series) -> Floats:
         """Return the mean of the cosines over words and over character n-grams, (posts, sentences)."""

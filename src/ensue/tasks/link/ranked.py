@@ -104,11 +104,13 @@ class RankedCorpus:
             self.posts.ids[copy] if copy != row else ""
             for row, copy in zip(rows.tolist(), self.copies[rows].tolist(), strict=True)
         ]
+        shown = rows[:SHOWN]
+        sentences = self._quotes.closest(self.posts.texts.gather(shown), self.columns[shown])
         frame = pl.DataFrame(
             {
                 name: values[rows],
                 COLUMNS[1]: self.articles.ids.gather(self.columns[rows]),
-                COLUMNS[2]: self._sentences(rows[:SHOWN]) + [""] * max(0, len(rows) - SHOWN),
+                COLUMNS[2]: sentences + [""] * (len(rows) - len(shown)),
                 COLUMNS[3]: copies,
             }
         )
@@ -169,9 +171,6 @@ class RankedCorpus:
             suggested=None,
             said=said or {},
         )
-
-    def _sentences(self, rows: Index) -> list[str]:
-        return self._quotes.closest(self.posts.texts.gather(rows), self.columns[rows])
 
     @cached_property
     def _quotes(self) -> Quotes:

@@ -9,6 +9,7 @@ than ``ENOUGH``, those of three folds too, each scored by a model that learned t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,10 @@ WEAKEST, STRONGEST = 0.01, 1000.0
 _STEP = 10**0.5
 _LEAST = 1e-3
 """Nats a label that a step must bring: of texts that any line tells apart, a weaker penalty always brings some."""
+
+
+Make = Callable[[float], Baseline]
+"""Returns an untrained baseline with a strength."""
 
 
 class Data(NamedTuple):
@@ -129,17 +134,20 @@ def folds_of(texts: Texts, seed: int) -> Index:
     return shuffled[owners] % FOLDS
 
 
-def count_best(
-    state: ClassifyState, name: str, matrix: Tensor | None, learned: Data, held: Data, strength: float | None
-) -> Counted:
-    """Learn texts with the strength at which others are likeliest, or with the one given."""
-    if strength is not None:
-        return _counted(state, name, matrix, learned, held, strength)
-    best = first = _counted(state, name, matrix, learned, held, 1.0)
+def count_best(make: Make, data: Data, valid: Data, strength: float | None) -> Counted:
+    """Fit a baseline at the strength at which other texts are likeliest, or at the given one.
+
+    Args:
+        make: returns the baseline at a strength, untrained.
+        data: training texts.
+        valid: held-out texts.
+        strength: that of the settings; ``None`` to select it.
+    """
+    best = first = _counted(make, data, valid, 1.0 if strength is None else strength)
     lowest = best.unlearned.loss()
-    for factor in (_STEP, 1 / _STEP):
+    for factor in (_STEP, 1 / _STEP) if strength is None else ():
         while WEAKEST < best.strength * factor < STRONGEST:
-            other = _counted(state, name, matrix, learned, held, best.strength * factor, first)
+            other = _counted(make, data, valid, best.strength * factor, first)
             loss = other.unlearned.loss()
             if loss > lowest - _LEAST:
                 break
@@ -151,41 +159,30 @@ def count_best(
     return best
 
 
-def out_of_fold(state: ClassifyState, name: str, strength: float, matrix: Tensor | None, learned: Data) -> Tensor:
-    """(texts, labels) scores of each text by a model that learned the other folds."""
-    scores = torch.zeros(len(learned.targets), len(state.labels)).double()
+def _out_of_fold(make: Make, strength: float, data: Data, num_labels: int) -> Tensor:
+    """Return (texts, labels) scores of each text by a baseline that was fitted to the other folds."""
+    scores = torch.zeros(len(data.targets), num_labels).double()
     for fold in range(FOLDS):
-        inside, outside = np.flatnonzero(learned.folds == fold), np.flatnonzero(learned.folds != fold)
+        inside, outside = np.flatnonzero(data.folds == fold), np.flatnonzero(data.folds != fold)
         if len(inside) and len(outside):
-            model, part = state.new_counting(name, strength, matrix), learned.select(outside)
-            model.count(part.sides, part.targets)
-            scores[torch.from_numpy(inside)] = model.scores(learned.select(inside).sides)
+            baseline, rest = make(strength), data.select(outside)
+            baseline.count(rest.sides, rest.targets)
+            scores[torch.from_numpy(inside)] = baseline.scores(data.select(inside).sides)
     return scores
 
 
-def _counted(
-    state: ClassifyState,
-    name: str,
-    matrix: Tensor | None,
-    learned: Data,
-    held: Data,
-    strength: float,
-    former: Counted | None = None,
-) -> Counted:
-    """``former`` is the same model at another strength."""
-    model, lesson = state.new_counting(name, strength, matrix), None
-    if not isinstance(model, Tfidf):
-        model.count(learned.sides, learned.targets)
+def _counted(make: Make, data: Data, valid: Data, strength: float, former: Counted | None = None) -> Counted:
+    """Fit a baseline; ``former`` is the same one at another strength."""
+    baseline, lesson = make(strength), None
+    if not isinstance(baseline, Tfidf):
+        baseline.count(data.sides, data.targets)
     elif former is not None and former.lesson is not None and isinstance(former.model, Tfidf):
-        model, lesson = former.model.anew(former.lesson, strength), former.lesson
+        baseline, lesson = former.model.anew(former.lesson, strength), former.lesson
     else:
-        lesson = model.learn(learned.sides, learned.targets)
-    unlearned = Unlearned(model.scores(held.sides), held.targets, units=held.units)
-    if len(held.targets) < ENOUGH:
-        inside = out_of_fold(state, name, strength, matrix, learned)
-        scores = torch.cat([unlearned.scores, inside])
-        targets, units = (
-            np.concatenate(both) for both in ((held.targets, learned.targets), (held.units, learned.units))
-        )
-        unlearned = Unlearned(scores, targets, len(held.targets), units)
-    return Counted(model, strength, unlearned, lesson)
+        lesson = baseline.learn(data.sides, data.targets)
+    unlearned = Unlearned(baseline.scores(valid.sides), valid.targets, units=valid.units)
+    if len(valid.targets) < ENOUGH:
+        scores = [unlearned.scores, _out_of_fold(make, strength, data, unlearned.scores.shape[1])]
+        targets, units = np.concatenate([valid.targets, data.targets]), np.concatenate([valid.units, data.units])
+        unlearned = Unlearned(torch.cat(scores), targets, len(valid.targets), units)
+    return Counted(baseline, strength, unlearned, lesson)

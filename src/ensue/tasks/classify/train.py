@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -186,9 +187,9 @@ def _note_cuts(state: ClassifyState, sides: Sides) -> None:
         )
 
 
-def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearned]:
-    """Fit what stands beside every model; returns what each says of texts that it did not learn."""
-    if missing := int((held.targets < 0).sum()):
+def _count(state: ClassifyState, data: Data, valid: Data) -> dict[str, Unlearned]:
+    """Fit the baselines, and return the scores of each for texts that it was not trained on."""
+    if missing := int((valid.targets < 0).sum()):
         state.metadata.notes.append(
             f"validation texts whose label is not in the training data (counted as wrong): {missing:,}"
         )
@@ -199,13 +200,14 @@ def _count(state: ClassifyState, learned: Data, held: Data) -> dict[str, Unlearn
     for name in COUNTING:
         if name == "vectors" and matrix is None:
             continue
-        found = count_best(state, name, matrix, learned, held, _strength(state, name))
-        state.metadata.strength[name], state.counting[name] = found.strength, found.model
-        unlearned[name] = found.unlearned
+        make = partial(state.new_counting, name, matrix=matrix)
+        baseline = count_best(make, data, valid, _strength(state, name))
+        state.metadata.strength[name], state.counting[name] = baseline.strength, baseline.model
+        unlearned[name] = baseline.unlearned
         if name != "majority":
-            state.metadata.temperature[name] = found.unlearned.temperature()
+            state.metadata.temperature[name] = baseline.unlearned.temperature()
     for name in state.counting:
-        _note_accuracy(state, name, held)
+        _note_accuracy(state, name, valid)
     return unlearned
 
 

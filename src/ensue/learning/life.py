@@ -25,7 +25,7 @@ StateT = TypeVar("StateT", bound=AnyState, contravariant=True)
 
 USED = "used for the final training unless --no-refit"
 """Note on validation data that the final training includes."""
-COUNTED = Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
+NO_TRAINING = Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
 """Report of an update that trains no network."""
 
 

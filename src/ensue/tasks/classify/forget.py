@@ -26,14 +26,14 @@ def forget_users(
         users: their names.
         folder: the model folder.
     """
-    found = Forgotten()
+    forgotten = Forgotten()
     if records is None or not len(records[0]):
-        return found
+        return forgotten
     mine, rest = records
-    complete = remove_hashes(state, found, prints(mine), prints(rest), "texts")
+    complete = remove_hashes(state, forgotten, prints(mine), prints(rest), "texts")
     theirs = {text for column in rest.texts for text in column}
     texts = {text for column in mine.texts for text in column} - theirs
-    remove_examples(state, found, lambda shown: not texts.intersection(shown))
+    remove_examples(state, forgotten, lambda shown: not texts.intersection(shown))
     my_sides = state.encode(mine)
     if state.remembered is not None:
         sides, targets = state.remembered
@@ -41,14 +41,16 @@ def forget_users(
         stays = np.array([row not in my_rows for row in _rows(sides)], np.bool_)
         kept = Remembered(tuple(side.select(np.flatnonzero(stays)) for side in sides), targets[stays])
         state.remembered = kept if stays.any() else None
-        found.add(TABLES, "remembered texts", int((~stays).sum()))
+        forgotten.add(TABLES, "remembered texts", int((~stays).sum()))
     if complete:
         others_ids = np.concatenate([side.ids for side in state.encode(rest)])
-        remove_words(state, found, np.setdiff1d(np.concatenate([side.ids for side in my_sides]), others_ids))
+        remove_words(state, forgotten, np.setdiff1d(np.concatenate([side.ids for side in my_sides]), others_ids))
     else:
-        note_remaining_words(found, "texts")
-    found.remains.append("weights of words and of the network, which all texts made: fit again without the person's")
-    return found
+        note_remaining_words(forgotten, "texts")
+    forgotten.remains.append(
+        "weights of words and of the network, which all texts made: fit again without the person's"
+    )
+    return forgotten
 
 
 def _rows(sides: Sides) -> list[tuple[bytes, ...]]:

@@ -213,9 +213,10 @@ def _count(state: ClassifyState, data: Data, valid: Data) -> dict[str, Unlearned
 
 def _strength(state: ClassifyState, name: str) -> float | None:
     """Return the strength set for a baseline; 1 for one without that setting."""
-    own = state.settings
-    if name == state.model_name and isinstance(own, CountingSettings) and state.options.get("strength") is not None:
-        return own.strength
+    settings = state.settings
+    is_set = name == state.model_name and state.options.get("strength") is not None
+    if is_set and isinstance(settings, CountingSettings):
+        return settings.strength
     return 1.0 if name == "majority" else None
 
 
@@ -288,10 +289,13 @@ def _train(state: ClassifyState, data: Data, valid: Data, checkpoint: Checkpoint
 
 def _fit_settings(state: ClassifyState, num_texts: int) -> None:
     """Fit the settings of a network to the texts, unless it is the paper's, which has its Table 2."""
-    row, own = state.counting.get("vectors"), state.settings
-    if MODELS[state.model_name].schedule is not SCHEDULE or not isinstance(own, TextSettings) or not own.residual:
-        return  # a model of one's own says itself how it is trained
-    learned = not isinstance(row, MeanVectors) and state.encoder is None
-    width = {"hidden": row.matrix.shape[1]} if isinstance(row, MeanVectors) else LEARNED if learned else {}
-    sized = schedule_for(num_texts, MOST_LEARNED if learned and len(state.names) > 1 else MOST)
-    state.select_model(state.model_name, state.architecture, {**sized, **width})
+    vectors, settings = state.counting.get("vectors"), state.settings
+    is_built_in = MODELS[state.model_name].schedule is SCHEDULE  # models from outside say themselves how they train
+    if not is_built_in or not isinstance(settings, TextSettings) or not settings.residual:
+        return
+    has_own_vectors = not isinstance(vectors, MeanVectors) and state.encoder is None
+    sizes: dict[str, int] = LEARNED if has_own_vectors else {}
+    if isinstance(vectors, MeanVectors):
+        sizes = {"hidden": vectors.matrix.shape[1]}
+    schedule = schedule_for(num_texts, MOST_LEARNED if has_own_vectors and len(state.names) > 1 else MOST)
+    state.select_model(state.model_name, state.architecture, {**schedule, **sizes})

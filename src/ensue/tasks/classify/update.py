@@ -7,7 +7,7 @@ import torch
 
 from ensue.data.texts import Texts
 from ensue.errors import DataError
-from ensue.learning.life import COUNTED, resize_embeddings, train_update
+from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.tasks.classify.dataset import codes, prints
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.state import require_trained
@@ -36,7 +36,7 @@ def update(state: ClassifyState, data: Texts) -> Report:
     state.metadata.updates += 1
     state.metadata.texts += len(data)
     if state.schedule is None or state.optimizer is None:
-        return COUNTED
+        return NO_TRAINING
     if state.encoder is None:  # which reads words that no vocabulary knows
         resize_embeddings(state, len(state.tokenizer.vocabulary))
     *_, report = train_update(state, state.passages(sides, targets))

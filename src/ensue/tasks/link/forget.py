@@ -37,39 +37,41 @@ def forget_users(
         users: their names.
         folder: the model folder, beside which vectors of posts may be.
     """
-    found = Forgotten()
+    forgotten = Forgotten()
     if records is None or not len(records[0]):
-        return found
+        return forgotten
     mine, rest = records
-    complete = remove_hashes(state, found, training_hashes(mine), training_hashes(rest), "posts")
+    complete = remove_hashes(state, forgotten, training_hashes(mine), training_hashes(rest), "posts")
     words = state.article_index.word_terms
     own_terms = np.intersect1d(state.post_terms, np.setdiff1d(words(mine.texts), words(rest.texts)))
     state.post_terms = np.setdiff1d(state.post_terms, own_terms)
-    found.add(TABLES, "fingerprints of words that nobody else used", len(own_terms))
+    forgotten.add(TABLES, "fingerprints of words that nobody else used", len(own_terms))
     texts = {*mine.texts} - {*rest.texts}
-    remove_examples(state, found, lambda shown: shown[0] not in texts)
+    remove_examples(state, forgotten, lambda shown: shown[0] not in texts)
     if state.remembered is not None:
         remaining = np.flatnonzero(~_held_by(state, state.remembered, mine))
-        found.add(TABLES, "remembered posts", state.remembered.num - len(remaining))
+        forgotten.add(TABLES, "remembered posts", state.remembered.num - len(remaining))
         state.remembered = state.remembered.select(remaining) if len(remaining) else None
         state.metadata.remembered = len(remaining)
     if (path := index_of(folder)).exists():
         index = VectorIndex.open(path)
-        found.add(path.name, "vectors of posts", index.remove(mine.ids))
+        forgotten.add(path.name, "vectors of posts", index.remove(mine.ids))
         index.save()
     if len(state.tokenizer.vocabulary) > FIRST and complete:
         columns = (mine.texts, rest.texts, state.article_index.articles.texts)
         used, *others = (np.unique(state.tokenizer.encode(column).ids) for column in columns)
-        remove_words(state, found, np.setdiff1d(used, np.concatenate(others)))
+        remove_words(state, forgotten, np.setdiff1d(used, np.concatenate(others)))
     elif len(state.tokenizer.vocabulary) > FIRST:
-        note_remaining_words(found, "posts")
+        note_remaining_words(forgotten, "posts")
     if state.schedule is not None:
-        found.remains.append("weights of the network, which was trained on all posts: fit again without the person's")
-    found.remains.append(
+        forgotten.remains.append(
+            "weights of the network, which was trained on all posts: fit again without the person's"
+        )
+    forgotten.remains.append(
         "numbers that all posts chose (weights of scores, probabilities), and articles whole, whoever wrote them: fit "
         "again"
     )
-    return found
+    return forgotten
 
 
 def _held_by(state: LinkState, remembered: Remembered, posts: Posts) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

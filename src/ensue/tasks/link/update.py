@@ -9,7 +9,7 @@ import torch
 
 from ensue.data.posts.corpus import Corpus
 from ensue.errors import DataError
-from ensue.learning.life import COUNTED, resize_embeddings, train_update
+from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.tasks.link.encode import vectors_of
 from ensue.tasks.link.state import LinkState
 from ensue.tasks.link.train import links, training_hashes
@@ -32,7 +32,7 @@ def update(state: LinkState, data: Corpus) -> Report:
     metadata.articles = len(index)
     metadata.posts += len(learned)
     metadata.links += len(learned.pairs)
-    report = COUNTED
+    report = NO_TRAINING
     if state.model is not None:
         if len(learned) and state.schedule is not None:
             linked_articles = learned.articles.select(np.unique(learned.pairs[:, 0]))

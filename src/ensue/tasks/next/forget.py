@@ -28,31 +28,31 @@ COUNTS, MODEL, SETTINGS = "baselines.safetensors", "model.safetensors", "setting
 
 def forget(state: NextState, data: Histories, values: Collection[str] = ()) -> Forgotten:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.forget`."""
-    found = Forgotten()
+    forgotten = Forgotten()
     mine, names = {record.values for record in data.records()}, set(values)
     remove_examples(
         state,
-        found,
+        forgotten,
         lambda shown: not names.intersection(shown) and not any(shown == own[-len(shown) :] for own in mine),
     )
     encoded = data.encode(state.vocabulary, drop_unknown=True)
     encoded = encoded.select(encoded.lengths > 0)
-    _forget_histories(state, encoded, found)
+    _forget_histories(state, encoded, forgotten)
     given = state.vocabulary.ids(values)
-    _forget_values(state, given[given >= FIRST], found)
-    if found.removed:
+    _forget_values(state, given[given >= FIRST], forgotten)
+    if forgotten.removed:
         state.learned()
         if state.schedule is not None:
-            found.remains.append("weights of the network, trained on all histories: fit again without them")
-        found.remains.append(
+            forgotten.remains.append("weights of the network, trained on all histories: fit again without them")
+        forgotten.remains.append(
             "sums that hold no value of a history (how often values come again, how lately, numbers chosen on held-out "
             "data): fit again without them"
         )
         if state.shared.min_users > 1:
-            found.remains.append(
+            forgotten.remains.append(
                 f"runs that {state.shared.min_users} people share, this one among them, in counts and fingerprints"
             )
-    return found
+    return forgotten
 
 
 def forget_users(state: NextState, records: Histories | None, users: Collection[str], folder: Path) -> Forgotten:
@@ -69,32 +69,32 @@ def records_of(records: Histories, users: Collection[str]) -> Histories:
     return records.select((user_names(records).is_in(names) | records.names.is_in(names)).to_numpy())
 
 
-def _forget_histories(state: NextState, data: Histories, found: Forgotten) -> None:
+def _forget_histories(state: NextState, data: Histories, forgotten: Forgotten) -> None:
     """Remove whole histories: those remembered, their fingerprints, and what was counted of those that were learned."""
     prints = fingerprints(data).view(np.int64)
     trained = state.training_hashes.numpy()
     learned = np.isin(prints, trained) & (state.shared.min_users == 1)
     mine = {*keys_of(latest_events(data) if state.shared.min_users == 1 else _runs_of(data))}
     stays = np.array([key not in mine for key in keys_of(state.reservoir.histories)], np.bool_)
-    found.add(COUNTS, "remembered histories", int((~stays).sum()))
+    forgotten.add(COUNTS, "remembered histories", int((~stays).sum()))
     state.reservoir.keep(stays)
     if not learned.any():
         return
     known = data.select(learned)
     kept = trained[~np.isin(trained, prints)]
-    found.add(COUNTS, "fingerprints of histories", len(trained) - len(kept))
+    forgotten.add(COUNTS, "fingerprints of histories", len(trained) - len(kept))
     state.training_hashes = torch.from_numpy(kept)
     before = state.counting["popularity"].totals.clone()
     for module in _counting(state):
         module.forget(known)
-    found.add(COUNTS, "histories subtracted from counts", len(known))
+    forgotten.add(COUNTS, "histories subtracted from counts", len(known))
     state.length_delay.forget(known)
     if isinstance(state.network, Remembers):
-        found.add(COUNTS, "histories that the model looks up or counts", len(known))
+        forgotten.add(COUNTS, "histories that the model looks up or counts", len(known))
     state.metadata.sequences -= len(known)
     state.metadata.events -= len(known.ids)
     alone = (state.counting["popularity"].totals <= 0) & (before > 0)
-    _forget_values(state, np.flatnonzero(alone.numpy()).astype(np.int32), found)
+    _forget_values(state, np.flatnonzero(alone.numpy()).astype(np.int32), forgotten)
 
 
 def _runs_of(data: Histories) -> Histories:
@@ -109,7 +109,7 @@ def _runs_of(data: Histories) -> Histories:
     return Histories(data.ids[events], offsets_of(sizes), data.vocabulary, data.times[events])
 
 
-def _forget_values(state: NextState, ids: Ids, found: Forgotten) -> None:
+def _forget_values(state: NextState, ids: Ids, forgotten: Forgotten) -> None:
     """Take values out of every history and table; their ids stay without a value."""
     former = state.metadata.forgotten or []
     gone = np.setdiff1d(ids, np.array(former, np.int32))
@@ -117,14 +117,14 @@ def _forget_values(state: NextState, ids: Ids, found: Forgotten) -> None:
         return
     before = len(state.reservoir.ids)
     state.reservoir.keep_events(~np.isin(state.reservoir.ids, gone))
-    found.add(COUNTS, "events of remembered histories", before - len(state.reservoir.ids))
+    forgotten.add(COUNTS, "events of remembered histories", before - len(state.reservoir.ids))
     for module in _counting(state):
         module.forget_ids(gone)
     if state.schedule is not None:
-        found.add(MODEL, "rows of values that nobody else has", clear_rows(state, gone, len(state.vocabulary)))
+        forgotten.add(MODEL, "rows of values that nobody else has", clear_rows(state, gone, len(state.vocabulary)))
     state.vocabulary, state.filters = state.vocabulary.without(gone.tolist()), FilterCache()
     state.reservoir.vocabulary = state.vocabulary
-    found.add(COUNTS, "values", len(gone))
+    forgotten.add(COUNTS, "values", len(gone))
     state.metadata.forgotten = sorted({*former, *gone.tolist()})
 
 

@@ -71,7 +71,7 @@ class NextPredictor(NextState):
         if data.items is not None:
             self.add_items(data.items)
             if not len(data):
-                return replace(life.COUNTED, note="items added")
+                return replace(life.NO_TRAINING, note="items added")
         shared = shared_part(data, self.shared.min_users, "new data")
         report = [*update.passes(self, shared)][-1]
         self.index_items()

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from ensue.data.histories import Histories, Ids, Index, concat_histories
-from ensue.learning.life import COUNTED, train_update
+from ensue.learning.life import NO_TRAINING, train_update
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
@@ -89,7 +89,7 @@ def passes(state: NextState, data: Histories, replay: Reservoir | None = None) -
     state.metadata.updates = updates = state.metadata.updates + 1
     if state.schedule is None or state.optimizer is None:
         state.model = state.counting[state.model_name]
-        yield replace(COUNTED, note="counts updated")
+        yield replace(NO_TRAINING, note="counts updated")
         return
     remembered = (state.reservoir if replay is None else replay).draw(len(data), updates)
     state.reservoir.add(data)

@@ -37,27 +37,27 @@ def forget_users(
         users: their names.
         folder: the model folder.
     """
-    found = Forgotten()
+    forgotten = Forgotten()
     if records is None:
-        return found
+        return forgotten
     whole, rest = (bounded(data, state.shared.min_users) for data in records)
     if state.metadata.examples:
         gone = {*_endings(whole.histories)} - {*_endings(rest.histories)}
-        remove_examples(state, found, lambda shown: shown not in gone)
-    remove_hashes(state, found, prints(whole.histories), prints(rest.histories), "steps")
+        remove_examples(state, forgotten, lambda shown: shown not in gone)
+    remove_hashes(state, forgotten, prints(whole.histories), prints(rest.histories), "steps")
     stored = _stored(state)
     if stored == _counts(state, whole):
-        _count(state, whole, rest, found)
+        _count(state, whole, rest, forgotten)
     elif stored != _counts(state, rest):
-        found.remains.append(
+        forgotten.remains.append(
             "counts of queries, words and what followed them, for they are not those of the records alone (an update, "
             "a part that was held out, or other rows): fit again without the person's rows"
         )
     if state.schedule is not None:
-        found.remains.append("weights of the network, which was trained on all sessions: fit again without them")
+        forgotten.remains.append("weights of the network, which was trained on all sessions: fit again without them")
     if state.metadata.mixture is not None:
-        found.remains.append("numbers chosen on held-out sessions, such as the weights of the mixture: fit again")
-    return found
+        forgotten.remains.append("numbers chosen on held-out sessions, such as the weights of the mixture: fit again")
+    return forgotten
 
 
 def _endings(sessions: Histories) -> list[tuple[str, ...]]:
@@ -83,7 +83,7 @@ def _stored(state: SuggestState) -> tuple[object, dict[str, bytes]]:
     return pack(state.floor), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
 
 
-def _count(state: SuggestState, whole: Queries, rest: Queries, found: Forgotten) -> None:
+def _count(state: SuggestState, whole: Queries, rest: Queries, forgotten: Forgotten) -> None:
     """Replace the counts by those of the log without the person, and the words that nobody else typed."""
     assert state.retrieval is not None
     floor, with_topics, counts_only = state.floor, bool(len(state.retrieval.topics)), state.model is state.retrieval
@@ -92,13 +92,13 @@ def _count(state: SuggestState, whole: Queries, rest: Queries, found: Forgotten)
         state.retrieval = state.retrieval.without_topics()
     if counts_only:
         state.model = state.retrieval
-    found.add(TREE, "queries that may be shown", len(floor.queries - state.floor.queries))
-    found.add(TREE, "words that may be shown", len(floor.words - state.floor.words))
-    found.add(TABLES, "sessions subtracted from counts", len(whole) - len(rest))
+    forgotten.add(TREE, "queries that may be shown", len(floor.queries - state.floor.queries))
+    forgotten.add(TREE, "words that may be shown", len(floor.words - state.floor.words))
+    forgotten.add(TABLES, "sessions subtracted from counts", len(whole) - len(rest))
     metadata = state.metadata
     metadata.sessions, metadata.queries = len(rest), len(rest.histories.ids)
     if state.tokenizer.kind != "words":
-        found.remains.append("pieces of words that the tokenizer learned from all queries: fit again")
+        forgotten.remains.append("pieces of words that the tokenizer learned from all queries: fit again")
         return
     common = state.floor.common(pl.Series("query", rest.histories.vocabulary.values, dtype=pl.String))
     typed = set(common.str.split(" ").explode().to_list())
@@ -108,5 +108,5 @@ def _count(state: SuggestState, whole: Queries, rest: Queries, found: Forgotten)
     ]
     if lost:
         state.tokenizer = state.tokenizer.without(lost)
-        found.add(TREE, "words", len(lost))
+        forgotten.add(TREE, "words", len(lost))
         clear_rows(state, np.array(lost), len(tokens))

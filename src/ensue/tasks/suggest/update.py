@@ -8,7 +8,7 @@ import torch
 
 from ensue.data.queries import Queries, require_pairs
 from ensue.errors import DataError
-from ensue.learning.life import COUNTED, train_update
+from ensue.learning.life import NO_TRAINING, train_update
 from ensue.tasks.state import require_trained
 from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.crowd import Crowd
@@ -47,10 +47,10 @@ def update(state: SuggestState, data: Queries) -> Report:
     metadata.queries += len(histories.ids)
     if state.schedule is None or state.optimizer is None:
         state.model = state.retrieval
-        return COUNTED
+        return NO_TRAINING
     windows = state.windows(steps)
     if not len(windows):
-        return COUNTED
+        return NO_TRAINING
     note_cuts(state, windows)
     *_, report = train_update(state, windows)
     return report

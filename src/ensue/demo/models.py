@@ -129,22 +129,22 @@ class Demo:
 
     def lines(self) -> list[str]:
         """Return how often attention finds true edges and sources, as sentences."""
-        found = self.recovery
+        rates = self.recovery
         return [
-            f"largest attention weight of HiDAN for {found.events:,} shares, compared with the true network:",
-            f"  a true edge in {found.edge:.0%} (random earlier user {found.edge_chance:.0%}, latest user "
-            f"{found.edge_latest:.0%})",
-            f"  the true source in {found.parent:.0%} (random earlier user {found.parent_chance:.0%}, latest user "
-            f"{found.parent_latest:.0%})",
+            f"largest attention weight of HiDAN for {rates.events:,} shares, compared with the true network:",
+            f"  a true edge in {rates.edge:.0%} (random earlier user {rates.edge_chance:.0%}, latest user "
+            f"{rates.edge_latest:.0%})",
+            f"  the true source in {rates.parent:.0%} (random earlier user {rates.parent_chance:.0%}, latest user "
+            f"{rates.parent_latest:.0%})",
         ]
 
     def save(self, folder: Path) -> dict[str, Path]:
         """Write one folder per model and return their paths."""
-        places = {name: folder / name for name in self.predictors}
+        paths = {name: folder / name for name in self.predictors}
         folder.mkdir(parents=True, exist_ok=True)
-        for name, place in places.items():
-            self.predictors[name].save(place, describe(self.predictors[name]))
-        return places
+        for name, predictor in self.predictors.items():
+            predictor.save(paths[name], describe(predictor))
+        return paths
 
 
 def run(seed: int, *, log: Log, progress: Progress) -> Demo:
@@ -161,14 +161,15 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     story = make_town(seed=seed)
     log(f"{story.title}: {len(story.people)} people, {len(story.articles)} articles, {len(story.posts):,} posts")
     log("the models are trained on the first days and scored on the last two; they never see the ground truth")
-    known = data_of(story)
+    data = data_of(story)
     rows, predictors = [], {}
     for part in PARTS:
-        log(f"{part.question} ({part.task}, {part.model}; {len(known[part.name].train):,} training rows)")
+        train, valid, test = data[part.name]
+        log(f"{part.question} ({part.task}, {part.model}; {len(train):,} training rows)")
         predictor = make(part.task, part.model, settings=part.settings, seed=seed, device="cpu")
-        progress(predictor.fit(known[part.name].train, known[part.name].valid))
+        progress(predictor.fit(train, valid))
         predictors[part.name] = predictor
-        rows.append(_row(part, predictor, known[part.name].test, CEILINGS[part.name](story)))
+        rows.append(_row(part, predictor, test, CEILINGS[part.name](story)))
     test = story.cascades.test
     chosen = int(np.flatnonzero((test.lengths >= 6) & (test.lengths <= 10))[0])
     sharing = predictors["sharing"]
@@ -179,40 +180,38 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
 
 def data_of(story: Town) -> dict[str, Data]:
     """Return the data of each part, split by day."""
-    shelf = Articles.of(story.articles)
+    articles = Articles.of(story.articles)
     return {
-        "posts": Data(*(Corpus(shelf, Posts.of(one.post for one in part)) for part in written(story))),
+        "posts": Data(*(Corpus(articles, Posts.of(post.post for post in part)) for part in written(story))),
         "stance": Data(*(Texts.of(texts_of(part)) for part in written(story))),
         "sharing": Data(story.cascades.train, story.cascades.valid, story.cascades.test),
-        "reading": Data(*(histories_of(part) for part in _by_day(story.reading, lambda one: one.day))),
-        "searching": Data(*(queries_of(part) for part in _by_day(story.searching, lambda one: one.day))),
+        "reading": Data(*(histories_of(part) for part in _by_day(story.reading, lambda session: session.day))),
+        "searching": Data(*(queries_of(part) for part in _by_day(story.searching, lambda session: session.day))),
     }
 
 
 def written(story: Town) -> list[tuple[Written, ...]]:
     """Return posts for training, validation and test."""
-    return _by_day(story.posts, lambda one: story.day_of(one.time))
+    return _by_day(story.posts, lambda post: story.day_of(post.time))
 
 
-def _by_day(found: Iterable[Any], day: Callable[[Any], int]) -> list[tuple[Any, ...]]:
-    kept = [(day(one), one) for one in found]
-    return [
-        tuple(one for at, one in kept if at < VALID_DAY),
-        tuple(one for at, one in kept if at == VALID_DAY),
-        tuple(one for at, one in kept if at > VALID_DAY),
-    ]
+def _by_day(records: Iterable[Any], day_of: Callable[[Any], int]) -> list[tuple[Any, ...]]:
+    """Return records of the days before, on and after the validation day."""
+    parts: list[list[Any]] = [[], [], []]
+    for record in records:
+        parts[1 + int(np.sign(day_of(record) - VALID_DAY))].append(record)
+    return [tuple(part) for part in parts]
 
 
 def _row(part: Part, predictor: Any, test: Any, truth: float) -> Row:
     """Return the metrics of the model and of the best baseline."""
     result = evaluate(predictor, test)
-    own = result.rows[0]
+    row = result.rows[0]
     paired = next(pair for pair in result.paired_tests if pair.measure == part.metric)
-    low, high = own.interval[part.metric]
-    half, score = (high - low) / 2, own.figures[part.metric]
+    low, high = row.interval[part.metric]
     return Row(
         part.name, part.question, part.task, predictor.model_name, part.metric, NUM_QUESTIONS[part.name](test),
-        score, half, paired.baseline, paired.metrics[1], truth, result.verdict,
+        row.figures[part.metric], (high - low) / 2, paired.baseline, paired.metrics[1], truth, result.verdict,
     )  # fmt: skip
 
 
@@ -223,8 +222,7 @@ def _targets(histories: Histories) -> int:
 
 def _of_stances(story: Town) -> float:
     """Return how often the label is the true feeling: wrong labels cannot be predicted."""
-    asked = [one for one in written(story)[2] if one.label is not None]
-    return float(np.mean([one.label == one.feeling for one in asked]))
+    return float(np.mean([post.label == post.feeling for post in written(story)[2] if post.label is not None]))
 
 
 def _of_sharing(story: Town) -> float:
@@ -235,27 +233,29 @@ def _of_sharing(story: Town) -> float:
     )
 
 
-def _of_sessions(sessions: Iterable[Session], chances: Callable[[tuple[str, ...], int], Mapping[str, float]]) -> float:
+def _of_sessions(
+    sessions: Iterable[Session], probabilities: Callable[[tuple[str, ...], int], Mapping[str, float]]
+) -> float:
     return _mean(
-        (chances(one.history.values[:at], one.day), one.history.values[at])
-        for one in sessions
-        if one.day > VALID_DAY
-        for at in range(1, len(one.history.values))
+        (probabilities(session.history.values[:at], session.day), session.history.values[at])
+        for session in sessions
+        if session.day > VALID_DAY
+        for at in range(1, len(session.history.values))
     )
 
 
-def _mean(asked: Iterator[tuple[Mapping[str, float], str]]) -> float:
-    return float(np.mean([expected_reciprocal(chances, target) for chances, target in asked]))
+def _mean(questions: Iterator[tuple[Mapping[str, float], str]]) -> float:
+    return float(np.mean([expected_reciprocal(probabilities, target) for probabilities, target in questions]))
 
 
-def expected_reciprocal(chances: Mapping[str, float], target: str) -> float:
+def expected_reciprocal(probabilities: Mapping[str, float], target: str) -> float:
     """Return the reciprocal rank of a target by its probability, averaged over the orders of ties."""
-    own = chances.get(target, 0.0)
-    if own <= 0:
+    probability = probabilities.get(target, 0.0)
+    if probability <= 0:
         return 0.0
-    above = sum(chance > own for chance in chances.values())
-    even = sum(chance == own for chance in chances.values())
-    return sum(1 / (above + place) for place in range(1, even + 1)) / even
+    num_above = sum(other > probability for other in probabilities.values())
+    num_tied = sum(other == probability for other in probabilities.values())
+    return sum(1 / (num_above + rank) for rank in range(1, num_tied + 1)) / num_tied
 
 
 CEILINGS: Mapping[str, Callable[[Town], float]] = {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ensue.demo.models import Demo, written
-from ensue.demo.town import DAY, VALID_DAY, Session, Town
+from ensue.demo.town import DAY, VALID_DAY, Session, Town, Written
 from ensue.records import History
 from ensue.store.folder import write_file
 from ensue.tasks import TASKS
@@ -30,10 +30,8 @@ def story_of(demo: Demo, seed: int) -> Values:
         "posts": _posts(story),
         "stance": _stances(story),
         "sharing": _sharing(story),
-        "reading": [_session(one) for one in _spread([one for one in story.reading if one.day > VALID_DAY], 8 * ITEMS)],
-        "searching": [
-            _session(one) for one in _spread([one for one in story.searching if one.day > VALID_DAY], 8 * ITEMS)
-        ],
+        "reading": _sessions(story.reading),
+        "searching": _sessions(story.searching),
     }
     return {
         "title": story.title,
@@ -75,8 +73,8 @@ def write_logs(story: Town, folder: Path) -> list[Path]:
         "clicks.jsonl": (one.history.to_json() for one in story.reading),
         "searches.tsv": _searches(story.searching),
     }
-    for name, found in lines.items():
-        write_file(folder / name, "".join(f"{line}\n" for line in found).encode())
+    for name, texts in lines.items():
+        write_file(folder / name, "".join(f"{line}\n" for line in texts).encode())
     return [folder / name for name in lines]
 
 
@@ -95,39 +93,45 @@ def _right_first(questions: list[Values], demo: Demo, name: str) -> list[Values]
     tops = [answer.choices[0] if answer.choices else None for answer in answers]
     right = [place for place, top in enumerate(tops) if top and top.value in questions[place]["truth"]]
     best = [max(right, key=lambda place: tops[place].score)] if right else []  # type: ignore[union-attr]
-    others = [one for place, one in enumerate(questions) if place not in best]
+    others = [question for place, question in enumerate(questions) if place not in best]
     return [*(questions[place] for place in best), *_spread(others, ITEMS - len(best))]
 
 
-def _spread(found: Sequence[Any], count: int) -> list[Any]:
+def _spread(items: Sequence[Any], count: int) -> list[Any]:
     """Return ``count`` elements, evenly spread over a list."""
-    return [found[place] for place in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int).tolist()]
+    return [items[index] for index in np.linspace(0, len(items) - 1, min(count, len(items))).astype(int).tolist()]
 
 
 def _posts(story: Town) -> list[Values]:
     """Return posts about the event, about other news, and about no article."""
-    found = written(story)[2]
-    kinds = ([one for one in found if one.label], [one for one in found if one.post.about and not one.label],
-             [one for one in found if not one.post.about])  # fmt: skip
-    chosen = [one for kind, count in zip(kinds, (5, 2, 1), strict=True) for one in _spread(kind, count)]
+    posts = written(story)[2]
+    event = [post for post in posts if post.label]
+    other_news = [post for post in posts if post.post.about and not post.label]
+    rest = [post for post in posts if not post.post.about]
     return [
         {
-            "record": {"text": one.post.text, "id": one.post.id},
-            "truth": list(one.post.about),
-            **_by(one.author, one.time),
+            "record": {"text": post.post.text, "id": post.post.id},
+            "truth": list(post.post.about),
+            **_by(post.author, post.time),
         }
-        for one in chosen
+        for post in (*_spread(event, 5), *_spread(other_news, 2), *_spread(rest, 1))
     ]
 
 
 def _stances(story: Town) -> list[Values]:
     """Return posts about the event, two of each feeling."""
-    found = [one for one in written(story)[2] if one.label is not None]
-    feelings = list(dict.fromkeys(one.feeling for one in found))
-    some = [one for feeling in feelings for one in _spread([own for own in found if own.feeling == feeling], 2)]
+    by_feeling: dict[str | None, list[Written]] = {}
+    for post in written(story)[2]:
+        if post.label is not None:
+            by_feeling.setdefault(post.feeling, []).append(post)
+    chosen = [post for posts in by_feeling.values() for post in _spread(posts, 2)]
     return [
-        {"record": {"texts": [one.post.text], "id": one.post.id}, "truth": [one.feeling], **_by(one.author, one.time)}
-        for one in some[:ITEMS]
+        {
+            "record": {"texts": [post.post.text], "id": post.post.id},
+            "truth": [post.feeling],
+            **_by(post.author, post.time),
+        }
+        for post in chosen[:ITEMS]
     ]
 
 
@@ -148,11 +152,14 @@ def _sharing(story: Town) -> list[Values]:
     return made
 
 
-def _session(one: Session) -> Values:
-    """Return a session without its last event, which is the true answer."""
-    history: History = one.history
-    asked = {"values": list(history.values[:-1]), "times": list(history.times[:-1]), "id": history.id}
-    return {"record": asked, "truth": [history.values[-1]], **_by(one.person, history.times[0])}
+def _sessions(sessions: Sequence[Session]) -> list[Values]:
+    """Return sessions of the test days without their last event, which is the true answer."""
+    questions = []
+    for session in _spread([session for session in sessions if session.day > VALID_DAY], 8 * ITEMS):
+        history: History = session.history
+        record = {"values": list(history.values[:-1]), "times": list(history.times[:-1]), "id": history.id}
+        questions.append({"record": record, "truth": [history.values[-1]], **_by(session.person, history.times[0])})
+    return questions
 
 
 def _by(person: str, time: float) -> dict[str, str]:

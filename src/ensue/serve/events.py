@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.stream import SQLiteQueue
 from ensue.stream.brokers import REDIS_EXAMPLE, connect
-from ensue.stream.events import Events, Reader
+from ensue.stream.events import Reader
 from ensue.stream.sources import split_address
 
 CLICKED = frozenset(
@@ -113,22 +112,11 @@ def open_queue(address: str) -> Queue:
         return RedisQueue(address)
     path = Path(address.removeprefix("sqlite:"))
     try:
-        return _Locked(SQLiteQueue(path))
+        return SQLiteQueue(path)
     except sqlite3.Error as error:
         raise SettingError(
             f"--queue {without_credentials(address)}: cannot be opened ({error}); name a file in a folder that is there"
         ) from error
-
-
-class _Locked:
-    """One writer at a time in this process: SQLite has others wait in sleeps that grow."""
-
-    def __init__(self, queue: SQLiteQueue) -> None:
-        self._queue, self._lock = queue, threading.Lock()
-
-    def put(self, lines: Iterable[str | bytes]) -> int:
-        with self._lock:
-            return self._queue.put(lines)
 
 
 class RedisQueue:
@@ -199,14 +187,10 @@ def read_events(decoded: object, body: type[EventList], settings: ServeSettings)
             other = next(name for name in decoded if name != "events")
             raise DataError(f"field {other[:64]!r} is not known; a body of events has events alone")
         events = decoded["events"]
-    kept, passed_over = [], 0
-    for at, event in enumerate(read(body, {"events": events if isinstance(events, list) else [events]}).events):
-        plain = _of_ubi(event, at) if "action_name" in event else event
-        if plain is None:
-            passed_over += 1
-        else:
-            kept.append((at, plain))
-    return Taken(_lines(kept, settings), passed_over)
+    checked = read(body, {"events": events if isinstance(events, list) else [events]}).events
+    plain = [_of_ubi(event, at) if "action_name" in event else event for at, event in enumerate(checked)]
+    lines = _lines([(at, event) for at, event in enumerate(plain) if event is not None], settings)
+    return Taken(lines, plain.count(None))
 
 
 def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:
@@ -245,13 +229,7 @@ def _lines(events: Sequence[tuple[int, dict[str, object]]], settings: ServeSetti
         require_short_history(History(tuple(read.values)), f"events[{at}]", settings)
         names = History((*read.sessions[:1], *read.marks[:1]))
         require_short_history(names, f"events[{at}]", settings)
-        lines += _plain(read)
-    return lines
-
-
-def _plain(events: Events) -> list[str]:
-    lines = []
-    for session, item, seconds, mark in zip(events.sessions, events.values, events.times, events.marks, strict=True):
-        event: dict[str, object] = {"session": session, "item": item, "time": seconds}
-        lines.append(json.dumps(event | ({"id": mark} if mark else {}), ensure_ascii=False))
+        for session, item, seconds, mark, _ in read.rows():
+            plain: dict[str, object] = {"session": session, "item": item, "time": seconds}
+            lines.append(json.dumps(plain | ({"id": mark} if mark else {}), ensure_ascii=False))
     return lines

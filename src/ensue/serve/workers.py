@@ -178,12 +178,13 @@ class Supervisor:
         require_names(folders)
         divided = {name: folder for name, folder in folders.items() if service_of(task_of(folder)).forks}
         before = _threads()
-        self._held = {one.name: one for one in hold(divided, metrics, log, warm=False)} if divided else {}
+        self._held = {held.name: held for held in hold(divided, metrics, log, warm=False)} if divided else {}
         if (threads := _threads() - before) > 0:
             raise SettingError(f"the models have started {threads} threads and cannot be forked; use --workers 1")
         self._pinned = {
             name: Pinned(name, folder, metrics, log) for name, folder in folders.items() if name not in divided
         }
+        self._watched: list[Watched] = [*self._held.values(), *self._pinned.values()]
         self._publish()
         self._workers: list[_Worker] = []
         self._asked: list[_Worker] = []
@@ -208,7 +209,7 @@ class Supervisor:
         Raises:
             SettingError: a worker cannot begin; its own lines say why.
         """
-        old = {number: signal.signal(number, self._told) for number in (signal.SIGINT, signal.SIGTERM)}
+        old = {number: signal.signal(number, self._stop_on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self._prepare()
             for place in range(self._num):
@@ -226,13 +227,13 @@ class Supervisor:
                     except Exception as error:  # noqa: BLE001 - the workers answer on, and the next look follows
                         self._log.failure(error, route="watch")
                     looked = time.monotonic()
-                if not any(one.leaving and not one.closed for one in self._workers):
+                if not any(worker.leaving and not worker.closed for worker in self._workers):
                     self._tell_learned()
         finally:
             self._tell_learned()
             self._end()
-            for one in self._pinned.values():
-                one.close()
+            for pinned in self._pinned.values():
+                pinned.close()
             for number, handler in old.items():
                 signal.signal(number, handler)
 
@@ -242,21 +243,21 @@ class Supervisor:
                 worker.end.send(TAKEN)
         self._learned = []
 
-    def _told(self, number: int, frame: FrameType | None) -> None:
+    def _stop_on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop = True
 
     def _start(self, place: int) -> _Worker:
         """Start a worker at a place, on its free side."""
-        own, theirs = socket.socketpair()
-        while len(sides := {one.side for one in self._workers if one.place == place}) == 2:
+        end, worker_end = socket.socketpair()
+        while len(sides := {worker.side for worker in self._workers if worker.place == place}) == 2:
             self._turn(0.05)  # the one before the one before still answers its last
         side = "b" if "a" in sides else "a"
-        pid = self._divide(lambda: self._work(f"{place}{side}", own, Link(theirs, self._refusals)))
-        theirs.close()
-        own.setblocking(False)
-        worker = _Worker(place, side, pid, own)
+        pid = self._divide(lambda: self._work(f"{place}{side}", end, Link(worker_end, self._refusals)))
+        worker_end.close()
+        end.setblocking(False)
+        worker = _Worker(place, side, pid, end)
         self._workers.append(worker)
-        self._selector.register(own, selectors.EVENT_READ, worker)
+        self._selector.register(end, selectors.EVENT_READ, worker)
         return worker
 
     def _divide(self, life: Callable[[], object]) -> int:
@@ -290,10 +291,10 @@ class Supervisor:
         """Serve as a worker."""
         end.close()
         self._places.take(name)
-        own = {name: pinned.hold() for name, pinned in self._pinned.items()}
+        loaded = {name: pinned.hold() for name, pinned in self._pinned.items()}
         for held in self._held.values():
             held.warm()
-        self._serve([{**self._held, **own}[name] for name in self._folders], link)
+        self._serve([{**self._held, **loaded}[name] for name in self._folders], link)
 
     def _prepare(self) -> None:
         """Build what a folder lacks, such as the index of a large catalogue, once, in a process that then ends."""
@@ -324,16 +325,16 @@ class Supervisor:
         for key, _ in self._selector.select(seconds):
             worker: _Worker = key.data
             try:
-                said = worker.end.recv(64)
+                message = worker.end.recv(64)
             except OSError:
-                said = b""
-            if not said:
+                message = b""
+            if not message:
                 self._selector.unregister(worker.end)
-            worker.ready |= READY in said
-            worker.closed |= CLOSED in said
-            if READY in said or HERE in said:
+            worker.ready |= READY in message
+            worker.closed |= CLOSED in message
+            if READY in message or HERE in message:
                 worker.silent = 0.0
-            if LEARNED in said:
+            if LEARNED in message:
                 self._asked.append(worker)
         now = time.monotonic()
         passed, self._turned = min(now - self._turned, EVERY), now
@@ -370,8 +371,8 @@ class Supervisor:
         with suppress(KeyError, ValueError):
             self._selector.unregister(worker.end)
         worker.end.close()
-        self._asked = [one for one in self._asked if one is not worker]
-        self._learned = [one for one in self._learned if one is not worker]
+        self._asked = [other for other in self._asked if other is not worker]
+        self._learned = [other for other in self._learned if other is not worker]
         self._places.leave(worker.name)
         if worker.leaving or self._stop:
             return
@@ -380,23 +381,22 @@ class Supervisor:
         self._metrics.restarts.inc()
         if worker.ready:
             self._again[worker.place] = time.monotonic()
-        elif not any(one.place == worker.place for one in self._workers):
+        elif not any(other.place == worker.place for other in self._workers):
             self._again[worker.place] = time.monotonic() + AGAIN
 
     def _look(self) -> None:
         """Prove and load folders that were replaced, and replace the workers one after the other."""
         try:
-            watched: list[Watched] = [*self._held.values(), *self._pinned.values()]
-            replaced = [one for one in watched if one.refresh(self._prove)]
+            replaced = [watched for watched in self._watched if watched.refresh(self._prove)]
             if not replaced:
                 return
             self._prepare()
             if self._replace_workers():
-                for one in replaced:
-                    one.tell()
+                for watched in replaced:
+                    watched.tell()
             elif not self._stop:
-                for one in replaced:
-                    one.revert()
+                for watched in replaced:
+                    watched.revert()
                 self._replace_workers()
         finally:
             self._publish()
@@ -413,7 +413,7 @@ class Supervisor:
     def _replace_workers(self) -> bool:
         """Let new workers take the places of the old ones; false where one cannot answer."""
         for place in range(self._num):
-            old = [one for one in self._workers if one.place == place and not one.leaving]
+            old = [worker for worker in self._workers if worker.place == place and not worker.leaving]
             new = self._start(place)
             if not self._begun(new):
                 if not self._stop:
@@ -425,8 +425,7 @@ class Supervisor:
 
     def _publish(self) -> None:
         """Publish to the workers why versions do not answer."""
-        watched: list[Watched] = [*self._held.values(), *self._pinned.values()]
-        text = json.dumps({one.name: one.refused for one in watched if one.refused})
+        text = json.dumps({watched.name: watched.refused for watched in self._watched if watched.refused})
         if not self._refusals.exists() or self._refusals.read_text() != text:
             new = self._refusals.with_suffix(".new")
             new.write_text(text)

@@ -21,6 +21,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -449,14 +450,15 @@ class SQLiteQueue:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path, self._lock = Path(path), threading.Lock()
         with closing(self._open()) as database, database:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY AUTOINCREMENT, line)")
 
     def put(self, lines: Iterable[str | bytes]) -> int:
-        """Append lines, all or none of them; returns the position of the last."""
-        with closing(self._open()) as database, database:
+        """Append lines, all or none of them, and return the position of the last."""
+        # one writer at a time in this process: SQLite lets the others wait in sleeps that grow
+        with self._lock, closing(self._open()) as database, database:
             database.executemany("INSERT INTO events (line) VALUES (?)", ((line,) for line in lines))
             (last,) = database.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()
         return int(last)

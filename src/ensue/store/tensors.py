@@ -15,7 +15,6 @@ from typing import Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from ensue.errors import ModelFolderError
@@ -113,7 +112,7 @@ def open_tensors(folder: Path, name: str) -> tuple[set[str], Callable[[], dict[s
 class TensorFile:
     """A safetensors file that is made as it is written, tensor by tensor: no second copy of a model is ever held.
 
-    Its bytes are those of :func:`tensor_bytes`.
+    Its bytes are those of ``safetensors.torch.save``.
 
     Args:
         tensors: by name; they must stay as they are until the file is written.
@@ -144,8 +143,8 @@ class TensorFile:
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """Tensors (and a few texts beside them) as one safetensors file."""
-    return save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict(metadata or {}))
+    """Return the bytes of a :class:`TensorFile`."""
+    return b"".join(TensorFile(tensors, metadata))
 
 
 def _checked(folder: Path, name: str, file: _Tensors) -> dict[str, Tensor]:

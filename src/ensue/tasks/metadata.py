@@ -20,6 +20,8 @@ class Metadata:
 
     held_out: str = ""
     """Which part of the data was held out."""
+    validation_mrr: dict[str, float] | None = None
+    """MRR of each model that was tried, on held-out data (of ``suggest`` MRR@10)."""
     epochs: Count = 0
     """Epochs behind the weights."""
     updates: Count = 0

@@ -83,7 +83,7 @@ class Scored:
     def probabilities(self, ids: Tensor) -> Tensor:
         """Return the probabilities of some ids of each history, (histories, k); 0 where everything is ruled out."""
         scores = self.score_items(ids.masked_fill(ids >= self.num_ids, PADDING))
-        if self.unknown is not None and self.item_totals is not None:
+        if self.unknown is not None and self.item_totals is not None and self.unknown.odds.shape[1]:
             own = self.item_totals[:, None] + self.unknown.odds.gather(1, (ids - self.num_ids).clamp(min=0))
             scores = torch.where(ids < self.num_ids, scores, own)
         return self.normalised(scores)

@@ -30,8 +30,6 @@ class Metadata(SharedMetadata):
     """What ``predict`` leaves out by default, as the two shares suggest."""
     timed: bool
     """Whether events have times."""
-    validation_mrr: dict[str, float] | None = None
-    """Of each model that was tried, on the held-out part."""
     chosen: str = ""
     """Why ``best`` is a counting row, where it is."""
     members: dict[str, float] | None = None

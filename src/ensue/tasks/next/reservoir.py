@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, ranges, scrambled
@@ -40,7 +42,7 @@ class Reservoir:
     """
 
     size: Count
-    seed: int
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
     num_seen: Count = 0
     keys: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     ids: Ids = field(default_factory=lambda: np.empty(0, np.int32))

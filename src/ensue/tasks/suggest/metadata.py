@@ -40,8 +40,6 @@ class Metadata(SharedMetadata):
     """The weight of each of the features that candidates are ordered by; ``None``: by the network alone."""
     mixture: dict[str, Share] | None = None
     """The weight of the network and of each counting model in their mixture; ``None``: counting takes no part."""
-    validation_mrr: dict[str, float] | None = None
-    """MRR@10 on held-out sessions, by the network alone, the mixture, the weights, and each counting model."""
     word_cost: Weight | None = None
     """What a word costs in the choice of what leads; ``None``: the likeliest leads."""
     validation_bleu: dict[str, float] | None = None

@@ -100,11 +100,9 @@ class Blend(nn.Module):
         self.network = CORE(CORESettings(**own), num_ids)
         self.memory = BlendMemory.empty(settings, num_ids)
         self.register_buffer("scale", torch.ones(1))
-        self.register_buffer("weight", torch.zeros(1))
-        self.register_buffer("step", torch.zeros(1))
-        self.register_buffer("mix", torch.zeros(1))
+        for name in ("weight", "step", "mix", "lean"):
+            self.register_buffer(name, torch.zeros(1))
         self.register_buffer("repeat", torch.zeros(len(REPEATS)))
-        self.register_buffer("lean", torch.zeros(1))
         self.register_buffer("beside", torch.zeros(num_ids, settings.dim))
         self.scale: Tensor
         self.weight: Tensor

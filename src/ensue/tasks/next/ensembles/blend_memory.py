@@ -25,6 +25,15 @@ class BlendMemory:
     following: Markov
     interpolated: Interpolated
 
+    def __post_init__(self) -> None:
+        """Check that all parts count the same items.
+
+        Raises:
+            ValueError: they do not.
+        """
+        if any(counts.num_ids != self.num_ids for counts in self._counts):
+            raise ValueError("the parts count different items")
+
     @classmethod
     def empty(cls, settings: BlendSettings, num_ids: int) -> BlendMemory:
         """Return a memory of nothing.

@@ -46,7 +46,7 @@ def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
     Only tags that HTML knows are taken for tags, and those of inline elements only where they are closed: ``<3``,
     ``a < b``, ``<user>`` and ``List<i>`` stay. Tags whose brackets are entities themselves go too.
     """
-    if len(texts) <= _FEW and not any("<" in text or "&" in text for text in texts.drop_nulls()):
+    if len(texts) <= _FEW and not any("<" in text or "&" in text for text in texts.to_list() if text is not None):
         return texts, 0
     require_polars()
     tagged = texts.str.contains(_TAG).fill_null(False)

@@ -65,7 +65,7 @@ def sparse_rows(
 
 
 def sparse_between(
-    stops: Index, columns: npt.NDArray[np.integer], values: npt.NDArray[np.floating], width: int
+    stops: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], values: npt.NDArray[np.floating], width: int
 ) -> SparseRows:
     """Sparse rows of their cells, row after row.
 

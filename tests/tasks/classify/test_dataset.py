@@ -9,8 +9,8 @@ import torch
 
 from ensue.data.histories import Index
 from ensue.tasks.classify.batch import Batch
-from ensue.tasks.classify.dataset import CHUNK, Chunks, Passages, keep_words, within_caps
-from ensue.text.tokens import Tokenizer, Tokens, split_words
+from ensue.tasks.classify.dataset import CHUNK, Chunks, Passages, keep_words
+from ensue.text.tokens import Tokenizer, Tokens
 
 
 def counting_up(*texts: tuple[int, ...]) -> Tokens:
@@ -95,11 +95,10 @@ def test_a_batch_without_any_word_is_a_batch() -> None:
     assert (batch.words, batch.sentences, batch.num_texts, len(batch.owners)) == ((), (), 2, 0)
 
 
-def test_words_within_caps_are_those_that_the_tokenizer_keeps() -> None:
+def test_words_within_caps_stay_beside_their_ids() -> None:
     column = pl.Series(["One two three. Four five! Six.", "", "Seven eight nine ten eleven."])
     tokenizer = Tokenizer.fit([column])
-    split = split_words(column, sentences=True)
     for words, sentences in ((2, 2), (3, None), (None, 1), (None, None)):
-        kept = within_caps(split.sentences, split.texts, words, sentences)
-        tokens = tokenizer.encode(column, sentences=True, max_words=words, max_sentences=sentences)
-        assert split.words.filter(kept).to_list() == [tokenizer.vocabulary.value(i) for i in tokens.ids.tolist()]
+        tokens = tokenizer.encode(column, sentences=True, max_words=words, max_sentences=sentences, keep_words=True)
+        assert tokens.words is not None
+        assert tokens.words.to_list() == [tokenizer.vocabulary.value(id) for id in tokens.ids.tolist()]

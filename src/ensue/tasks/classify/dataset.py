@@ -183,17 +183,6 @@ def keep_words(tokens: Tokens, kept: Keep) -> Tokens:
     return Tokens(tokens.ids[kept], ends[tokens.sentences], tokens.texts, words=words)
 
 
-def within_caps(sentences: Index, texts: Index, max_words: int | None, max_sentences: int | None) -> Keep:
-    """(words,) which words caps leave, as :meth:`ensue.text.tokens.Tokenizer.encode` applies them."""
-    sizes, counts = np.diff(sentences), np.diff(texts)
-    kept: Keep = np.ones(int(sizes.sum()), np.bool_)
-    if max_words is not None:
-        kept &= ranges(np.zeros_like(sizes), sizes) < max_words
-    if max_sentences is not None:
-        kept &= np.repeat(ranges(np.zeros_like(counts), counts), sizes) < max_sentences
-    return kept
-
-
 def _joined(offsets: list[Index]) -> Index:
     """The offsets of several columns as if they stood one after the other."""
     joined, end = [np.zeros(1, np.int64)], 0

@@ -19,11 +19,10 @@ from ensue.metrics import Floats
 from ensue.records import Text
 from ensue.settings import require_k
 from ensue.tasks.classify import infer
-from ensue.tasks.classify.dataset import Keep, Passages, Sides, keep_words, within_caps
+from ensue.tasks.classify.dataset import Keep, Passages, Sides, keep_words
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.state import ClassifyState
 from ensue.tasks.state import require_trained
-from ensue.text.tokens import split_words
 from ensue.vocabulary import UNKNOWN
 
 TESTED = 3
@@ -47,7 +46,7 @@ def answers(state: ClassifyState, records: Sequence[Text], k: int, *, evidence: 
     word_counts = np.sum([tokens.lengths for tokens in sides], axis=0)
     sums = [_sums(tokens.ids != UNKNOWN)[tokens.sentences[tokens.texts]] for tokens in sides]
     known_counts = np.sum([np.diff(part) for part in sums], axis=0)
-    tested_rows = _evidence(state, texts, sides, shares, order) if evidence else [_NOTHING] * len(records)
+    tested_rows = _evidence(state, sides, shares, order) if evidence else [_NOTHING] * len(records)
     counts = zip(known_counts.tolist(), word_counts.tolist(), strict=True)
     rows = zip(records, order.tolist(), shares.tolist(), counts, tested_rows, strict=True)
     labels = state.labels
@@ -102,10 +101,10 @@ class _Trial(NamedTuple):
     words: Index
 
 
-def _evidence(state: ClassifyState, texts: Texts, sides: Sides, shares: Floats, order: Index) -> Iterator[_Tested]:
+def _evidence(state: ClassifyState, sides: Sides, shares: Floats, order: Index) -> Iterator[_Tested]:
     """For each record the words it leaned on most, and what its answer is without them."""
-    weights, words = _weights(state, sides, shares.argmax(1)), _words(state, texts, sides)
-    places = [_places(sides, record) for record in range(len(texts))]
+    weights, words = _weights(state, sides, shares.argmax(1)), _words(sides)
+    places = [_places(sides, record) for record in range(len(shares))]
     top = [_heaviest(weights[place], bounds) for place, bounds in zip(places, _units(state, sides), strict=True)]
     trials = [trial for record, best in enumerate(top) for trial in _trials(record, best, sides)]
     without = _without(state, sides, trials)
@@ -258,18 +257,9 @@ def _add_weights(state: ClassifyState, passages: Passages, index: Index, weights
         weights[where[mask]] = (pooled.weights.double().cpu().numpy() * shares[rows][:, None])[mask]
 
 
-def _words(state: ClassifyState, texts: Texts, sides: Sides) -> list[str]:
-    """The words of all sides as the model reads them."""
-    documents, words = state.documents, list[str]()
-    for column, tokens in zip(texts.texts, sides, strict=True):
-        split = split_words(column, lower=state.tokenizer.lower, sentences=documents)
-        kept = within_caps(
-            split.sentences, split.texts, state.settings.max_words,
-            state.settings.max_sentences if documents else None,
-        )  # fmt: skip
-        words += split.words.filter(kept).to_list()
-        assert int(kept.sum()) == len(tokens.ids)
-    return words
+def _words(sides: Sides) -> list[str]:
+    """Return the words of all sides as the model reads them."""
+    return [word for tokens in sides if tokens.words is not None for word in tokens.words.to_list()]
 
 
 def _places(sides: Sides, record: int) -> Index:
@@ -301,7 +291,7 @@ def _explanation(state: ClassifyState, record: Text, answer: TextAnswer) -> Text
     texts = _columns(state, [record])
     sides = state.encode(texts)
     best = np.array([state.labels.index(answer.choices[0].value)])
-    weights, words = _weights(state, sides, best), _words(state, texts, sides)
+    weights, words = _weights(state, sides, best), _words(sides)
     passages = state.passages(sides)
     chosen = passages.passages(np.arange(1))
     graphs, upper = _graphs(state, passages) if state.schedule is not None else ({}, ())

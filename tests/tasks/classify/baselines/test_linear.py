@@ -17,7 +17,7 @@ from ensue.store.pack import pack, unpack
 from ensue.tasks.classify.baselines.grams import ACROSS, ALONE, CROSSED, KIND, SHARED, SIDE, shared_grams
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.overlap import overlaps
-from ensue.tasks.classify.baselines.spelling import Spelling
+from ensue.tasks.classify.baselines.spelling import SpelledWords
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.dataset import Sides
 from ensue.tasks.classify.settings import CountingSettings
@@ -94,7 +94,7 @@ def test_the_overlap_of_a_pair_by_hand() -> None:
     sides = encoded(tokenizer, first, second)
     idf = np.ones(len(tokenizer.vocabulary))
     idf[tokenizer.vocabulary.id("a")] = 3.0
-    heights = overlaps(sides, Spelling.of(sides, tokenizer.vocabulary, unknown=True), idf).reshape(3, 15, 6)
+    heights = overlaps(sides, SpelledWords.of(sides, tokenizer.vocabulary), idf).reshape(3, 15, 6)
     numbers = heights @ np.linspace(0, 1, 6)
     # words: 2 of 4, 2 of 3, 2 of 5; weighed: 4 of 6, 4 of 5, 4 of 7; neighbours (a b): 1 of 3, 1 of 2, 1 of 4;
     # runs " a " and " b " of four, of three, of five

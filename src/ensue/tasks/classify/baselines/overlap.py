@@ -12,9 +12,9 @@ import numpy as np
 from ensue.data.histories import Index
 from ensue.metrics import Floats
 from ensue.tasks.classify.baselines.grams import Distinct, word_grams
-from ensue.tasks.classify.baselines.spelling import Spelling
+from ensue.tasks.classify.baselines.spelling import SpelledWords
 from ensue.tasks.classify.dataset import Sides
-from ensue.text.sparse import SparseRows
+from ensue.text.tokens import Tokens
 
 _BENDS = 6
 HATS = 15 * _BENDS
@@ -22,7 +22,7 @@ HATS = 15 * _BENDS
 _LOW = 2**31 - 1
 
 
-def overlaps(sides: Sides, spelling: Spelling, idf: Floats) -> Floats:
+def overlaps(sides: Sides, spelled: SpelledWords, idf: Floats) -> Floats:
     """(pairs, features) heights of the hats of 15 numbers.
 
     Of words, of words weighed by how rare they are, of pairs of neighbours, and of runs of characters: the share of the
@@ -31,7 +31,7 @@ def overlaps(sides: Sides, spelling: Spelling, idf: Floats) -> Floats:
 
     Args:
         sides: first and second texts.
-        spelling: of both.
+        spelled: the words of both.
         idf: (words,) by id, how rare each is.
     """
     num = len(sides[0])
@@ -41,7 +41,7 @@ def overlaps(sides: Sides, spelling: Spelling, idf: Floats) -> Floats:
         (_count(common >> 31, num), *(_count(own.texts, num) for own in words)),
         (_count(common >> 31, num, idf[common & _LOW]), *(_count(own.texts, num, idf[own.ids]) for own in words)),
         _neighbours(sides),
-        _runs([spelling.of_texts(sides, side) for side in (0, 1)]),
+        _ngrams(sides, spelled),
     ]
     numbers = [share for part in parts for share in _shares(*part)]
     first, second = (np.log1p(tokens.lengths) for tokens in sides)
@@ -75,7 +75,14 @@ def _neighbours(sides: Sides) -> tuple[Floats, Floats, Floats]:
     return _count(both // width, num), _count(first // width, num), _count(second // width, num)
 
 
-def _runs(sides: list[SparseRows]) -> tuple[Floats, Floats, Floats]:
-    """Return the fractions of distinct character n-grams that are shared."""
-    first, second = (rows.sign() for rows in sides)
-    return first.multiply(second).sum(1), first.sum(1), second.sum(1)
+def _ngrams(sides: Sides, spelled: SpelledWords) -> tuple[Floats, Floats, Floats]:
+    """(pairs,) distinct character n-grams that both texts hold, that the first holds, that the second holds."""
+    num, width = len(sides[0]), max(len(spelled.keys), 1)
+
+    def cells(tokens: Tokens) -> Index:
+        texts, columns, _ = spelled.of_texts(tokens)
+        return texts * width + columns
+
+    first, second = map(cells, sides)
+    both = np.intersect1d(first, second, assume_unique=True)
+    return _count(both // width, num), _count(first // width, num), _count(second // width, num)

@@ -1,64 +1,153 @@
-"""Runs of characters inside the words of texts: what linear models know of a word that they never saw."""
+"""Character n-grams inside the words of texts: what linear models know of a word that they never saw."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ensue.data.histories import Index, ranges
-from ensue.tasks.classify.baselines.grams import CHARACTERS, KIND, SIDE, Grams
+from ensue.metrics import Floats
+from ensue.tasks.classify.baselines.grams import CHARACTERS, KIND
 from ensue.tasks.classify.dataset import Sides
-from ensue.text.sparse import SparseRows, sparse_rows
-from ensue.text.terms import character_terms
+from ensue.text.sparse import SparseRows, sparse_between
+from ensue.text.terms import Terms, character_terms
+from ensue.text.tokens import Tokens
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
+Int32s = npt.NDArray[np.int32]
+Number = TypeVar("Number", bound=np.generic)
+FEW = 512
+"""Words of texts up to which arrays are sorted rather than multiplied by scipy, which needs longer to begin."""
+MAX_ROWS = 2**18
+"""Words that are remembered at most; then all are forgotten."""
+_LOCK = threading.Lock()  # several threads may predict
 
-class Spelling(NamedTuple):
-    """The runs of characters of some texts, word by word: each distinct word is cut once."""
 
-    words: Index
-    """(words of all sides,) the row of each word in ``runs``."""
-    runs: SparseRows
-    """(distinct words, runs) how often each run stands in each word, one space at either end of it."""
-    keys: Index
-    """(runs,) which, as grams of the first side, increasing."""
+class SpelledWords:
+    """The character n-grams of words, of 3 to 5 characters, as columns; each word is cut once and remembered.
+
+    Args:
+        vocabulary: of the words.
+        keys: (columns,) the n-grams that are kept, as grams of the first side, increasing.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, keys: Index) -> None:
+        self._vocabulary, self.keys = vocabulary, keys
+        self._forget()
 
     @classmethod
-    def of(cls, sides: Sides, vocabulary: Vocabulary, *, unknown: bool) -> Spelling:
-        """The runs of 3 to 5 characters; of words that are not known too where that is wanted and the texts hold them.
+    def of(cls, sides: Sides, vocabulary: Vocabulary) -> SpelledWords:
+        """Return the words of some texts with all of their n-grams."""
+        spelled = cls(vocabulary, np.empty(0, np.int64))
+        ids = np.unique(np.concatenate([tokens.ids for tokens in sides]))
+        words = [*{word: None for tokens in sides for word in _unknown_words(tokens)}]
+        terms = spelled._cut(ids, words)
+        spelled.keys = np.unique(_keys(terms))
+        spelled._append(ids, words, terms)
+        return spelled
 
-        Words of a single text are learned from known words alone: runs of words that ``min_count`` keeps out of the
-        vocabulary would give them away.
+    def _forget(self) -> None:
+        self._known = np.full(len(self._vocabulary), -1)  # (ids,) the row of each word, -1 if it was not cut
+        self._unknown: dict[str, int] = {}  # the rows of words outside the vocabulary
+        self._num_rows = 0
+        self._starts: Int32s = np.zeros(1, np.int32)
+        self._columns: Int32s = np.zeros(0, np.int32)
+        self._counts: Floats = np.zeros(0)
+
+    def of_words(self, tokens: Tokens) -> tuple[Index, SparseRows]:
+        """Return (words,) the row of each word, and (rows, columns) how often each n-gram is in the word of a row.
+
+        Words outside the vocabulary have n-grams where the texts hold the words themselves.
         """
-        ids = np.concatenate([tokens.ids for tokens in sides]).astype(np.int64)
-        distinct, numbers = np.unique(ids, return_inverse=True)
-        spelled = [vocabulary.value(id) if id >= FIRST else "" for id in distinct.tolist()]
-        new = np.flatnonzero(ids == UNKNOWN)
-        if unknown and len(new) and all(tokens.words is not None for tokens in sides):
-            words = pl.concat([tokens.words for tokens in sides if tokens.words is not None]).gather(new)
-            numbers[new] = words.rank("dense").to_numpy().astype(np.int64) - 1 + len(spelled)
-            spelled += words.unique().sort().to_list()
-        owners, hashed, counts = character_terms(pl.Series(spelled, dtype=pl.String))
-        keys, columns = np.unique(hashed.astype(np.int64) + (CHARACTERS << KIND), return_inverse=True)
-        return cls(numbers, sparse_rows(owners, columns, counts.astype(np.float64), (len(spelled), len(keys))), keys)
+        rows, starts, columns, counts = self._tables(tokens)
+        return rows, sparse_between(starts, columns, counts, len(self.keys))
 
-    def of_texts(self, sides: Sides, side: int) -> SparseRows:
-        """(texts, runs) how often each run stands in the texts of a side."""
-        begin, tokens, width = sum(len(own.ids) for own in sides[:side]), sides[side], self.runs.shape[0]
-        owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
-        cells, counts = np.unique(owner * width + self.words[begin : begin + len(owner)], return_counts=True)
-        words = sparse_rows(cells // width, cells % width, counts.astype(np.float64), (len(tokens), width))
-        return words @ self.runs
+    def of_texts(self, tokens: Tokens) -> tuple[Index, Index, Floats]:
+        """Return (cells,) the text, not decreasing, the column, and how often its n-gram is in the text."""
+        rows, starts, columns, counts = self._tables(tokens)
+        width = max(len(self.keys), 1)
+        if len(rows) <= FEW:
+            sizes = starts[rows + 1] - starts[rows]
+            entries = ranges(starts[rows].astype(np.int64), sizes.astype(np.int64))
+            texts = np.repeat(np.repeat(np.arange(len(tokens)), tokens.lengths), sizes)
+            cells, codes = np.unique(texts * width + columns[entries], return_inverse=True)
+            return cells // width, cells % width, np.bincount(codes, counts[entries]).astype(np.float64)
+        words = sparse_between(tokens.sentences[tokens.texts], rows, np.ones(len(rows)), len(starts) - 1)
+        ngrams = words @ sparse_between(starts, columns, counts, width)
+        texts = np.repeat(np.arange(len(tokens)), np.diff(ngrams.indptr))
+        return texts, ngrams.indices.astype(np.int64), ngrams.data
 
-    def grams(self, sides: Sides) -> Grams:
-        """Each run as often as it stands in a text, at the place of its word."""
-        sizes = np.diff(self.runs.indptr).astype(np.int64)[self.words]
-        entries = ranges(self.runs.indptr.astype(np.int64)[self.words], sizes)
-        times = self.runs.data[entries].astype(np.int64)
-        places = np.repeat(np.repeat(np.arange(len(self.words)), sizes), times)
-        texts = np.concatenate([np.repeat(np.arange(len(tokens)), tokens.lengths) for tokens in sides])
-        later = np.repeat(np.arange(len(sides)), [len(tokens.ids) for tokens in sides]) << SIDE
-        keys = np.repeat(self.keys[self.runs.indices[entries]], times) + later[places]
-        return Grams(keys, texts[places], places, places)
+    def _tables(self, tokens: Tokens) -> tuple[Index, Int32s, Int32s, Floats]:
+        """Return the rows of words, and where the columns and counts of each row begin, the columns and the counts."""
+        with _LOCK:
+            if self._num_rows > MAX_ROWS or len(self._known) < len(self._vocabulary):
+                self._forget()
+            words = _unknown_words(tokens)
+            new_ids = np.unique(tokens.ids[self._known[tokens.ids] < 0])
+            new_words = [*{word: None for word in words if word not in self._unknown}]
+            if len(new_ids) or new_words:
+                self._append(new_ids, new_words, self._cut(new_ids, new_words))
+            rows = self._known[tokens.ids]
+            if words:
+                rows[tokens.ids == UNKNOWN] = [self._unknown[word] for word in words]
+            starts = self._starts[: self._num_rows + 1]
+            return rows, starts, self._columns[: starts[-1]], self._counts[: starts[-1]]
+
+    def _cut(self, ids: npt.NDArray[np.integer], words: Sequence[str]) -> Terms:
+        """Return the n-grams of words of the vocabulary, by id, and of others."""
+        known = [self._vocabulary.value(id) if id >= FIRST else "" for id in ids.tolist()]
+        return character_terms(pl.Series([*known, *words], dtype=pl.String))
+
+    def _append(self, ids: npt.NDArray[np.integer], words: Sequence[str], terms: Terms) -> None:
+        """Append the rows of words of the vocabulary and of others."""
+        first, num_words = self._num_rows, len(ids) + len(words)
+        columns, kept = places(self.keys, _keys(terms))
+        size = int(self._starts[first])
+        ends = size + np.cumsum(np.bincount(terms.owners[kept], minlength=num_words))
+        self._starts = _with_values(self._starts, first + 1, ends)
+        self._columns = _with_values(self._columns, size, columns[kept])
+        self._counts = _with_values(self._counts, size, terms.counts[kept])
+        self._known[ids] = first + np.arange(len(ids))
+        self._unknown.update(zip(words, range(first + len(ids), first + num_words), strict=True))
+        self._num_rows += num_words
+
+
+def without_unknown(sides: Sides) -> Sides:
+    """Return texts whose unknown words have no characters.
+
+    Words of a single text are learned from known words alone: n-grams of words that ``min_count`` keeps out of the
+    vocabulary would give them away.
+    """
+    return tuple(replace(tokens, words=None) for tokens in sides)
+
+
+def _unknown_words(tokens: Tokens) -> list[str]:
+    """Return the words outside the vocabulary in order, where the texts hold them."""
+    outside = np.flatnonzero(tokens.ids == UNKNOWN)
+    return [] if tokens.words is None or not len(outside) else tokens.words.gather(outside).to_list()
+
+
+def _keys(terms: Terms) -> Index:
+    return terms.keys.astype(np.int64) + (CHARACTERS << KIND)
+
+
+def _with_values(table: npt.NDArray[Number], size: int, values: Index) -> npt.NDArray[Number]:
+    """Return a table whose first ``size`` rows stay and are followed by values; it doubles where there is no room."""
+    if size + len(values) > len(table):
+        table = np.concatenate([table[:size], np.zeros(size + len(values), table.dtype)])
+    table[size : size + len(values)] = values
+    return table
+
+
+def places(keys: Index, wanted: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
+    """Return the positions of keys in a sorted array, and a mask of those that are in it."""
+    positions = np.searchsorted(keys, wanted)
+    known = positions < len(keys)
+    known[known] = keys[positions[known]] == wanted[known]
+    return positions, known

@@ -11,17 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from ensue.data.histories import Index
+from ensue.data.histories import Index, ranges
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 from ensue.tasks.classify.baselines.grams import (
+    CHARACTERS,
     KIND,
     OVERLAP,
     SIDE,
@@ -31,16 +34,18 @@ from ensue.tasks.classify.baselines.grams import (
     word_grams,
 )
 from ensue.tasks.classify.baselines.overlap import HATS, overlaps
-from ensue.tasks.classify.baselines.spelling import Spelling
+from ensue.tasks.classify.baselines.spelling import SpelledWords, places, without_unknown
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
-from ensue.text.linear import Linear, Strength, centred
+from ensue.text.linear import Linear, Strength, centred, widened
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.text.weights import smooth_idf
 from ensue.vocabulary import Vocabulary
 
 MOST = 2**18
 """Grams of a kind: 20 bytes each in a folder, and as many again for every further label."""
+MANY_PRODUCTS = 2**16
+"""Products of values and weights above which scipy adds them up."""
 _BLOCKS = 16
 _HATS = np.arange(HATS) + (OVERLAP << KIND)
 
@@ -64,16 +69,29 @@ class _Counts(NamedTuple):
         return cls(keys, cells // max(len(keys), 1), cells % max(len(keys), 1), counts.astype(np.float64))
 
 
-class _Rows(NamedTuple):
-    """Texts as rows, cell by cell: texts do not decrease."""
+class _Cells(NamedTuple):
+    """Weighted counts of the grams of some kinds in texts; texts do not decrease."""
 
     texts: Index
     columns: Index
-    values: Floats
     counts: Floats
     """Counts before weighting."""
-    matrix: SparseRows
-    """(texts, features)."""
+    values: Floats
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Tables that follow from the counted texts.
+
+    Attributes:
+        idf: (columns,).
+        kinds: (columns,) side and kind of each.
+        runs: the first column of the runs of characters of each side, and those of its words.
+    """
+
+    idf: Floats
+    kinds: npt.NDArray[np.int8]
+    runs: tuple[list[int], list[SpelledWords]]
 
 
 class Lesson(NamedTuple):
@@ -132,7 +150,7 @@ class Tfidf:
 
     def learn(self, sides: Sides, targets: Index) -> Lesson:
         """Count and fit as :meth:`count` does; return the feature rows, as large as the texts, for :meth:`anew`."""
-        parts = [*self._counts(sides, unknown=False)]
+        parts = [*_training_counts(sides, self.vocabulary)]
         held = [np.bincount(part.codes, minlength=len(part.keys)) for part in parts]
         fresh = [part.keys[own >= _least(own)] for part, own in zip(parts, held, strict=True)]
         keys = np.unique(np.concatenate([self.keys, *fresh, *([_HATS] if len(sides) == 2 else [])]))
@@ -140,11 +158,12 @@ class Tfidf:
         old = np.searchsorted(keys, self.keys)
         weight[torch.from_numpy(old)], counts[old] = self.linear.weight, self.held
         for part, own in zip(parts, held, strict=True):
-            columns, known = _places(keys, part.keys)
+            columns, known = places(keys, part.keys)
             counts[columns[known]] += own[known]
         seen, start = self.num_texts, Linear(weight, self.linear.bias)
         self.keys, self.held, self.num_texts = keys, counts, seen + len(targets)
-        lesson = Lesson(self._rows(sides, parts).matrix, torch.from_numpy(targets), start, seen)
+        self.__dict__.pop("_tables", None)
+        lesson = Lesson(self._training_rows(sides, parts), torch.from_numpy(targets), start, seen)
         self._solve(lesson)
         return lesson
 
@@ -161,85 +180,121 @@ class Tfidf:
 
     def scores(self, sides: Sides) -> Tensor:
         """(texts, labels) scores before normalising, in float64."""
-        return self.linear.scores(self._rows(sides, self._counts(sides)).matrix)
+        totals = sum(self._product(cells, len(sides[0])) for cells in self._cells(sides))
+        return widened(torch.from_numpy(totals) + self.linear.bias)
 
     def attributions(self, sides: Sides, labels: Index) -> Floats:
         """(words of all sides,) how much each word moves the score of its text's label (texts,), up or down.
 
         Two words share what their gram does, and all words of a pair what its overlap does.
         """
-        rows, size, width = self._rows(sides, self._counts(sides)), sum(len(own.ids) for own in sides), len(self.keys)
-        moved = rows.values * centred(self.linear.weight)[rows.columns, labels[rows.texts]] / rows.counts
-        cells, sums = rows.texts * width + rows.columns, np.zeros(size)
-        order = np.argsort(cells)
-        for grams in self._grams(sides, unknown=True):
-            columns, known = _places(self.keys, grams.keys)
-            own = moved[order[np.searchsorted(cells, (grams.texts * width + columns)[known], sorter=order)]] / 2
-            sums += np.bincount(grams.first[known], own, size) + np.bincount(grams.last[known], own, size)
-        apart = (self.keys[rows.columns] >> KIND) % (1 << SIDE - KIND) == OVERLAP
-        texts = np.concatenate([np.repeat(np.arange(len(own)), own.lengths) for own in sides])
-        whole = np.bincount(rows.texts[apart], (moved * rows.counts)[apart], len(labels))
+        cells = _Cells(*map(np.concatenate, zip(*self._cells(sides), strict=True)))
+        weights = centred(self.linear.weight[torch.from_numpy(cells.columns)])
+        moved = cells.values * weights[np.arange(len(weights)), labels[cells.texts]]
+        # What one occurrence of a gram does is looked up by the number of its text and column.
+        numbers, single = cells.texts * len(self.keys) + cells.columns, moved / cells.counts
+        order = np.argsort(numbers)
+        numbers, single = numbers[order], single[order]
+        size = sum(len(tokens.ids) for tokens in sides)
+        sums, base = np.zeros(size), 0
+        for grams in (word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])):
+            columns, known = places(self.keys, grams.keys)
+            halves = single[np.searchsorted(numbers, (grams.texts * len(self.keys) + columns)[known])] / 2
+            sums += np.bincount(grams.first[known], halves, size) + np.bincount(grams.last[known], halves, size)
+        owners = [np.repeat(np.arange(len(tokens)), tokens.lengths) for tokens in sides]
+        for tokens, texts, start, spelled in zip(sides, owners, *self._tables.runs, strict=False):
+            rows, runs = spelled.of_words(tokens)
+            num_runs = np.diff(runs.indptr)[rows]
+            entries, words = (
+                ranges(runs.indptr[rows].astype(np.int64), num_runs),
+                np.repeat(np.arange(len(rows)), num_runs),
+            )
+            occurring = np.searchsorted(numbers, texts[words] * len(self.keys) + start + runs.indices[entries])
+            sums += np.bincount(base + words, single[occurring] * runs.data[entries], size)
+            base += len(rows)
+        apart = self._tables.kinds[cells.columns] == OVERLAP
+        whole = np.bincount(cells.texts[apart], moved[apart], len(labels))
+        texts = np.concatenate(owners)
         spread: Floats = sums + (whole / np.maximum(np.bincount(texts, minlength=len(labels)), 1))[texts]
         return spread
 
     def grow(self, num_words: int) -> None:
         """New words need no room: grams get theirs when they are counted."""
 
-    def _grams(self, sides: Sides, *, unknown: bool) -> Iterator[Grams]:
-        """Every gram at its place."""
-        yield word_grams(sides)
-        yield Spelling.of(sides, self.vocabulary, unknown=unknown).grams(sides)
+    @cached_property
+    def _tables(self) -> _Tables:
+        kinds = (self.keys >> KIND).astype(np.int8)
+        sides = [np.searchsorted(kinds, [kind, kind + 1]) for kind in (CHARACTERS, CHARACTERS + (1 << SIDE - KIND))]
+        spelled = [
+            SpelledWords(self.vocabulary, self.keys[low:high] - (side << SIDE))
+            for side, (low, high) in enumerate(sides)
+        ]
+        starts = [int(low) for low, _ in sides]
+        return _Tables(smooth_idf(self.held, self.num_texts), kinds, (starts, spelled))
+
+    def _cells(self, sides: Sides) -> Iterator[_Cells]:
+        """Yield the cells of texts: words, characters of each side, overlaps of pairs."""
+        grams = _Counts.of(join([word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])]))
+        yield self._known_cells(grams)
+        for tokens, start, spelled in zip(sides, *self._tables.runs, strict=False):
+            texts, columns, counts = spelled.of_texts(tokens)
+            yield self._weighted(texts, columns + start, counts, texts)
         if len(sides) == 2:
-            yield shared_grams(sides)
+            yield self._overlap(sides)
 
-    def _counts(self, sides: Sides, *, unknown: bool = True) -> Iterator[_Counts]:
-        """Return the counts of the grams."""
-        yield _Counts.of(join([word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])]))
-        spelling = Spelling.of(sides, self.vocabulary, unknown=unknown)
-        for side in range(len(sides)):
-            rows = spelling.of_texts(sides, side)
-            texts = np.repeat(np.arange(len(sides[side])), np.diff(rows.indptr))
-            yield _Counts(spelling.keys + (side << SIDE), texts, rows.indices.astype(np.int64), rows.data)
+    def _product(self, cells: _Cells, num_texts: int) -> Floats:
+        """(texts, columns of the weights) values times weights."""
+        weight = self.linear.weight.numpy()
+        if len(cells.texts) * weight.shape[1] > MANY_PRODUCTS:
+            return sparse_rows(cells.texts, cells.columns, cells.values, (num_texts, len(weight))) @ weight
+        totals = np.zeros((num_texts, weight.shape[1]))
+        np.add.at(totals, cells.texts, cells.values[:, None] * weight[cells.columns])
+        return totals
 
-    def _overlap(self, sides: Sides) -> _Counts:
-        """The numbers of :func:`overlaps`, where pairs were learned."""
+    def _known_cells(self, part: _Counts) -> _Cells:
+        columns, known = places(self.keys, part.keys)
+        kept = known[part.codes]
+        texts, columns = part.texts[kept], columns[part.codes[kept]]
+        blocks = texts * _BLOCKS + self._tables.kinds[columns]
+        return self._weighted(texts, columns, part.counts[kept], blocks)
+
+    def _training_rows(self, sides: Sides, parts: Iterable[_Counts]) -> SparseRows:
+        """(texts, features) of counted texts."""
+        overlap = [self._overlap(sides)] if len(sides) == 2 else []
+        cells = _Cells(*map(np.concatenate, zip(*map(self._known_cells, parts), *overlap, strict=True)))
+        order = np.argsort(cells.texts, kind="stable")  # a few sorted stretches
+        columns, values = cells.columns[order], cells.values[order]
+        return sparse_rows(cells.texts[order], columns, values, (len(sides[0]), len(self.keys)))
+
+    def _overlap(self, sides: Sides) -> _Cells:
+        """Return the numbers of :func:`overlaps`, which are not weighted."""
         single = (self.keys & ~(1 << SIDE)) < 1 << 31
         ids = self.keys[single] & ((1 << 31) - 1)
         held = np.bincount(ids, self.held[single], len(self.vocabulary)).astype(np.int64)
-        spelling = Spelling.of(sides, self.vocabulary, unknown=True)
-        heights = overlaps(sides, spelling, smooth_idf(held, 2 * self.num_texts))
+        spelled = SpelledWords.of(sides, self.vocabulary)
+        heights = overlaps(sides, spelled, smooth_idf(held, 2 * self.num_texts))
         texts, codes = heights.nonzero()
-        return _Counts(_HATS, texts, codes, heights[texts, codes])
+        columns, known = places(self.keys, _HATS)
+        texts, codes = texts[known[codes]], codes[known[codes]]
+        numbers = heights[texts, codes]
+        return _Cells(texts, columns[codes], numbers, numbers)
 
-    def _rows(self, sides: Sides, parts: Iterable[_Counts]) -> _Rows:
-        found = []
-        for part in (*parts, *([self._overlap(sides)] if len(sides) == 2 else [])):
-            columns, known = _places(self.keys, part.keys)
-            kept = known[part.codes]
-            found.append((part.texts[kept], columns[part.codes[kept]], part.counts[kept]))
-        texts, columns, counts = (np.concatenate(column) for column in zip(*found, strict=True))
-        order = np.argsort(texts, kind="stable")  # a few sorted stretches
-        texts, columns, counts = texts[order], columns[order], counts[order]
-        values = self._weighed(texts, columns, counts, len(sides[0]))
-        matrix = sparse_rows(texts, columns, values, (len(sides[0]), len(self.keys)))
-        return _Rows(texts, columns, values, counts, matrix)
-
-    def _weighed(self, texts: Index, columns: Index, counts: Floats, num_texts: int) -> Floats:
-        """(cells,) TF-IDF, each block of a text of length 1; numbers of ``OVERLAP`` stay as they are."""
-        idf = smooth_idf(self.held, self.num_texts)
-        kinds = self.keys >> KIND
-        values, blocks = (1 + np.log(counts)) * idf[columns], texts * _BLOCKS + kinds[columns]
-        norms = np.sqrt(np.bincount(blocks, values**2, num_texts * _BLOCKS))
-        values = values / norms[blocks]
-        return np.where(kinds[columns] == OVERLAP, counts, values)
+    def _weighted(self, texts: Index, columns: Index, counts: Floats, blocks: Index) -> _Cells:
+        """Return TF-IDF of (cells,) counts; a block is what a text has of one side and kind, and has length 1."""
+        values = self._tables.idf[columns]
+        repeated = np.flatnonzero(counts > 1)
+        values[repeated] *= 1 + np.log(counts[repeated])
+        norms = np.sqrt(np.bincount(blocks, values * values))
+        return _Cells(texts, columns, counts, values / norms[blocks])
 
 
-def _places(keys: Index, wanted: Index) -> tuple[Index, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Return the positions of keys in a sorted array, and a mask of those that are in it."""
-    places = np.searchsorted(keys, wanted)
-    known = places < len(keys)
-    known[known] = keys[places[known]] == wanted[known]
-    return places, known
+def _training_counts(sides: Sides, vocabulary: Vocabulary) -> Iterator[_Counts]:
+    """Yield the counts of the grams of texts that are learned, in which unknown words have no characters."""
+    yield _Counts.of(join([word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])]))
+    known = without_unknown(sides)
+    spelled = SpelledWords.of(known, vocabulary)
+    for side, tokens in enumerate(known):
+        yield _Counts(spelled.keys + (side << SIDE), *spelled.of_texts(tokens))
 
 
 def _least(held: Index) -> int:

@@ -5,6 +5,10 @@ is free. Two labels share one column of weights. It is convex, and has one solut
 found by conjugate gradients no further than it is worth (Lin, Weng & Keerthi, Trust Region Newton Method for
 Large-Scale Logistic Regression, JMLR 2008; Nocedal & Wright, Algorithm 7.1): a few dozen passes over the rows where
 L-BFGS takes hundreds.
+
+Weights move from where they begin by R' A, a sum of the rows R, for the penalty leaves nothing outside the space that
+rows span (the representer theorem). All vectors of the solver are coordinates A, one row a text in place of one a
+feature, with the inner product of the weights, <A, B> = sum of A * (R R' B); R R' is never made.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -21,10 +26,9 @@ from ensue.metrics import Floats
 from ensue.nn.validation import require_table
 from ensue.text.sparse import SparseRows
 
-MANY_LABELS, MAX_SPAN = 20, 4096
-"""Labels from which weights are fitted in the space that the rows span, and texts up to which."""
-JITTER = 1e-10
-"""Part of the mean squared length of a row that is added to it, for equal rows span less."""
+MANY_LABELS = 8
+"""Labels from which the solver computes in float32: passes over the rows are then most of the work."""
+Array = npt.NDArray[np.floating]
 Strength = Annotated[float, Field(ge=1e-12, le=1e12)]
 """How much the data counts beside the penalty, scikit-learn's ``C``."""
 _STEPS, _PASSES, _SLOPE, _SHORTEST = 100, 200, 1e-5, 1e-6
@@ -81,10 +85,29 @@ def zeros(num_features: int, num_labels: int) -> Linear:
     return Linear(torch.zeros(num_features, columns).double(), torch.zeros(columns).double())
 
 
+class Coordinates(NamedTuple):
+    """A solution as the solver has it, where another fit of the same rows may begin.
+
+    Attributes:
+        rows: (texts, columns) A; the weights are the first ones plus R' A.
+        bias: (columns,).
+    """
+
+    rows: npt.NDArray[np.floating]
+    bias: npt.NDArray[np.floating]
+
+
 def fit(
-    rows: SparseRows | Tensor, targets: Tensor, num_labels: int, *, strength: float, start: Linear, seen: int = 0
-) -> Linear:
-    """The weights of least loss.
+    rows: SparseRows | Tensor,
+    targets: Tensor,
+    num_labels: int,
+    *,
+    strength: float,
+    start: Linear,
+    seen: int = 0,
+    begin: Coordinates | None = None,
+) -> tuple[Linear, Coordinates]:
+    """Return the weights of least loss.
 
     Args:
         rows: (texts, features) float64.
@@ -92,138 +115,138 @@ def fit(
         num_labels: at least 2.
         strength: how much the data counts beside the penalty, scikit-learn's ``C``.
         start: earlier weights, or zeros; the penalty is on what changes, so what says nothing new changes nothing.
-
         seen: texts behind the earlier weights: they hold the bias where it was, by the most that their loss can curve
             (a quarter a text), lest new texts of one label drive it off.
+        begin: where the search begins, such as the solution for another strength. [default: the earlier weights]
 
     Returns:
-        Weights rounded to float32, so that a model folder holds them exactly at half the size.
+        Weights rounded to float32, so that a model folder holds them exactly at half the size; and their coordinates.
     """
+    dtype: type[np.floating] = np.float64 if num_labels < MANY_LABELS else np.float32
+    matrix: SparseRows | Array = rows.numpy().astype(dtype) if isinstance(rows, Tensor) else rows.astype(dtype)
     scale, held = 1 / (strength * len(targets)), seen / (4 * len(targets))
-    begin = torch.cat([start.weight, start.bias[None]]).numpy()
-    matrix = rows.numpy() if isinstance(rows, Tensor) else rows
-    if not isinstance(rows, Tensor) and not begin.any() and not seen and _spans_little(rows, num_labels):
-        return _fit_in_row_space(rows, targets.numpy(), num_labels, scale)
-    weights = torch.from_numpy(_solve(_Task(matrix, targets.numpy(), num_labels, begin, scale, held)))
-    weights = weights.float().double()
-    return Linear(weights[:-1], weights[-1])
+    weight: Array = start.weight.numpy().astype(dtype)
+    bias: Array = start.bias.numpy().astype(dtype)
+    objective = _Objective(matrix, targets.numpy(), num_labels, weight, bias, scale, held)
+    solution = _solve(objective, begin or Coordinates(np.zeros((len(targets), weight.shape[1]), dtype), bias))
+    fitted = (weight + objective.backward @ solution.rows, solution.bias)
+    return Linear(*(torch.from_numpy(part).float().double() for part in fitted)), solution
 
 
-def _spans_little(rows: SparseRows, num_labels: int) -> bool:
-    """Return whether many labels have few texts and many more features, so that the row space is far smaller."""
-    num_texts, num_features = rows.shape
-    return num_labels >= MANY_LABELS and 0 < 4 * num_texts < num_features and num_texts <= MAX_SPAN
+class _Objective:
+    """The objective over ``strength`` times the number of texts, as a function of coordinates and their products.
 
-
-def _fit_in_row_space(rows: SparseRows, targets: Index, num_labels: int, scale: float) -> Linear:
-    """Fit weights that begin at 0 in coordinates of the space that the rows span, in which the solution lies.
-
-    With R the rows and R R' = L L', weights R' L'^-1 V have the scores L V and the norm of V: there is one coordinate
-    for each text in place of one for each feature.
+    Args:
+        rows: (texts, features) R.
+        targets: (texts,).
+        num_labels: at least 2.
+        weight: (features, columns) from which the weights move.
+        bias: (columns,) from which the bias moves.
+        scale: of the penalty on the weights.
+        held: of that on the bias.
     """
-    products = (rows @ rows.T).toarray()
-    products[np.diag_indices_from(products)] += JITTER * max(products.trace() / len(products), 1.0)
-    lower = np.linalg.cholesky(products).astype(np.float64)
-    begin = np.zeros((len(lower) + 1, num_labels))
-    solution = _solve(_Task(lower, targets, num_labels, begin, scale, 0.0))
-    upper = torch.from_numpy(lower).mT
-    weights = rows.T @ torch.linalg.solve_triangular(upper, torch.from_numpy(solution[:-1]), upper=True).numpy()
-    return Linear(torch.from_numpy(weights).float().double(), torch.from_numpy(solution[-1]).float().double())
-
-
-class _Task:
-    """The objective over ``strength`` times the number of texts; weights and bias are (features + 1, columns)."""
 
     def __init__(
-        self, rows: SparseRows | Floats, targets: Index, num_labels: int, start: Floats, scale: float, held: float
+        self,
+        rows: SparseRows | Array,
+        targets: Index,
+        num_labels: int,
+        weight: Array,
+        bias: Array,
+        scale: float,
+        held: float,
     ) -> None:
-        self.rows, self.backward, self.start = rows, rows.T, start
-        self.wanted = np.eye(num_labels)[targets]
-        self.penalty = np.full((len(start), 1), scale)
-        self.penalty[-1] = held
+        self.rows, self.backward, self.first_bias = rows, rows.T, bias
+        self.first_scores = rows @ weight if weight.any() else np.zeros((len(targets), weight.shape[1]), weight.dtype)
+        self.wanted = np.eye(num_labels, dtype=weight.dtype)[targets][:, -weight.shape[1] :]
+        self.scale, self.held = scale, held
 
-    def scores(self, weights: Floats) -> Floats:
-        """(texts, columns)."""
-        found: Floats = self.rows @ weights[:-1] + weights[-1]
-        return found
+    def loss(self, point: Coordinates, products: Array) -> float:
+        """Mean nats a text, and the penalty; products are R R' A."""
+        scores = self.first_scores + products + point.bias
+        nats = _logsumexp(_wide(scores)) - (scores * self.wanted).sum(1)
+        moved = point.bias - self.first_bias
+        penalty = self.scale * np.vdot(point.rows, products) + self.held * moved @ moved
+        return float(nats.mean(dtype=np.float64) + penalty / 2)
 
-    def loss(self, weights: Floats, scores: Floats) -> float:
-        """Mean nats a text, and the penalty."""
-        moved = weights - self.start
-        nats = _logsumexp(wide := _wide(scores)) - (wide * self.wanted).sum(1)
-        return float(nats.mean() + (self.penalty * moved * moved).sum() / 2)
+    def shares(self, point: Coordinates, products: Array) -> Array:
+        """(texts, columns) probabilities."""
+        return _softmax(_wide(self.first_scores + products + point.bias))[:, -self.wanted.shape[1] :]
 
-    def slope(self, weights: Floats, shares: Floats) -> Floats:
-        """Return the gradient of the loss, in the shape of the weights."""
-        return self._back(shares - self.wanted) + self.penalty * (weights - self.start)
+    def slope(self, point: Coordinates, shares: Array) -> Coordinates:
+        """Return the gradient."""
+        errors = (shares - self.wanted) / len(shares)
+        return Coordinates(errors + self.scale * point.rows, errors.sum(0) + self.held * (point.bias - self.first_bias))
 
-    def curve(self, shares: Floats, step: Floats) -> Floats:
-        """The second derivatives times a step."""
-        scores = _wide(self.scores(step))
-        return self._back(shares * (scores - (shares * scores).sum(1, keepdims=True))) + self.penalty * step
-
-    def curvature(self) -> Floats:
-        """(features + 1, 1) no less than the second derivative of each weight: a share's variance is 1/4 at most."""
-        if isinstance(self.rows, np.ndarray):
-            sums = (self.rows**2).sum(0)
-        else:
-            sums = np.bincount(self.rows.indices, self.rows.data**2, len(self.start) - 1)
-        return self.penalty + np.append(sums, len(self.wanted))[:, None] / (4 * len(self.wanted))
-
-    def _back(self, errors: Floats) -> Floats:
-        errors = errors[:, -self.start.shape[1] :] / len(self.wanted)
-        return np.concatenate([self.backward @ np.ascontiguousarray(errors), errors.sum(0, keepdims=True)])
+    def curve(self, shares: Array, step: Coordinates, products: Array) -> Coordinates:
+        """Return the second derivatives times a step."""
+        scores = shares * (products + step.bias)
+        # Of two labels the first has the rest of the share, and its score stays at 0.
+        moved = (scores - shares * scores.sum(1, keepdims=True)) / len(shares)
+        return Coordinates(moved + self.scale * step.rows, moved.sum(0) + self.held * step.bias)
 
 
-def _solve(task: _Task) -> Floats:
+def _solve(objective: _Objective, point: Coordinates) -> Coordinates:
     """Newton's steps, halved until the loss falls."""
-    weights, precision = task.start.copy(), 1 / task.curvature()
-    scores = task.scores(weights)
-    loss = task.loss(weights, scores)
+    products = objective.rows @ (objective.backward @ point.rows)
+    loss = objective.loss(point, products)
     for _ in range(_STEPS):
-        shares = _softmax(_wide(scores))
-        slope = task.slope(weights, shares)
-        if np.abs(slope).max() <= _SLOPE:
+        shares = objective.shares(point, products)
+        slope = objective.slope(point, shares)
+        weights_slope = objective.backward @ slope.rows
+        if max(np.abs(weights_slope).max(initial=0.0), np.abs(slope.bias).max()) <= _SLOPE:
             break
-        step = _conjugate(task, shares, slope, precision)
-        moved, descent, length = task.scores(step), float((slope * step).sum()), 1.0
-        while (new := task.loss(weights + length * step, scores + length * moved)) > loss + 1e-4 * length * descent:
+        slope_products = objective.rows @ weights_slope
+        step, step_products = _conjugate(objective, shares, slope, slope_products)
+        descent, length = float(np.vdot(slope.rows, step_products) + slope.bias @ step.bias), 1.0
+        while True:
+            moved = Coordinates(point.rows + length * step.rows, point.bias + length * step.bias)
+            moved_products = products + length * step_products
+            new_loss = objective.loss(moved, moved_products)
+            if new_loss <= loss + 1e-4 * length * descent:
+                break
             length /= 2
             if length < _SHORTEST:  # no lower within rounding
-                return weights
-        weights, scores, loss = weights + length * step, scores + length * moved, new
-    return weights
+                return point
+        point, products, loss = moved, moved_products, new_loss
+    return point
 
 
-def _conjugate(task: _Task, shares: Floats, slope: Floats, precision: Floats) -> Floats:
+def _conjugate(
+    objective: _Objective, shares: Array, slope: Coordinates, slope_products: Array
+) -> tuple[Coordinates, Array]:
     """The step to where the second-order model of the loss is least, until its slope is a small part of ``slope``."""
-    step, rest = np.zeros_like(slope), -slope
-    ahead = precision * rest
-    way, size = ahead, float((rest * ahead).sum())
+    rest, rest_products = Coordinates(-slope.rows, -slope.bias), -slope_products
+    step, step_products = Coordinates(np.zeros_like(rest.rows), np.zeros_like(rest.bias)), np.zeros_like(rest.rows)
+    way, way_products = rest, rest_products
+    size = float(np.vdot(rest.rows, rest_products) + rest.bias @ rest.bias)
     enough = min(0.25, size**0.25) ** 2 * size
     for _ in range(_PASSES):
-        curve = task.curve(shares, way)
-        length = size / float((way * curve).sum())
-        step, rest = step + length * way, rest - length * curve
-        ahead, before = precision * rest, size
-        size = float((rest * ahead).sum())
+        curve = objective.curve(shares, way, way_products)
+        length = size / float(np.vdot(curve.rows, way_products) + curve.bias @ way.bias)
+        step = Coordinates(step.rows + length * way.rows, step.bias + length * way.bias)
+        step_products = step_products + length * way_products
+        rest = Coordinates(rest.rows - length * curve.rows, rest.bias - length * curve.bias)
+        rest_products = objective.rows @ (objective.backward @ rest.rows)
+        before, size = size, float(np.vdot(rest.rows, rest_products) + rest.bias @ rest.bias)
         if size <= enough:
             break
-        way = ahead + size / before * way
-    return step
+        way = Coordinates(rest.rows + size / before * way.rows, rest.bias + size / before * way.bias)
+        way_products = rest_products + size / before * way_products
+    return step, step_products
 
 
-def _wide(scores: Floats) -> Floats:
+def _wide(scores: Array) -> Array:
     """Scores of the labels of those of the columns: of two labels the first stays at 0."""
     return np.concatenate([np.zeros_like(scores), scores], axis=1) if scores.shape[1] == 1 else scores
 
 
-def _logsumexp(scores: Floats) -> Floats:
+def _logsumexp(scores: Array) -> Array:
     top = scores.max(1)
-    total: Floats = top + np.log(np.exp(scores - top[:, None]).sum(1))
+    total: Array = top + np.log(np.exp(scores - top[:, None]).sum(1))
     return total
 
 
-def _softmax(scores: Floats) -> Floats:
-    shares: Floats = np.exp(scores - _logsumexp(scores)[:, None])
+def _softmax(scores: Array) -> Array:
+    shares: Array = np.exp(scores - _logsumexp(scores)[:, None])
     return shares

@@ -31,14 +31,16 @@ class SparseRows(Protocol):
     def __matmul__(self, other: Floats) -> Floats: ...
     @overload
     def __matmul__(self, other: SparseRows) -> SparseRows: ...
-    def __matmul__(self, other: Floats | SparseRows) -> Floats | SparseRows:
+    @overload
+    def __matmul__(self, other: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]: ...
+    def __matmul__(self, other: npt.NDArray[np.floating] | SparseRows) -> npt.NDArray[np.floating] | SparseRows:
         """(rows, features) times (features, columns), or times (features,)."""
 
     def __getitem__(self, rows: Index | tuple[slice, Index]) -> SparseRows:
         """Some of the rows, or of all rows some columns."""
 
-    def sign(self) -> SparseRows:
-        """1 where a value is above 0."""
+    def astype(self, dtype: type[np.floating]) -> SparseRows:
+        """Return the same rows in another precision."""
 
     def multiply(self, other: SparseRows) -> SparseRows:
         """The product, cell by cell."""

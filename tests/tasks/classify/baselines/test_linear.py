@@ -153,7 +153,7 @@ def test_another_strength_learns_the_same_rows() -> None:
     weak, strong = tfidf(2, 1.0, tokenizer), tfidf(2, 10.0, tokenizer)
     lesson, _ = (model.learn(encoded(tokenizer, train), targets) for model in (weak, strong))
     before = weak.linear.weight
-    assert torch.equal(weak.anew(lesson, 10.0).linear.weight, strong.linear.weight)
+    assert torch.allclose(weak.anew(lesson, 10.0).linear.weight, strong.linear.weight, atol=5e-3)
     assert weak.strength == 1.0 and torch.equal(weak.linear.weight, before)
 
 
@@ -215,7 +215,7 @@ def test_new_texts_of_one_label_do_not_drive_the_bias_off() -> None:
     # Rows without features: of one column b, the loss of 4 texts of label 1 is 4 log(1 + exp(-b)) + (100 / 4) b² / 2.
     # Its slope is 0 where 4 / (1 + exp(b)) = 25 b: b = 0.0769 gives 4 / 2.0799 = 1.9231 and 25 b = 1.9225.
     rows, targets = torch.zeros(4, 1).double(), torch.ones(4, dtype=torch.int64)
-    found = linear.fit(rows, targets, 2, strength=1.0, start=linear.zeros(1, 2), seen=100)
+    found, _ = linear.fit(rows, targets, 2, strength=1.0, start=linear.zeros(1, 2), seen=100)
     assert found.bias.tolist() == pytest.approx([0.0769], abs=2e-4)
 
 
@@ -231,9 +231,7 @@ def test_settings_are_checked(name: str, value: float, message: str) -> None:
 
 
 @pytest.mark.parametrize("strength", [0.1, 10.0])
-def test_many_labels_of_few_texts_have_the_solution_of_all_features(
-    strength: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_labels_have_the_same_solution_in_float32(strength: float, monkeypatch: pytest.MonkeyPatch) -> None:
     chance, num_texts, num_features, num_labels = np.random.default_rng(0), 90, 900, 30
     owners, columns = np.repeat(np.arange(num_texts), 6), chance.integers(num_features, size=6 * num_texts)
     values = chance.normal(size=len(owners))
@@ -244,7 +242,7 @@ def test_many_labels_of_few_texts_have_the_solution_of_all_features(
     found = []
     for least in (num_labels, num_labels + 1):
         monkeypatch.setattr(linear, "MANY_LABELS", least)
-        found.append(linear.fit(rows, targets, num_labels, strength=strength, start=start).scores(rows).softmax(1))
-    over_texts, over_features = found
-    assert not torch.equal(over_texts, over_features)
-    assert torch.allclose(over_texts, over_features, atol=2e-3)
+        model, solution = linear.fit(rows, targets, num_labels, strength=strength, start=start)
+        assert solution.rows.dtype == (np.float32 if least == num_labels else np.float64)
+        found.append(model.scores(rows).softmax(1))
+    assert torch.allclose(found[0], found[1], atol=2e-3)

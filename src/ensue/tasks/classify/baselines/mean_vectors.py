@@ -62,13 +62,10 @@ class MeanVectors:
 
     def count(self, sides: Sides, targets: Index) -> None:
         """Learn texts; see :meth:`Tfidf.count`."""
-        rows, wanted, start, seen = (
-            self._rows(self._means(sides)),
-            torch.from_numpy(targets),
-            self.linear,
-            self.num_texts,
+        rows, codes = self._rows(self._means(sides)), torch.from_numpy(targets)
+        self.linear, _ = linear.fit(
+            rows, codes, self.num_labels, strength=self.strength, start=self.linear, seen=self.num_texts
         )
-        self.linear = linear.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
         self.num_texts += len(targets)
 
     def scores(self, sides: Sides) -> Tensor:

@@ -37,7 +37,7 @@ from ensue.tasks.classify.baselines.overlap import HATS, overlaps
 from ensue.tasks.classify.baselines.spelling import SpelledWords, places, without_unknown
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
-from ensue.text.linear import Linear, Strength, centred, widened
+from ensue.text.linear import Coordinates, Linear, Strength, centred, widened
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.text.weights import smooth_idf
 from ensue.vocabulary import Vocabulary
@@ -103,6 +103,8 @@ class Lesson(NamedTuple):
     """Weights before this update."""
     seen: int
     """Texts behind it."""
+    solution: Coordinates | None = None
+    """Where a refit begins."""
 
 
 @dataclass(eq=False)
@@ -164,8 +166,7 @@ class Tfidf:
         self.keys, self.held, self.num_texts = keys, counts, seen + len(targets)
         self.__dict__.pop("_tables", None)
         lesson = Lesson(self._training_rows(sides, parts), torch.from_numpy(targets), start, seen)
-        self._solve(lesson)
-        return lesson
+        return lesson._replace(solution=self._solve(lesson))
 
     def anew(self, lesson: Lesson, strength: float) -> Tfidf:
         """Return the model refitted to the same rows at another strength; making the rows takes longer than fitting."""
@@ -174,9 +175,12 @@ class Tfidf:
         other._solve(lesson)
         return other
 
-    def _solve(self, lesson: Lesson) -> None:
-        rows, wanted, start, seen = lesson
-        self.linear = linear.fit(rows, wanted, self.num_labels, strength=self.strength, start=start, seen=seen)
+    def _solve(self, lesson: Lesson) -> Coordinates:
+        rows, targets, start, seen, solution = lesson
+        self.linear, solution = linear.fit(
+            rows, targets, self.num_labels, strength=self.strength, start=start, seen=seen, begin=solution
+        )
+        return solution
 
     def scores(self, sides: Sides) -> Tensor:
         """(texts, labels) scores before normalising, in float64."""

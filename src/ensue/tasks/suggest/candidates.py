@@ -73,7 +73,10 @@ def parts(pool: Pool, tokens: int) -> Floats:
         tokens: that the network knows.
     """
     nothing = (0.0,) * len(SOURCES)
-    rows = [(own.total, own.unknown, *(own.expected if own.count else nothing)) for own in pool]
+    rows = [
+        (candidate.total, candidate.unknown, *(candidate.expected if candidate.count else nothing))
+        for candidate in pool
+    ]
     table = np.array(rows, np.float64).reshape(len(rows), 1 + len(MIXED))
     table[:, 1] = np.exp(table[:, 0]) / float(max(tokens, 1)) ** table[:, 1]
     return table[:, 1:]
@@ -90,26 +93,26 @@ def features(pool: Pool, exponent: float, mixture: Mapping[str, float] | None = 
     """
     rows = [
         (
-            own.total,
-            own.total / own.length**exponent,
-            own.written,
-            own.place >= 0,
-            1 / (1 + own.place) if own.place >= 0 else 0.0,
-            own.followed,
-            own.count,
-            own.unknown,
-            own.length,
+            candidate.total,
+            candidate.total / candidate.length**exponent,
+            candidate.written,
+            candidate.place >= 0,
+            1 / (1 + candidate.place) if candidate.place >= 0 else 0.0,
+            candidate.followed,
+            candidate.count,
+            candidate.unknown,
+            candidate.length,
         )
-        for own in pool
+        for candidate in pool
     ]
     table = np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
     table[:, 5:7] = np.log1p(table[:, 5:7])
     if mixture is None:
         return table
-    shares = np.array([own.expected for own in pool], np.float64).reshape(len(rows), len(SOURCES))
+    shares = np.array([candidate.expected for candidate in pool], np.float64).reshape(len(rows), len(SOURCES))
     mixed = parts(pool, tokens) @ np.array([mixture[name] for name in MIXED])
     logs = np.log(np.maximum(np.concatenate([shares, mixed[:, None]], axis=1), TINY))
-    similar = np.array([own.similar for own in pool], np.float64).reshape(len(rows), len(SIMILAR))
+    similar = np.array([candidate.similar for candidate in pool], np.float64).reshape(len(rows), len(SIMILAR))
     return np.concatenate([table, logs[:, :-1], np.sqrt(shares), logs[:, -1:], similar], axis=1)
 
 

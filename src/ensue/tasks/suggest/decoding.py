@@ -93,29 +93,29 @@ def beam_search(
     for step in range(search.longest + 1):
         log_shares, state = writer.step(memory, state, torch.from_numpy(last.ravel()).to(device))
         if step == 0:
-            kept, wall = _nothing(len(rows), search), _wall(banned, log_shares)
+            ended, wall = _nothing(len(rows), search), _wall(banned, log_shares)
         sums_so_far = torch.from_numpy(beams.sums).to(log_shares)
         totals = log_shares.add_(wall).view(*last.shape, -1).add_(sums_so_far[..., None])
         if typed is not None:
-            here = typed.allowed[torch.from_numpy(rows).to(device), torch.from_numpy(beams.written).to(device)]
-            totals.masked_fill_(~here, -torch.inf)
+            allowed = typed.allowed[torch.from_numpy(rows).to(device), torch.from_numpy(beams.written).to(device)]
+            totals.masked_fill_(~allowed, -torch.inf)
         ends = _ends(totals[..., END].numpy(force=True), beams, lengths, step)
         totals[..., END] = -torch.inf
-        sums, places = (part.numpy(force=True) for part in topk(totals.view(len(rows), -1), search.beam))
+        sums, flat_tokens = (array.numpy(force=True) for array in topk(totals.view(len(rows), -1), search.beam))
         if search.beam == 1 and step < search.longest:
             ends = np.where(ends < sums, -np.inf, ends)
             sums = np.where(ends > -np.inf, -np.inf, sums)
-        kept = _keep(kept, beams.tokens, np.where(done[:, None], -np.inf, ends), step, search)
+        ended = _keep(ended, beams.tokens, np.where(done[:, None], -np.inf, ends), step, search)
         length = search.longest + 1 if search.exhaustive else step + 2
-        done |= sums[:, 0] / length**search.exponent <= kept.scores[:, -1]
+        done |= sums[:, 0] / length**search.exponent <= ended.scores[:, -1]
         if step == search.longest or done.all():
             break
-        parents, last = np.divmod(places, totals.shape[2])
+        parents, last = np.divmod(flat_tokens, totals.shape[2])
         state = state.select(torch.from_numpy((rows * totals.shape[1] + parents).ravel()).to(device))
         beams = _go_on(beams, sums, rows, parents, last, step, words)
         if typed is not None:
             beams = beams._replace(written=_written(typed, beams.written, last))
-    return Found(*map(torch.from_numpy, kept))
+    return Found(*map(torch.from_numpy, ended))
 
 
 def _begin(lengths: Ints, search: Search) -> _Beams:
@@ -155,9 +155,9 @@ def _keep(kept: _Ended, tokens: Ints, ends: Floats, step: int, search: Search) -
         return kept
     scores = np.concatenate([kept.scores, ends / (step + 1) ** search.exponent], axis=1)
     best = (-scores).argsort(axis=1, kind="stable")[:, : search.keep]
-    every, sums = np.concatenate([kept.tokens, tokens], axis=1), np.concatenate([kept.sums, ends], axis=1)
+    tokens_of, sums = np.concatenate([kept.tokens, tokens], axis=1), np.concatenate([kept.sums, ends], axis=1)
     rows = np.arange(len(best))[:, None]
-    return _Ended(every[rows, best], scores[rows, best], sums[rows, best])
+    return _Ended(tokens_of[rows, best], scores[rows, best], sums[rows, best])
 
 
 def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, step: int, words: Ints) -> _Beams:

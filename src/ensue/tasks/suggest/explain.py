@@ -54,33 +54,35 @@ def answers(
         raise SettingError(f"{len(prefixes)} prefixes for {len(records)} records; give one for all, or one per record")
     if not len(records):
         return []
-    kind = state.metadata.normalisation
-    typed, places = _typed(state, records)
+    normalisation = state.metadata.normalisation
+    typed, positions = _typed(state, records)
     sessions = Histories.of(History(values) for values in typed)
-    begun = [clean_prefix(str(text), kind) for text in prefixes]
-    lists = list(ranked(state, sessions, k, begun))
-    known = _known(state, sessions)
-    attributions = _attributions(state, sessions, lists, places) if evidence else iter(())
+    typed_prefixes = [clean_prefix(str(text), normalisation) for text in prefixes]
+    lists = list(ranked(state, sessions, k, typed_prefixes))
+    known_counts = _known(state, sessions)
+    attributions = _attributions(state, sessions, lists, positions) if evidence else iter(())
     return [
         Answer(
             tuple(
-                Choice(text, score, own)
-                for (text, score), own in zip(choices, next(attributions, [()] * len(choices)), strict=True)
+                Choice(text, score, attribution)
+                for (text, score), attribution in zip(choices, next(attributions, [()] * len(choices)), strict=True)
             ),
             in_vocabulary,
             len(record.values),
             id=record.id,
         )
-        for record, choices, in_vocabulary in zip(records, lists, known, strict=True)
+        for record, choices, in_vocabulary in zip(records, lists, known_counts, strict=True)
     ]
 
 
 def _typed(state: SuggestState, records: Sequence[History]) -> tuple[list[tuple[str, ...]], list[tuple[int, ...]]]:
     """The queries of each record as they are learned, and where each stands there; blank ones are no queries."""
     flat = iter(clean([value for record in records for value in record.values], state.metadata.normalisation))
-    cleaned = [[(place, next(flat)) for place in range(len(record.values))] for record in records]
-    filled = [[(place, text) for place, text in own if text] for own in cleaned]
-    return [tuple(text for _, text in own) for own in filled], [tuple(place for place, _ in own) for own in filled]
+    cleaned = [[(position, next(flat)) for position in range(len(record.values))] for record in records]
+    filled = [[(position, text) for position, text in queries if text] for queries in cleaned]
+    return [tuple(text for _, text in queries) for queries in filled], [
+        tuple(position for position, _ in queries) for queries in filled
+    ]
 
 
 def _known(state: SuggestState, sessions: Histories) -> list[int]:
@@ -93,24 +95,27 @@ Lists = Sequence[list[tuple[str, float]]]
 
 
 def _attributions(
-    state: SuggestState, sessions: Histories, lists: Lists, places: Sequence[tuple[int, ...]]
+    state: SuggestState, sessions: Histories, lists: Lists, positions: Sequence[tuple[int, ...]]
 ) -> Iterator[list[tuple[Attribution, ...]]]:
     """For each session the queries that each of its suggestions leaned on."""
     for low in range(0, len(sessions), GROUP):
-        part = sessions.select(slice(low, low + GROUP))
-        rows = [row for row in range(len(part)) if part.lengths[row] and lists[low + row]]
-        chosen = part.select(np.array(rows, np.int64))
-        own = [lists[low + row] for row in rows]
-        counted = state.schedule is None
-        by_session = iter(_counted(state, chosen, own) if counted else _networks(state, chosen, own))
-        for row in range(len(part)):
+        batch = sessions.select(slice(low, low + GROUP))
+        rows = [row for row in range(len(batch)) if batch.lengths[row] and lists[low + row]]
+        filled = batch.select(np.array(rows, np.int64))
+        choices_of = [lists[low + row] for row in rows]
+        is_counted = state.schedule is None
+        by_session = iter(_counted(state, filled, choices_of) if is_counted else _networks(state, filled, choices_of))
+        for row in range(len(batch)):
             if row not in rows:
                 yield [()] * len(lists[low + row])
                 continue
-            where, values = places[low + row], part.record(row).values
+            batch_positions, values = positions[low + row], batch.record(row).values
             yield [
-                tuple(Attribution(values[turn], where[turn], share, score_drop) for turn, share, score_drop in choice)
-                for choice in next(by_session)
+                tuple(
+                    Attribution(values[turn], batch_positions[turn], share, score_drop)
+                    for turn, share, score_drop in weighted
+                )
+                for weighted in next(by_session)
             ]
 
 
@@ -121,57 +126,68 @@ Weighted = list[tuple[int, float, float | None]]
 def _counted(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
     """Return each query's contribution to a suggestion's probability; popular suggestions have none."""
     following = state.following
-    places = following.places(sessions)[0]
-    tables = [(part, state.shares.by_query(name, sessions, places)) for name, part in _leaned_on(state).items()]
+    query_ids = following.places(sessions)[0]
+    weighted_tables = [
+        (weight, state.shares.by_query(name, sessions, query_ids)) for name, weight in _leaned_on(state).items()
+    ]
     for row, choices in enumerate(lists):
         values, low = sessions.record(row).values, int(sessions.offsets[row])
         turns = {value: turn for turn, value in enumerate(values)}
-        brings = [
-            (turn, [(part, _cells(rows, low + turn)) for part, rows in tables])
-            for turn in range(len(values) if tables else 0)
+        contributions = [
+            (turn, [(weight, _cells(rows, low + turn)) for weight, rows in weighted_tables])
+            for turn in range(len(values) if weighted_tables else 0)
         ]
-        known = (following.vocabulary.id(text) - FIRST for text, _ in choices)
+        suggested_ids = (following.vocabulary.id(text) - FIRST for text, _ in choices)
         yield [
             [(turns[text], 1.0, None)]
             if text in turns
-            else _largest([(turn, sum(part * own.get(place, 0.0) for part, own in rows)) for turn, rows in brings])
-            for (text, _), place in zip(choices, known, strict=True)
+            else _largest(
+                [
+                    (turn, sum(weight * counts.get(suggested_id, 0.0) for weight, counts in rows))
+                    for turn, rows in contributions
+                ]
+            )
+            for (text, _), suggested_id in zip(choices, suggested_ids, strict=True)
         ]
 
 
 def _leaned_on(state: SuggestState) -> dict[str, float]:
     """By name in ``GIVEN`` how much of what a counting model expects it brings."""
     if state.model_name == RERANKER:
-        return {name: part for name, part in (state.metadata.mixture or {}).items() if name in GIVEN and name != "turn"}
+        return {
+            name: weight for name, weight in (state.metadata.mixture or {}).items() if name in GIVEN and name != "turn"
+        }
     name = {"most-frequent-next": "last-query"}.get(state.model_name, state.model_name)
     return {name: 1.0} if name in GIVEN else {}
 
 
 def _cells(rows: SparseRows, row: int) -> dict[int, float]:
     """The filled cells of a row."""
-    part = slice(rows.indptr[row], rows.indptr[row + 1])
-    return dict(zip(rows.indices[part].tolist(), rows.data[part].tolist(), strict=True))
+    entries = slice(rows.indptr[row], rows.indptr[row + 1])
+    return dict(zip(rows.indices[entries].tolist(), rows.data[entries].tolist(), strict=True))
 
 
-def _largest(parts: list[tuple[int, float]]) -> Weighted:
+def _largest(contributions: list[tuple[int, float]]) -> Weighted:
     """The turns that bring the most, with their shares of all that turns bring."""
-    whole = sum(part for _, part in parts)
-    best = sorted((own for own in parts if own[1] > 0), key=lambda pair: -pair[1])[:SHOWN]
-    return [(turn, part / whole, None) for turn, part in best]
+    total = sum(contribution for _, contribution in contributions)
+    best = sorted((pair for pair in contributions if pair[1] > 0), key=lambda pair: -pair[1])[:SHOWN]
+    return [(turn, contribution / total, None) for turn, contribution in best]
 
 
 def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
     batch = batch_of(state, sessions)
     shares = by_query(state, batch, lists)
-    tested = [np.argsort(-own[0], kind="stable")[:TESTED] for own in shares]
+    tested = [np.argsort(-session_shares[0], kind="stable")[:TESTED] for session_shares in shares]
     cut = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
     drops = _without(state, batch, lists, tested)
-    for row, own in enumerate(shares):
+    for row, session_shares in enumerate(shares):
         choices: list[Weighted] = []
-        for choice, line in enumerate(own):
-            best = [turn for turn in np.argsort(-line, kind="stable")[:SHOWN].tolist() if line[turn] > 0]
-            falls = dict(zip(tested[row].tolist(), drops[row][:, choice].tolist(), strict=True))
-            choices.append([(turn + int(cut[row]), float(line[turn]), falls.get(turn)) for turn in best])
+        for choice, choice_shares in enumerate(session_shares):
+            best = [
+                turn for turn in np.argsort(-choice_shares, kind="stable")[:SHOWN].tolist() if choice_shares[turn] > 0
+            ]
+            drop_of = dict(zip(tested[row].tolist(), drops[row][:, choice].tolist(), strict=True))
+            choices.append([(turn + int(cut[row]), float(choice_shares[turn]), drop_of.get(turn)) for turn in best])
         yield choices
 
 
@@ -195,24 +211,24 @@ def attributions(state: SuggestState, batch: Batch, candidates: Tensor) -> Tenso
 def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[Index]) -> list[Floats]:
     """For each session (tested, choices) what each score falls by when the network does not read that query."""
     owners = torch.tensor([row for row, turns in enumerate(tested) for _ in turns])
-    gone = torch.tensor([turn for turns in tested for turn in turns.tolist()])
+    deleted = torch.tensor([turn for turns in tested for turn in turns.tolist()])
     candidates = tokens_of(state, [[text for text, _ in choices] for choices in lists]).to(state.device)
     words, lengths = batch.words[owners], batch.lengths[owners]
-    order = torch.arange(lengths.shape[1]).expand(len(owners), -1)
-    order = (order + (order >= gone[:, None]).long()).clamp(max=lengths.shape[1] - 1)
-    last = torch.arange(lengths.shape[1]) == lengths.shape[1] - 1
-    shorter = lengths.gather(1, order.to(lengths.device)).masked_fill(last.to(lengths.device), 0)
-    moved = words.gather(1, order.to(words.device)[..., None].expand(-1, -1, words.shape[2]))
-    moved = moved * (torch.arange(words.shape[2], device=words.device) < shorter[..., None])
+    positions = torch.arange(lengths.shape[1]).expand(len(owners), -1)
+    positions = (positions + (positions >= deleted[:, None]).long()).clamp(max=lengths.shape[1] - 1)
+    is_last = torch.arange(lengths.shape[1]) == lengths.shape[1] - 1
+    shorter = lengths.gather(1, positions.to(lengths.device)).masked_fill(is_last.to(lengths.device), 0)
+    words_without = words.gather(1, positions.to(words.device)[..., None].expand(-1, -1, words.shape[2]))
+    words_without = words_without * (torch.arange(words.shape[2], device=words.device) < shorter[..., None])
     with torch.no_grad():
-        whole = _order(state, batch, candidates)
-        less = _order(state, Batch(moved, shorter), candidates[owners])
+        all_scores = _order(state, batch, candidates)
+        deleted_scores = _order(state, Batch(words_without, shorter), candidates[owners])
     drops, low = [], 0
     for row, choices in enumerate(lists):
-        shown, turns = np.array([score for _, score in choices]), len(tested[row])
-        mass, size = shown.sum(), len(choices)
-        without = less[low : low + turns, :size].softmax(1).numpy()
-        drops.append(mass * (whole[row : row + 1, :size].softmax(1).numpy() - without))
+        shown_scores, turns = np.array([score for _, score in choices]), len(tested[row])
+        mass, size = shown_scores.sum(), len(choices)
+        without = deleted_scores[low : low + turns, :size].softmax(1).numpy()
+        drops.append(mass * (all_scores[row : row + 1, :size].softmax(1).numpy() - without))
         low += turns
     return drops
 
@@ -233,19 +249,19 @@ def explanations(state: SuggestState, records: Sequence[History], k: int) -> lis
 def explanation(state: SuggestState, record: History, answer: Answer) -> QueryExplanation:
     """Return the attributions of each word of the best suggestion; empty for baselines and empty sessions."""
     (typed,), _ = _typed(state, [record])
-    read = typed[-state.shared.turns :]
+    queries = typed[-state.shared.turns :]
     tokenizer, width = state.tokenizer, state.shared.query_tokens
     best = answer.choices[0].value if answer.choices else ""
-    texts = pl.Series("query", [*read, best], dtype=pl.String)
+    texts = pl.Series("query", [*queries, best], dtype=pl.String)
     tokens, offsets = spell_out(tokenizer, texts)
     spans = [tokens[low:high].tolist() for low, high in pairwise(offsets.tolist())]
     spans[:-1] = [span[:width] for span in spans[:-1]]
     words = tuple(tuple(tokenizer.decode([id]) for id in span) for span in spans)
     weights: tuple[tuple[float, ...], ...] = ()
-    if read and best and state.schedule is not None:
+    if queries and best and state.schedule is not None:
         batch = batch_of(state, Histories.of([History(typed)]))
         rows = attributions(state, batch, torch.tensor([spans[-1]]))[0]
-        places = batch.mask[0].cpu()
-        weights = tuple(tuple(row[places].tolist()) for row in rows)
+        positions = batch.mask[0].cpu()
+        weights = tuple(tuple(row[positions].tolist()) for row in rows)
     suggested = words[-1] if best else ()
-    return QueryExplanation(read, words[:-1], suggested, weights, answer)
+    return QueryExplanation(queries, words[:-1], suggested, weights, answer)

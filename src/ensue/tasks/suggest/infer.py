@@ -54,20 +54,20 @@ def suggest(state: SuggestState, sessions: Histories, k: int, counting: str | No
     if counting is not None and counting != RERANKER:
         return count(state, counting, sessions, k)
     lists = list(ranked(state, sessions, k, [""] * len(sessions)))
-    flat = [choice for own in lists for choice in own]
-    offsets = np.concatenate([[0], np.cumsum([len(own) for own in lists])]).astype(np.int64)
+    flat = [choice for ranking in lists for choice in ranking]
+    offsets = np.concatenate([[0], np.cumsum([len(ranking) for ranking in lists])]).astype(np.int64)
     texts = pl.Series("query", [text for text, _ in flat], dtype=pl.String)
     return Suggestions(texts, np.array([score for _, score in flat], np.float64), offsets)
 
 
 def count(state: SuggestState, name: str, sessions: Histories, k: int) -> Suggestions:
     """Return the suggestions of a count-based model; only ``repeat-last`` shows queries below the threshold."""
-    typed = state.shared.repeats
+    repeats = state.shared.repeats
     if name == "repeat-last":
         return RepeatLast().suggest(sessions, k)
     if name == "most-frequent-next":
-        return state.following.suggest(sessions, k, typed=typed)
-    return state.shares.suggest(name, sessions, k, typed=typed)
+        return state.following.suggest(sessions, k, typed=repeats)
+    return state.shares.suggest(name, sessions, k, typed=repeats)
 
 
 def ranked(
@@ -76,27 +76,29 @@ def ranked(
     """For each session the best ``k`` texts with their scores; values and prefixes are normalised."""
     weighs = state.schedule is not None or state.model_name == RERANKER
     for low in range(0, len(sessions), GROUP):
-        part, begun = sessions.select(slice(low, low + GROUP)), prefixes[low : low + GROUP]
-        filled = np.flatnonzero(part.lengths > 0) if weighs else np.empty(0, np.int64)
-        considered = iter(pools(state, part.select(filled), k, [begun[row] for row in filled.tolist()]))
-        counted = np.setdiff1d(np.arange(len(part)), filled)
-        other = iter(_counted(state, part.select(counted), k, [begun[row] for row in counted.tolist()]))
-        held = set(filled.tolist())
-        for row in range(len(part)):
-            yield _best(state, next(considered), k) if row in held else next(other)
+        batch, batch_prefixes = sessions.select(slice(low, low + GROUP)), prefixes[low : low + GROUP]
+        filled = np.flatnonzero(batch.lengths > 0) if weighs else np.empty(0, np.int64)
+        filled_pools = iter(pools(state, batch.select(filled), k, [batch_prefixes[row] for row in filled.tolist()]))
+        empty_rows = np.setdiff1d(np.arange(len(batch)), filled)
+        counted_lists = iter(
+            _counted(state, batch.select(empty_rows), k, [batch_prefixes[row] for row in empty_rows.tolist()])
+        )
+        filled_rows = set(filled.tolist())
+        for row in range(len(batch)):
+            yield _best(state, next(filled_pools), k) if row in filled_rows else next(counted_lists)
 
 
 def _best(state: SuggestState, pool: Pool, k: int) -> list[tuple[str, float]]:
-    scored = values(state, pool)
-    if not np.isfinite(scored).all():
+    sums = values(state, pool)
+    if not np.isfinite(sums).all():
         raise SettingError(
             f"the scores of {state.model_name} are not finite numbers; fit it again with settings closer to the "
             "defaults"
         )
-    order = by_consensus([own.text for own in pool], shares(scored), state.metadata.word_cost)
-    scored[order[:1]] = scored.max(initial=-np.inf)  # what leads counts as much as the likeliest
-    scores = shares(scored)
-    return [(pool[place].text, float(scores[place])) for place in order[:k].tolist()]
+    order = by_consensus([candidate.text for candidate in pool], shares(sums), state.metadata.word_cost)
+    sums[order[:1]] = sums.max(initial=-np.inf)  # what leads counts as much as the likeliest
+    scores = shares(sums)
+    return [(pool[position].text, float(scores[position])) for position in order[:k].tolist()]
 
 
 def values(state: SuggestState, pool: Pool) -> Floats:
@@ -107,7 +109,7 @@ def values(state: SuggestState, pool: Pool) -> Floats:
 def scored(pool: Pool, order: Metadata, exponent: float, tokens: int) -> Floats:
     """(candidates,) what they are ordered by under the weights that some metadata hold."""
     if order.mix is None:
-        return np.array([own.total / own.length**exponent for own in pool], np.float64)
+        return np.array([candidate.total / candidate.length**exponent for candidate in pool], np.float64)
     names = FEATURES if order.mixture is None else EVERY
     table = features(pool, exponent, order.mixture, tokens)
     sums: Floats = table @ np.array([order.mix.get(name, 0.0) for name in names])
@@ -118,9 +120,9 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
     """All that is considered for each of a few sessions, none of which is empty."""
     if not len(sessions):
         return []
-    own, following = state.shared, state.following
-    typed = [set() if own.repeats else {*record.values} for record in sessions.records()]
-    candidates: list[dict[str, Candidate]] = [{} for _ in typed]
+    settings, following = state.shared, state.following
+    typed_queries = [set() if settings.repeats else {*record.values} for record in sessions.records()]
+    candidates: list[dict[str, Candidate]] = [{} for _ in typed_queries]
     memory: object = None
     if state.schedule is not None:
         batch = batch_of(state, sessions)
@@ -128,42 +130,46 @@ def pools(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[s
             memory = evaluating(state.network).encode(batch)
         written = _write(state, batch, memory, k, prefixes)
         candidates = [
-            {text: own for text, own in new.items() if text not in before and text.startswith(prefix)}
-            for new, before, prefix in zip(written, typed, prefixes, strict=True)
+            {
+                text: candidate
+                for text, candidate in suggestions.items()
+                if text not in typed_before and text.startswith(prefix)
+            }
+            for suggestions, typed_before, prefix in zip(written, typed_queries, prefixes, strict=True)
         ]
-    counted = look_up(state, sessions, prefixes) if state.metadata.mixture is not None else [None] * len(candidates)
-    looked_up = _look_up(state, sessions, k, prefixes, [len(pool) for pool in candidates], counted)
-    extra = [
-        [text for text in dict.fromkeys(texts) if text not in before] if texts else []
-        for texts, before in zip(looked_up, typed, strict=True)
+    counts = look_up(state, sessions, prefixes) if state.metadata.mixture is not None else [None] * len(candidates)
+    lookups_of = _look_up(state, sessions, k, prefixes, [len(pool) for pool in candidates], counts)
+    looked_up_texts = [
+        [text for text in dict.fromkeys(lookups) if text not in typed_before] if lookups else []
+        for lookups, typed_before in zip(lookups_of, typed_queries, strict=True)
     ]
-    _add(state, memory, candidates, extra)
-    fine = state.floor.shows(text for pool in candidates for text in pool)
-    followed = _followed(following, sessions)
-    for pool, texts, counts, known in zip(candidates, extra, followed, counted, strict=True):
-        places = {text: place for place, text in enumerate(texts)}
-        rows = [following.vocabulary.id(text) - FIRST for text in pool]
-        for (text, candidate), row in zip(pool.items(), rows, strict=True):
-            candidate.place = places.get(text, -1)
-            candidate.followed = counts.get(row, 0)
-            candidate.count = int(following.totals[row]) if row >= 0 else 0
-        if known is not None:
-            expected = known.expected(rows).tolist()
-            for candidate, row, shares_of in zip(pool.values(), rows, expected, strict=True):
-                candidate.place, candidate.expected = known.ranks.get(row, -1), tuple(shares_of)
+    _add(state, memory, candidates, looked_up_texts)
+    allowed_texts = state.floor.shows(text for pool in candidates for text in pool)
+    follower_counts = _followed(following, sessions)
+    for pool, lookups, followers, lookup in zip(candidates, looked_up_texts, follower_counts, counts, strict=True):
+        ranks = {text: rank for rank, text in enumerate(lookups)}
+        query_ids = [following.vocabulary.id(text) - FIRST for text in pool]
+        for (text, candidate), query_id in zip(pool.items(), query_ids, strict=True):
+            candidate.place = ranks.get(text, -1)
+            candidate.followed = followers.get(query_id, 0)
+            candidate.count = int(following.totals[query_id]) if query_id >= 0 else 0
+        if lookup is not None:
+            expected = lookup.expected(query_ids).tolist()
+            for candidate, query_id, shares_of in zip(pool.values(), query_ids, expected, strict=True):
+                candidate.place, candidate.expected = lookup.ranks.get(query_id, -1), tuple(shares_of)
     if state.metadata.mixture is not None:
         for pool, record in zip(candidates, sessions.records(), strict=True):
             similar = state.similarity.of(record.values, [*pool])
-            for candidate, row in zip(pool.values(), similar.tolist(), strict=True):
-                candidate.similar = tuple(row)
-    return [[candidate for text, candidate in pool.items() if text in fine] for pool in candidates]
+            for candidate, features in zip(pool.values(), similar.tolist(), strict=True):
+                candidate.similar = tuple(features)
+    return [[candidate for text, candidate in pool.items() if text in allowed_texts] for pool in candidates]
 
 
 def batch_of(state: SuggestState, sessions: Histories) -> Batch:
     """Return the network's batch of some sessions."""
-    own, spell = state.shared, state.search_rules().spelling
-    queries = (record.values[-own.turns :] for record in sessions.records())
-    return pad([[tokens[: own.query_tokens] for tokens in spell(values)] for values in queries]).to(state.device)
+    settings, spell = state.shared, state.search_rules().spelling
+    queries = (record.values[-settings.turns :] for record in sessions.records())
+    return pad([[tokens[: settings.query_tokens] for tokens in spell(values)] for values in queries]).to(state.device)
 
 
 def _write(
@@ -172,9 +178,11 @@ def _write(
     """Return the beam search's suggestions; equal texts of several tokenisations count once, by the likeliest."""
     rules, tokenizer = state.search_rules(), state.tokenizer
     stem = " " if tokenizer.kind == "bpe" else ""  # every piece of a query's first word has a space before it
-    begun = rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
+    typed_prefix = (
+        rules.prefixes.read([stem + prefix if prefix else "" for prefix in prefixes]) if any(prefixes) else None
+    )
     suggestions = beam_search(
-        state.network.writer, memory, batch, state.shared.search(k), banned=rules.banned, typed=begun
+        state.network.writer, memory, batch, state.shared.search(k), banned=rules.banned, typed=typed_prefix
     )
     lengths = (suggestions.tokens != PADDING).sum(2).tolist()
     for tokens, sums, sizes in zip(suggestions.tokens.tolist(), suggestions.sums.tolist(), lengths, strict=True):
@@ -195,15 +203,17 @@ def _look_up(
     counted: Sequence[LookedUp | None],
 ) -> list[list[str]]:
     """Queries of the log for each session: ``retrieved`` of them, and enough for ``k`` where too few were written."""
-    own, following, retrieval = state.shared, state.following, state.retrieval
+    settings, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
-    lists: list[list[str]] = [[] if known is None else [*known.texts] for known in counted]
-    if own.retrieved and state.metadata.mixture is None:  # a folder of before counting took part
-        for row, places in enumerate(retrieval.candidates(sessions, own.retrieved, typed=own.repeats).tolist()):
-            queries = (following.vocabulary.value(place + FIRST) for place in places if place >= 0)
+    lists: list[list[str]] = [[] if lookup is None else [*lookup.texts] for lookup in counted]
+    if settings.retrieved and state.metadata.mixture is None:  # a folder of before counting took part
+        for row, query_ids in enumerate(
+            retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats).tolist()
+        ):
+            queries = (following.vocabulary.value(query_id + FIRST) for query_id in query_ids if query_id >= 0)
             lists[row] = [text for text in queries if text.startswith(prefixes[row])]
-    short = [row for row, size in enumerate(written) if size + len(lists[row]) < k]
-    for row, texts in zip(short, _frequent(following, sessions, k, prefixes, short), strict=True):
+    short_rows = [row for row, size in enumerate(written) if size + len(lists[row]) < k]
+    for row, texts in zip(short_rows, _frequent(following, sessions, k, prefixes, short_rows), strict=True):
         lists[row] += texts[: 2 * k - written[row]]
     return lists
 
@@ -229,20 +239,20 @@ def _add(
     state: SuggestState, memory: object, pools: Sequence[dict[str, Candidate]], extra: Sequence[Sequence[str]]
 ) -> None:
     """Put what was looked up and not written into the pools, scored by the network if there is one."""
-    new = [[text for text in texts if text not in pool] for pool, texts in zip(pools, extra, strict=True)]
-    most = max(map(len, new), default=0)
-    if not most:
+    missing = [[text for text in texts if text not in pool] for pool, texts in zip(pools, extra, strict=True)]
+    longest = max(map(len, missing), default=0)
+    if not longest:
         return
-    tokens = tokens_of(state, new)
+    tokens = tokens_of(state, missing)
     sums = torch.zeros(tokens.shape[:2], dtype=torch.float64)
     if state.schedule is not None:
         with torch.no_grad():
             sums = score(state.network.writer, memory, tokens.to(state.device)).double().cpu()
     lengths, unknown = (tokens != PADDING).sum(2).tolist(), (tokens == UNKNOWN).sum(2).tolist()
-    for row, (pool, texts) in enumerate(zip(pools, new, strict=True)):
-        for place, text in enumerate(texts):
-            total = float(sums[row, place])
-            pool[text] = Candidate(text, total, lengths[row][place] + 1, written=False, unknown=unknown[row][place])
+    for row, (pool, texts) in enumerate(zip(pools, missing, strict=True)):
+        for column, text in enumerate(texts):
+            total = float(sums[row, column])
+            pool[text] = Candidate(text, total, lengths[row][column] + 1, written=False, unknown=unknown[row][column])
 
 
 def tokens_of(state: SuggestState, lists: Sequence[Sequence[str]]) -> Tensor:
@@ -254,32 +264,36 @@ def tokens_of(state: SuggestState, lists: Sequence[Sequence[str]]) -> Tensor:
 def _followed(following: MostFrequentNext, sessions: Histories) -> Iterator[dict[int, int]]:
     """For each session, how often which query followed its last one."""
     for row in range(len(sessions)):
-        last = sessions.vocabulary.value(int(sessions.ids[sessions.offsets[row + 1] - 1]))
-        place = following.vocabulary.id(last) - FIRST
-        span = slice(*following.rows[place : place + 2].tolist()) if place >= 0 else slice(0)
-        yield dict(zip(following.followers[span].tolist(), following.counts[span].tolist(), strict=True))
+        last_query = sessions.vocabulary.value(int(sessions.ids[sessions.offsets[row + 1] - 1]))
+        query_id = following.vocabulary.id(last_query) - FIRST
+        entries = slice(*following.rows[query_id : query_id + 2].tolist()) if query_id >= 0 else slice(0)
+        yield dict(zip(following.followers[entries].tolist(), following.counts[entries].tolist(), strict=True))
 
 
 def _counted(
     state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]
 ) -> Iterator[list[tuple[str, float]]]:
     """Return count-based suggestions; scores are normalised over those shown."""
-    following, typed = state.following, state.shared.repeats
+    following, repeats = state.following, state.shared.repeats
     if not len(sessions):
         return
-    plain = state.schedule is None and state.model_name != RERANKER
-    suggestions = count(state, state.model_name if plain else "popular", sessions, k)
+    is_baseline = state.schedule is None and state.model_name != RERANKER
+    suggestions = count(state, state.model_name if is_baseline else "popular", sessions, k)
     lists = [suggestions.of(row) for row in range(len(sessions))]
     if state.model_name == "repeat-last":
         popular = count(state, "popular", sessions, k)
-        lists = [own if sessions.lengths[row] else popular.of(row) for row, own in enumerate(lists)]
-    fine = state.floor.shows((text for choices in lists for text, _ in choices))
+        lists = [ranking if sessions.lengths[row] else popular.of(row) for row, ranking in enumerate(lists)]
+    allowed_texts = state.floor.shows((text for choices in lists for text, _ in choices))
     for row, choices in enumerate(lists):
-        kept = {text: score for text, score in choices if text in fine and text.startswith(prefixes[row])}
+        allowed = {text: score for text, score in choices if text in allowed_texts and text.startswith(prefixes[row])}
         if prefixes[row] and state.model_name != "repeat-last":
-            least, held = min(kept.values(), default=1.0), set(sessions.record(row).values)
-            more = (text for text in completions(following, prefixes[row], k + len(held)) if typed or text not in held)
-            kept |= {text: least / (2 + place) for place, text in enumerate(more) if text not in kept}
-        best = list(kept.items())[:k]
+            lowest, session_queries = min(allowed.values(), default=1.0), set(sessions.record(row).values)
+            more = (
+                text
+                for text in completions(following, prefixes[row], k + len(session_queries))
+                if repeats or text not in session_queries
+            )
+            allowed |= {text: lowest / (2 + place) for place, text in enumerate(more) if text not in allowed}
+        best = list(allowed.items())[:k]
         total = sum(score for _, score in best)
         yield [(text, score / total) for text, score in best]

@@ -39,10 +39,12 @@ class LookedUp:
     def expected(self, places: Sequence[int]) -> Floats:
         """(places, ``SOURCES``) the share of the query at each; of one not kept (-1), as if it had been typed half."""
         shares, rows = self.following.shares, np.array(places, np.int64)
-        known = shares[rows] if len(shares) else np.zeros(len(rows))
-        popular = np.where(rows >= 0, known, 0.5 / (self.following.totals.sum() + 1))
-        own = [np.array([part.get(place, 0.0) for place in places]) + rest * popular for part, rest in self.given]
-        return np.stack([*own, popular], axis=1)
+        query_shares = shares[rows] if len(shares) else np.zeros(len(rows))
+        popular = np.where(rows >= 0, query_shares, 0.5 / (self.following.totals.sum() + 1))
+        parts_of_sources = [
+            np.array([shares_of.get(place, 0.0) for place in places]) + rest * popular for shares_of, rest in self.given
+        ]
+        return np.stack([*parts_of_sources, popular], axis=1)
 
 
 def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -> list[LookedUp]:
@@ -53,28 +55,32 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
         sessions: what was typed so far.
         prefixes: what stands in the search box of each.
     """
-    own, following, retrieval = state.shared, state.following, state.retrieval
+    settings, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
-    places, texts = following.places(sessions)
-    near = retrieval.candidates(sessions, own.retrieved, typed=own.repeats, placed=(places, texts))
-    tables = [state.shares.of(name, sessions, places) for name in GIVEN]
-    found = []
+    query_ids, texts = following.places(sessions)
+    retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, placed=(query_ids, texts))
+    tables = [state.shares.of(name, sessions, query_ids) for name in GIVEN]
+    lookups = []
     for row, prefix in enumerate(prefixes):
-        lists, given = [near[row][near[row] >= 0].tolist()], []
+        lists, given = [retrieved[row][retrieved[row] >= 0].tolist()], []
         for table in tables:
-            part = slice(table.indptr[row], table.indptr[row + 1])
-            queries, shares = table.indices[part].astype(np.int64), table.data[part]
-            lists.append(_highest(queries, shares, 2 * own.retrieved))
+            entries = slice(table.indptr[row], table.indptr[row + 1])
+            queries, shares = table.indices[entries].astype(np.int64), table.data[entries]
+            lists.append(_highest(queries, shares, 2 * settings.retrieved))
             given.append((dict(zip(queries.tolist(), shares.tolist(), strict=True)), 1 - float(shares.sum())))
-        ranks = {place: rank for rank, place in enumerate(lists[0])}
-        known = LookedUp([], ranks, following, given)
-        lists.append(following.by_frequency[: 2 * own.retrieved].tolist())
+        ranks = {query_id: rank for rank, query_id in enumerate(lists[0])}
+        lookup = LookedUp([], ranks, following, given)
+        lists.append(following.by_frequency[: 2 * settings.retrieved].tolist())
         if prefix:
-            lists = [_completions(known, prefix, 2 * own.retrieved)]
-        turns = dict.fromkeys(place for turn in zip_longest(*lists, fillvalue=-1) for place in turn if place >= 0)
-        known.texts.extend(following.vocabulary.value(place + FIRST) for place in [*turns][: 2 * own.retrieved])
-        found.append(known)
-    return found
+            lists = [_completions(lookup, prefix, 2 * settings.retrieved)]
+        turns = dict.fromkeys(
+            query_id for ranked_ids in zip_longest(*lists, fillvalue=-1) for query_id in ranked_ids if query_id >= 0
+        )
+        lookup.texts.extend(
+            following.vocabulary.value(query_id + FIRST) for query_id in [*turns][: 2 * settings.retrieved]
+        )
+        lookups.append(lookup)
+    return lookups
 
 
 def _highest(queries: Index, shares: Floats, most: int) -> list[int]:
@@ -86,5 +92,5 @@ def _highest(queries: Index, shares: Floats, most: int) -> list[int]:
 
 def _completions(known: LookedUp, prefix: str, most: int) -> list[int]:
     """The queries that begin with a text, those of the highest mean share first."""
-    fitting = np.flatnonzero(known.following.queries.str.starts_with(prefix).to_numpy())
-    return _highest(fitting.astype(np.int64), known.expected(fitting.tolist()).sum(1), most)
+    query_ids = np.flatnonzero(known.following.queries.str.starts_with(prefix).to_numpy())
+    return _highest(query_ids.astype(np.int64), known.expected(query_ids.tolist()).sum(1), most)

@@ -36,8 +36,8 @@ class Similarity:
         counts, typed = shares.tables["after-words"].counts, shares.following.totals.sum()
         # The last, at -1, is that of a word that is not known.
         self.weights: Floats = np.log1p(typed / np.maximum(np.append(counts, 1.0), 1.0))
-        known = shares.retrieval.topics if len(shares.retrieval.topics) else np.zeros((len(counts), 1), np.float32)
-        self.vectors: Vectors = np.concatenate([known, np.zeros((1, known.shape[1]), np.float32)])
+        topics = shares.retrieval.topics if len(shares.retrieval.topics) else np.zeros((len(counts), 1), np.float32)
+        self.vectors: Vectors = np.concatenate([topics, np.zeros((1, topics.shape[1]), np.float32)])
 
     def of(self, typed: Sequence[str], texts: Sequence[str]) -> Floats:
         """(texts, ``SIMILAR``).

@@ -35,9 +35,9 @@ def update(state: SuggestState, data: Queries) -> Report:
     histories = data.histories
     values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
     crowd = Crowd(people_of(data), state.shared.min_users) if state.shared.min_users > 1 else None
-    counted, former = Retrieval.fit(histories, floor.kept(values), floor.words, crowd), state.retrieval
+    counts, former = Retrieval.fit(histories, floor.kept(values), floor.words, crowd), state.retrieval
     assert former is not None
-    state.retrieval = former.with_(counted, added(former.following, counted.following))
+    state.retrieval = former.with_(counts, added(former.following, counts.following))
     state.rules = None
     steps = shared_steps(data, floor)
     state.train_prints = torch.from_numpy(np.union1d(state.train_prints.numpy(), prints(steps)))

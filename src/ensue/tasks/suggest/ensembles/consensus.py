@@ -33,12 +33,12 @@ def worth(texts: Sequence[str], shares: Floats) -> tuple[Floats, Floats]:
         texts: (candidates,) distinct.
         shares: (candidates,) they sum to 1.
     """
-    held = [_grams(text) for text in texts]
+    ngrams = [_grams(text) for text in texts]
     share: dict[tuple[str, ...], float] = {}
-    for grams, own in zip(held, shares.tolist(), strict=True):
+    for grams, candidate_share in zip(ngrams, shares.tolist(), strict=True):
         for gram in grams:
-            share[gram] = share.get(gram, 0.0) + own
-    sums = [sum(share[gram] for gram in grams) for grams in held]
+            share[gram] = share.get(gram, 0.0) + candidate_share
+    sums = [sum(share[gram] for gram in grams) for grams in ngrams]
     return np.array(sums, np.float64), np.array([text.count(" ") + 1 for text in texts], np.float64)
 
 
@@ -56,11 +56,11 @@ def lead(texts: Sequence[str], shares: Floats, cost: float) -> int:
 
 def order(texts: Sequence[str], shares: Floats, cost: float | None) -> Index:
     """(candidates,) places, best first: by share, with the one that is worth most in front; ``None``: by share."""
-    places = np.argsort(-shares, kind="stable").astype(np.int64)
-    if cost is None or len(places) < 2:
-        return places
+    positions = np.argsort(-shares, kind="stable").astype(np.int64)
+    if cost is None or len(positions) < 2:
+        return positions
     first = lead(texts, shares, cost)
-    return np.concatenate([[first], places[places != first]])
+    return np.concatenate([[first], positions[positions != first]])
 
 
 def choose_cost(
@@ -72,21 +72,21 @@ def choose_cost(
         pools: candidates and shares a target; those without any are left out of the figures.
         true: (targets,) what came.
     """
-    filled = [place for place, (texts, _) in enumerate(pools) if len(texts)]
-    kept, targets = [pools[place] for place in filled], true.gather(filled)
-    likeliest = [int(shares.argmax()) for _, shares in kept]
-    measured = [(texts, shares, *worth(texts, shares)) for texts, shares in kept]
-    answers = [texts.index(text) if text in texts else -1 for (texts, _), text in zip(kept, targets, strict=True)]
+    rows = [place for place, (texts, _) in enumerate(pools) if len(texts)]
+    pools_of, targets = [pools[place] for place in rows], true.gather(rows)
+    likeliest = [int(shares.argmax()) for _, shares in pools_of]
+    measured = [(texts, shares, *worth(texts, shares)) for texts, shares in pools_of]
+    answers = [texts.index(text) if text in texts else -1 for (texts, _), text in zip(pools_of, targets, strict=True)]
 
     def figures(first: Sequence[int]) -> tuple[float, Floats]:
-        ranks = [_rank(shares, *own) for (_, shares), *own in zip(kept, first, answers, strict=True)]
-        return _bleu([texts[place] for (texts, _), place in zip(kept, first, strict=True)], targets), 1 / np.array(
+        ranks = [_rank(shares, *own) for (_, shares), *own in zip(pools_of, first, answers, strict=True)]
+        return _bleu([texts[place] for (texts, _), place in zip(pools_of, first, strict=True)], targets), 1 / np.array(
             ranks
         )
 
-    plain, before = figures(likeliest) if kept else (0.0, np.zeros(0))
+    plain, before = figures(likeliest) if pools_of else (0.0, np.zeros(0))
     best, high = None, plain
-    for cost in COSTS if kept else ():
+    for cost in COSTS if pools_of else ():
         leads = [
             int(np.lexsort((-shares, -np.round(sums - cost * words, 12)))[0]) for _, shares, sums, words in measured
         ]
@@ -100,8 +100,8 @@ def _rank(shares: Floats, first: int, answer: int) -> float:
     """The rank of the answer where another candidate leads; infinite where there is none."""
     if answer < 0 or answer == first:
         return np.inf if answer < 0 else 1.0
-    above = shares > shares[answer]
-    return float(1 + above.sum() + (not above[first]))
+    is_above = shares > shares[answer]
+    return float(1 + is_above.sum() + (not is_above[first]))
 
 
 def _bleu(first: Sequence[str], true: pl.Series) -> float:

@@ -46,7 +46,7 @@ CENTER = np.array([float(name == MIXTURE) for name in EVERY])
 SHOWN = 10
 
 
-class _Asked(NamedTuple):
+class _HeldOut(NamedTuple):
     """Held-out targets."""
 
     sessions: Histories
@@ -82,42 +82,42 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
     folds = np.random.default_rng(0).integers(FOLDS, size=len(data))
     candidates: list[Pool] = []
     true: list[str] = []
-    owners, where = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    owners, fold_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     ranked: dict[str, list[Floats]] = {name: [] for name in COUNTING}
     # Who reaches the floor in all of the log reaches that part of it in the other folds; users count over the file.
     pair_users = -(-state.shared.min_users * (FOLDS - 1) // FOLDS)
     least = state.shared.min_users if len(data.users) else pair_users
     drawn = 0
     for fold in range(FOLDS):
-        part, rest = data.select(folds == fold), data.select(folds != fold)
-        if not len(part) or not len(rest) or int(part.histories.lengths.max()) < 2:
+        held_out, others = data.select(folds == fold), data.select(folds != fold)
+        if not len(held_out) or not len(others) or int(held_out.histories.lengths.max()) < 2:
             continue
-        asked = _draw(part, state.shared.turns, MOST_COUNTED // FOLDS)
-        drawn += len(asked.true)
-        other = state.counted_on(rest, least, pair_users)
-        can = np.array(
+        targets = _draw(held_out, state.shared.turns, MOST_COUNTED // FOLDS)
+        drawn += len(targets.true)
+        other = state.counted_on(others, least, pair_users)
+        is_rankable = np.array(
             [
                 other.following.vocabulary.id(text) >= FIRST or text in record.values
-                for text, record in zip(asked.true, asked.sessions.records(), strict=True)
+                for text, record in zip(targets.true, targets.sessions.records(), strict=True)
             ],
             np.bool_,
         )
-        sessions, came = asked.sessions.select(can), asked.true.filter(can)
-        for low in range(0, len(came), GROUP):
+        sessions, queries = targets.sessions.select(is_rankable), targets.true.filter(is_rankable)
+        for low in range(0, len(queries), GROUP):
             group = sessions.select(slice(low, low + GROUP))
             candidates += pools(other, group, SHOWN, [""] * len(group))
-        true += came.to_list()
-        owners.append(asked.owners[can] + owners[-1].max(initial=-1) + 1)
-        where.append(np.full(len(came), fold))
+        true += queries.to_list()
+        owners.append(targets.owners[is_rankable] + owners[-1].max(initial=-1) + 1)
+        fold_of.append(np.full(len(queries), fold))
         for name in COUNTING:
-            ranked[name].append(_ranks(other, name, sessions, came))
-    targets = _Targets(candidates, pl.Series("query", true, dtype=pl.String), np.concatenate(where), drawn)
-    found = {name: np.concatenate([np.empty(0), *own]) for name, own in ranked.items()}
-    mixed = _learn_mix(state, targets, found, writes=False)
+            ranked[name].append(_ranks(other, name, sessions, queries))
+    pooled = _Targets(candidates, pl.Series("query", true, dtype=pl.String), np.concatenate(fold_of), drawn)
+    reciprocal = {name: np.concatenate([np.empty(0), *ranks]) for name, ranks in ranked.items()}
+    mixed = _learn_mix(state, pooled, reciprocal, writes=False)
     figures = state.metadata.validation_mrr
     assert figures is not None
     best = max(COUNTING, key=lambda name: figures[name])
-    is_better = significantly_positive(mixed - found[best], np.concatenate(owners))
+    is_better = significantly_positive(mixed - reciprocal[best], np.concatenate(owners))
     return _better(figures) or RERANKER, is_better
 
 
@@ -132,44 +132,44 @@ def learn_order(state: SuggestState, held: Queries, counted: Metadata | None = N
     Returns:
         ``RERANKER`` or the counting model that ranks better than all of it, if one does.
     """
-    own, metadata = state.shared, state.metadata
-    if not own.retrieved and own.first == "likeliest":
+    settings, metadata = state.shared, state.metadata
+    if not settings.retrieved and settings.first == "likeliest":
         return None
-    asked = _draw(held, own.turns, MOST)
-    if own.retrieved:
+    targets = _draw(held, settings.turns, MOST)
+    if settings.retrieved:
         metadata.mixture = dict.fromkeys(MIXED, 1 / len(MIXED))
     candidates: list[Pool] = []
-    for low in range(0, len(asked.true), GROUP):
-        part = asked.sessions.select(slice(low, low + GROUP))
-        candidates += pools(state, part, SHOWN, [""] * len(part))
-    targets = _Targets(candidates, asked.true, asked.owners % FOLDS, len(asked.true))
-    if not own.retrieved:
-        _choose_first(state, targets)
+    for low in range(0, len(targets.true), GROUP):
+        batch = targets.sessions.select(slice(low, low + GROUP))
+        candidates += pools(state, batch, SHOWN, [""] * len(batch))
+    pooled = _Targets(candidates, targets.true, targets.owners % FOLDS, len(targets.true))
+    if not settings.retrieved:
+        _choose_first(state, pooled)
         return None
-    ranked = {name: _ranks(state, name, asked.sessions, asked.true) for name in COUNTING}
+    ranked = {name: _ranks(state, name, targets.sessions, targets.true) for name in COUNTING}
     if counted is not None:
-        looked_up = [[own for own in pool if own.count] for pool in candidates]
-        scores = [scored(pool, counted, own.exponent, metadata.tokens) for pool in looked_up]
-        ranked[RERANKER] = _reciprocal(scores, _answers(looked_up, asked.true))
-    _learn_mix(state, targets, ranked, writes=True)
+        looked_up = [[candidate for candidate in pool if candidate.count] for pool in candidates]
+        scores = [scored(pool, counted, settings.exponent, metadata.tokens) for pool in looked_up]
+        ranked[RERANKER] = _reciprocal(scores, _answers(looked_up, targets.true))
+    _learn_mix(state, pooled, ranked, writes=True)
     assert metadata.validation_mrr is not None
     return _better(metadata.validation_mrr)
 
 
-def _draw(held: Queries, turns: int, most: int) -> _Asked:
-    short = latest(held.histories, 8 * turns)
-    sessions, targets = prefixes(short, turns)
-    drawn = np.sort(np.random.default_rng(0).permutation(len(targets))[:most])
-    owners = np.repeat(np.arange(len(short)), np.maximum(short.lengths - 1, 0))[drawn]
-    texts = pl.Series("query", short.vocabulary.values, dtype=pl.String)
-    true = texts.gather(targets[drawn].astype(np.int64) - FIRST)
-    return _Asked(sessions.select(drawn), true, np.unique(owners, return_inverse=True)[1])
+def _draw(held: Queries, turns: int, most: int) -> _HeldOut:
+    histories = latest(held.histories, 8 * turns)
+    sessions, targets = prefixes(histories, turns)
+    rows = np.sort(np.random.default_rng(0).permutation(len(targets))[:most])
+    owners = np.repeat(np.arange(len(histories)), np.maximum(histories.lengths - 1, 0))[rows]
+    texts = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
+    true = texts.gather(targets[rows].astype(np.int64) - FIRST)
+    return _HeldOut(sessions.select(rows), true, np.unique(owners, return_inverse=True)[1])
 
 
 def _ranks(state: SuggestState, name: str, sessions: Histories, true: pl.Series) -> Floats:
     """(targets,) one over the rank of what came by a counting model."""
-    found = count(state, name, sessions, SHOWN)
-    return metrics.reciprocal_rank(metrics.text_ranks(found.texts, found.offsets, true), SHOWN)
+    suggestions = count(state, name, sessions, SHOWN)
+    return metrics.reciprocal_rank(metrics.text_ranks(suggestions.texts, suggestions.offsets, true), SHOWN)
 
 
 def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floats], *, writes: bool) -> Floats:
@@ -183,8 +183,8 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
     """
     metadata, tokens, exponent, candidates = state.metadata, state.metadata.tokens, state.shared.exponent, targets.pools
     answers = _answers(candidates, targets.true)
-    came = [pool[answer] for pool, answer in zip(candidates, answers.tolist(), strict=True) if answer >= 0]
-    weights = learn_mixture(parts(came, tokens)[:, 0 if writes else 1 :])
+    true_candidates = [pool[answer] for pool, answer in zip(candidates, answers.tolist(), strict=True) if answer >= 0]
+    weights = learn_mixture(parts(true_candidates, tokens)[:, 0 if writes else 1 :])
     weights = weights if writes else np.concatenate([[0.0], weights])
     metadata.mixture = {name: float(f"{weight:.6g}") for name, weight in zip(MIXED, weights.tolist(), strict=True)}
     tables = [features(pool, exponent, metadata.mixture, tokens) for pool in candidates]
@@ -195,25 +195,29 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
     strength, reciprocal["mixed"] = _choose_strength(tables, answers, targets.folds, reciprocal[MIXTURE])
     mix = fit_order(*_known(tables, answers), strength, CENTER)
     metadata.mix = {name: float(f"{weight:.6g}") for name, weight in zip(EVERY, mix.tolist(), strict=True)}
-    every = {**reciprocal, **ranked}
-    metadata.validation_mrr = {name: round(float(own.sum()) / max(targets.drawn, 1), 5) for name, own in every.items()}
+    ranks = {**reciprocal, **ranked}
+    metadata.validation_mrr = {
+        name: round(float(ranks_of_model.sum()) / max(targets.drawn, 1), 5) for name, ranks_of_model in ranks.items()
+    }
     _choose_first(state, targets)
     return reciprocal["mixed"]
 
 
 def _answers(pools_of: Sequence[Pool], true: pl.Series) -> Index:
     """(targets,) which candidate came, -1 where none did."""
-    found = (
-        next((place for place, own in enumerate(pool) if own.text == text), -1)
+    columns = (
+        next((column for column, candidate in enumerate(pool) if candidate.text == text), -1)
         for pool, text in zip(pools_of, true, strict=True)
     )
-    return np.fromiter(found, np.int64, len(true))
+    return np.fromiter(columns, np.int64, len(true))
 
 
 def _choose_first(state: SuggestState, targets: _Targets) -> None:
     """Choose the cost per word for the suggestion ranked first."""
     if state.shared.first == "consensus":
-        weighed = [([own.text for own in pool], shares(values(state, pool))) for pool in targets.pools[:MOST]]
+        weighed = [
+            ([candidate.text for candidate in pool], shares(values(state, pool))) for pool in targets.pools[:MOST]
+        ]
         state.metadata.word_cost, state.metadata.validation_bleu = choose_cost(weighed, targets.true[:MOST])
 
 
@@ -235,10 +239,10 @@ def _choose_strength(
     for strength in PRIORS[::-1]:
         ranks = np.zeros(len(tables))
         for fold in range(FOLDS):
-            learned, asked = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            known = _known([tables[row] for row in learned.tolist()], answers[learned])
-            weights[fold] = own = fit_order(*known, strength, CENTER, weights[fold])
-            ranks[asked] = _reciprocal([tables[row] @ own for row in asked.tolist()], answers[asked])
+            others, held_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+            known = _known([tables[row] for row in others.tolist()], answers[others])
+            weights[fold] = fold_weights = fit_order(*known, strength, CENTER, weights[fold])
+            ranks[held_out] = _reciprocal([tables[row] @ fold_weights for row in held_out.tolist()], answers[held_out])
         tried.append((strength, ranks))
     best = max((ranks for _, ranks in tried), key=lambda ranks: float(ranks.sum()))
     return next((strength, ranks) for strength, ranks in tried if not exceeds_standard_error(best - ranks))
@@ -283,7 +287,7 @@ def fit_order(
 def _reciprocal(scores: Sequence[Floats], answers: Index) -> Floats:
     """(targets,) one over the rank of each answer, after all that tie with it; 0 beyond ``SHOWN``, and of -1."""
     ranks = [
-        np.inf if answer < 0 else int((own >= own[answer]).sum())
-        for own, answer in zip(scores, answers.tolist(), strict=True)
+        np.inf if answer < 0 else int((pool_scores >= pool_scores[answer]).sum())
+        for pool_scores, answer in zip(scores, answers.tolist(), strict=True)
     ]
     return metrics.reciprocal_rank(np.array(ranks, np.float64), SHOWN)

@@ -55,7 +55,7 @@ class Items:
         """
         if missing := [name for name in self.kinds if name not in newer.columns.columns]:
             raise DataError(f"items: the table lacks {listed(missing)}, which the model was trained with")
-        kept = ~self.ids.is_in(newer.ids.implode())
-        ids = pl.concat([self.ids.filter(kept), newer.ids])
-        columns = pl.concat([self.columns.filter(kept), newer.columns.select(self.columns.columns)])
+        is_older = ~self.ids.is_in(newer.ids.implode())
+        ids = pl.concat([self.ids.filter(is_older), newer.ids])
+        columns = pl.concat([self.columns.filter(is_older), newer.columns.select(self.columns.columns)])
         return replace(self, ids=ids, columns=columns)

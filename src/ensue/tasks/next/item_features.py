@@ -139,9 +139,9 @@ class FeatureEncoder:
                 encoders.append(ColumnEncoder(name, kind, sentence_encoder=encoder, probe=tuple(probe)))
             elif kind == TEXT and vectors:
                 words = _pieces(items.columns[name], kind).explode().drop_nulls().unique().sort()
-                read = read_vectors(vectors, words.to_list())
-                matrix, values = torch.from_numpy(read.matrix[read.known]), words.filter(pl.Series(read.known))
-                encoders.append(ColumnEncoder(name, kind, tuple(values), vectors=matrix))
+                file_vectors = read_vectors(vectors, words.to_list())
+                values, matrix = words.filter(pl.Series(file_vectors.known)), file_vectors.matrix[file_vectors.known]
+                encoders.append(ColumnEncoder(name, kind, tuple(values), vectors=torch.from_numpy(matrix)))
             elif kind in (NUMBER, TIME):
                 numbers = column.cast(pl.Float64).drop_nulls().to_numpy()
                 knots = np.unique(np.quantile(numbers, np.linspace(0, 1, KNOTS))) if len(numbers) else np.zeros(0)

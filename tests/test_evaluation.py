@@ -19,6 +19,7 @@ from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import RESAMPLES
 from ensue.evaluation.comparison import compare, evaluate, evaluate_alone
 from ensue.evaluation.next_event import SessionTargets
+from ensue.learning.state import module_of
 from ensue.nn.item_head import Output
 from ensue.predictor import make
 from ensue.records import History
@@ -26,7 +27,6 @@ from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import draw_negatives
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.state import module_of
 from ensue.vocabulary import FIRST
 from tests.oracles import measures as oracles
 

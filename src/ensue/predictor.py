@@ -15,10 +15,10 @@ from ensue.tasks.base import named
 from ensue.tasks.own import add_named
 
 if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
+    from ensue.learning.state import AnyState
     from ensue.tasks.classify.predictor import ClassifyPredictor
     from ensue.tasks.link.predictor import LinkPredictor
     from ensue.tasks.next.predictor import NextPredictor
-    from ensue.tasks.state import AnyState
     from ensue.tasks.suggest.predictor import SuggestPredictor
 
 

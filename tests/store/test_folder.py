@@ -19,12 +19,12 @@ from torch import Tensor
 from ensue import predictor
 from ensue.demo.cascades import Cascades, make_cascades
 from ensue.errors import ModelFolderError
+from ensue.learning.state import module_of
 from ensue.records import History
 from ensue.store import folder as folder_module
 from ensue.store.folder import require_writable, write_file, write_folder
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.state import module_of
 from tests.folders import put_vocabulary, resum
 
 FILES = {

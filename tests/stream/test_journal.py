@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError
+from ensue.learning.state import module_of
 from ensue.predictor import make
 from ensue.records import History
 from ensue.stream import engine
@@ -21,7 +22,6 @@ from ensue.stream.commit import Changes, Entry, Journal, large_by_rows
 from ensue.stream.engine import Stream
 from ensue.stream.state import StreamSettings
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.state import module_of
 from tests.stream.conftest import log, streamed, write
 
 NEVER = 2**60

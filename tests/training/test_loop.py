@@ -28,6 +28,7 @@ from torch import Tensor, distributed, nn
 from ensue.data.histories import Histories
 from ensue.demo.cascades import Cascades, make_cascades
 from ensue.errors import EnsueError, ModelFolderError, SettingError
+from ensue.learning.state import module_of
 from ensue.schedule import Schedule
 from ensue.store.tensors import tensor_bytes
 from ensue.tasks.next.dataset import Windows
@@ -35,7 +36,6 @@ from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import HiDANSettings
 from ensue.tasks.next.train import learn_values, train_once
-from ensue.tasks.state import module_of
 from ensue.training import distributed as group
 from ensue.training import loop
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, save_state

@@ -17,11 +17,11 @@ from ensue.evaluation.examples import Examples, Line, PerExample, Scored
 from ensue.evaluation.leaks import reads_others, refusal
 from ensue.evaluation.result import Result, Row
 from ensue.ids import as_tuple
+from ensue.learning.state import State
 from ensue.registry import models, names_of
 from ensue.settings import require_integer
 from ensue.tasks import TASKS
 from ensue.tasks.base import named
-from ensue.tasks.state import State
 
 if TYPE_CHECKING:  # only the task that is scored is imported
     from ensue.data.posts.corpus import Corpus

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from ensue.learning.state import NETWORK, AnyState
 from ensue.store.pack import TABLES
-from ensue.tasks.state import NETWORK, AnyState
 from ensue.vocabulary import FIRST
 
 

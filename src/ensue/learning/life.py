@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 from torch.optim import Adam
 
+from ensue.learning.held_examples import Example, keep
+from ensue.learning.state import AnyState
 from ensue.schedule import Schedule
-from ensue.tasks.held_examples import Example, keep
-from ensue.tasks.state import AnyState
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, run_key
 from ensue.training.loop import Trained, train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer

@@ -31,6 +31,7 @@ from typing_extensions import TypedDict
 
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
+from ensue.learning.metadata import Count
 from ensue.lines import plural, without_credentials
 from ensue.stream.events import LONGEST
 from ensue.stream.sources import (
@@ -45,7 +46,6 @@ from ensue.stream.sources import (
     position_of,
     split_address,
 )
-from ensue.tasks.metadata import Count
 
 Answer = TypeVar("Answer")
 Entry = tuple[bytes, dict[bytes, bytes]]

@@ -34,6 +34,8 @@ from typing_extensions import TypedDict
 
 from ensue.data.histories import Histories, Ids, Times
 from ensue.errors import ModelFolderError, SettingError
+from ensue.learning.metadata import Count
+from ensue.learning.state import module_of
 from ensue.lines import one_line, plural
 from ensue.nn.validation import require_ids, require_number, require_table, require_totals
 from ensue.store import checksums
@@ -47,12 +49,10 @@ from ensue.stream.metrics import Board, HourState
 from ensue.stream.sessions import Chunk, PartitionSessions, history_tensors, require_times, timed_histories
 from ensue.stream.sources import Position, read_json
 from ensue.stream.state import Counts, StreamState
-from ensue.tasks.metadata import Count
 from ensue.tasks.next import update
 from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.reservoir import histories_of
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import module_of
 from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
 from ensue.vocabulary import FIRST
 

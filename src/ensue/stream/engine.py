@@ -24,6 +24,7 @@ import numpy as np
 from ensue.data.histories import Histories, Index, concat_histories, ranges
 from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError, SettingError
+from ensue.learning.state import module_of
 from ensue.store.folder import write_folder
 from ensue.store.schema import schema_of
 from ensue.store.swap import sweep
@@ -37,7 +38,6 @@ from ensue.stream.state import Status, StreamSettings, StreamState, no_histories
 from ensue.tasks.next import update
 from ensue.tasks.next.model import Remembers
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.state import module_of
 
 CHUNK = 512
 """Events that are scored by one model and then learned together, at most."""

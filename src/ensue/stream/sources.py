@@ -37,9 +37,9 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from ensue.errors import DataError, ModelFolderError, SettingError
+from ensue.learning.metadata import Count
 from ensue.lines import one_line, without_credentials
 from ensue.stream.events import LONGEST
-from ensue.tasks.metadata import Count
 
 MAX_BYTES = 2**23
 """A block ends after so many bytes of lines, however few they are."""

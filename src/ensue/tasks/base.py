@@ -39,7 +39,7 @@ class Task:
     catalogue: str
     """A module with MODELS, SHARED, ABOUT, COUNTING and BEST (:mod:`ensue.registry`), which imports no torch."""
     predictor: str
-    """A subclass of :class:`ensue.tasks.state.State`."""
+    """A subclass of :class:`ensue.learning.state.State`."""
     evaluator: str
     """The examples that its models are scored on: a class that is an :class:`ensue.evaluation.examples.Examples`."""
     update: str

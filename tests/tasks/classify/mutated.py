@@ -13,9 +13,9 @@ import numpy as np
 from ensue.answers import TextAnswer
 from ensue.data.texts import Texts
 from ensue.evaluation.comparison import evaluate
+from ensue.learning.metadata import Metadata
 from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
-from ensue.tasks.metadata import Metadata
 from tests.mutations import Family
 from tests.tasks.classify.contract import FILLERS, TRAINED, planted
 

@@ -17,6 +17,7 @@ from ensue.answers import Answer
 from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError
+from ensue.learning.state import module_of
 from ensue.nn.item_head import Product
 from ensue.records import History
 from ensue.refresh import refresh
@@ -29,7 +30,6 @@ from ensue.tasks.next.item_index import ItemIndex, make_index
 from ensue.tasks.next.nearest import ProductScores
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.training_data import Exclusion
-from ensue.tasks.state import module_of
 from ensue.vocabulary import FIRST
 from tests.folders import resum
 

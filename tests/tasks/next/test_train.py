@@ -15,6 +15,7 @@ from ensue.data.histories import Histories
 from ensue.data.splits import hold_out
 from ensue.demo.cascades import Cascades, make_cascades
 from ensue.errors import DataError, SettingError
+from ensue.learning.state import module_of
 from ensue.records import History
 from ensue.store.pack import pack
 from ensue.store.tensors import tensor_bytes
@@ -22,7 +23,6 @@ from ensue.tasks.next import train
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank
 from ensue.tasks.next.training_data import IDLE
-from ensue.tasks.state import module_of
 from ensue.training.report import Report
 
 SMALL = {"dim": 8, "epochs": 2, "batch_size": 16}

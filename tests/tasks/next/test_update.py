@@ -10,11 +10,11 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
+from ensue.learning.state import module_of
 from ensue.records import History
 from ensue.tasks.next import grow, update
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.state import module_of
 from ensue.training.optimizer import optimizer_tensors
 from tests.tasks.next.contract import network_of
 

@@ -15,6 +15,7 @@ from ensue.data.histories import Index, ranges
 from ensue.data.markup import strip_markup
 from ensue.data.texts import Texts
 from ensue.errors import DataError
+from ensue.learning.state import require_trained
 from ensue.metrics import Floats
 from ensue.records import Text
 from ensue.settings import require_k
@@ -22,7 +23,6 @@ from ensue.tasks.classify import infer
 from ensue.tasks.classify.dataset import Keep, Passages, Sides, keep_words
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import require_trained
 from ensue.vocabulary import UNKNOWN
 
 TESTED = 3

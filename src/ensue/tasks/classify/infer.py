@@ -10,13 +10,13 @@ from torch import Tensor
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import SettingError
+from ensue.learning.state import evaluating, require_trained
 from ensue.metrics import Floats
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.batch import Batch, Output
 from ensue.tasks.classify.dataset import Sides, prints
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import evaluating, require_trained
 from ensue.threads import side_by_side
 
 GROUP = 6000

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
+from ensue.learning.state import NETWORK, Folders
 from ensue.nn.validation import require_ids, require_table
 from ensue.store.pack import TREE
 from ensue.store.tensors import read_tensors
@@ -22,7 +23,6 @@ from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
 from ensue.tasks.classify.dataset import Remembered
 from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import NETWORK, Folders
 from ensue.text.tokens import Tokenizer, require_tokens
 from ensue.vocabulary import FIRST
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.errors import DataError
+from ensue.learning.state import State
 from ensue.schedule import require_fixed
 from ensue.settings import changed
 from ensue.tasks.classify.baselines.majority import Majority
@@ -24,14 +25,13 @@ from ensue.tasks.classify.model import Baseline, Model, Network
 from ensue.tasks.classify.models.centrality import TABLE_2, Shape
 from ensue.tasks.classify.sentences import SentencePassages
 from ensue.tasks.classify.settings import CountingSettings, TextSettings
-from ensue.tasks.state import State
 from ensue.text.encoder import Encoder
 from ensue.text.tokens import Tokenizer
 from ensue.training.optimizer import RowAdam, make_optimizer
 
 
 class ClassifyState(State[Network]):
-    """A text classifier: see :class:`~ensue.tasks.state.State` for its arguments."""
+    """A text classifier: see :class:`~ensue.learning.state.State` for its arguments."""
 
     task = "classify"
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
+from ensue.learning.held_examples import Example, of_texts
 from ensue.learning.life import Split, train_network
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
@@ -32,7 +33,6 @@ from ensue.tasks.classify.models.centrality import LEARNED_DIM
 from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, TextSettings
 from ensue.tasks.classify.sizes import LEARNED, MOST, MOST_LEARNED, schedule_for
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.held_examples import Example, of_texts
 from ensue.text.tokens import split_words
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report

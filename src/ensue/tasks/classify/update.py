@@ -8,9 +8,9 @@ import torch
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
+from ensue.learning.state import require_trained
 from ensue.tasks.classify.dataset import codes, prints
 from ensue.tasks.classify.state import ClassifyState
-from ensue.tasks.state import require_trained
 from ensue.training.report import Report
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ensue.tasks.metadata import Count
-from ensue.tasks.metadata import Metadata as SharedMetadata
+from ensue.learning.metadata import Count
+from ensue.learning.metadata import Metadata as SharedMetadata
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ensue.data.near_copies import near_copies
 from ensue.data.posts.dataset import Articles
+from ensue.learning.state import module_of
 from ensue.lines import plural
 from ensue.schedule import Schedule
 from ensue.tasks.link.batch import Batch
@@ -22,7 +23,6 @@ from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.pieces import PIECES, PIECES_A_WORD
 from ensue.tasks.link.spectral import term_vectors, word_vectors
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.state import module_of
 from ensue.text.tokens import Tokens
 from ensue.text.weights import smooth_idf
 from ensue.training.checkpoint import Checkpoint

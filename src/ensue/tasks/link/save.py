@@ -16,6 +16,7 @@ from torch import Tensor
 from ensue.data.files import read_stored
 from ensue.data.posts.dataset import Articles
 from ensue.errors import DataError
+from ensue.learning.state import NETWORK, Contents, Folders
 from ensue.lines import plural
 from ensue.nn.validation import require_table
 from ensue.store.folder import read_file
@@ -28,7 +29,6 @@ from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.state import NETWORK, Contents, Folders
 from ensue.text.encoder import Encoder
 from ensue.text.latent import Latent
 from ensue.text.lexical import Lexical, require_rising

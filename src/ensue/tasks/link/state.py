@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ensue.data.posts.dataset import Articles
 from ensue.errors import SettingError
+from ensue.learning.state import State, require_trained
 from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed
 from ensue.tasks.link.article_index import ArticleIndex
@@ -21,7 +22,6 @@ from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import LinkSettings, SbertSettings, SharedSettings
 from ensue.tasks.link.vector_index import VectorIndex
-from ensue.tasks.state import State, require_trained
 from ensue.text.encoder import Encoder
 from ensue.text.terms import Keys
 from ensue.text.tokens import Tokenizer
@@ -29,7 +29,7 @@ from ensue.training.optimizer import RowAdam, make_optimizer
 
 
 class LinkState(State[Linker]):
-    """A linker of posts and articles: see :class:`~ensue.tasks.state.State` for its arguments.
+    """A linker of posts and articles: see :class:`~ensue.learning.state.State` for its arguments.
 
     Model ``best`` weighs lexical scores and, where ``network`` names a network, its cosine.
     """

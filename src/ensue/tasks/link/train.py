@@ -15,11 +15,12 @@ from ensue.data.near_copies import plain_words
 from ensue.data.posts.corpus import Corpus, require_links
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError, SettingError
+from ensue.learning.held_examples import Example, of_texts
 from ensue.learning.life import Split, train_network
+from ensue.learning.state import module_of
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify.embedding import learn_words, start_vectors
-from ensue.tasks.held_examples import Example, of_texts
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import WITHOUT_TRAINING
 from ensue.tasks.link.dataset import Links
@@ -34,7 +35,6 @@ from ensue.tasks.link.scores import LEARNED, mean_cosine
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState, LinkStateT
 from ensue.tasks.link.vector_index import text_hashes
-from ensue.tasks.state import module_of
 from ensue.text.encoder import Encoder
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint
 from ensue.training.report import Report

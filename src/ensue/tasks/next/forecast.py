@@ -15,6 +15,7 @@ import torch
 from ensue.answers import Forecast, Foreseen
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
+from ensue.learning.state import evaluating
 from ensue.records import History
 from ensue.settings import require_integer
 from ensue.tasks.next.baselines.length_delay import SHARES, StopDelayEstimate
@@ -22,7 +23,6 @@ from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.infer import predict
 from ensue.tasks.next.model import TimesNext
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import evaluating
 from ensue.vocabulary import FIRST
 
 

@@ -9,11 +9,11 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
+from ensue.learning.state import module_of
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.item_features import KnownItems, embed_tokens
 from ensue.tasks.next.model import Model, Places, Remembers
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import module_of
 from ensue.vocabulary import FIRST
 
 BLOCK = 4096

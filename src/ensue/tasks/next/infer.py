@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ensue.answers import Answer, Explanation
 from ensue.data.histories import Histories, Index
+from ensue.learning.state import evaluating
 from ensue.nn.item_head import Output
 from ensue.nn.topk import log_totals
 from ensue.records import History
@@ -24,7 +25,6 @@ from ensue.tasks.next.model import Model
 from ensue.tasks.next.nearest import ProductScores, multiplied, nearest, widened
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
-from ensue.tasks.state import evaluating
 from ensue.vocabulary import FIRST
 
 CELLS = 2**21

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ensue.tasks.metadata import Count
-from ensue.tasks.metadata import Metadata as SharedMetadata
+from ensue.learning.metadata import Count
+from ensue.learning.metadata import Metadata as SharedMetadata
 from ensue.tasks.next.item_index import IndexFacts
 from ensue.tasks.next.training_data import Exclusion
 

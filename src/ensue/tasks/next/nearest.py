@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index
+from ensue.learning.state import evaluating
 from ensue.nn.approximate import has_faiss
 from ensue.nn.item_head import Product
 from ensue.nn.topk import topk
@@ -27,7 +28,6 @@ from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
 from ensue.tasks.next.item_index import LARGE, ItemIndex, make_index
 from ensue.tasks.next.model import Multiplies
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import evaluating
 from ensue.training.distributed import broadcast, rank_and_size, share
 from ensue.vocabulary import FIRST, PADDING
 

@@ -18,8 +18,8 @@ from pydantic import Field
 from torch import Tensor
 
 from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, ranges, scrambled
+from ensue.learning.metadata import Count
 from ensue.nn.validation import Table, require_ids, require_offsets, require_table
-from ensue.tasks.metadata import Count
 from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 50

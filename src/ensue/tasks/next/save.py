@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 import torch
 from torch import Tensor
 
+from ensue.learning.state import NETWORK, Contents, Folders
 from ensue.lines import plural
 from ensue.nn.approximate import has_faiss
 from ensue.nn.validation import require_ids, require_table
@@ -30,7 +31,6 @@ from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Baseline, Remembers
 from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import NETWORK, Contents, Folders
 from ensue.vocabulary import FIRST, Vocabulary
 
 

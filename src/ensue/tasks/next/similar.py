@@ -9,10 +9,10 @@ from torch.nn import functional
 
 from ensue.answers import Choice
 from ensue.errors import SettingError
+from ensue.learning.state import module_of
 from ensue.lines import quoted
 from ensue.nn.item_head import ItemTable
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import module_of
 from ensue.vocabulary import FIRST, UNKNOWN
 
 

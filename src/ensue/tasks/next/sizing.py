@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from torch import nn
 
 from ensue.errors import SettingError
+from ensue.learning.state import module_of
 from ensue.nn.sampling import MANY
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.infer import CELLS
 from ensue.tasks.next.models.softmax import LARGE, fitted_loss
 from ensue.tasks.next.settings import SoftmaxSettings
 from ensue.tasks.next.state import NextState
-from ensue.tasks.state import module_of
 from ensue.training.memory import free_bytes, gigabytes, ranks_here, training_bytes
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST

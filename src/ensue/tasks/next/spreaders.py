@@ -17,12 +17,12 @@ from torch import Tensor
 from ensue.answers import Answer, Explanation
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
+from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.settings import require_k
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.model import Credits
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.tasks.state import evaluating
 
 Measure = Literal["first", "followed", "credit"]
 MEASURES: tuple[Measure, ...] = ("first", "followed", "credit")

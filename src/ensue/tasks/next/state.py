@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import SettingError
+from ensue.learning.state import State, module_of
 from ensue.nn.device import memory_for
 from ensue.nn.sampling import Sampler
 from ensue.schedule import by_hand
@@ -24,12 +25,11 @@ from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.settings import CountingSettings
 from ensue.tasks.next.training_data import Exclusion
-from ensue.tasks.state import State, module_of
 from ensue.vocabulary import Vocabulary
 
 
 class NextState(State[Model]):
-    """A ranker of next items: see :class:`~ensue.tasks.state.State` for its arguments.
+    """A ranker of next items: see :class:`~ensue.learning.state.State` for its arguments.
 
     Of ``best``, the models of ``BEST`` are trained, and held-out data decides.
     """

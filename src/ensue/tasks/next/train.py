@@ -16,11 +16,12 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.splits import append_histories, dated, hold_out, is_later
 from ensue.errors import DataError, SettingError
+from ensue.learning.held_examples import Example, of_history
 from ensue.learning.life import USED, Split, train_network
+from ensue.learning.state import module_of
 from ensue.lines import quoted
 from ensue.metrics import Floats
 from ensue.records import History
-from ensue.tasks.held_examples import Example, of_history
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
@@ -40,7 +41,6 @@ from ensue.tasks.next.training_data import (
     require_targets,
     shared_part,
 )
-from ensue.tasks.state import module_of
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
 from ensue.training.loop import Trained, mean_loss

@@ -13,6 +13,7 @@ import torch
 
 from ensue.data.histories import Histories, Ids, Index, concat_histories
 from ensue.learning.life import NO_TRAINING, train_update
+from ensue.learning.state import module_of
 from ensue.metrics import Floats
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
 from ensue.tasks.next.grow import add_values
@@ -20,7 +21,6 @@ from ensue.tasks.next.model import Observes, Remembers
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import require_targets
-from ensue.tasks.state import module_of
 from ensue.training.loop import one_pass
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST

@@ -19,8 +19,8 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import SPECIAL
 from ensue.learning.forget import Forgotten, clear_rows, remove_examples, remove_hashes
+from ensue.learning.held_examples import EVENTS
 from ensue.store.pack import TABLES, TREE, pack
-from ensue.tasks.held_examples import EVENTS
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import bounded
 from ensue.tasks.suggest.state import SuggestState

@@ -18,8 +18,8 @@ from torch import Tensor
 from ensue.data.histories import Histories
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.errors import SettingError
+from ensue.learning.state import evaluating
 from ensue.metrics import Floats
-from ensue.tasks.state import evaluating
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.candidates import EVERY, FEATURES, Candidate, Pool, features, shares

@@ -12,9 +12,9 @@ import torch
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import QueryTokenizer
+from ensue.learning.state import State, require_trained
 from ensue.schedule import by_hand, require_fixed
 from ensue.settings import changed
-from ensue.tasks.state import State, require_trained
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
@@ -38,7 +38,7 @@ from ensue.vocabulary import FIRST
 
 
 class SuggestState(State[AnyModel]):
-    """A query suggester: see :class:`~ensue.tasks.state.State` for its arguments."""
+    """A query suggester: see :class:`~ensue.learning.state.State` for its arguments."""
 
     task = "suggest"
     settings: MTNSettings | TransformerSettings | Seq2SeqSettings | HLSTMSettings | None

@@ -15,11 +15,11 @@ from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.data.scripts import UNSPACED
 from ensue.data.splits import append_histories, dated, is_later
 from ensue.errors import DataError
+from ensue.learning.held_examples import Example, of_history
 from ensue.learning.life import USED, Split, train_network
 from ensue.lines import plural
 from ensue.records import History
 from ensue.schedule import RISING, Schedule
-from ensue.tasks.held_examples import Example, of_history
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
 from ensue.tasks.suggest.ensembles.reranker import learn_counted_order, learn_order

@@ -9,7 +9,7 @@ import torch
 from ensue.data.queries import Queries, require_pairs
 from ensue.errors import DataError
 from ensue.learning.life import NO_TRAINING, train_update
-from ensue.tasks.state import require_trained
+from ensue.learning.state import require_trained
 from ensue.tasks.suggest.baselines.counting import added
 from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.errors import SettingError
+from ensue.learning.state import module_of
 from ensue.tasks.link.batch import Words
 from ensue.tasks.link.catalogue import MODELS
 from ensue.tasks.link.dataset import Links, encode_texts
@@ -16,7 +17,6 @@ from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.settings import SCHEDULE, LinkSettings, Name
 from ensue.tasks.link.state import LinkState
-from ensue.tasks.state import module_of
 from ensue.text.tokens import Tokens
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer

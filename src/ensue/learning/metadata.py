@@ -31,7 +31,7 @@ class Metadata:
     answered: list[dict[str, Any]] | None = None
     """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
     examples: dict[str, object] | None = None
-    """Some held-out records (:mod:`ensue.tasks.held_examples`); ``None`` where none are kept."""
+    """Some held-out records (:mod:`ensue.learning.held_examples`); ``None`` where none are kept."""
     reading: dict[str, object] | None = None
     """How the training data was read (:class:`ensue.data.schema.DataSchema`); ``None`` where no file was."""
 

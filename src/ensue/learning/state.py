@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
+from ensue.learning.metadata import Metadata
 from ensue.nn.device import Undrawn, find_device, memory_for
 from ensue.nn.validation import Bounded, assign_tensors, require_shapes
 from ensue.schedule import Schedule
@@ -21,7 +22,6 @@ from ensue.store.card import Scores, read_scores
 from ensue.store.folder import Settings, described, read_model, write_folder
 from ensue.store.pack import files_of, read_packed
 from ensue.store.tensors import TensorFile
-from ensue.tasks.metadata import Metadata
 from ensue.training.optimizer import FILE as OPTIMIZER
 from ensue.training.optimizer import LateOptimizer, RowAdam, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.training.report import Report

@@ -1,7 +1,7 @@
 """A handful of held-out records, and what truly came, which the page offers to ask about.
 
 They are stored verbatim under ``examples`` among the facts of ``settings.json``, where a predictor is told to keep them
-(:attr:`~ensue.tasks.state.State.keeps_examples`); the card says so. No name and no id of a record is among them.
+(:attr:`~ensue.learning.state.State.keeps_examples`); the card says so. No name and no id of a record is among them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from itertools import islice
 
 import numpy as np
 
+from ensue.learning.state import AnyState
 from ensue.records import History
-from ensue.tasks.state import AnyState
 
 MOST = 6
 """Records."""

@@ -1,10 +1,13 @@
-"""One drawing per protocol and per part of an evaluation, as SVG: dark on white, legible in either scheme."""
+"""Drawings of protocols, of parts of an evaluation and of the packages, as SVG: dark on white, for either scheme."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
 from html import escape
+from pathlib import Path
 
+SOURCE = Path(__file__).parents[2] / "src" / "ensue"
 INK, BLUE, ORANGE, GREY, PALE = "#1a1a1a", "#2f6f9f", "#b4540a", "#6b6b6b", "#e3e8ec"
 WIDTH = 620
 
@@ -237,7 +240,54 @@ def words() -> str:
     return _svg(160, "Suggest: words shared with the next query, and its rank among ten", parts)
 
 
+def package_imports() -> dict[str, set[str]]:
+    """Return what each package and each module beside them imports, the name of the package alone for its own parts."""
+    imported: dict[str, set[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        package = path.relative_to(SOURCE).with_suffix("").parts[0]
+        targets = imported.setdefault(package, set())
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ensue."):
+                targets.add(str(node.module).split(".")[1])
+            elif isinstance(node, ast.ImportFrom) and node.module == "ensue":
+                targets.update(alias.name for alias in node.names)
+        targets.discard(package)
+    return imported
+
+
+def packages() -> str:
+    """Draw which package imports which, read from the source: no dot is above the diagonal."""
+    imported = package_imports()
+    shown = [name for name in imported if (SOURCE / name).is_dir()]
+    depths: dict[str, int] = {}
+
+    def depth(name: str) -> int:
+        if name not in depths:
+            depths[name] = 1 + max((depth(other) for other in imported[name] if other in imported), default=0)
+        return depths[name]
+
+    order = sorted(shown, key=lambda name: (depth(name), name))
+    left, top, step = 110, 92, 24
+    parts = [_text(left - 8, top - 70, "imports", GREY, "end", 12)]
+    for row, name in enumerate(order):
+        y = top + step * row
+        parts.append(_text(left - 8, y + 4, name, INK, "end", 13))
+        x = left + 12 + step * row
+        parts.append(
+            f'<text transform="translate({x + 4} {top - 18}) rotate(-60)" fill="{INK}" font-size="13">{name}</text>'
+        )
+        parts.append(_line(left, y + 12, left + step * len(order), y + 12, PALE, 1))
+        for column, other in enumerate(order):
+            centre = left + 12 + step * column
+            if other == name:
+                parts.append(f'<rect x="{centre - 4}" y="{y - 4}" width="8" height="8" fill="{PALE}"/>')
+            elif other in imported[name]:
+                parts.append(f'<circle cx="{centre}" cy="{y}" r="5" fill="{BLUE}"/>')
+    return _svg(top + step * len(order), "A row imports the packages with a dot; none imports one further right", parts)
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
+    "packages": packages,
     "full": full,
     "macro": macro,
     "sampled": sampled,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,7 +105,15 @@ def test_every_setting_of_every_model_is_listed(task: str) -> None:
 @pytest.mark.parametrize("name", drawings.DRAWINGS)
 def test_every_drawing_says_what_it_shows_and_is_shown(name: str) -> None:
     assert 'role="img" aria-label="' in drawings.DRAWINGS[name]()
-    assert f"drawings/{name}.svg" in (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    pages = [(ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("evaluation", "architecture")]
+    assert any(f"drawings/{name}.svg" in page for page in pages)
+
+
+def test_the_drawing_of_packages_has_no_import_above_the_diagonal() -> None:
+    imported = drawings.package_imports()
+    circles = re.findall(r'<circle cx="(\d+)" cy="(\d+)"', drawings.packages())
+    assert len(circles) > 50 and all(int(x) - 122 < int(y) - 92 for x, y in circles)
+    assert "tasks" in imported["serve"] and "serve" not in imported["tasks"]
 
 
 PAGES = (

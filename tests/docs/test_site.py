@@ -102,6 +102,14 @@ def test_every_setting_of_every_model_is_listed(task: str) -> None:
     assert shared.count("| `") >= len(vars(Schedule()))
 
 
+@pytest.mark.parametrize("page", ["architecture", "extend"])
+def test_files_that_a_page_names_exist(page: str) -> None:
+    names = re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+    assert len(names) > 5
+    missing = [name for name in names if not ((ROOT / "src" / "ensue" / name).exists() or (ROOT / name).exists())]
+    assert not missing
+
+
 @pytest.mark.parametrize("name", drawings.DRAWINGS)
 def test_every_drawing_says_what_it_shows_and_is_shown(name: str) -> None:
     assert 'role="img" aria-label="' in drawings.DRAWINGS[name]()

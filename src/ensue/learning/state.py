@@ -72,6 +72,11 @@ NETWORK = "model.safetensors"
 """The file of a model folder that holds the weights of the network."""
 
 
+def _no_files(state: object) -> Contents:
+    """Return no file."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Folders:
     """What is special about the model folders of a task; the first argument of each function is a state of the task."""
@@ -87,7 +92,7 @@ class Folders:
     """Return what a folder stores of the training data, from a summary."""
     shown: Callable[[Any], dict[str, object]]
     """Return fitted values that are written to ``settings.json`` for people, and not read again."""
-    files: Callable[[Any], Contents] = lambda _: {}
+    files: Callable[[Any], Contents] = _no_files
     """Return files of the task alone, by name."""
 
 

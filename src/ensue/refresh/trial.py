@@ -194,6 +194,7 @@ def _update_by(slices: Callable[[Any, Any], tuple[Slice, ...]]) -> Learn:
     """Return the update of a task that trains on all new data, and tests what the active model remembers."""
 
     def learn(old: Any, candidate: Any, data: Any, ask: Ask) -> Trial:
+        """Train the candidate on all new data and test both on what the active model remembers."""
         loss = float(candidate.update(data).loss)
         return Trial(slices(old, candidate) if ask.tested else (), loss=loss)
 

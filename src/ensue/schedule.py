@@ -140,11 +140,7 @@ def require_fixed(schedule: Schedule | None, task: str, monitor: str) -> None:
 
 def by_hand(settings: Mapping[str, object]) -> dict[str, object]:
     """Settings with those that keep what a person set from being fitted to the log."""
-    kept = {
-        "batch_size": ("min_steps", 0),
-        "epochs": ("max_epochs", None),
-        "learning_rate": ("largest_batch", None),
-    }
+    kept = {"batch_size": ("min_steps", 0), "epochs": ("max_epochs", None), "learning_rate": ("largest_batch", None)}
     return {
         **settings,
         **{key: value for name, (key, value) in kept.items() if name in settings and key not in settings},

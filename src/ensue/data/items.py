@@ -91,11 +91,7 @@ class _Columns:
 
 
 def read_items(
-    path: str | Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    like: Items | None = None,
-    **opening: Unpack[Opening],
+    path: str | Path, *, columns: Mapping[str, str] | None = None, like: Items | None = None, **opening: Unpack[Opening]
 ) -> tuple[Items, tuple[str, ...]]:
     """Read a table of items: CSV, TSV, JSON Lines, Parquet or Excel.
 

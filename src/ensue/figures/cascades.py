@@ -53,8 +53,7 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     figure.add_trace(_people(rows, x, labels, explanation))
     name_rows(figure, "Attention weights are not causes", axis, labels, height=(24, 140, 320))
     return figure.update_layout(
-        xaxis={"zeroline": False},
-        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
+        xaxis={"zeroline": False}, legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"}
     )
 
 

@@ -282,11 +282,7 @@ class Server(uvicorn.Server):
         self.register.stopping = True
         loop, ends = asyncio.get_running_loop(), asyncio.get_running_loop().time() + self._grace
         make = partial(
-            Connection,
-            self.register,
-            config=self.config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
+            Connection, self.register, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
         for listening in sockets or []:
             listening.setblocking(False)

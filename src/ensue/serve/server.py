@@ -152,11 +152,7 @@ def _taking_turns() -> Iterator[None]:
 
 
 def _serve(
-    service: Service,
-    app: ASGIApp,
-    listening: socket.socket,
-    told: Callable[[], None],
-    link: Link | None = None,
+    service: Service, app: ASGIApp, listening: socket.socket, told: Callable[[], None], link: Link | None = None
 ) -> None:
     """Answer until a signal says stop.
 

@@ -7,8 +7,9 @@ Large-Scale Logistic Regression, JMLR 2008; Nocedal & Wright, Algorithm 7.1): a 
 L-BFGS takes hundreds.
 
 Weights move from where they begin by R' A, a sum of the rows R, for the penalty leaves nothing outside the space that
-rows span (the representer theorem). All vectors of the solver are coordinates A, one row a text in place of one a
-feature, with the inner product of the weights, <A, B> = sum of A * (R R' B); R R' is never made.
+rows span (the representer theorem). All vectors of the solver are coordinates: A, one row a text in place of one a
+feature, and as a last row what is added to the bias. Their inner product is that of the weights and the bias: the sum
+of A * (R R' B), and of the product of the last rows; R R' is never made.
 """
 
 from __future__ import annotations
@@ -85,18 +86,6 @@ def zeros(num_features: int, num_labels: int) -> Linear:
     return Linear(torch.zeros(num_features, columns).double(), torch.zeros(columns).double())
 
 
-class Coordinates(NamedTuple):
-    """A solution as the solver has it, where another fit of the same rows may begin.
-
-    Attributes:
-        rows: (texts, columns) A; the weights are the first ones plus R' A.
-        bias: (columns,).
-    """
-
-    rows: npt.NDArray[np.floating]
-    bias: npt.NDArray[np.floating]
-
-
 def fit(
     rows: SparseRows | Tensor,
     targets: Tensor,
@@ -105,8 +94,8 @@ def fit(
     strength: float,
     start: Linear,
     seen: int = 0,
-    begin: Coordinates | None = None,
-) -> tuple[Linear, Coordinates]:
+    begin: Array | None = None,
+) -> tuple[Linear, Array]:
     """Return the weights of least loss.
 
     Args:
@@ -117,19 +106,21 @@ def fit(
         start: earlier weights, or zeros; the penalty is on what changes, so what says nothing new changes nothing.
         seen: texts behind the earlier weights: they hold the bias where it was, by the most that their loss can curve
             (a quarter a text), lest new texts of one label drive it off.
-        begin: where the search begins, such as the solution for another strength. [default: the earlier weights]
+        begin: (texts + 1, columns) coordinates where the search begins, such as those of the solution for another
+            strength. [default: the earlier weights]
 
     Returns:
         Weights rounded to float32, so that a model folder holds them exactly at half the size; and their coordinates.
     """
     dtype: type[np.floating] = np.float64 if num_labels < MANY_LABELS else np.float32
     matrix: SparseRows | Array = rows.numpy().astype(dtype) if isinstance(rows, Tensor) else rows.astype(dtype)
-    scale, held = 1 / (strength * len(targets)), seen / (4 * len(targets))
     weight: Array = start.weight.numpy().astype(dtype)
     bias: Array = start.bias.numpy().astype(dtype)
-    objective = _Objective(matrix, targets.numpy(), num_labels, weight, bias, scale, held)
-    solution = _solve(objective, begin or Coordinates(np.zeros((len(targets), weight.shape[1]), dtype), bias))
-    fitted = (weight + objective.backward @ solution.rows, solution.bias)
+    penalty = np.full((len(targets) + 1, 1), 1 / (strength * len(targets)), dtype)
+    penalty[-1] = seen / (4 * len(targets))
+    objective = _Objective(matrix, targets.numpy(), num_labels, matrix @ weight + bias, penalty)
+    solution = _solve(objective, np.zeros((len(targets) + 1, len(bias)), dtype) if begin is None else begin)
+    fitted = (weight + objective.backward @ solution[:-1], bias + solution[-1])
     return Linear(*(torch.from_numpy(part).float().double() for part in fitted)), solution
 
 
@@ -140,68 +131,64 @@ class _Objective:
         rows: (texts, features) R.
         targets: (texts,).
         num_labels: at least 2.
-        weight: (features, columns) from which the weights move.
-        bias: (columns,) from which the bias moves.
-        scale: of the penalty on the weights.
-        held: of that on the bias.
+        first_scores: (texts, columns) of the weights and the bias from which the search moves.
+        penalty: (texts + 1, 1) on each coordinate.
     """
 
     def __init__(
-        self,
-        rows: SparseRows | Array,
-        targets: Index,
-        num_labels: int,
-        weight: Array,
-        bias: Array,
-        scale: float,
-        held: float,
+        self, rows: SparseRows | Array, targets: Index, num_labels: int, first_scores: Array, penalty: Array
     ) -> None:
-        self.rows, self.backward, self.first_bias = rows, rows.T, bias
-        self.first_scores = rows @ weight if weight.any() else np.zeros((len(targets), weight.shape[1]), weight.dtype)
-        self.wanted = np.eye(num_labels, dtype=weight.dtype)[targets][:, -weight.shape[1] :]
-        self.scale, self.held = scale, held
+        self.rows, self.backward, self.first_scores, self.penalty = rows, rows.T, first_scores, penalty
+        self.wanted = np.eye(num_labels, dtype=penalty.dtype)[targets][:, -first_scores.shape[1] :]
 
-    def loss(self, point: Coordinates, products: Array) -> float:
-        """Mean nats a text, and the penalty; products are R R' A."""
-        scores = self.first_scores + products + point.bias
-        nats = _logsumexp(_wide(scores)) - (scores * self.wanted).sum(1)
-        moved = point.bias - self.first_bias
-        penalty = self.scale * np.vdot(point.rows, products) + self.held * moved @ moved
-        return float(nats.mean(dtype=np.float64) + penalty / 2)
+    def products(self, point: Array) -> Array:
+        """Return what coordinates are multiplied with for an inner product: R R' A, and the bias."""
+        return np.concatenate([self.rows @ (self.backward @ point[:-1]), point[-1:]])
 
-    def shares(self, point: Coordinates, products: Array) -> Array:
+    def scores(self, products: Array) -> Array:
+        """(texts, labels)."""
+        return _wide(self.first_scores + products[:-1] + products[-1])
+
+    def loss(self, point: Array, products: Array) -> float:
+        """Mean nats a text, and the penalty."""
+        scores = self.scores(products)
+        nats = _logsumexp(scores) - (scores[:, -self.wanted.shape[1] :] * self.wanted).sum(1)
+        return float(nats.mean(dtype=np.float64) + np.vdot(self.penalty * point, products) / 2)
+
+    def shares(self, products: Array) -> Array:
         """(texts, columns) probabilities."""
-        return _softmax(_wide(self.first_scores + products + point.bias))[:, -self.wanted.shape[1] :]
+        return _softmax(self.scores(products))[:, -self.wanted.shape[1] :]
 
-    def slope(self, point: Coordinates, shares: Array) -> Coordinates:
+    def slope(self, point: Array, shares: Array) -> Array:
         """Return the gradient."""
-        errors = (shares - self.wanted) / len(shares)
-        return Coordinates(errors + self.scale * point.rows, errors.sum(0) + self.held * (point.bias - self.first_bias))
+        return self._with_bias(shares - self.wanted) + self.penalty * point
 
-    def curve(self, shares: Array, step: Coordinates, products: Array) -> Coordinates:
+    def curve(self, shares: Array, step: Array, products: Array) -> Array:
         """Return the second derivatives times a step."""
-        scores = shares * (products + step.bias)
+        moved = shares * (products[:-1] + products[-1])
         # Of two labels the first has the rest of the share, and its score stays at 0.
-        moved = (scores - shares * scores.sum(1, keepdims=True)) / len(shares)
-        return Coordinates(moved + self.scale * step.rows, moved.sum(0) + self.held * step.bias)
+        return self._with_bias(moved - shares * moved.sum(1, keepdims=True)) + self.penalty * step
+
+    def _with_bias(self, errors: Array) -> Array:
+        errors = errors / len(errors)
+        return np.concatenate([errors, errors.sum(0, keepdims=True)])
 
 
-def _solve(objective: _Objective, point: Coordinates) -> Coordinates:
+def _solve(objective: _Objective, point: Array) -> Array:
     """Newton's steps, halved until the loss falls."""
-    products = objective.rows @ (objective.backward @ point.rows)
+    products = objective.products(point)
     loss = objective.loss(point, products)
     for _ in range(_STEPS):
-        shares = objective.shares(point, products)
+        shares = objective.shares(products)
         slope = objective.slope(point, shares)
-        weights_slope = objective.backward @ slope.rows
-        if max(np.abs(weights_slope).max(initial=0.0), np.abs(slope.bias).max()) <= _SLOPE:
+        weights_slope = objective.backward @ slope[:-1]
+        if max(np.abs(weights_slope).max(initial=0.0), np.abs(slope[-1]).max()) <= _SLOPE:
             break
-        slope_products = objective.rows @ weights_slope
+        slope_products = np.concatenate([objective.rows @ weights_slope, slope[-1:]])
         step, step_products = _conjugate(objective, shares, slope, slope_products)
-        descent, length = float(np.vdot(slope.rows, step_products) + slope.bias @ step.bias), 1.0
+        descent, length = float(np.vdot(slope, step_products)), 1.0
         while True:
-            moved = Coordinates(point.rows + length * step.rows, point.bias + length * step.bias)
-            moved_products = products + length * step_products
+            moved, moved_products = point + length * step, products + length * step_products
             new_loss = objective.loss(moved, moved_products)
             if new_loss <= loss + 1e-4 * length * descent:
                 break
@@ -212,27 +199,23 @@ def _solve(objective: _Objective, point: Coordinates) -> Coordinates:
     return point
 
 
-def _conjugate(
-    objective: _Objective, shares: Array, slope: Coordinates, slope_products: Array
-) -> tuple[Coordinates, Array]:
+def _conjugate(objective: _Objective, shares: Array, slope: Array, slope_products: Array) -> tuple[Array, Array]:
     """The step to where the second-order model of the loss is least, until its slope is a small part of ``slope``."""
-    rest, rest_products = Coordinates(-slope.rows, -slope.bias), -slope_products
-    step, step_products = Coordinates(np.zeros_like(rest.rows), np.zeros_like(rest.bias)), np.zeros_like(rest.rows)
-    way, way_products = rest, rest_products
-    size = float(np.vdot(rest.rows, rest_products) + rest.bias @ rest.bias)
+    step, step_products = np.zeros_like(slope), np.zeros_like(slope)
+    rest = way = -slope
+    rest_products = way_products = -slope_products
+    size = float(np.vdot(rest, rest_products))
     enough = min(0.25, size**0.25) ** 2 * size
     for _ in range(_PASSES):
         curve = objective.curve(shares, way, way_products)
-        length = size / float(np.vdot(curve.rows, way_products) + curve.bias @ way.bias)
-        step = Coordinates(step.rows + length * way.rows, step.bias + length * way.bias)
-        step_products = step_products + length * way_products
-        rest = Coordinates(rest.rows - length * curve.rows, rest.bias - length * curve.bias)
-        rest_products = objective.rows @ (objective.backward @ rest.rows)
-        before, size = size, float(np.vdot(rest.rows, rest_products) + rest.bias @ rest.bias)
+        length = size / float(np.vdot(curve, way_products))
+        step, step_products = step + length * way, step_products + length * way_products
+        rest = rest - length * curve
+        rest_products = objective.products(rest)
+        before, size = size, float(np.vdot(rest, rest_products))
         if size <= enough:
             break
-        way = Coordinates(rest.rows + size / before * way.rows, rest.bias + size / before * way.bias)
-        way_products = rest_products + size / before * way_products
+        way, way_products = rest + size / before * way, rest_products + size / before * way_products
     return step, step_products
 
 

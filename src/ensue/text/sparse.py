@@ -42,12 +42,6 @@ class SparseRows(Protocol):
     def astype(self, dtype: type[np.floating]) -> SparseRows:
         """Return the same rows in another precision."""
 
-    def multiply(self, other: SparseRows) -> SparseRows:
-        """The product, cell by cell."""
-
-    def sum(self, axis: int) -> Floats:
-        """(rows,) for axis 1, (features,) for axis 0."""
-
     def toarray(self, *, out: npt.NDArray[np.floating] | None = None) -> Floats:
         """Return the dense array; it is written to ``out`` if given."""
 

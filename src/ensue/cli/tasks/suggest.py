@@ -49,12 +49,7 @@ def read_people(path: Path, reading: Reading, users: Sequence[str], column: str)
 
 
 def _read(
-    path: Path,
-    reading: Reading,
-    *,
-    minimum: int | None = None,
-    warn: bool = True,
-    without_users: Sequence[str] = (),
+    path: Path, reading: Reading, *, minimum: int | None = None, warn: bool = True, without_users: Sequence[str] = ()
 ) -> tuple[Queries, QueriesReport]:
     rules = _rules(reading)
     if minimum is not None:

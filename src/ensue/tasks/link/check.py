@@ -163,10 +163,7 @@ def _check_alone(texts_alone: Posts | Articles, understood: PostsReport) -> Alon
         longest_words=int(words.max()),
         near_copies=copies,
         rows=tuple(Post(_cut(text), name) for text, name in shown),
-        warnings=(
-            *understood.warnings,
-            f"training and scoring need the {lacking}",
-        ),
+        warnings=(*understood.warnings, f"training and scoring need the {lacking}"),
     )
 
 

@@ -23,21 +23,12 @@ from torch import Tensor
 from ensue.data.histories import Index, ranges
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_ids, require_table
-from ensue.tasks.classify.baselines.grams import (
-    CHARACTERS,
-    KIND,
-    OVERLAP,
-    SIDE,
-    Grams,
-    join,
-    shared_grams,
-    word_grams,
-)
+from ensue.tasks.classify.baselines.grams import CHARACTERS, KIND, OVERLAP, SIDE, Grams, join, shared_grams, word_grams
 from ensue.tasks.classify.baselines.overlap import HATS, overlaps
 from ensue.tasks.classify.baselines.spelling import SpelledWords, places, without_unknown
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
-from ensue.text.linear import Coordinates, Linear, Strength, centred, widened
+from ensue.text.linear import Array, Linear, Strength, centred, widened
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.text.weights import smooth_idf
 from ensue.vocabulary import Vocabulary
@@ -103,7 +94,7 @@ class Lesson(NamedTuple):
     """Weights before this update."""
     seen: int
     """Texts behind it."""
-    solution: Coordinates | None = None
+    solution: Array | None = None
     """Where a refit begins."""
 
 
@@ -175,7 +166,7 @@ class Tfidf:
         other._solve(lesson)
         return other
 
-    def _solve(self, lesson: Lesson) -> Coordinates:
+    def _solve(self, lesson: Lesson) -> Array:
         rows, targets, start, seen, solution = lesson
         self.linear, solution = linear.fit(
             rows, targets, self.num_labels, strength=self.strength, start=start, seen=seen, begin=solution

@@ -11,14 +11,12 @@ of 800 words remembers little of it: on PolitiFact's validation posts it ranks a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.attention import masked_mean
-from ensue.nn.gru import gru_states
 from ensue.nn.recurrent import GRULayer
 from ensue.tasks.link.batch import Words
 
@@ -85,7 +83,7 @@ class GRU(nn.Module):
         """For each side: (rows, length, units) states after each word; the order it reads in."""
         for side, turned in zip(self.sides, (None, _turned(words.mask)), strict=False):
             places = words.places if turned is None else words.places.gather(1, turned)
-            yield gru_states(cast(nn.GRU, side), words.vectors, places, words.mask), turned
+            yield side(functional.embedding(places, words.vectors))[0], turned
 
 
 def _turned(mask: Tensor) -> Tensor:

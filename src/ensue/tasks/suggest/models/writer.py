@@ -126,13 +126,7 @@ class Writer(nn.Module):
         return self._climb(memory, self.look(read, rows), rows, weigh=weigh)
 
     def _climb(
-        self,
-        memory: Memory,
-        vectors: Tensor,
-        rows: Rows,
-        seen: Tensor | None = None,
-        *,
-        weigh: bool,
+        self, memory: Memory, vectors: Tensor, rows: Rows, seen: Tensor | None = None, *, weigh: bool
     ) -> tuple[Tensor, Tensor | None]:
         """All layers; see :meth:`DecoderLayer.forward`."""
         weights = None

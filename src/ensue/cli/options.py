@@ -282,7 +282,7 @@ class Scoring(Reading):
     """Options of reading and scoring; each field is an option, see :func:`reads`."""
 
     protocol: Annotated[str, _scoring(help="full, paper; next: also last, macro or sampled")] = "full"
-    unknown: Annotated[str, _scoring(help="next: unknown events: miss, drop or rank")] = "miss"
+    unknown: Annotated[str, _scoring(help="next: unknown items: miss, drop, rank")] = "miss"
     cutoffs: Annotated[str, _scoring(help="next: k of HR@k and NDCG@k")] = "10,20,50,100"
     pairwise: Annotated[bool, _scoring("--pairwise", help="test every pair of models, Holm-corrected")] = False
     output: Annotated[Path | None, _scoring("--output", "-o", help="write the table: .csv, .md, .tex or .json")] = None

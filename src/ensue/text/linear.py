@@ -32,7 +32,7 @@ MANY_LABELS = 8
 Array = npt.NDArray[np.floating]
 Strength = Annotated[float, Field(ge=1e-12, le=1e12)]
 """How much the data counts beside the penalty, scikit-learn's ``C``."""
-_STEPS, _PASSES, _SLOPE, _SHORTEST = 100, 200, 1e-5, 1e-6
+_STEPS, _PASSES, _SLOPE, _SHORTEST = 100, 200, 1e-6, 1e-6
 
 
 class Linear(NamedTuple):

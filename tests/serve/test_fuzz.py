@@ -123,7 +123,7 @@ def test_known_poison(served: Running, body: bytes) -> None:
 
 def test_the_queue_holds_only_events(served: Running) -> None:
     """After all that: every line reads as an event."""
-    path = served.service.queue._queue.path  # type: ignore[union-attr]
+    path = served.service.queue.path  # type: ignore[union-attr]
     with sqlite3.connect(path) as database:
         lines = [json.loads(line) for (line,) in database.execute("SELECT line FROM events")]
     assert all(isinstance(line["session"], str) and isinstance(line["time"], float) for line in lines)

@@ -7,7 +7,7 @@ Every rule stops the same readings. Beside what is read stands what the same ran
 (``oracle``): the posts until the target is met.
 
 ================== =================================================================================================
-earlier stories    ours: the posterior and the latest posts, calibrated over earlier stories (``review.left``)
+earlier stories    ours: the posterior and the latest posts, calibrated over earlier stories (``earlier_stories``)
 estimated recall   found over found and expected, above a threshold of earlier stories (split conformal prediction)
 audits             ours without earlier stories: random samples of the unread; assumes nothing (``review.audit``)
 quantile           posts are drawn until ``SAMPLED`` relevant ones are found; reading stops when the target's share of
@@ -44,11 +44,11 @@ from ensue.data.posts.dataset import Articles, hold_out_posts
 from ensue.metrics import Floats
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.review.left import Walk, conformal_threshold, stopping_rule
-from ensue.tasks.link.review.review import ReviewSettings, review, start_odds, walk
+from ensue.tasks.link.review.review import ReviewSettings, review, start_odds
 from ensue.tasks.link.scores import scores_of
 from ensue.text.lexical import Lexical
 from ensue.text.sparse import SparseRows
+from ensue_studies.earlier_stories import Walk, conformal_threshold, simulate, stopping_rule
 from ensue_studies.results import provenance
 
 TARGETS, CONFIDENCE = (0.9, 0.95), 0.95
@@ -192,7 +192,7 @@ def audited(story: Story, target: float, seed: int) -> Stopped:
 
 def whole(story: Story) -> Walk:
     """A reading until all is found."""
-    return walk(story.start, story.rows, story.relevant, ReviewSettings(target=1 - 1e-9))
+    return simulate(story.start, story.rows, story.relevant, ReviewSettings(target=1 - 1e-9))
 
 
 def rules(walks: list[Walk], target: float) -> dict[str, Callable[[Story, Walk, int], Stopped]]:

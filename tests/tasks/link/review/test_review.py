@@ -10,9 +10,7 @@ import pytest
 
 from ensue.data.histories import Index
 from ensue.errors import SettingError
-from ensue.tasks.link.review.audit import audit_size
-from ensue.tasks.link.review.left import LeftModel, StoppingRule, stopping_rule
-from ensue.tasks.link.review.review import Progress, ReviewSettings, review, walk
+from ensue.tasks.link.review.review import Progress, ReviewSettings, review
 from ensue.text.sparse import SparseRows, sparse_rows
 
 Mask = npt.NDArray[np.bool_]
@@ -150,28 +148,6 @@ def test_refused_settings(settings: dict[str, float], message: str) -> None:
     assert str(error.value) == message
 
 
-def test_stories_like_the_earlier_ones_are_stopped_in_time() -> None:
-    def story(seed: int) -> tuple[npt.NDArray[np.float64], SparseRows, Mask]:
-        truth = np.random.default_rng(seed).random(200) < 0.15
-        start, rows = features(truth, seed, 0.4)
-        return 4 * start - 3, rows, truth
-
-    rule = stopping_rule([walk(*story(seed)) for seed in range(79)])
-    assert rule is not None and rule.stories == 79 and rule.wrong == 0  # k = 79
-    wrong, labels = 0, []
-    for seed in range(1000, 1040):
-        start, rows, truth = story(seed)
-        last = list(review(start, rows, partial(np.take, truth), rule=rule))[-1]
-        wrong += last.found < 0.9 * truth.sum()
-        labels.append(last.labelled)
-        assert last.reached and (last.target == 0.9 or last.labelled == 200)
-        assert last.labelled == 200 or last.certificate == audit_size(
-            200 - last.labelled, last.found, 0, 0.9, 1 - ReviewSettings().confidence
-        )
-    assert wrong <= 6  # 40 x .05 = 2; more than 6 have a chance under half a percent
-    assert np.mean(labels) < 100  # half; an audit needs .53 of the unread at 27 found
-
-
 def test_a_story_statement_says_what_it_assumes() -> None:
     progress = Progress(1000, 120, 45, 0, None, True, 0.97, 0.9, certificate=400)
     assert progress.recall_at_least == 0.9
@@ -179,29 +155,6 @@ def test_a_story_statement_says_what_it_assumes() -> None:
         "120 of 1,000 posts read, 45 relevant: recall at least 0.90, if this story is like the earlier ones (400 "
         "unread posts at random, none relevant, would confirm it); the target is reached"
     )
-
-
-def test_a_rule_is_for_one_target() -> None:
-    rule = StoppingRule(LeftModel((0.0, 1.0, 0.0, 0.0, 0.0), 0.0), -0.1, 0.9, 39, 1)
-    start, rows = features(np.arange(20) < 5, 0, 0.1)
-    with pytest.raises(SettingError) as error:
-        next(review(start, rows, lambda posts: posts < 5, ReviewSettings(target=0.95), rule=rule))
-    assert str(error.value) == "target: 0.95, but the rule was fitted for 0.9; fit one"
-
-
-def test_a_walk_is_the_reading_of_a_patient_reader() -> None:
-    truth = np.random.default_rng(4).random(120) < 0.2
-    start, rows = features(truth, 4, 0.8)
-    own, batches = walk(start, rows, truth), []
-    for progress in review(start, rows, partial(np.take, truth), ReviewSettings(patience=120)):
-        batches.append((progress.labelled, progress.found))
-    told = list(zip(own.read.tolist(), own.found.tolist(), strict=True))
-    assert told == batches[: len(told)]
-    assert own.found[-1] == own.relevant or own.read[-1] >= 2 * own.read[~own.short(0.9)][0]
-    assert own.hits.tolist() == truth[own.order].tolist() and len(set(own.order.tolist())) == own.read[-1]
-    estimates = [progress.estimate for progress in review(start, rows, partial(np.take, truth))]
-    found, expected = own.found[0], own.expected[0]
-    assert estimates[0] == pytest.approx(found / (found + expected))
 
 
 def test_looks_that_were_taken_leave_less_chance_of_error() -> None:

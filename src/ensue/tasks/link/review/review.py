@@ -3,7 +3,7 @@
 The reader labels ten posts at a time, best first; after each ten, logistic regression over TF-IDF rows re-ranks the
 rest (``reranker``). It starts from what the model said of each post, so that the first labels move it and nothing else.
 
-Two rules say when the target is reached; each is right in all but 1 - confidence of reviews, under what it assumes:
+Audits say when the target is reached, and are right in all but 1 - confidence of reviews:
 
 **Audits** assume nothing. When so many posts in a row held nothing relevant that the rest, if it is like them, holds no
 more than the target lets be missed (and ``patience`` in a row at least), a simple random sample of all posts that
@@ -17,17 +17,9 @@ What this costs is set by how many are found: with F, the first sample takes 1 -
 unread, which is .43 at 50, .26 at 100, .06 at 500 and .03 at 1,000; no rule that assumes nothing can do with less, for
 F / 9 + 1 relevant posts may hide anywhere.
 
-**Earlier stories** assume that this story is like n others whose labels are known, that is, exchangeable with them.
-Each of these is reviewed in simulation (:func:`walk`), and ``left`` learns of them how sure it is, by the model's
-posterior, by what was found lately and by how far the posterior was off, that no more is left than may be missed. Each
-has the highest such chance at which its true recall was still short of the target. Reading stops above the k-th
-smallest of these: the rank of a new story's own number among the n + 1 is uniform (split conformal prediction: Vovk,
-Gammerman & Shafer 2005; Lei et al., JASA 2018; the regression is cross-fitted, which in practice costs nothing), and k
-is so high that it lies above with a chance of at most 1 - confidence, whichever stories were drawn in all but 1 -
-confidence of draws. Fewer than 59 stories give no threshold at 95 %: audits are used. Beside the statement stands its
-certificate: how many posts, drawn at random from the unread, would show the same whatever the story, if none of them is
-relevant. Stories of another corpus are not exchangeable with this one, so the command line, which cannot know, uses
-audits; see ``benchmarks/reviews.py``.
+**Earlier stories** can say it sooner, where this story is like them: a :class:`StoppingRule` fitted on labelled
+stories, as the studies do. Stories of another corpus are not exchangeable with this one, so the command line, which
+cannot know, uses audits.
 """
 
 from __future__ import annotations
@@ -45,7 +37,6 @@ from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.settings import Settings, Size, must_be
 from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relevant
-from ensue.tasks.link.review.left import StoppingRule, Walk, features, telling
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.text.sparse import SparseRows
 
@@ -91,6 +82,29 @@ class Shared(Protocol):
 
     def labels(self) -> tuple[Index, Answers]:
         """All posts that are labelled now, and what was said of each."""
+        ...
+
+
+class StoppingRule(Protocol):
+    """Rule that was fitted on earlier stories, and says when to stop without an audit."""
+
+    @property
+    def target(self) -> float:
+        """The recall that it vouches for."""
+        ...
+
+    def is_reached(
+        self, hits: npt.NDArray[np.bool_], predicted: Floats, unread: int, found: int, expected: float
+    ) -> bool:
+        """Return whether the target is reached.
+
+        Args:
+            hits: (read,) whether each post that was read is relevant, in the order of reading.
+            predicted: (read,) the probability that the model gave to each before it was read.
+            unread: posts.
+            found: relevant posts in all, those of earlier sittings among them.
+            expected: the sum of the probabilities of the unread.
+        """
         ...
 
 
@@ -177,7 +191,7 @@ def review(
     settings = ReviewSettings() if settings is None else settings
     if rule is not None and rule.target != settings.target:
         raise SettingError(f"target: {settings.target:g}, but the rule was fitted for {rule.target:g}; fit one")
-    reader, audits = _Reader(start, rows, ask, labels, looks, shared), 0
+    reader, audits = Reader(start, rows, ask, labels, looks, shared), 0
 
     def alpha(taken: int) -> float:
         return SPENT * (1 - settings.confidence) * (1 - SPENT) ** taken
@@ -220,39 +234,13 @@ def start_odds(*said: Floats) -> Floats:
     return odds
 
 
-def walk(
-    start: Floats, rows: SparseRows, relevant: npt.NDArray[np.bool_], settings: ReviewSettings | None = None
-) -> Walk:
-    """A simulated review of a story whose labels are known, to twice as many posts as its target took at most.
-
-    Args:
-        start: as in :func:`review`.
-        rows: as in :func:`review`.
-        relevant: (posts,) the truth; of one post at least.
-        settings: its target and its batch count.
-    """
-    order: list[int] = []
-
-    def ask(posts: Index) -> Answers:
-        order.extend(posts.tolist())
-        return relevant[posts]
-
-    settings = ReviewSettings() if settings is None else settings
-    reader, total, last = _Reader(start, rows, ask), int(relevant.sum()), len(start)
-    read, expected = [], []
-    for _ in reader.read_on(settings, patient=True):
-        read.append(len(order))
-        expected.append(reader.expected())
-        if reader.found >= settings.target * total:
-            last = min(last, 2 * len(order))
-        if reader.found == total or len(order) >= last:
-            break
-    known = (np.array(order), relevant[order], np.array(reader.predicted), np.array(read), np.array(expected))
-    return Walk(len(start), total, *known)
+def telling(unread: int, found: int, target: float) -> int:
+    """Posts in a row without a relevant one that say: if the rest is like them, no more is left than may be missed."""
+    return -(-unread // max(allowed_misses(found, target), 1))
 
 
-class _Reader:
-    """The labels given so far, and the order of the rest."""
+class Reader:
+    """The labels given so far, and the order of the rest; arguments as of :func:`review`."""
 
     def __init__(
         self,
@@ -278,9 +266,11 @@ class _Reader:
 
     @property
     def looks(self) -> int:
+        """Looks at audits that were taken."""
         return self._looks if self.shared is None else self.shared.looks
 
     def look(self) -> int:
+        """Take one; how many there were before."""
         if self.shared is not None:
             return self.shared.look()
         self._looks += 1
@@ -288,10 +278,12 @@ class _Reader:
 
     @property
     def found(self) -> int:
+        """Relevant posts among the labelled."""
         return int((self.labels == 1).sum())
 
     @property
     def unsure(self) -> int:
+        """Posts that nobody could decide."""
         return int((self.labels == -1).sum())
 
     def _ranked(self) -> Floats:
@@ -299,6 +291,7 @@ class _Reader:
         return self.reranker.odds(sure, self.labels[sure] == 1)
 
     def unread(self) -> Index:
+        """The posts that have no label."""
         return np.flatnonzero(~self.read)
 
     def read_on(self, settings: ReviewSettings, *, patient: bool = False) -> Iterator[None]:
@@ -353,12 +346,11 @@ class _Reader:
         reached: bool = False,
         rule: StoppingRule | None = None,
     ) -> Progress:
+        """Return where the review stands."""
         target, certificate, posts = None, None, (len(self.read), int(self.read.sum()), self.found)
         if left is None and rule is not None:
-            missed, unread = allowed_misses(self.found, settings.target), len(self.unread())
-            read = (np.array(self.said, bool), np.array(self.predicted))
-            known = features(*read, unread, self.found, self.expected(), settings.target)
-            if rule.left.log_chance(known, missed) > rule.threshold:
+            unread, read = len(self.unread()), (np.array(self.said, bool), np.array(self.predicted))
+            if rule.is_reached(*read, unread, self.found, self.expected()):
                 reached, target = True, settings.target
                 certificate = audit_size(unread, self.found, 0, target, 1 - settings.confidence)
         return Progress(*posts, audits, left, reached, self.estimate(), target, self.unsure, certificate)

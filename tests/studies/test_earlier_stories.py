@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import beta, nbinom, poisson
 
-from ensue.tasks.link.review.left import (
+from ensue.errors import SettingError
+from ensue.tasks.link.review.audit import audit_size
+from ensue.tasks.link.review.review import ReviewSettings, review, telling
+from ensue.text.sparse import SparseRows, sparse_rows
+from ensue_studies.earlier_stories import (
     LeftModel,
+    StoppingRule,
     Walk,
     conformal_threshold,
     features,
+    simulate,
     stopping_rule,
-    telling,
 )
+
+Mask = npt.NDArray[np.bool_]
 
 
 def drawn(seed: int, posts: int = 400, wide: float = 0.3) -> Walk:
@@ -110,3 +119,58 @@ def test_the_latest_posts_help_where_the_posterior_cannot_be_trusted() -> None:
 
 def test_few_stories_teach_nothing() -> None:
     assert stopping_rule([drawn(seed) for seed in range(58)]) is None
+
+
+def made_features(truth: Mask, seed: int, noise: float) -> tuple[npt.NDArray[np.float64], SparseRows]:
+    """Scores and two-column rows that know something of the truth."""
+    random = np.random.default_rng(seed)
+    start = truth + noise * random.normal(size=len(truth))
+    angles = np.where(truth, 0.3, 1.2) + 0.3 * random.normal(size=len(truth))
+    owners, columns = np.repeat(np.arange(len(truth)), 2), np.tile([0, 1], len(truth))
+    values = np.stack([np.cos(angles), np.sin(angles)], axis=1).ravel()
+    return start, sparse_rows(owners, columns, values, (len(truth), 2))
+
+
+def test_stories_like_the_earlier_ones_are_stopped_in_time() -> None:
+    def story(seed: int) -> tuple[npt.NDArray[np.float64], SparseRows, Mask]:
+        truth = np.random.default_rng(seed).random(200) < 0.15
+        start, rows = made_features(truth, seed, 0.4)
+        return 4 * start - 3, rows, truth
+
+    rule = stopping_rule([simulate(*story(seed)) for seed in range(79)])
+    assert rule is not None and rule.stories == 79 and rule.wrong == 0  # k = 79
+    wrong, labels = 0, []
+    for seed in range(1000, 1040):
+        start, rows, truth = story(seed)
+        last = list(review(start, rows, partial(np.take, truth), rule=rule))[-1]
+        wrong += last.found < 0.9 * truth.sum()
+        labels.append(last.labelled)
+        assert last.reached and (last.target == 0.9 or last.labelled == 200)
+        assert last.labelled == 200 or last.certificate == audit_size(
+            200 - last.labelled, last.found, 0, 0.9, 1 - ReviewSettings().confidence
+        )
+    assert wrong <= 6  # 40 x .05 = 2; more than 6 have a chance under half a percent
+    assert np.mean(labels) < 100  # half; an audit needs .53 of the unread at 27 found
+
+
+def test_a_rule_is_for_one_target() -> None:
+    rule = StoppingRule(LeftModel((0.0, 1.0, 0.0, 0.0, 0.0), 0.0), -0.1, 0.9, 39, 1)
+    start, rows = made_features(np.arange(20) < 5, 0, 0.1)
+    with pytest.raises(SettingError) as error:
+        next(review(start, rows, lambda posts: posts < 5, ReviewSettings(target=0.95), rule=rule))
+    assert str(error.value) == "target: 0.95, but the rule was fitted for 0.9; fit one"
+
+
+def test_a_walk_is_the_reading_of_a_patient_reader() -> None:
+    truth = np.random.default_rng(4).random(120) < 0.2
+    start, rows = made_features(truth, 4, 0.8)
+    own, batches = simulate(start, rows, truth), []
+    for progress in review(start, rows, partial(np.take, truth), ReviewSettings(patience=120)):
+        batches.append((progress.labelled, progress.found))
+    told = list(zip(own.read.tolist(), own.found.tolist(), strict=True))
+    assert told == batches[: len(told)]
+    assert own.found[-1] == own.relevant or own.read[-1] >= 2 * own.read[~own.short(0.9)][0]
+    assert own.hits.tolist() == truth[own.order].tolist() and len(set(own.order.tolist())) == own.read[-1]
+    estimates = [progress.estimate for progress in review(start, rows, partial(np.take, truth))]
+    found, expected = own.found[0], own.expected[0]
+    assert estimates[0] == pytest.approx(found / (found + expected))

@@ -95,11 +95,6 @@ def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return entmax(scores, 2.0, mask)
 
 
-def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Alpha = 1.5; see :func:`entmax`."""
-    return entmax(scores, 1.5, mask)
-
-
 class Alphas(nn.Module):
     """One learned alpha a head: 1 + sigmoid of a free number, kept within ``LEAST`` and ``MOST``.
 

@@ -58,14 +58,9 @@ class Linear(NamedTuple):
         require_table(f"{name}.weight", self.weight, torch.float64, [num_features, columns])
         require_table(f"{name}.bias", self.bias, torch.float64, [columns])
 
-    def scores(self, rows: SparseRows | Tensor) -> Tensor:
-        """(rows, features), sparse or dense, to (rows, labels) scores; of two labels the first stays at 0."""
-        return widened(_product(rows, self.weight) + self.bias)
-
-
-def _product(rows: SparseRows | Tensor, weight: Tensor) -> Tensor:
-    """(rows, features) times (features, columns)."""
-    return rows @ weight if isinstance(rows, Tensor) else torch.from_numpy(rows @ weight.numpy())
+    def scores(self, rows: Tensor) -> Tensor:
+        """(rows, features) to (rows, labels) scores; of two labels the first stays at 0."""
+        return widened(rows @ self.weight + self.bias)
 
 
 def widened(columns: Tensor) -> Tensor:

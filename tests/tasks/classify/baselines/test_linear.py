@@ -244,5 +244,5 @@ def test_many_labels_have_the_same_solution_in_float32(strength: float, monkeypa
         monkeypatch.setattr(linear, "MANY_LABELS", least)
         model, solution = linear.fit(rows, targets, num_labels, strength=strength, start=start)
         assert solution.dtype == (np.float32 if least == num_labels else np.float64)
-        found.append(model.scores(rows).softmax(1))
+        found.append(model.scores(torch.from_numpy(rows.toarray())).softmax(1))
     assert torch.allclose(found[0], found[1], atol=2e-3)

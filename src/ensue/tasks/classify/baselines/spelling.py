@@ -26,7 +26,6 @@ FEW = 512
 """Words of texts up to which arrays are sorted rather than multiplied by scipy, which needs longer to begin."""
 MAX_ROWS = 2**18
 """Words that are remembered at most; then all are forgotten."""
-_LOCK = threading.Lock()  # several threads may predict
 
 
 class SpelledWords:
@@ -38,7 +37,7 @@ class SpelledWords:
     """
 
     def __init__(self, vocabulary: Vocabulary, keys: Index) -> None:
-        self._vocabulary, self.keys = vocabulary, keys
+        self._vocabulary, self.keys, self._lock = vocabulary, keys, threading.Lock()
         self._forget()
 
     @classmethod
@@ -85,7 +84,9 @@ class SpelledWords:
 
     def _tables(self, tokens: Tokens) -> tuple[Index, Int32s, Int32s, Floats]:
         """Return the rows of words, and where the columns and counts of each row begin, the columns and the counts."""
-        with _LOCK:
+        if not self._lock.acquire(blocking=False):  # held by another thread, or by one that a fork left behind
+            return SpelledWords(self._vocabulary, self.keys)._tables(tokens)
+        try:
             if self._num_rows > MAX_ROWS or len(self._known) < len(self._vocabulary):
                 self._forget()
             words = _unknown_words(tokens)
@@ -98,6 +99,8 @@ class SpelledWords:
                 rows[tokens.ids == UNKNOWN] = [self._unknown[word] for word in words]
             starts = self._starts[: self._num_rows + 1]
             return rows, starts, self._columns[: starts[-1]], self._counts[: starts[-1]]
+        finally:
+            self._lock.release()
 
     def _cut(self, ids: npt.NDArray[np.integer], words: Sequence[str]) -> Terms:
         """Return the n-grams of words of the vocabulary, by id, and of others."""

@@ -16,6 +16,7 @@ from ensue import History, Post, SettingError, Text
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
 from ensue.predictor import make
+from ensue.tasks.classify.baselines import spelling
 
 torch.set_num_threads(2)
 walk = [History(tuple(f"v{(at + step) % 300}" for step in range(5))) for at in range(300)]
@@ -37,7 +38,7 @@ def asked():
 before = asked()
 holds = threading.Event()
 def hold():
-    with made[2].counting["tfidf"]._tables.runs[1][0]._lock:
+    with spelling._LOCK:
         holds.set()
         time.sleep(60)
 threading.Thread(target=hold, daemon=True).start()

@@ -55,7 +55,7 @@ def split(state: ClassifyState, data: Texts, valid: Texts | None) -> Split[Texts
         require_labels(train, "training data")
     _require_like(train, valid)
     labelled = data if state.schedule is None else train  # baselines are trained on held-out texts too
-    labels = labelled.labels.unique().to_list() if labelled.labels is not None else []
+    labels = labelled.labels.unique().sort().to_list() if labelled.labels is not None else []
     valid, matched = valid.match_spellings(labels)
     assert valid.labels is not None
     require_known(valid.labels, labels, "validation data")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,11 @@ from ensue.text.tokens import Tokens
 from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
 
 Int32s = npt.NDArray[np.int32]
-Number = TypeVar("Number", bound=np.generic)
 FEW = 512
 """Words of texts up to which arrays are sorted rather than multiplied by scipy, which needs longer to begin."""
 MAX_ROWS = 2**18
 """Words that are remembered at most; then all are forgotten."""
+_LOCK = threading.Lock()
 
 
 class SpelledWords:
@@ -37,17 +36,16 @@ class SpelledWords:
     """
 
     def __init__(self, vocabulary: Vocabulary, keys: Index) -> None:
-        self._vocabulary, self.keys, self._lock = vocabulary, keys, threading.Lock()
+        self._vocabulary, self.keys = vocabulary, keys
         self._forget()
 
     @classmethod
     def of(cls, sides: Sides, vocabulary: Vocabulary) -> SpelledWords:
         """Return the words of some texts with all of their n-grams."""
-        spelled = cls(vocabulary, np.empty(0, np.int64))
         ids = np.unique(np.concatenate([tokens.ids for tokens in sides]))
         words = [*{word: None for tokens in sides for word in _unknown_words(tokens)}]
-        terms = spelled._cut(ids, words)
-        spelled.keys = np.unique(_keys(terms))
+        terms = _cut(vocabulary, ids, words)
+        spelled = cls(vocabulary, np.unique(_keys(terms)))
         spelled._append(ids, words, terms)
         return spelled
 
@@ -84,28 +82,26 @@ class SpelledWords:
 
     def _tables(self, tokens: Tokens) -> tuple[Index, Int32s, Int32s, Floats]:
         """Return the rows of words, and where the columns and counts of each row begin, the columns and the counts."""
-        if not self._lock.acquire(blocking=False):  # held by another thread, or by one that a fork left behind
-            return SpelledWords(self._vocabulary, self.keys)._tables(tokens)
+        if not _LOCK.acquire(blocking=False):  # held by another thread, or by one that a fork left behind
+            return SpelledWords(self._vocabulary, self.keys)._remembered(tokens)
         try:
-            if self._num_rows > MAX_ROWS or len(self._known) < len(self._vocabulary):
-                self._forget()
-            words = _unknown_words(tokens)
-            new_ids = np.unique(tokens.ids[self._known[tokens.ids] < 0])
-            new_words = [*{word: None for word in words if word not in self._unknown}]
-            if len(new_ids) or new_words:
-                self._append(new_ids, new_words, self._cut(new_ids, new_words))
-            rows = self._known[tokens.ids]
-            if words:
-                rows[tokens.ids == UNKNOWN] = [self._unknown[word] for word in words]
-            starts = self._starts[: self._num_rows + 1]
-            return rows, starts, self._columns[: starts[-1]], self._counts[: starts[-1]]
+            return self._remembered(tokens)
         finally:
-            self._lock.release()
+            _LOCK.release()
 
-    def _cut(self, ids: npt.NDArray[np.integer], words: Sequence[str]) -> Terms:
-        """Return the n-grams of words of the vocabulary, by id, and of others."""
-        known = [self._vocabulary.value(id) if id >= FIRST else "" for id in ids.tolist()]
-        return character_terms(pl.Series([*known, *words], dtype=pl.String))
+    def _remembered(self, tokens: Tokens) -> tuple[Index, Int32s, Int32s, Floats]:
+        if self._num_rows > MAX_ROWS or len(self._known) < len(self._vocabulary):
+            self._forget()
+        words = _unknown_words(tokens)
+        new_ids = np.unique(tokens.ids[self._known[tokens.ids] < 0])
+        new_words = [*{word: None for word in words if word not in self._unknown}]
+        if len(new_ids) or new_words:
+            self._append(new_ids, new_words, _cut(self._vocabulary, new_ids, new_words))
+        rows = self._known[tokens.ids]
+        if words:
+            rows[tokens.ids == UNKNOWN] = [self._unknown[word] for word in words]
+        starts = self._starts[: self._num_rows + 1]
+        return rows, starts, self._columns[: starts[-1]], self._counts[: starts[-1]]
 
     def _append(self, ids: npt.NDArray[np.integer], words: Sequence[str], terms: Terms) -> None:
         """Append the rows of words of the vocabulary and of others."""
@@ -121,13 +117,10 @@ class SpelledWords:
         self._num_rows += num_words
 
 
-def without_unknown(sides: Sides) -> Sides:
-    """Return texts whose unknown words have no characters.
-
-    Words of a single text are learned from known words alone: n-grams of words that ``min_count`` keeps out of the
-    vocabulary would give them away.
-    """
-    return tuple(replace(tokens, words=None) for tokens in sides)
+def _cut(vocabulary: Vocabulary, ids: npt.NDArray[np.integer], words: Sequence[str]) -> Terms:
+    """Return the n-grams of words of the vocabulary, by id, and of others."""
+    known = [vocabulary.value(id) if id >= FIRST else "" for id in ids.tolist()]
+    return character_terms(pl.Series([*known, *words], dtype=pl.String))
 
 
 def _unknown_words(tokens: Tokens) -> list[str]:
@@ -140,7 +133,7 @@ def _keys(terms: Terms) -> Index:
     return terms.keys.astype(np.int64) + (CHARACTERS << KIND)
 
 
-def _with_values(table: npt.NDArray[Number], size: int, values: Index) -> npt.NDArray[Number]:
+def _with_values(table: npt.NDArray[Any], size: int, values: Index) -> npt.NDArray[Any]:
     """Return a table whose first ``size`` rows stay and are followed by values; it doubles where there is no room."""
     if size + len(values) > len(table):
         table = np.concatenate([table[:size], np.zeros(size + len(values), table.dtype)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
@@ -25,7 +25,7 @@ from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_ids, require_table
 from ensue.tasks.classify.baselines.grams import CHARACTERS, KIND, OVERLAP, SIDE, Grams, join, shared_grams, word_grams
 from ensue.tasks.classify.baselines.overlap import HATS, overlaps
-from ensue.tasks.classify.baselines.spelling import SpelledWords, places, without_unknown
+from ensue.tasks.classify.baselines.spelling import SpelledWords, places
 from ensue.tasks.classify.dataset import Sides
 from ensue.text import linear
 from ensue.text.linear import Array, Linear, Strength, centred, widened
@@ -286,7 +286,8 @@ class Tfidf:
 def _training_counts(sides: Sides, vocabulary: Vocabulary) -> Iterator[_Counts]:
     """Yield the counts of the grams of texts that are learned, in which unknown words have no characters."""
     yield _Counts.of(join([word_grams(sides), *([shared_grams(sides)] if len(sides) == 2 else [])]))
-    known = without_unknown(sides)
+    # N-grams of words that min_count keeps out of the vocabulary would give them away.
+    known = tuple(replace(tokens, words=None) for tokens in sides)
     spelled = SpelledWords.of(known, vocabulary)
     for side, tokens in enumerate(known):
         yield _Counts(spelled.keys + (side << SIDE), *spelled.of_texts(tokens))

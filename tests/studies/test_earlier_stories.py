@@ -14,7 +14,7 @@ from scipy.stats import beta, nbinom, poisson
 from ensue.errors import SettingError
 from ensue.tasks.link.review.audit import audit_size
 from ensue.tasks.link.review.review import ReviewSettings, review, telling
-from ensue.text.sparse import SparseRows, sparse_rows
+from ensue.text.sparse import SparseRows
 from ensue_studies.earlier_stories import (
     LeftModel,
     StoppingRule,
@@ -24,8 +24,8 @@ from ensue_studies.earlier_stories import (
     simulate,
     stopping_rule,
 )
-
-Mask = npt.NDArray[np.bool_]
+from tests.tasks.link.review.test_review import Mask
+from tests.tasks.link.review.test_review import features as posts_of
 
 
 def drawn(seed: int, posts: int = 400, wide: float = 0.3) -> Walk:
@@ -121,20 +121,10 @@ def test_few_stories_teach_nothing() -> None:
     assert stopping_rule([drawn(seed) for seed in range(58)]) is None
 
 
-def made_features(truth: Mask, seed: int, noise: float) -> tuple[npt.NDArray[np.float64], SparseRows]:
-    """Scores and two-column rows that know something of the truth."""
-    random = np.random.default_rng(seed)
-    start = truth + noise * random.normal(size=len(truth))
-    angles = np.where(truth, 0.3, 1.2) + 0.3 * random.normal(size=len(truth))
-    owners, columns = np.repeat(np.arange(len(truth)), 2), np.tile([0, 1], len(truth))
-    values = np.stack([np.cos(angles), np.sin(angles)], axis=1).ravel()
-    return start, sparse_rows(owners, columns, values, (len(truth), 2))
-
-
 def test_stories_like_the_earlier_ones_are_stopped_in_time() -> None:
     def story(seed: int) -> tuple[npt.NDArray[np.float64], SparseRows, Mask]:
         truth = np.random.default_rng(seed).random(200) < 0.15
-        start, rows = made_features(truth, seed, 0.4)
+        start, rows = posts_of(truth, seed, 0.4)
         return 4 * start - 3, rows, truth
 
     rule = stopping_rule([simulate(*story(seed)) for seed in range(79)])
@@ -155,7 +145,7 @@ def test_stories_like_the_earlier_ones_are_stopped_in_time() -> None:
 
 def test_a_rule_is_for_one_target() -> None:
     rule = StoppingRule(LeftModel((0.0, 1.0, 0.0, 0.0, 0.0), 0.0), -0.1, 0.9, 39, 1)
-    start, rows = made_features(np.arange(20) < 5, 0, 0.1)
+    start, rows = posts_of(np.arange(20) < 5, 0, 0.1)
     with pytest.raises(SettingError) as error:
         next(review(start, rows, lambda posts: posts < 5, ReviewSettings(target=0.95), rule=rule))
     assert str(error.value) == "target: 0.95, but the rule was fitted for 0.9; fit one"
@@ -163,7 +153,7 @@ def test_a_rule_is_for_one_target() -> None:
 
 def test_a_walk_is_the_reading_of_a_patient_reader() -> None:
     truth = np.random.default_rng(4).random(120) < 0.2
-    start, rows = made_features(truth, 4, 0.8)
+    start, rows = posts_of(truth, 4, 0.8)
     own, batches = simulate(start, rows, truth), []
     for progress in review(start, rows, partial(np.take, truth), ReviewSettings(patience=120)):
         batches.append((progress.labelled, progress.found))

@@ -234,13 +234,7 @@ def features(
     Of 100 unread and 18 found with a target of .9, the latest 50 count (:func:`telling`); with one hit among them, the
     rest being like them leaves 1.5 / 50 x 100: half a hit is added.
 
-    Args:
-        hits: (read,) whether each post that was read is relevant, in the order of reading.
-        predicted: (read,) the probability that the model gave to each before it was read.
-        unread: posts.
-        found: relevant posts in all, those of earlier sittings among them.
-        expected: the sum of the probabilities of the unread.
-        target: the recall to reach.
+    Args are those of :meth:`ensue.tasks.link.review.review.StoppingRule.is_reached`, and the recall to reach.
     """
     latest = slice(-telling(unread, found, target) if unread else None, None)
     some, said, whole = int(hits[latest].sum()), float(predicted[latest].sum()), float(predicted.sum())

@@ -11,8 +11,7 @@ import pytest
 from ensue import registry
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import make
-from ensue.tasks import TASKS
-from ensue.tasks.base import Task, named
+from ensue.tasks import TASKS, Task, named
 from tests.encoders import install, missing
 from tests.folders import resum
 

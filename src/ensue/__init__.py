@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ensue.model_selection import compare, evaluate, make, read, split
     from ensue.predictions import Predictions
     from ensue.records import Article, History, Post, Text
-    from ensue.tasks.own import add_model
+    from ensue.registry import add_model
 
 __all__ = [
     "Answer",
@@ -85,7 +85,7 @@ _MODULES = {
     "model_selection": "compare evaluate make read split",
     "predictions": "Predictions",
     "records": "Article History Post Text",
-    "tasks.own": "add_model",
+    "registry": "add_model",
 }
 _MODULE_OF = {name: f"ensue.{module}" for module, names in _MODULES.items() for name in names.split()}
 

@@ -21,8 +21,7 @@ from ensue.evaluation.result import Result
 from ensue.registry import models as models_of
 from ensue.registry import require_task
 from ensue.settings import near, require_integer
-from ensue.tasks import TASKS
-from ensue.tasks.base import named
+from ensue.tasks import TASKS, named
 
 
 def compare(

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpac
 from ensue.answers import Forecast
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.registry import require_task, task_of
-from ensue.tasks import TASKS
-from ensue.tasks.base import named
-from ensue.tasks.own import add_named
+from ensue.registry import add_named, require_task, task_of
+from ensue.tasks import TASKS, named
 
 if TYPE_CHECKING:  # of four tasks the one that is asked for is imported
     from ensue.learning.state import AnyState

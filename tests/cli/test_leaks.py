@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensue.tasks import own
+from ensue import registry
 from tests.cli.conftest import Ensue, Logs, Ran
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
@@ -59,8 +59,8 @@ class Planted(GatedMean):
 
 @pytest.fixture(autouse=True)
 def _nobodys_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "_ADDED", {})
-    monkeypatch.setenv(own.VARIABLE, "")
+    monkeypatch.setattr(registry, "_ADDED", {})
+    monkeypatch.setenv(registry.VARIABLE, "")
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "own"))
 

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from torch import nn
 
-from ensue import History, TextClassifier, add_model
+from ensue import History, TextClassifier, add_model, registry
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError, SettingError
 from ensue.predictor import load, make
 from ensue.registry import models
-from ensue.tasks import own
 from tests.cli.conftest import Ensue, Logs, run
 from tests.serve.conftest import learn_at_hand, running
 
@@ -32,8 +31,8 @@ NEW: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def _nobodys_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "_ADDED", {})
-    monkeypatch.setenv(own.VARIABLE, "")
+    monkeypatch.setattr(registry, "_ADDED", {})
+    monkeypatch.setenv(registry.VARIABLE, "")
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +49,8 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def forget() -> None:
     """As a process that begins: whoever named a model of their own is gone."""
-    own._ADDED.clear()
-    os.environ[own.VARIABLE] = ""
+    registry._ADDED.clear()
+    os.environ[registry.VARIABLE] = ""
 
 
 @pytest.fixture(scope="module", params=FILES)
@@ -63,8 +62,8 @@ def trained(
     data, test = (logs.train, logs.test) if task == "next" else (labelled, labelled)
     reference = FILES[task]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own, "_ADDED", {})
-        patch.setenv(own.VARIABLE, "")
+        patch.setattr(registry, "_ADDED", {})
+        patch.setenv(registry.VARIABLE, "")
         ran = run(patch, "fit", task, data, "-o", folder, f"--model={reference}", "--set=epochs=3", "--device=cpu")
     assert ran.code == 0, ran.err
     return task, reference, folder, test
@@ -120,7 +119,7 @@ def test_it_is_served_and_learns_there(fitted: tuple[str, str, Path, Path], monk
     task, reference, folder, _ = fitted
     if task != "next":  # one task learns in a process of its own, which takes seconds to start
         learn_at_hand(monkeypatch)
-    own.add_named(reference)
+    registry.add_named(reference)
     with running({"mine": folder}, update_token="writes") as service:
         found = service.post("/v1/models/mine/predict", {"records": [RECORDS[task]]})
         assert found.status_code == 200 and found.json()["answers"][0]["choices"]
@@ -239,6 +238,6 @@ def test_only_failed_allocations_are_reported_as_lack_of_memory(
     source = (EXAMPLES / "latest.py").read_text().replace("class Latest(", "class Broken(")
     source = source.replace("super().__init__()\n", f"super().__init__()\n        {line}\n")
     (tmp_path / "broken.py").write_text(source)
-    predictor = make("next", own.add_named(f"{tmp_path}/broken.py:Broken"))
+    predictor = make("next", registry.add_named(f"{tmp_path}/broken.py:Broken"))
     with pytest.raises(error, match=message):
         list(predictor.fit(Histories.of([History(("a", "b"))] * 4)))

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from ensue import Text
+from ensue import Text, registry
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
 from ensue.errors import ModelFolderError
 from ensue.predictor import make
 from ensue.serve import models, proof
 from ensue.store.folder import clone_folder
-from ensue.tasks import own
 from tests.processes import Started
 from tests.serve.conftest import running, sessions, texts
 from tests.serve.test_workers import Served, served, until
@@ -81,11 +80,11 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "classify": Texts.of([*texts()[:30], Text(("a splendid film",), "yes")]),
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own, "_ADDED", {})
-        patch.setenv(own.VARIABLE, "")
+        patch.setattr(registry, "_ADDED", {})
+        patch.setenv(registry.VARIABLE, "")
         for task in data:
-            name = own.add_named(f"{place / 'models.py'}:{task.title()}")
-            patch.setitem(own._ADDED[name].forward.__globals__, "QUIET", True)
+            name = registry.add_named(f"{place / 'models.py'}:{task.title()}")
+            patch.setitem(registry._ADDED[name].forward.__globals__, "QUIET", True)
             for trouble in ("", "good", *TROUBLES):
                 if task == "classify" and trouble in ("hang", "exit"):
                     continue

@@ -12,7 +12,7 @@ import typer
 from ensue.cli import display, tasks
 from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, all_present, reads
 from ensue.data.report import CheckFindings
-from ensue.tasks.base import named
+from ensue.tasks import named
 
 
 @reads(*TABLES, *LINKED, "min_users")

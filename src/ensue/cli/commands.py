@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ensue.tasks import TASKS
-from ensue.tasks.base import named
+from ensue.tasks import TASKS, named
 from ensue.version import __version__
 
 

@@ -16,7 +16,7 @@ from ensue import serve as service
 from ensue.cli import display, tasks
 from ensue.cli.options import Json, Seed
 from ensue.errors import EnsueError, SettingError
-from ensue.tasks.next import TASK
+from ensue.tasks import NEXT
 
 if TYPE_CHECKING:
     from ensue.demo.models import Demo
@@ -128,7 +128,7 @@ def _show(fitted: Demo) -> None:
     display.table(("question", "model", "best baseline", "ceiling"), rows, wraps=("question",), title=title)
     for row in fitted.rows:
         display.line(f"{row.name}: {row.verdict}")
-    command = tasks.commands_of(TASK)
+    command = tasks.commands_of(NEXT)
     command.show_attention(fitted.explanation)
     tasks.show_answer(fitted.explanation.answer, command)
     for line in fitted.lines():

@@ -40,7 +40,7 @@ from ensue.predictor import load, make
 from ensue.registry import models as models_of
 from ensue.registry import require_model, require_settings
 from ensue.store.folder import write_file
-from ensue.tasks.base import Task, named
+from ensue.tasks import Task, named
 
 if TYPE_CHECKING:
     from ensue.evaluation.comparison import EvaluationOptions

@@ -14,7 +14,7 @@ from ensue.cli.options import Json, Reading, present, reads, require_output
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.registry import task_of
-from ensue.tasks.link import TASK
+from ensue.tasks import LINK
 
 if TYPE_CHECKING:
     from ensue.data.posts.corpus import Corpus
@@ -58,7 +58,7 @@ def link(
         raise SettingError("--folder holds a model and its encoder; remove --model and --encoder")
     if unsupervised and (folder is not None or model != "best" or encoder):
         raise SettingError("--unsupervised is for best without --folder or --encoder; remove them")
-    if folder is not None and task_of(folder) != TASK.name:
+    if folder is not None and task_of(folder) != LINK.name:
         raise SettingError(f"{folder}: not a model of task link; give a folder written by `ensue fit link`")
     if output is not None:
         require_output(output, [articles, posts])

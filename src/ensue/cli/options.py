@@ -20,10 +20,9 @@ from ensue.data.packed import Opening, is_pattern, memory_at_hand
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.temporary import TEMPORARY, temporary_folder
 from ensue.errors import DataError, SettingError
-from ensue.registry import require_task
+from ensue.registry import add_named, require_task
 from ensue.settings import parse
 from ensue.store.schema import schema_of
-from ensue.tasks.own import add_named
 
 TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 """Endings of a file of answers."""

@@ -13,7 +13,7 @@ from ensue.cli.options import TABLES, Data, Json, Own, Reading, Seed, reads, req
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.predictor import load
-from ensue.tasks.next import TASK
+from ensue.tasks import NEXT
 
 if TYPE_CHECKING:
     from ensue.tasks.next.spreaders import Estimate, Spreader
@@ -59,7 +59,7 @@ def spreaders(
     predictor = None if folder is None else load(folder)
     if predictor is not None and not isinstance(predictor, NextPredictor):
         raise SettingError(f"--folder {folder}: a model of task {predictor.task}; give one of task next")
-    command = tasks.commands_of(TASK)
+    command = tasks.commands_of(NEXT)
     histories, _ = command.read(path, reading if folder is None else reading.like(folder))
     command.require(histories, path)
     num_events, attention = len(histories.ids), None

@@ -20,8 +20,7 @@ from ensue.ids import as_tuple
 from ensue.learning.state import State
 from ensue.registry import models, names_of
 from ensue.settings import require_integer
-from ensue.tasks import TASKS
-from ensue.tasks.base import named
+from ensue.tasks import TASKS, named
 
 if TYPE_CHECKING:  # only the task that is scored is imported
     from ensue.data.posts.corpus import Corpus

@@ -22,8 +22,7 @@ from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
 from ensue.store.lock import only_writer
 from ensue.store.swap import sweep
-from ensue.tasks import TASKS
-from ensue.tasks.base import named
+from ensue.tasks import TASKS, named
 from ensue.training.report import Report
 
 MAX_DROP = 0.05

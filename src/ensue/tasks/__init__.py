@@ -1,14 +1,151 @@
-"""The tasks, one package each; none imports another, and no other module knows one by name."""
+"""The tasks: a table of what each is, and where its model, its data, its command and its service are.
+
+A task is data. What it needs of torch, or of a higher layer, is named here and imported when it is first needed, so
+that a list of tasks costs nothing. No task imports another, and no other module knows one by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, Self
 
-from ensue.tasks.base import Task
-from ensue.tasks.classify import TASK as CLASSIFY
-from ensue.tasks.link import TASK as LINK
-from ensue.tasks.next import TASK as NEXT
-from ensue.tasks.suggest import TASK as SUGGEST
+from ensue.records import History, Post, Text
+
+
+class Record(Protocol):
+    """One input of a prediction."""
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any], where: str = ...) -> Self:
+        """Return the record of a decoded JSON object; a ``DataError`` names ``where``, the field and what to do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A question that a model answers from logs, and references to its parts.
+
+    A reference is a module (``ensue.cli.link``) or an object in one (``ensue.tasks.link.predictor:LinkPredictor``);
+    :func:`named` imports it.
+    """
+
+    name: str
+    question: str
+    """One line for ``ensue --help``."""
+    record: type[Record]
+    """Type of an input."""
+    example: dict[str, object]
+    """A record, as JSON; its first field is required."""
+    catalogue: str
+    """A module with MODELS, SHARED, ABOUT, COUNTING and BEST (:mod:`ensue.registry`), which imports no torch."""
+    predictor: str
+    """A subclass of :class:`ensue.learning.state.State`."""
+    evaluator: str
+    """The examples that its models are scored on: a class that is an :class:`ensue.evaluation.examples.Examples`."""
+    update: str
+    """A function that trains a candidate on new data and tests it: :data:`ensue.refresh.Learn`."""
+    command: str
+    """A module that reads data for the command line and shows answers: an :class:`ensue.cli.tasks.TaskCommands`."""
+    check: str
+    """A module with ``check`` and ``leaks_between``: findings on data, and leaks between training and test data."""
+    service: str
+    """Requests and answers of the service: an :class:`ensue.serve.tasks.TaskService`."""
+    forget: str
+    """A function of a predictor, records, names of users and the folder that removes the users, and returns
+    :class:`~ensue.learning.forget.Forgotten`."""
+    foreign: str
+    """Parameters of the command line that do not apply to the task: names separated by spaces."""
+    kinds: tuple[str, ...]
+    """Kinds of file (:mod:`ensue.data.kinds`) that a command without a task reads for this one."""
+    streamed: bool = False
+    """Whether ``ensue stream`` trains it event by event."""
+
+
+@cache
+def named(reference: str) -> Any:
+    """Return the module, or the object in a module, of a reference of a :class:`Task`."""
+    module_name, _, name = reference.partition(":")
+    module = import_module(module_name)
+    return getattr(module, name) if name else module
+
+
+NEXT = Task(
+    name="next",
+    question="predict the next item or user of a session",
+    record=History,
+    example={"values": ["a", "b"]},
+    catalogue="ensue.tasks.next.catalogue",
+    predictor="ensue.tasks.next.predictor:NextPredictor",
+    evaluator="ensue.evaluation.next_event:SessionTargets",
+    update="ensue.refresh.trial:update_next",
+    forget="ensue.tasks.next.forget:forget_users",
+    command="ensue.cli.tasks.next_event",
+    check="ensue.tasks.next.check",
+    service="ensue.serve.tasks.next_event:SERVICE",
+    foreign="metric phrases rules prefix articles queries qrels",
+    kinds=("sequences",),
+    streamed=True,
+)
+CLASSIFY = Task(
+    name="classify",
+    question="label a text, or a pair of texts",
+    record=Text,
+    example={"texts": ["a text"]},
+    catalogue="ensue.tasks.classify.catalogue",
+    predictor="ensue.tasks.classify.predictor:ClassifyPredictor",
+    evaluator="ensue.evaluation.classify:LabelledTexts",
+    update="ensue.refresh.trial:update_classify",
+    forget="ensue.tasks.classify.forget:forget_users",
+    command="ensue.cli.tasks.classify",
+    check="ensue.tasks.classify.check",
+    service="ensue.serve.tasks.classify:SERVICE",
+    foreign=(
+        "unknown rank_unknown exclude_seen events time_unit day_first sort session_gap protocol cutoffs rules "
+        "min_users prefix steps exclude edges allow articles queries qrels items item_columns"
+    ),
+    kinds=("texts",),
+)
+SUGGEST = Task(
+    name="suggest",
+    question="suggest the next query",
+    record=History,
+    example={"values": ["a", "b"]},
+    catalogue="ensue.tasks.suggest.catalogue",
+    predictor="ensue.tasks.suggest.predictor:SuggestPredictor",
+    evaluator="ensue.evaluation.suggest:NextQueries",
+    update="ensue.refresh.trial:update_suggest",
+    forget="ensue.tasks.suggest.forget:forget_users",
+    command="ensue.cli.tasks.suggest",
+    check="ensue.tasks.suggest.check",
+    service="ensue.serve.tasks.suggest:SERVICE",
+    foreign=(
+        "metric unknown rank_unknown exclude_seen events sort phrases cutoffs steps exclude allow edges "
+        "articles queries qrels items item_columns"
+    ),
+    kinds=("queries",),
+)
+LINK = Task(
+    name="link",
+    question="link posts to the articles they discuss",
+    record=Post,
+    example={"text": "a post"},
+    catalogue="ensue.tasks.link.catalogue",
+    predictor="ensue.tasks.link.predictor:LinkPredictor",
+    evaluator="ensue.evaluation.link:JudgedPosts",
+    update="ensue.refresh.trial:update_link",
+    forget="ensue.tasks.link.forget:forget_users",
+    command="ensue.cli.tasks.link",
+    check="ensue.tasks.link.check",
+    service="ensue.serve.tasks.link:SERVICE",
+    foreign=(
+        "metric unknown rank_unknown exclude_seen events time_unit day_first sort session_gap phrases rules "
+        "protocol cutoffs min_users prefix steps exclude edges allow items item_columns"
+    ),
+    kinds=("posts",),
+)
 
 TASKS: Mapping[str, Task] = {task.name: task for task in (NEXT, CLASSIFY, SUGGEST, LINK)}
 """The tasks by name."""

@@ -18,8 +18,7 @@ from ensue.data.encodings import json_lines_of, mend_halves, mended
 from ensue.data.schema import DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.registry import require_task, task_of
-from ensue.tasks import TASKS
-from ensue.tasks.base import Task, named
+from ensue.tasks import TASKS, Task, named
 
 if TYPE_CHECKING:
     import polars as pl

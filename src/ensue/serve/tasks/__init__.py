@@ -18,8 +18,7 @@ from ensue.data.edges import Edges
 from ensue.errors import DataError
 from ensue.serve.bodies import AnyRecord, Bodies, Explain, Figure, Predict, require_short
 from ensue.serve.settings import ServeSettings
-from ensue.tasks import TASKS
-from ensue.tasks.base import Task, named
+from ensue.tasks import TASKS, Task, named
 
 SHOWN = 6
 """Number of example records of the page, at most."""

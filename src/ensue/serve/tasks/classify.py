@@ -14,7 +14,7 @@ from ensue.lines import plural
 from ensue.records import Text
 from ensue.serve.bodies import Update
 from ensue.serve.tasks import NOT_CAUSES, SHOWN, Drawn, Question, TaskService, change_in_words, choice_at
-from ensue.tasks.classify import TASK
+from ensue.tasks import CLASSIFY
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
 WORDS = 200
@@ -57,15 +57,15 @@ def _training_data(predictor: ClassifyPredictor, body: Update) -> Texts:
 
 
 SERVICE = TaskService(
-    task=TASK,
+    task=CLASSIFY,
     view="texts",
     answer_type=TextAnswer,
     explanation_type=TextExplanation,
     examples={
-        "predict": {TASK.name: {"records": [REVIEW]}},
-        "explain": {TASK.name: {"records": [REVIEW]}},
-        "figure": {TASK.name: {"record": REVIEW}},
-        "update": {TASK.name: {"records": [{**REVIEW, "label": "good"}]}},
+        "predict": {CLASSIFY.name: {"records": [REVIEW]}},
+        "explain": {CLASSIFY.name: {"records": [REVIEW]}},
+        "figure": {CLASSIFY.name: {"record": REVIEW}},
+        "update": {CLASSIFY.name: {"records": [{**REVIEW, "label": "good"}]}},
     },
     draw=_draw,
     first_record=lambda predictor: Text(("a", "a") if predictor.metadata.paired else ("a",)),

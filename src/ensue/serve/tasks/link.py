@@ -16,7 +16,7 @@ from ensue.errors import DataError
 from ensue.records import Article, Post
 from ensue.serve.bodies import Bodies, Limit, Limits, Update, too_long
 from ensue.serve.tasks import SHOWN, Drawn, Question, TaskService, change_in_words, choice_at
-from ensue.tasks.link import TASK
+from ensue.tasks import LINK
 from ensue.tasks.link.explain import explanation
 from ensue.tasks.link.predictor import LinkPredictor
 
@@ -86,16 +86,16 @@ def _training_data(predictor: LinkPredictor, body: UpdateLinks) -> Corpus:
 
 
 SERVICE = TaskService(
-    task=TASK,
+    task=LINK,
     view="posts",
     bodies=Bodies(update=UpdateLinks),
     answer_type=LinkAnswer,
     explanation_type=LinkExplanation,
     examples={
-        "predict": {TASK.name: {"records": [POST], "k": 3}},
-        "explain": {TASK.name: {"records": [POST]}},
-        "figure": {TASK.name: {"record": POST, "choice": 1}},
-        "update": {TASK.name: {"records": [{**POST, "id": "p9", "about": ["n4"]}], "articles": [ARTICLE]}},
+        "predict": {LINK.name: {"records": [POST], "k": 3}},
+        "explain": {LINK.name: {"records": [POST]}},
+        "figure": {LINK.name: {"record": POST, "choice": 1}},
+        "update": {LINK.name: {"records": [{**POST, "id": "p9", "about": ["n4"]}], "articles": [ARTICLE]}},
     },
     draw=_draw,
     first_record=lambda predictor: Post("a"),

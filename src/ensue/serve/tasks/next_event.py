@@ -33,7 +33,7 @@ from ensue.serve.tasks import (
     choice_at,
     records_of,
 )
-from ensue.tasks.next import TASK
+from ensue.tasks import NEXT
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.nearest import is_indexed
@@ -212,22 +212,22 @@ def _training_data(predictor: NextPredictor, body: Update) -> Histories:
 
 
 SERVICE = TaskService(
-    task=TASK,
+    task=NEXT,
     view="events",
     bodies=Bodies(PredictNext, update=UpdateNext),
     answer_type=Answer,
     explanation_type=Explanation,
     examples={
         "predict": {
-            TASK.name: {"records": [HISTORY], "k": 3},
-            f"{TASK.name}, without some": {"records": [HISTORY], "k": 3, "exclude": ["d91"]},
+            NEXT.name: {"records": [HISTORY], "k": 3},
+            f"{NEXT.name}, without some": {"records": [HISTORY], "k": 3, "exclude": ["d91"]},
         },
-        "explain": {TASK.name: {"records": [HISTORY], "k": 3}},
-        "figure": {TASK.name: {"record": HISTORY, "k": 5, "choice": 0}},
+        "explain": {NEXT.name: {"records": [HISTORY], "k": 3}},
+        "figure": {NEXT.name: {"record": HISTORY, "k": 5, "choice": 0}},
         "update": {
-            TASK.name: {"records": LEARNED},
-            f"{TASK.name}, tested": {"records": LEARNED, "max_drop": 0.05},
-            f"{TASK.name}, new items": {"records": [], "items": [{"item": "e05", "title": "The ferry sails again"}]},
+            NEXT.name: {"records": LEARNED},
+            f"{NEXT.name}, tested": {"records": LEARNED, "max_drop": 0.05},
+            f"{NEXT.name}, new items": {"records": [], "items": [{"item": "e05", "title": "The ferry sails again"}]},
         },
     },
     questions=_questions,

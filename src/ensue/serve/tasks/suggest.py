@@ -32,7 +32,7 @@ from ensue.serve.tasks import (
     choice_at,
     records_of,
 )
-from ensue.tasks.suggest import TASK
+from ensue.tasks import SUGGEST
 from ensue.tasks.suggest.explain import explanation
 from ensue.tasks.suggest.predictor import SuggestPredictor
 
@@ -180,16 +180,16 @@ def _queries(records: Sequence[History], users: Sequence[str] | None, normalisat
 
 
 SERVICE = TaskService(
-    task=TASK,
+    task=SUGGEST,
     view="queries",
     bodies=Bodies(PredictQueries, Explain, FigureQueries, UpdateQueries),
     answer_type=Answer,
     explanation_type=QueryExplanation,
     examples={
-        "predict": {TASK.name: {"records": [SESSION], "k": 5, "prefixes": ["fl"]}},
-        "explain": {TASK.name: {"records": [LONGER]}},
-        "figure": {TASK.name: {"record": SESSION, "choice": 0, "prefix": "fl"}},
-        "update": {TASK.name: {"records": [LONGER], "users": ["u1"]}},
+        "predict": {SUGGEST.name: {"records": [SESSION], "k": 5, "prefixes": ["fl"]}},
+        "explain": {SUGGEST.name: {"records": [LONGER]}},
+        "figure": {SUGGEST.name: {"record": SESSION, "choice": 0, "prefix": "fl"}},
+        "update": {SUGGEST.name: {"records": [LONGER], "users": ["u1"]}},
     },
     questions=_questions,
     predict=_predict,

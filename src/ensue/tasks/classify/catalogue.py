@@ -4,8 +4,8 @@ Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it 
 (``None``: it is not trained). Importing this module does not import torch.
 """
 
+from ensue.registry import Models
 from ensue.tasks.classify.settings import ALIGNMENT, SCHEDULE, CountingSettings, SharedSettings, TextSettings
-from ensue.tasks.own import Models
 
 _NETWORKS = {
     "centrality": TextSettings(pooling="centrality"),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ensue.errors import SettingError, UnknownModelError
+from ensue.registry import find_class
 from ensue.schedule import Schedule
 from ensue.settings import Count, Positive, Settings, Share, Size, one_of
-from ensue.tasks.own import find_class
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it 
 (``None``: it is not trained). Importing this module does not import torch.
 """
 
+from ensue.registry import Models
 from ensue.tasks.link.settings import FROM_ARTICLES, SCHEDULE, LinkSettings, SbertSettings, SharedSettings
-from ensue.tasks.own import Models
 
 MODELS = Models(
     "link",

@@ -6,6 +6,7 @@ Each row of ``MODELS`` is a name, its class (``MODULE:CLASS``, imported when it 
 
 from dataclasses import replace
 
+from ensue.registry import Models
 from ensue.schedule import Schedule
 from ensue.tasks.next.settings import (
     CORE_SCHEDULE,
@@ -31,7 +32,6 @@ from ensue.tasks.next.settings import (
     STAMPSettings,
     VSKNNSettings,
 )
-from ensue.tasks.own import Models
 
 _HIDAN = Schedule(batch_size=16, monitor="mrr")
 _CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, monitor="mrr", patience=3)

@@ -9,7 +9,7 @@ paper's sizes, which are the defaults of its settings.
 from dataclasses import replace
 from typing import Any
 
-from ensue.tasks.own import Models
+from ensue.registry import Models
 from ensue.tasks.suggest.settings import (
     MTN_SCHEDULE,
     RECURRENT_SCHEDULE,

@@ -39,10 +39,10 @@ from ensue.errors import SettingError
 from ensue.nn.dropout import Dropout
 from ensue.nn.pooling import POOLINGS, Pooled, Pooling
 from ensue.nn.recurrent import BiLSTM
+from ensue.registry import find_class
 from ensue.tasks.classify.batch import Batch, Block, Output
 from ensue.tasks.classify.models.alignment import Alignment
 from ensue.tasks.classify.settings import ALIGNMENT, TextSettings
-from ensue.tasks.own import find_class
 from ensue.vocabulary import PADDING
 
 LEARNED_DIM = 300

@@ -24,7 +24,7 @@ import polars as pl
 
 from ensue.data.sequences import read
 from ensue.settings import parse
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
 from ensue.stream.metrics import Hour

@@ -42,7 +42,7 @@ from ensue.data.histories import Histories
 from ensue.errors import FolderInUseError
 from ensue.predictor import load, make
 from ensue.records import History
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 from ensue.stream.brokers import open_source
 from ensue.stream.engine import Stream
 from ensue.stream.sources import SQLiteQueue, partition_of

@@ -17,7 +17,7 @@ from ensue.evaluation.next_event import SessionTargets
 from ensue.records import History
 from ensue.refresh import refresh, roll_back
 from ensue.store import versions
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import resum

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensue.store.schema import schema_of
+from ensue.store.folder import schema_of
 from tests.cli.conftest import Ensue, Ran
 from tests.folders import resum
 

@@ -15,7 +15,7 @@ import pytest
 
 from ensue.predictor import load
 from ensue.store import versions
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 from ensue.training.report import Report
 from tests.cli.conftest import SMALL, Ensue, Logs
 from tests.processes import Started

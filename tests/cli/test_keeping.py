@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ensue.predictor import load
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 from tests.cli.conftest import Ensue, Logs
 from tests.cli.test_bad_input import FILES
 

@@ -16,7 +16,7 @@ from ensue.data.texts import Texts
 from ensue.serve.tasks import Kind, TaskService, service_of
 from ensue.store import versions
 from ensue.store.folder import clone_folder
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import resum

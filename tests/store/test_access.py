@@ -15,7 +15,7 @@ from ensue.errors import ModelFolderError
 from ensue.store import versions
 from ensue.store.access import access_of, ensure_file, sibling_access
 from ensue.store.folder import clone_folder, described, write_chunks, write_file, write_folder
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 
 SUMMARY = {"task": "next", "model": "markov", "settings": {}, "schedule": None, "seed": 0, "facts": {"version": 1}}
 

@@ -20,7 +20,7 @@ from ensue.predictor import load, make
 from ensue.records import History
 from ensue.store import versions
 from ensue.store.checksums import FILE, digest, lines_of
-from ensue.store.tensors import tensor_bytes
+from ensue.store.pack import tensor_bytes
 from tests.tasks.classify.contract import planted as labelled
 from tests.tasks.link.checks import planted as linked
 from tests.tasks.suggest.contract import FLOOR, queries

@@ -23,7 +23,7 @@ from ensue.learning.state import module_of
 from ensue.records import History
 from ensue.store import folder as folder_module
 from ensue.store.folder import require_writable, write_file, write_folder
-from ensue.store.tensors import tensor_bytes
+from ensue.store.pack import tensor_bytes
 from ensue.tasks.next.predictor import NextPredictor
 from tests.folders import put_vocabulary, resum
 

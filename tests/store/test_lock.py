@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ensue.errors import ModelFolderError
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 
 
 @pytest.mark.parametrize("stands", [False, True])
@@ -27,7 +27,7 @@ def test_the_second_is_refused_and_nothing_is_left_behind(tmp_path: Path, stands
 
 
 def test_a_killed_process_holds_nobody_up(tmp_path: Path) -> None:
-    holding = "import sys, time, pathlib; from ensue.store.lock import only_writer\n"
+    holding = "import sys, time, pathlib; from ensue.store.swap import only_writer\n"
     holding += "with only_writer(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", holding, str(tmp_path / "m")], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stdout.readline()

@@ -16,8 +16,7 @@ from pydantic import Field
 from safetensors.torch import load
 from torch import Tensor
 
-from ensue.store.pack import pack, unpack
-from ensue.store.tensors import TensorFile
+from ensue.store.pack import TensorFile, pack, unpack
 from ensue.vocabulary import Vocabulary
 
 

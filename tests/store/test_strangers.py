@@ -22,7 +22,7 @@ from ensue.predictor import load, make
 from ensue.store import checksums
 from ensue.store.card import read_scores
 from ensue.store.folder import clone_folder, read_settings
-from ensue.store.tensors import read_tensors
+from ensue.store.pack import read_tensors
 from tests.folders import resum
 
 

@@ -22,7 +22,7 @@ from ensue.data.histories import Histories
 from ensue.predictor import make
 from ensue.records import History
 from ensue.store import checksums
-from ensue.store.tensors import tensor_bytes
+from ensue.store.pack import tensor_bytes
 from ensue.stream import engine
 from ensue.stream.brokers import open_source
 from ensue.stream.commit import STATE, TENSORS, Journal

@@ -15,7 +15,7 @@ from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.predictor import make
 from ensue.records import History
 from ensue.refresh import refresh
-from ensue.store.tensors import read_tensors
+from ensue.store.pack import read_tensors
 from ensue.stream import commit as saved
 from ensue.stream import engine
 from ensue.stream.brokers import open_source

@@ -14,7 +14,7 @@ from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Posts
 from ensue.data.queries import read_queries
 from ensue.data.texts import Texts
-from ensue.learning.held_examples import CHARACTERS, EVENTS, of_history, of_texts
+from ensue.learning.life import CHARACTERS, EVENTS, of_history, of_texts
 from ensue.predictor import AnyPredictor, load, make
 from ensue.records import History, Post, Text
 from tests.serve.conftest import corpus, sessions, texts

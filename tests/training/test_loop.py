@@ -30,7 +30,7 @@ from ensue.demo.cascades import Cascades, make_cascades
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.learning.state import module_of
 from ensue.schedule import Schedule
-from ensue.store.tensors import tensor_bytes
+from ensue.store.pack import tensor_bytes
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.predictor import NextPredictor

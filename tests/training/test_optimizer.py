@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ensue.errors import ModelFolderError
 from ensue.schedule import Schedule
-from ensue.store.tensors import tensor_bytes
+from ensue.store.pack import tensor_bytes
 from ensue.tasks.next.catalogue import MODELS
 from ensue.training import optimizer
 from ensue.training.optimizer import (

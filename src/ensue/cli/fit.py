@@ -36,8 +36,7 @@ from ensue.predictor import AnyPredictor, make
 from ensue.registry import require_model, require_settings
 from ensue.store import versions
 from ensue.store.folder import require_writable
-from ensue.store.lock import only_writer
-from ensue.store.swap import sweep
+from ensue.store.swap import only_writer, sweep
 
 
 @reads(*TABLES, *LINKED, *ITEMS)

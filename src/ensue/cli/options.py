@@ -22,7 +22,7 @@ from ensue.data.temporary import TEMPORARY, temporary_folder
 from ensue.errors import DataError, SettingError
 from ensue.registry import add_named, require_task
 from ensue.settings import parse
-from ensue.store.schema import schema_of
+from ensue.store.folder import schema_of
 
 TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 """Endings of a file of answers."""

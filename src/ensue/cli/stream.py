@@ -19,7 +19,7 @@ from ensue.errors import DataError, FolderInUseError, SettingError
 from ensue.lines import plural, without_credentials
 from ensue.registry import task_of
 from ensue.settings import parse
-from ensue.store.lock import only_writer
+from ensue.store.swap import only_writer
 from ensue.tasks import TASKS
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ Unknown events are those that the training data lacks. One rule holds for every 
 that came again in the training data (:mod:`ensue.tasks.next.own_unknown`); other unknown targets are misses.
 
 Metrics rank what the protocol ranks, as papers do, also where ``predict`` leaves out items of a sequence by default
-(:class:`ensue.tasks.next.metadata.Exclusion`). The card then says so, with the metrics of the lists that are served.
+(:class:`ensue.tasks.next.state.Exclusion`). The card then says so, with the metrics of the lists that are served.
 
 Under all three a known target that follows no known event is ranked by popularity, which is what ``predict`` answers.
 """

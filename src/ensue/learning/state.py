@@ -7,24 +7,63 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
-from ensue.learning.metadata import Metadata
 from ensue.nn.device import Undrawn, find_device, memory_for
 from ensue.nn.validation import Bounded, assign_tensors, require_shapes
 from ensue.schedule import Schedule
 from ensue.settings import require_seed
 from ensue.store.card import Scores, read_scores
 from ensue.store.folder import Settings, described, read_model, write_folder
-from ensue.store.pack import files_of, read_packed
-from ensue.store.tensors import TensorFile
+from ensue.store.pack import TensorFile, files_of, pack, read_packed, unpack
 from ensue.training.optimizer import FILE as OPTIMIZER
 from ensue.training.optimizer import LateOptimizer, RowAdam, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.training.report import Report
+
+Count = Annotated[int, Field(ge=0, le=2**62)]
+"""How many of something there are."""
+
+
+@dataclass(kw_only=True)
+class Metadata:
+    """Fields that the metadata of every task have; a field at its default is not written."""
+
+    held_out: str = ""
+    """Which part of the data was held out."""
+    validation_mrr: dict[str, float] | None = None
+    """MRR of each model that was tried, on held-out data (of ``suggest`` MRR@10)."""
+    epochs: Count = 0
+    """Epochs behind the weights."""
+    updates: Count = 0
+    """Since the fit."""
+    version: Annotated[int, Field(ge=1)] | None = None
+    """Of the folder; ``None`` for the first."""
+    answered: list[dict[str, Any]] | None = None
+    """Digests and answers of the latest updates over HTTP, so that none is learned twice."""
+    examples: dict[str, object] | None = None
+    """Some held-out records (:mod:`ensue.learning.life`); ``None`` where none are kept."""
+    reading: dict[str, object] | None = None
+    """How the training data was read (:class:`ensue.data.schema.DataSchema`); ``None`` where no file was."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as ``settings.json`` holds them under "facts", those of the task first."""
+        facts, _ = pack(self)
+        return {name: facts[name] for name in sorted(facts, key=Metadata.__annotations__.__contains__)}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """Return the metadata that :meth:`to_dict` wrote.
+
+        Raises:
+            ValueError: a field is missing, unknown, or of another type.
+        """
+        return unpack(cls, facts, {}, "facts")
+
 
 Learned = TypeVar("Learned")
 NetworkT = TypeVar("NetworkT")

@@ -20,8 +20,7 @@ from ensue.predictor import load
 from ensue.refresh.trial import NEWEST, Ask, Learn, Slice
 from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
-from ensue.store.lock import only_writer
-from ensue.store.swap import sweep
+from ensue.store.swap import only_writer, sweep
 from ensue.tasks import TASKS, named
 from ensue.training.report import Report
 

@@ -15,8 +15,7 @@ from ensue.predictor import load
 from ensue.refresh import STREAM
 from ensue.store import versions
 from ensue.store.folder import read_file, write_folder
-from ensue.store.lock import only_writer
-from ensue.store.swap import sweep
+from ensue.store.swap import only_writer, sweep
 from ensue.tasks import TASKS, named
 
 

@@ -4,7 +4,7 @@ A model folder holds ``settings.json`` (task, model, settings, versions), tensor
 optimiser's state and ``CARD.md``. Nothing in it is code, and nothing in it is run. ``B2SUMS`` holds a checksum of every
 file but the card, which is compared when the file is read.
 
-:mod:`ensue.store.tensors` reads tensors, so that who asks what a folder holds waits for no torch.
+:mod:`ensue.store.pack` reads tensors, so that who asks what a folder holds waits for no torch.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from ensue.data.schema import DataSchema
 from ensue.errors import ModelFolderError, UnknownModelError
 from ensue.lines import decode_json, one_line
 from ensue.store import checksums
@@ -416,3 +417,17 @@ def _flush_names(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def schema_of(folder: Path) -> DataSchema:
+    """Return how the training data of a folder's model was read; the default where the folder does not say.
+
+    Raises:
+        ModelFolderError: no model folder, or a damaged one.
+    """
+    metadata = read_settings(folder).get("facts")
+    values = metadata.get("reading") if isinstance(metadata, dict) else None
+    try:
+        return DataSchema.from_dict(values or {})
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ModelFolderError(f"{folder}/settings.json: {error}; the folder is damaged") from error

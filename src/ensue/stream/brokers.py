@@ -31,7 +31,7 @@ from typing_extensions import TypedDict
 
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
-from ensue.learning.metadata import Count
+from ensue.learning.state import Count
 from ensue.lines import plural, without_credentials
 from ensue.stream.events import LONGEST
 from ensue.stream.sources import (

@@ -34,15 +34,14 @@ from typing_extensions import TypedDict
 
 from ensue.data.histories import Histories, Ids, Times
 from ensue.errors import ModelFolderError, SettingError
-from ensue.learning.metadata import Count
-from ensue.learning.state import module_of
+from ensue.learning.state import Count, module_of
 from ensue.lines import one_line, plural
 from ensue.nn.validation import require_ids, require_number, require_table, require_totals
 from ensue.store import checksums
 from ensue.store.access import ensure_file, sibling_access
 from ensue.store.checksums import opened
 from ensue.store.folder import damage, read_file, read_settings, write_folder
-from ensue.store.tensors import TensorFile, read_tensors, require_saved, tensor_bytes
+from ensue.store.pack import TensorFile, read_tensors, require_saved, tensor_bytes
 from ensue.stream.clock import Event
 from ensue.stream.events import ReaderState
 from ensue.stream.metrics import Board, HourState
@@ -50,9 +49,8 @@ from ensue.stream.sessions import Chunk, PartitionSessions, history_tensors, req
 from ensue.stream.sources import Position, read_json
 from ensue.stream.state import Counts, StreamState
 from ensue.tasks.next import update
-from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.reservoir import histories_of
-from ensue.tasks.next.state import NextState
+from ensue.tasks.next.state import Metadata, NextState
 from ensue.training.optimizer import FIELDS, RowAdam, by_row, optimizer_tensors
 from ensue.vocabulary import FIRST
 

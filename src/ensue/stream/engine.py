@@ -25,8 +25,7 @@ from ensue.data.histories import Histories, Index, concat_histories, ranges
 from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError, SettingError
 from ensue.learning.state import module_of
-from ensue.store.folder import write_folder
-from ensue.store.schema import schema_of
+from ensue.store.folder import schema_of, write_folder
 from ensue.store.swap import sweep
 from ensue.stream import commit as saved
 from ensue.stream.commit import Changes, Journal, large_by_rows
@@ -52,7 +51,7 @@ HEAVY = 2**27
 
 
 class Stream(StreamState):
-    """A model folder that learns from a source. The caller holds the folder's lock (:mod:`ensue.store.lock`).
+    """A model folder that learns from a source. The caller holds the folder's lock (:mod:`ensue.store.swap`).
 
     Args:
         folder: a model folder; where it was streaming, it goes on from there.

@@ -15,7 +15,7 @@ from ensue.data.histories import Histories, keys_of
 from ensue.errors import SettingError
 from ensue.learning.forget import Forgotten
 from ensue.store.folder import damage, write_file
-from ensue.store.tensors import read_tensors, tensor_bytes
+from ensue.store.pack import read_tensors, tensor_bytes
 from ensue.stream.commit import STATE, TENSORS, Journal, read_state
 from ensue.stream.events import Reject, decode, rejects_of
 from ensue.stream.sessions import Chunk, PartitionSessions, history_tensors, timed_histories

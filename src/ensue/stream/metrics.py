@@ -23,7 +23,7 @@ from ensue import metrics
 from ensue.data.clock import format_time
 from ensue.data.histories import Histories, Ids, Index, Times
 from ensue.data.time_summary import MILLISECONDS, SINCE_1970
-from ensue.learning.metadata import Count
+from ensue.learning.state import Count
 from ensue.metrics import MISS, Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.stream.sessions import require_times, targets

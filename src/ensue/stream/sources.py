@@ -37,7 +37,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from ensue.errors import DataError, ModelFolderError, SettingError
-from ensue.learning.metadata import Count
+from ensue.learning.state import Count
 from ensue.lines import one_line, without_credentials
 from ensue.stream.events import LONGEST
 

@@ -23,7 +23,7 @@ from torch.optim import Adam
 from ensue.errors import ModelFolderError, SettingError
 from ensue.store.access import private_access
 from ensue.store.folder import write_chunks
-from ensue.store.tensors import DTYPES, TensorFile
+from ensue.store.pack import DTYPES, TensorFile
 from ensue.training.distributed import broadcast, rank_and_size, share
 from ensue.training.optimizer import FIELDS, optimizer_tensors, restore_optimizer
 

@@ -25,7 +25,7 @@ from ensue.nn.sampling import MANY
 from ensue.nn.validation import require_number, require_table
 from ensue.schedule import Schedule
 from ensue.store.folder import damage
-from ensue.store.tensors import open_tensors
+from ensue.store.pack import open_tensors
 
 Group = Mapping[str, Any]
 """Parameters that share settings, and these by name, as torch's optimisers have them."""

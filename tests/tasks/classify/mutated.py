@@ -13,7 +13,7 @@ import numpy as np
 from ensue.answers import TextAnswer
 from ensue.data.texts import Texts
 from ensue.evaluation.comparison import evaluate
-from ensue.learning.metadata import Metadata
+from ensue.learning.state import Metadata
 from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from tests.mutations import Family

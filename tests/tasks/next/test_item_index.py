@@ -22,7 +22,7 @@ from ensue.nn.item_head import Product
 from ensue.records import History
 from ensue.refresh import refresh
 from ensue.refresh.trial import Slice
-from ensue.store import tensors
+from ensue.store import pack
 from ensue.tasks.next import infer, item_filter, item_index, nearest, train
 from ensue.tasks.next.infer import predict_each
 from ensue.tasks.next.item_filter import ItemFilter, Lists
@@ -362,8 +362,8 @@ def test_mapped_tensors_learn_and_grow_as_copied_ones_and_the_file_stays(
     fitted(model, repeats=False).save(tmp_path / "m")
     before = (tmp_path / "m" / "model.safetensors").read_bytes()
     found = []
-    for least in (tensors.MAPPED, 0):
-        monkeypatch.setattr(tensors, "MAPPED", least)
+    for least in (pack.MAPPED, 0):
+        monkeypatch.setattr(pack, "MAPPED", least)
         predictor = NextPredictor.load(tmp_path / "m")
         predictor.add_values(["brand new"])
         learned = Histories.of(sessions(20, 7, repeats=False)).encode(predictor.vocabulary, drop_unknown=True)

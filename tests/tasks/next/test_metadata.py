@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.state import Metadata
 from ensue.tasks.next.training_data import Exclusion
 
 FITTED: dict[str, Any] = {

@@ -14,7 +14,7 @@ from ensue.evaluation.comparison import evaluate
 from ensue.records import History
 from ensue.refresh import refresh
 from ensue.store import versions
-from ensue.store.tensors import read_tensors
+from ensue.store.pack import read_tensors
 from ensue.tasks.next.catalogue import COUNTING, MODELS
 from ensue.tasks.next.predictor import NextPredictor
 

@@ -17,8 +17,7 @@ from ensue.demo.cascades import Cascades, make_cascades
 from ensue.errors import DataError, SettingError
 from ensue.learning.state import module_of
 from ensue.records import History
-from ensue.store.pack import pack
-from ensue.store.tensors import tensor_bytes
+from ensue.store.pack import pack, tensor_bytes
 from ensue.tasks.next import train
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank

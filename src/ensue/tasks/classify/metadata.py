@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ensue.learning.metadata import Count
-from ensue.learning.metadata import Metadata as SharedMetadata
+from ensue.learning.state import Count
+from ensue.learning.state import Metadata as SharedMetadata
 
 Weight = Annotated[float, Field(ge=0, le=1e12)]
 Scale = Annotated[float, Field(ge=1e-12, le=1e12)]

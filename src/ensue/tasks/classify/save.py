@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ensue.learning.state import NETWORK, Folders
 from ensue.nn.validation import require_ids, require_table
-from ensue.store.pack import TREE
-from ensue.store.tensors import read_tensors
+from ensue.store.pack import TREE, read_tensors
 from ensue.tasks.classify.baselines.grams import require_grams
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors

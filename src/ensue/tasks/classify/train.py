@@ -13,8 +13,7 @@ from torch import Tensor
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.data.texts.labels import require_known
 from ensue.errors import DataError, SettingError
-from ensue.learning.held_examples import Example, of_texts
-from ensue.learning.life import Split, train_network
+from ensue.learning.life import Example, Split, of_texts, train_network
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file
 from ensue.tasks.classify import infer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ensue.learning.metadata import Count
-from ensue.learning.metadata import Metadata as SharedMetadata
+from ensue.learning.state import Count
+from ensue.learning.state import Metadata as SharedMetadata
 
 
 @dataclass(frozen=True, kw_only=True)

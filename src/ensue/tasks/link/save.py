@@ -20,8 +20,7 @@ from ensue.learning.state import NETWORK, Contents, Folders
 from ensue.lines import plural
 from ensue.nn.validation import require_table
 from ensue.store.folder import read_file
-from ensue.store.pack import TREE
-from ensue.store.tensors import read_tensors
+from ensue.store.pack import TREE, read_tensors
 from ensue.tasks.link.article_index import KINDS, ArticleIndex
 from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.measures import Calibration

@@ -15,8 +15,7 @@ from ensue.data.near_copies import plain_words
 from ensue.data.posts.corpus import Corpus, require_links
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError, SettingError
-from ensue.learning.held_examples import Example, of_texts
-from ensue.learning.life import Split, train_network
+from ensue.learning.life import Example, Split, of_texts, train_network
 from ensue.learning.state import module_of
 from ensue.lines import plural
 from ensue.settings import require_encoder, require_file

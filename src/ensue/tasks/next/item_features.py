@@ -35,8 +35,7 @@ from ensue.data.item_table import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.errors import SettingError
 from ensue.nn.validation import LARGEST_COUNT, require_number, require_table
 from ensue.store.folder import read_file, read_json
-from ensue.store.pack import pack, unpack
-from ensue.store.tensors import read_tensors, tensor_bytes
+from ensue.store.pack import pack, read_tensors, tensor_bytes, unpack
 from ensue.text.encoder import PROBE, Encoder
 from ensue.text.vectors import read_vectors
 

@@ -29,7 +29,7 @@ from ensue.nn.item_head import Product
 from ensue.nn.topk import log_totals, topk
 from ensue.nn.validation import require_ids, require_table
 from ensue.settings import LARGEST
-from ensue.store.tensors import tensor_bytes
+from ensue.store.pack import tensor_bytes
 from ensue.vocabulary import FIRST, PADDING
 
 LARGE = 100_000

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ensue.data.histories import Histories, Ids, Index, Times, concat_histories, ranges, scrambled
-from ensue.learning.metadata import Count
+from ensue.learning.state import Count
 from ensue.nn.validation import Table, require_ids, require_offsets, require_table
 from ensue.vocabulary import FIRST, Vocabulary
 

@@ -14,8 +14,7 @@ from ensue.learning.state import NETWORK, Contents, Folders
 from ensue.lines import plural
 from ensue.nn.approximate import has_faiss
 from ensue.nn.validation import require_ids, require_table
-from ensue.store.pack import TREE
-from ensue.store.tensors import TensorFile, read_tensors
+from ensue.store.pack import TREE, TensorFile, read_tensors
 from ensue.tasks.next import item_index
 from ensue.tasks.next.baselines.counting import Cooccurrence, ItemCounts, Markov, Popularity, SequentialRules
 from ensue.tasks.next.baselines.interpolated import Interpolated

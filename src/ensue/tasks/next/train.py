@@ -16,8 +16,7 @@ from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.splits import append_histories, dated, hold_out, is_later
 from ensue.errors import DataError, SettingError
-from ensue.learning.held_examples import Example, of_history
-from ensue.learning.life import USED, Split, train_network
+from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.learning.state import module_of
 from ensue.lines import quoted
 from ensue.metrics import Floats
@@ -28,11 +27,10 @@ from ensue.tasks.next.dataset import Windows, distinct, history_hashes
 from ensue.tasks.next.feature_fit import fit_features
 from ensue.tasks.next.grow import add_items
 from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
-from ensue.tasks.next.metadata import Metadata
 from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.nearest import index_items, is_indexed
 from ensue.tasks.next.ranking import target_ranks
-from ensue.tasks.next.state import NextState
+from ensue.tasks.next.state import Metadata, NextState
 from ensue.tasks.next.training_data import (
     IDLE,
     default_exclusion,

@@ -19,7 +19,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import SPECIAL
 from ensue.learning.forget import Forgotten, clear_rows, remove_examples, remove_hashes
-from ensue.learning.held_examples import EVENTS
+from ensue.learning.life import EVENTS
 from ensue.store.pack import TABLES, TREE, pack
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import bounded

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ensue.data.queries.rules import Normalisation
-from ensue.learning.metadata import Count
-from ensue.learning.metadata import Metadata as SharedMetadata
+from ensue.learning.state import Count
+from ensue.learning.state import Metadata as SharedMetadata
 
 Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 """Of a feature, whose values are below a few thousand."""

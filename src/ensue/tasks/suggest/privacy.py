@@ -31,7 +31,7 @@ from ensue.data.queries.rows import RUNS, count_words, runs_of
 from ensue.data.queries.rules import normalise, normalise_ascii, normalised
 from ensue.data.queries.tokens import SPECIAL, QueryTokenizer
 from ensue.errors import SettingError
-from ensue.learning.metadata import Count
+from ensue.learning.state import Count
 from ensue.vocabulary import FIRST
 
 Mask = npt.NDArray[np.bool_]

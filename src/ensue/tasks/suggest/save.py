@@ -13,7 +13,7 @@ from torch import Tensor
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.learning.state import NETWORK, Folders
 from ensue.nn.validation import require_table
-from ensue.store.tensors import read_tensors
+from ensue.store.pack import read_tensors
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE

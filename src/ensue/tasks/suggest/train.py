@@ -15,8 +15,7 @@ from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.data.scripts import UNSPACED
 from ensue.data.splits import append_histories, dated, is_later
 from ensue.errors import DataError
-from ensue.learning.held_examples import Example, of_history
-from ensue.learning.life import USED, Split, train_network
+from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.lines import plural
 from ensue.records import History
 from ensue.schedule import RISING, Schedule

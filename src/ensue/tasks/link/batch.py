@@ -76,8 +76,3 @@ class Words(NamedTuple):
         """(rows, dim) mean vector of each row's words; 0 where there are none."""
         shares = masked_mean(self.mask, self.vectors.dtype)
         return functional.embedding_bag(self.places, self.vectors, per_sample_weights=shares, mode="sum")
-
-    def mean_parts(self, others: Tensor) -> Tensor:
-        """(rows, others, length) what each word adds to the product of :meth:`mean` with (rows, others, dim) others."""
-        shares = masked_mean(self.mask, others.dtype)[:, None]
-        return others @ self.spread(self.vectors).mT * shares

@@ -10,8 +10,6 @@ of 800 words remembers little of it: on PolitiFact's validation posts it ranks a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -41,59 +39,17 @@ class GRU(nn.Module):
 
     def forward(self, words: Words) -> Tensor:
         """(rows, width); 0 for a text without a word."""
-        shares = masked_mean(words.mask, words.vectors.dtype)[:, None]
-        made = torch.cat([(shares @ states)[:, 0] for states, _ in self._states(words)], 1)
-        return made if self.project is None else words.mean() + self.project(made)
-
-    def weigh(self, words: Words) -> Tensor:
-        """(rows, length) how far each word moved the mean, as a share; half of it even with ``residual``.
-
-        Rows sum to 1.
-        """
-        sizes = [_in_place(moves.abs().sum(2), turned) for moves, turned in self._moves(words)]
-        shares = torch.stack(sizes).sum(0) * words.mask
-        shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
-        return shares if self.project is None else (shares + masked_mean(words.mask, shares.dtype)) / 2
-
-    def parts(self, words: Words, others: Tensor) -> Tensor:
-        """Return the contribution of each word to the product of its text's vector with others, (rows, others, length).
-
-        Rows sum to the product.
-        """
-        products = others.new_zeros(*others.shape[:2], words.mask.shape[1])
-        carried = others if self.project is None else others @ self.project.weight
-        sides = zip(self._moves(words), carried.chunk(len(self.sides), dim=2), strict=True)
-        for (moves, turned), part in sides:
-            products = products + _in_place(part @ moves.mT, turned)
-        products = products * words.mask[:, None]
-        return products if self.project is None else products + words.mean_parts(others)
-
-    def _moves(self, words: Words) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """For each side: (rows, length, units) what each step adds to the mean of the states; the order it reads in.
-
-        How far a step moves the state stays in all states after it: it counts by their share.
-        """
-        counts, steps = words.mask.sum(1, keepdim=True), torch.arange(words.mask.shape[1], device=words.mask.device)
-        later = (counts - steps).clamp(min=0).to(words.vectors.dtype) / counts.clamp(min=1)
-        for states, turned in self._states(words):
-            moves = functional.pad(states, (0, 0, 1, 0)).diff(dim=1)
-            yield moves * later[..., None], turned
-
-    def _states(self, words: Words) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """For each side: (rows, length, units) states after each word; the order it reads in."""
-        for side, turned in zip(self.sides, (None, _turned(words.mask)), strict=False):
-            places = words.places if turned is None else words.places.gather(1, turned)
-            yield side(functional.embedding(places, words.vectors))[0], turned
+        weights = masked_mean(words.mask, words.vectors.dtype)[:, None]
+        directions = (words.places, words.places.gather(1, _reversed(words.mask)))
+        means = []
+        for layer, places in zip(self.sides, directions, strict=False):
+            states = layer(functional.embedding(places, words.vectors))[0]  # (rows, length, units)
+            means.append((weights @ states)[:, 0])
+        vectors = torch.cat(means, 1)
+        return vectors if self.project is None else words.mean() + self.project(vectors)
 
 
-def _turned(mask: Tensor) -> Tensor:
-    """(rows, length) the place of each word when every row is read from its end; padding stays where it is."""
+def _reversed(mask: Tensor) -> Tensor:
+    """Return the position of each word when every row is read from its end, (rows, length); padding stays in place."""
     steps = torch.arange(mask.shape[1], device=mask.device)
     return torch.where(mask, mask.sum(1, keepdim=True) - 1 - steps, steps)
-
-
-def _in_place(values: Tensor, turned: Tensor | None) -> Tensor:
-    """(rows, …, length) values of steps as values of words."""
-    if turned is None:
-        return values
-    return values.gather(-1, turned if values.dim() == 2 else turned[:, None].expand_as(values))

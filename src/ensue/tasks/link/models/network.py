@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.tasks.link.batch import Batch, Block, Words
-from ensue.tasks.link.models.bag import STEEP, Nothing, bag, bag_parts, bag_shares
+from ensue.tasks.link.models.bag import STEEP, Nothing, bag
 from ensue.tasks.link.models.cnn import CNN
 from ensue.tasks.link.models.gru import GRU
 from ensue.tasks.link.models.losses import contrastive_loss, triplet_loss
@@ -162,36 +162,6 @@ class Linker(nn.Module):
         order = functional.normalize(self.encoder(self._read_by_encoder(words)), dim=1)
         mine = self.share.sigmoid()
         return torch.cat([order * mine.sqrt(), sums * (1 - mine).sqrt()], 1)
-
-    def weigh(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """(rows, length) each word's share in what its text's vector attended to; rows sum to 1."""
-        words, size = self._look(ids, mask), self.settings.bag
-        if self.bag_alone:
-            return bag_shares(words, size)
-        attended = self.encoder.weigh(self._read_by_encoder(words))
-        return torch.lerp(bag_shares(words, size), attended, self.share.sigmoid()) if size else attended
-
-    def parts(self, ids: Tensor, mask: Tensor, others: Tensor) -> Tensor:
-        """Return the contribution of each word to the product of its text's vector with others.
-
-        Args:
-            ids: (rows, length) ids of words.
-            mask: (rows, length) bool.
-            others: (rows, others, width), such as the unit vectors of the posts an article is compared with.
-
-        Returns:
-            (rows, others, length) signed; sums over the words are the products.
-        """
-        words, size = self._look(ids, mask), self.settings.bag
-        if not size:
-            return self.encoder.parts(words, others)
-        if self.bag_alone:
-            return bag_parts(words, size, others[..., self.encoder.width :])
-        theirs, ours = torch.split(others, [self.encoder.width, size], dim=2)
-        read, mine = self._read_by_encoder(words), self.share.sigmoid()
-        scale = mine.sqrt() / self.encoder(read).norm(dim=1).clamp(min=torch.finfo(others.dtype).tiny)
-        products = self.encoder.parts(read, theirs * scale[:, None, None])
-        return products + bag_parts(words, size, ours * (1 - mine).sqrt())
 
     def read(self, blocks: Sequence[Block], num_texts: int) -> Tensor:
         """(texts, width) vectors of length 1; 0 for texts that no block holds."""

@@ -31,8 +31,6 @@ the second words attend to their neighbours alone, and the mean of the nodes sta
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -154,16 +152,13 @@ class Star(nn.Module):
             nn.init.zeros_(self.inward.weight[:dim])
             nn.init.eye_(self.inward.weight[2 * dim :])
 
-    def forward(self, nodes: Tensor, relay: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """One step.
+    def forward(self, nodes: Tensor, relay: Tensor, mask: Tensor) -> Tensor:
+        """Return the next relay, (rows, dim).
 
         Args:
             nodes: (rows, length, dim).
             relay: (rows, dim).
             mask: (rows, length) bool.
-
-        Returns:
-            (rows, dim) the relay; (rows, heads, 1 + length) what it attended to, itself first.
         """
         query, key, value = self.inward.weight.view(3, self.heads, -1, self.dim)  # each (heads, dim / heads, dim)
         probes = torch.einsum("rk,hdk,hdm->rhm", relay, query, key) * (self.dim // self.heads) ** -0.5
@@ -171,13 +166,8 @@ class Star(nn.Module):
         seen = torch.cat([mask.any(1, keepdim=True), mask], 1)[:, None]
         weights = entmax(scores, _alpha(self.alphas), seen)
         mixed = weights[..., :1] * relay[:, None] + weights[..., 1:] @ nodes
-        made = torch.einsum("rhm,hdm->rhd", mixed, value).flatten(1)
-        return made if self.residual else functional.leaky_relu(made, _SLOPE), weights
-
-    def carry(self, others: Tensor) -> Tensor:
-        """W_V' of each head: (rows, queries, dim) to (rows, queries, heads, dim)."""
-        value = self.inward.weight.view(3, self.heads, -1, self.dim)[2]
-        return torch.einsum("rqhd,hdm->rqhm", _by_head(others, self.heads), value)
+        values = torch.einsum("rhm,hdm->rhd", mixed, value).flatten(1)
+        return values if self.residual else functional.leaky_relu(values, _SLOPE)
 
 
 class Even(nn.Module):
@@ -191,24 +181,10 @@ class Even(nn.Module):
         super().__init__()
         self.residual, self.alphas = residual, None
 
-    def forward(self, nodes: Tensor, relay: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(rows, dim) and (rows, 1, 1 + length); the relay before says nothing."""
-        weights = functional.pad(masked_mean(mask, nodes.dtype), (1, 0))[:, None]
-        made = (weights[..., 1:] @ nodes)[:, 0]
-        return made if self.residual else functional.leaky_relu(made, _SLOPE), weights
-
-    def carry(self, others: Tensor) -> Tensor:
-        """(rows, queries, dim) to (rows, queries, 1, dim)."""
-        return others[:, :, None]
-
-
-class _States(NamedTuple):
-    nodes: Tensor  # (rows, length, dim)
-    before: Tensor  # (rows, dim) the relay that the last star step started from
-    relay: Tensor  # (rows, dim)
-    weights: Tensor  # (rows, heads, 1 + length) of the last star step
-    largest: Tensor  # (rows, dim)
-    places: Tensor  # (rows, dim) the word whose feature is the largest
+    def forward(self, nodes: Tensor, relay: Tensor, mask: Tensor) -> Tensor:
+        """Return the mean of the nodes, (rows, dim); the former relay is not used."""
+        means = (masked_mean(mask, nodes.dtype)[:, None] @ nodes)[:, 0]
+        return means if self.residual else functional.leaky_relu(means, _SLOPE)
 
 
 class AST(nn.Module):
@@ -254,47 +230,15 @@ class AST(nn.Module):
 
     def forward(self, words: Words) -> Tensor:
         """(rows, dim); 0 for a text without a word."""
-        states = self._read(words)
-        if self.maximum is not None:
-            return states.relay + self.maximum * states.largest
-        return (states.largest + states.relay) / 2
-
-    def weigh(self, words: Words) -> Tensor:
-        """(rows, length) each word's share: by the relay's weights, mean over heads, and by the features it gave.
-
-        Both count as they do in the text's vector. Rows sum to 1.
-        """
-        states = self._read(words)
-        attended = states.weights[..., 1:].mean(1)
-        attended = attended / attended.sum(1, keepdim=True).clamp(min=torch.finfo(attended.dtype).tiny)
-        features = (
-            torch.zeros_like(attended).scatter_add_(1, states.places, torch.ones_like(states.largest)) / self.width
-        )
-        most = attended.new_ones(()) if self.maximum is None else self.maximum.abs()
-        return (attended + most * features) / (1 + most) * words.mask
-
-    def parts(self, words: Words, others: Tensor) -> Tensor:
-        """Return the contribution of each word to the product of its text's vector with others, (rows, others, length).
-
-        The maximum is taken apart by features, the relay by its weights; what it had from itself is spread evenly over
-        the words. So rows sum to the product. A word stands for its window.
-
-        Args:
-            words: the texts.
-            others: (rows, others, dim).
-        """
-        states = self._read(words)
-        most = 0.5 if self.maximum is None else self.maximum
-        features = (others * states.largest[:, None] * most).masked_fill(~words.mask.any(1)[:, None, None], 0.0)
-        products = features.new_zeros(*others.shape[:2], words.mask.shape[1])
-        products.scatter_add_(2, states.places[:, None].expand_as(features), features)
-        # LeakyReLU multiplies by a slope, which goes to the other side of the product.
-        if self.maximum is None:
-            others = others * torch.where(states.relay > 0, torch.ones_like(states.relay), _SLOPE)[:, None] / 2
-        carried = self.stars[-1].carry(others)  # type: ignore[operator]
-        products += (states.weights[:, None, :, 1:] * (carried @ states.nodes.mT[:, None])).sum(2)
-        own: Tensor = ((carried @ states.before[:, None, :, None])[..., 0] * states.weights[:, None, :, 0]).sum(2)
-        return products.add_(own[..., None] * masked_mean(words.mask, own.dtype)[:, None])
+        nodes: Tensor | None = None
+        relay = words.mean()
+        for ring, star in zip(self.rings, self.stars, strict=True):
+            nodes = ring(words, nodes, relay)
+            relay = star(nodes, relay, words.mask)
+        assert nodes is not None
+        maxima = nodes.masked_fill(~words.mask[..., None], torch.finfo(nodes.dtype).min).max(1).values
+        maxima = maxima * words.mask.any(1, keepdim=True)
+        return (maxima + relay) / 2 if self.maximum is None else relay + self.maximum * maxima
 
     def alphas(self) -> dict[str, list[float]]:
         """The learned alpha of each head (Fig. 3), ring and star of each cycle; none by softmax."""
@@ -305,16 +249,6 @@ class AST(nn.Module):
             for cycle, step in enumerate(modules, 1)
             if step.alphas is not None
         }
-
-    def _read(self, words: Words) -> _States:
-        nodes, relay = None, words.mean()
-        for ring, star in zip(self.rings, self.stars, strict=True):
-            nodes, before = ring(words, nodes, relay), relay
-            relay, weights = star(nodes, relay, words.mask)
-        assert nodes is not None
-        hidden = nodes.masked_fill(~words.mask[..., None], torch.finfo(nodes.dtype).min)
-        largest, places = hidden.max(1)
-        return _States(nodes, before, relay, weights, largest * words.mask.any(1, keepdim=True), places)
 
 
 def _by_head(vectors: Tensor, heads: int) -> Tensor:

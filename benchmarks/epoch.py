@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.data.histories import Histories
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.model import Batch
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary

@@ -10,7 +10,7 @@ import polars as pl
 
 from ensue.store.checksums import FILE, digest, lines_of
 from ensue.store.pack import files_of, read_packed
-from ensue.tasks.next.save import Fitted
+from ensue.tasks.next.predictor import Fitted
 
 
 def resum(folder: Path) -> Path:

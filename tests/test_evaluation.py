@@ -23,9 +23,9 @@ from ensue.learning.state import module_of
 from ensue.nn.item_head import Output
 from ensue.predictor import make
 from ensue.records import History
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.catalogue import COUNTING
 from ensue.tasks.next.dataset import draw_negatives
+from ensue.tasks.next.model import Batch
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 from tests.oracles import measures as oracles

@@ -20,8 +20,8 @@ from ensue.data.histories import Histories
 from ensue.errors import DataError
 from ensue.evaluation.comparison import compare
 from ensue.nn.item_head import Output
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import draw_negatives
+from ensue.tasks.next.model import Batch
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import FIRST
 from tests.oracles import measures as oracles

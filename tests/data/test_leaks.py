@@ -8,14 +8,7 @@ import pytest
 
 from ensue.data import leaks
 from ensue.data.histories import Histories
-from ensue.data.leaks import (
-    Telling,
-    before_the_last,
-    begun_beside,
-    near_sequences,
-    near_texts,
-    telling_words,
-)
+from ensue.data.leaks import Telling, before_the_last, begun_beside, near_sequences, near_texts, telling_words
 from ensue.records import History
 
 

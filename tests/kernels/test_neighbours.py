@@ -8,8 +8,8 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.tasks.next.baselines.session_knn import VSKNN, WIDEST
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.model import Batch
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST, Vocabulary
 from tests.kernels.paths import HERE, needs_kernels, using

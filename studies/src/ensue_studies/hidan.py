@@ -345,7 +345,7 @@ def unpack(text: str) -> Floats:
 def with_end(predictor: NextPredictor, test: Histories, baseline: str | None = None) -> tuple[Floats, Index]:
     """Return ranks and cascades of all targets where the end of a cascade is one too, as some later papers score.
 
-    The probability to stop (:class:`ensue.tasks.next.forecast.LengthDelayModel`) is ranked among the probabilities of
+    The probability to stop (``length_delay``) is ranked among the probabilities of
     the users; users of the cascade are excluded. These metrics say little about who comes next: the end is nearly
     always near the top.
     """

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import Batch
 from ensue.vocabulary import FIRST
 
 HOUR = 3600.0

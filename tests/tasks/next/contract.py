@@ -13,8 +13,7 @@ from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.nn.item_head import Output
 from ensue.records import History
-from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.model import Baseline, Network
+from ensue.tasks.next.model import Baseline, Batch, Network
 from ensue.tasks.next.own_unknown import without_event
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors

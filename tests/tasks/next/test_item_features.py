@@ -16,9 +16,9 @@ from ensue.data.histories import Histories
 from ensue.data.item_table import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items
 from ensue.data.items import read_items
 from ensue.learning.state import evaluating
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import ColumnEncoder, FeatureEncoder
+from ensue.tasks.next.model import Batch
 from tests import encoders
 from tests.folders import resum
 

@@ -323,7 +323,7 @@ def test_without_the_extra_answers_are_exact(
     few: NextPredictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few.save(tmp_path / "m")
-    monkeypatch.setattr("ensue.tasks.next.save.has_faiss", lambda: False)
+    monkeypatch.setattr("ensue.tasks.next.predictor.has_faiss", lambda: False)
     plain = NextPredictor.load(tmp_path / "m")
     assert plain.index is None
     assert plain.predict(ASKED, 5) == exact(few, ASKED, 5)

@@ -8,7 +8,6 @@ from ensue.data.histories import Histories
 from ensue.demo.cascades import make_cascades
 from ensue.errors import SettingError
 from ensue.tasks.next import sizing
-from ensue.tasks.next.models import softmax
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.report import Report
 
@@ -34,7 +33,7 @@ def notes(reports: list[Report]) -> list[str]:
 def test_a_large_catalogue_is_learned_by_drawn_values_and_the_folder_knows(
     model: str, data: Histories, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    monkeypatch.setattr(softmax, "LARGE", 10)
+    monkeypatch.setattr(sizing, "LARGE", 10)
     made, reports = fitted(model, data, refit=False)
     values = len(made.vocabulary.values)
     assert notes(reports) == [
@@ -50,10 +49,10 @@ def test_a_large_catalogue_is_learned_by_drawn_values_and_the_folder_knows(
 
 
 def test_what_was_set_by_hand_stays(data: Histories, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax, "LARGE", 10)
+    monkeypatch.setattr(sizing, "LARGE", 10)
     made, reports = fitted("hidan", data, loss="ce")
     assert (made.settings.loss, notes(reports)) == ("ce", [])
-    monkeypatch.setattr(softmax, "LARGE", 10**6)
+    monkeypatch.setattr(sizing, "LARGE", 10**6)
     made, reports = fitted("hidan", data, loss="sampled", refit=False)
     assert (made.settings.loss, notes(reports)) == ("sampled", [])
     made, reports = fitted("hidan", data, refit=False)

@@ -12,7 +12,7 @@ from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.learning.state import module_of
 from ensue.records import History
-from ensue.tasks.next import grow, update
+from ensue.tasks.next import update
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import optimizer_tensors
@@ -80,7 +80,7 @@ def test_growth_is_what_the_networks_own_grow_makes_of_it(model: str) -> None:
 def test_what_a_new_id_starts_from_does_not_depend_on_when_it_came(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grow, "BLOCK", 8)  # several blocks, the borders among them
+    monkeypatch.setattr(update, "BLOCK", 8)  # several blocks, the borders among them
     made = [fitted(model) for _ in range(3)]
     values = [f"new{number}" for number in range(20)]
     made[0].add_values(values)

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_records
+from ensue.data.duplicates import doubled_rows
 from ensue.data.files import Content, answering
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.data.ids import IdColumns
-from ensue.data.leaks import doubled_rows
 from ensue.data.markup import only_links, strip_markup
 from ensue.data.near_copies import components, near_copies
 from ensue.data.packed import DROP, REPORT, Opening

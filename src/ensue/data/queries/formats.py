@@ -28,10 +28,10 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import TIME_NAMES, is_number, plain_time_name
+from ensue.data.duplicates import doubled_rows
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
-from ensue.data.leaks import doubled_rows
 from ensue.data.packed import DROP
 from ensue.data.posts.formats import export_of
 from ensue.data.schema import Found, Roles, plain_name, require_roles, split_words

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_records
+from ensue.data.duplicates import doubled_rows
 from ensue.data.files import answering
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
-from ensue.data.leaks import doubled_rows
 from ensue.data.markup import strip_markup
 from ensue.data.packed import DROP, Opening
 from ensue.data.posts.documents import open_texts

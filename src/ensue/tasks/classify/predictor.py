@@ -2,32 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from ensue.answers import TextAnswer, TextExplanation
 from ensue.arguments import require_records
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
 from ensue.learning import life
+from ensue.learning.state import NETWORK, Folders
 from ensue.metrics import Floats
+from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
+from ensue.store.pack import TREE, read_tensors
 from ensue.tasks.classify import explain, infer, train, update
-from ensue.tasks.classify.dataset import Sides, codes
-from ensue.tasks.classify.save import FOLDERS
+from ensue.tasks.classify.baselines.grams import require_grams
+from ensue.tasks.classify.baselines.majority import Majority
+from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
+from ensue.tasks.classify.baselines.tfidf import Tfidf
+from ensue.tasks.classify.catalogue import COUNTING
+from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
+from ensue.tasks.classify.dataset import Remembered, Sides, codes
+from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
 from ensue.tasks.classify.state import ClassifyState
+from ensue.text.tokens import Tokenizer, require_tokens
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
+from ensue.vocabulary import FIRST
+
+
+@dataclass(eq=False)
+class Fitted:
+    """What a folder holds of a classifier, but for the weights of the network.
+
+    Attributes:
+        tokenizer: cuts texts into words.
+        train_prints: (distinct training texts,) their hashes.
+        majority: of the baselines; ``tfidf`` and ``vectors`` too.
+        remembered: held-out texts.
+    """
+
+    tokenizer: Tokenizer
+    train_prints: Annotated[Tensor, torch.int64]
+    majority: Majority
+    tfidf: Tfidf | None = None
+    vectors: MeanVectors | None = None
+    remembered: Remembered | None = None
+
+    def __post_init__(self) -> None:
+        """Check that everything is of the same words and labels.
+
+        Raises:
+            ValueError: it is not.
+        """
+        require_table("train_prints", self.train_prints, torch.int64, [None])
+        num_words, num_labels = len(self.tokenizer.vocabulary), len(self.majority.counts)
+        if not bool(self.majority.counts.any()):
+            raise ValueError("majority.counts counts no text")
+        if {own.num_labels for own in (self.tfidf, self.vectors) if own is not None} - {num_labels}:
+            raise ValueError(f"the baselines are not of the {num_labels} labels of majority.counts")
+        if self.tfidf is not None:
+            require_grams("tfidf.keys", torch.from_numpy(self.tfidf.keys), num_words)
+            self.tfidf.vocabulary = self.tokenizer.vocabulary
+        if self.vectors is not None:
+            require_table("vectors.matrix", self.vectors.matrix, torch.float32, [num_words, None])
+        if self.remembered is not None:
+            sides, targets = self.remembered
+            require_table("remembered.targets", targets, torch.int64, [None])
+            require_ids("remembered.targets", targets, num_labels)
+            for number, tokens in enumerate(sides):
+                require_tokens(f"remembered.sides.{number}", tokens, num_words)
+            if not len(targets) or {len(tokens) for tokens in sides} != {len(targets)}:
+                raise ValueError("remembered: the texts and their labels differ in number")
+
+
+def collect(state: ClassifyState) -> Fitted:
+    """Return the fitted values of a classifier."""
+    return Fitted(state.tokenizer, state.train_prints, remembered=state.remembered, **state.counting)  # type: ignore[arg-type]
+
+
+def shown(state: ClassifyState) -> dict[str, object]:
+    """Return the size of the vocabulary."""
+    return {"words": len(state.tokenizer.vocabulary) - FIRST}
+
+
+def restore(state: ClassifyState, fitted: Fitted, folder: Path) -> None:
+    """Give a new state the fitted values and the network of a folder."""
+    metadata = state.metadata
+    if state.encoder is not None and metadata.encoder is None:
+        raise ValueError("facts.encoder: is missing")
+    if len(set(metadata.labels)) < len(metadata.labels) or metadata.paired != (metadata.architecture == "pair"):
+        raise ValueError("the labels or the architecture in settings.json belong to different models")
+    state.tokenizer, state.train_prints, state.remembered = fitted.tokenizer, fitted.train_prints, fitted.remembered
+    state.counting = {name: model for name in COUNTING if (model := getattr(fitted, name)) is not None}
+    num_sides = 2 if metadata.paired else 1
+    if len(fitted.majority.counts) != len(metadata.labels) or (
+        state.remembered is not None and len(state.remembered.sides) != num_sides
+    ):
+        raise ValueError(f"{TREE} belongs to another model")
+    if fitted.vectors is not None and fitted.vectors.num_sides != num_sides:
+        raise ValueError(f"{TREE} belongs to another model")
+    parts = {*state.counting, *([NEURAL] if state.model_name == "blend" else [])}
+    if not {*(metadata.blend or ())} <= parts or (metadata.blend is None) == (state.model_name == "blend"):
+        raise ValueError("the weights of the blend belong to another model")
+    if metadata.residual and not ("vectors" in state.counting and "vectors" in metadata.temperature):
+        raise ValueError("the word vectors that the network adds to are missing")
+    if state.schedule is None:
+        state.model = state.counting[state.model_name]
+        return
+    tensors = read_tensors(folder, NETWORK)
+    table, rows = tensors["table.weight"], len(state.tokenizer.vocabulary) if state.encoder is None else 0
+    require_table("table.weight", table, torch.float32, [rows, None])
+    state.read_network(folder, tensors, rows, table.shape[1], bounded=state.model_name in {*CATALOGUE})
+
+
+def stored_data(summary: Mapping[str, Any]) -> list[str]:
+    """Return what the folder stores of the training texts: single words may be personal data."""
+    num = int(summary["settings"].get("remembered", 0))
+    words = (
+        "- every word of the training texts in `baselines.safetensors` (`ensue fit --set min_count=5`: seen 5 times)"
+    )
+    prints = "a 64-bit fingerprint of each text there, to detect test texts that are in the training data"
+    lines = [f"{words}, and {prints}."]
+    if num:
+        what = f"up to {num:,} held-out texts as word ids, with their labels, in `baselines.safetensors`"
+        lines.append(f"- {what}, to test updates on; `ensue fit --set remembered=0` stores none.")
+    return lines
 
 
 class ClassifyPredictor(ClassifyState):
     """Says which label fits a text, or a pair of texts: see :class:`ClassifyState` for its arguments."""
 
     data_type = Texts
-    folders = FOLDERS
+    folders = Folders(Fitted, collect, restore, stored_data, shown)
 
     def fit(
         self, data: Texts, valid: Texts | None = None, *, checkpoint: Path | None = None, resume: bool = False

@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from ensue.data.duplicates import duplicates
 from ensue.data.histories import Histories, Index, Times, distinct_numbers
-from ensue.data.leaks import before_the_last, begun_beside, duplicates, near_sequences, not_compared
+from ensue.data.leaks import before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.report import FindingRow, SequencesReport
 from ensue.data.sequences.columns import is_person
 from ensue.data.sequences.dataset import UNORDERED

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index, ranges, scrambled
-from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import Batch
 from ensue.tasks.next.training_data import Exclusion, fingerprints
 from ensue.training.source import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST

@@ -23,12 +23,11 @@ from torch.optim.lr_scheduler import OneCycleLR
 from ensue.data.histories import Histories
 from ensue.learning.state import module_of
 from ensue.nn.item_head import ItemLayer, ItemTable
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.grow import new_rows
 from ensue.tasks.next.item_features import KnownItems, embed_tokens
-from ensue.tasks.next.model import Network
+from ensue.tasks.next.model import Batch, Network
 from ensue.tasks.next.state import NextState
+from ensue.tasks.next.update import new_rows
 from ensue.vocabulary import FIRST, UNKNOWN
 
 SIMULATED = 0.2

@@ -2,39 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any, cast
 
+import numpy as np
+import torch
 from torch import Tensor
+from torch.nn import functional
 
-from ensue.answers import Answer, Choice, Explanation, Forecast
+from ensue.answers import Answer, Choice, Explanation, Forecast, Foreseen
 from ensue.arguments import id_list, optional_bool, require_records
 from ensue.data.histories import Histories, Ids, Index
 from ensue.data.item_table import Items
 from ensue.errors import SettingError
 from ensue.learning import life
 from ensue.learning.forget import Forgotten
+from ensue.learning.state import NETWORK, Contents, Folders, evaluating, module_of
+from ensue.lines import plural, quoted
 from ensue.metrics import Floats
-from ensue.nn.item_head import Output
+from ensue.nn.approximate import has_faiss
+from ensue.nn.item_head import ItemTable, Output
+from ensue.nn.validation import require_ids, require_table
 from ensue.records import History
-from ensue.settings import require_k
-from ensue.tasks.next import forecast, forget, grow, infer, nearest, ranking, similar, train, update
+from ensue.settings import require_integer, require_k
+from ensue.store.pack import TREE, TensorFile, read_tensors
+from ensue.tasks.next import forget, infer, item_index, nearest, ranking, train, update
+from ensue.tasks.next.baselines.counting import Cooccurrence, ItemCounts, Markov, Popularity, SequentialRules
+from ensue.tasks.next.baselines.interpolated import Interpolated
+from ensue.tasks.next.baselines.length_delay import SHARES, LengthDelayModel, StopDelayEstimate
+from ensue.tasks.next.baselines.own_items import OwnItems
+from ensue.tasks.next.baselines.recent import Recent
+from ensue.tasks.next.baselines.session_knn import VSKNN
+from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.ensembles.blend_memory import BlendMemory
+from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.item_features import KnownItems
-from ensue.tasks.next.model import Model
-from ensue.tasks.next.save import FOLDERS
+from ensue.tasks.next.item_index import ItemIndex
+from ensue.tasks.next.model import Baseline, Model, Remembers, TimesNext
+from ensue.tasks.next.reservoir import LATEST, Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion, shared_part
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
+from ensue.vocabulary import FIRST, UNKNOWN, Vocabulary
+
+
+@dataclass(eq=False)
+class Fitted:
+    """Fitted values of a predictor, without the weights of the network.
+
+    Attributes:
+        vocabulary: the items.
+        training_hashes: (histories,) fingerprints of the training data.
+        length_delay: how long histories get and pauses last.
+        reservoir: past histories, which updates train on again.
+        popularity: of the baselines, as are all that follow; ``None`` where it may not be stored.
+        blend_memory: of a blend.
+        cascades: of a cascade blend.
+    """
+
+    vocabulary: Vocabulary
+    training_hashes: Annotated[Tensor, torch.int64]
+    length_delay: LengthDelayModel
+    reservoir: Reservoir
+    popularity: Popularity
+    recent: Recent
+    markov: Markov
+    rules: SequentialRules
+    own_items: OwnItems
+    cooccurrence: Cooccurrence
+    interpolated: Interpolated
+    vsknn: VSKNN | None = None
+    blend_memory: BlendMemory | None = None
+    cascades: CascadeStore | None = None
+
+    def __post_init__(self) -> None:
+        """Check that everything is of the same items.
+
+        Raises:
+            ValueError: it is not.
+        """
+        num_ids = len(self.vocabulary)
+        require_table("training_hashes", self.training_hashes, torch.int64, [None])
+        require_ids("reservoir.ids", self.reservoir.ids, num_ids, FIRST)
+        self.reservoir.vocabulary = self.vocabulary
+        for name, counts in vars(self).items():
+            if isinstance(counts, ItemCounts | BlendMemory | CascadeStore) and counts.num_ids != num_ids:
+                raise ValueError(f"{name} counts {counts.num_ids} ids, but there are {num_ids}")
+
+    @property
+    def baselines(self) -> dict[str, Baseline]:
+        """The baselines by their names in the catalogue."""
+        baselines = {name: getattr(self, _field(name)) for name in COUNTING}
+        return {name: baseline for name, baseline in baselines.items() if baseline is not None}
+
+    @property
+    def memory(self) -> BlendMemory | CascadeStore | None:
+        """What an ensemble counts."""
+        return self.blend_memory if self.cascades is None else self.cascades
+
+
+def _field(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def collect(state: NextState) -> Fitted:
+    """Return the fitted values of a predictor."""
+    baselines = {_field(name): baseline for name, baseline in state.counting.items() if name in COUNTING}
+    memory = state.network.memory if isinstance(state.network, Remembers) else None
+    return Fitted(
+        state.vocabulary,
+        state.training_hashes,
+        state.length_delay,
+        state.reservoir,
+        blend_memory=memory if isinstance(memory, BlendMemory) else None,
+        cascades=memory if isinstance(memory, CascadeStore) else None,
+        **baselines,  # type: ignore[arg-type]
+    )
+
+
+def shown(state: NextState) -> dict[str, object]:
+    """Return the number of past sessions in the reservoir."""
+    return {"remembered": len(state.reservoir)}
+
+
+def files(state: NextState) -> Contents:
+    """Return the files of the item index and of the item table, where there are any."""
+    index = {} if state.index is None else {item_index.FILE: TensorFile(state.index.tensors())}
+    return {**index, **(state.known_items.contents() if state.known_items is not None else {})}
+
+
+def restore(state: NextState, fitted: Fitted, folder: Path) -> None:
+    """Give a new state the fitted values, the network, the item table and the index of a folder."""
+    state.vocabulary, state.training_hashes = fitted.vocabulary, fitted.training_hashes
+    state.length_delay, state.reservoir = fitted.length_delay, fitted.reservoir
+    state.counting = {**fitted.baselines}
+    if state.model_name in COUNTING:
+        state.model = state.counting[state.model_name]
+        return
+    state.read_network(folder, read_tensors(folder, NETWORK), bounded=state.model_name in {*MODELS})
+    network = state.network
+    if state.metadata.item_columns:
+        parameters = dict(state.module.named_parameters())
+        state.known_items = KnownItems.read(folder, parameters, len(state.vocabulary))
+    if state.schedule is None:
+        state.counting[state.model_name] = cast(Baseline, network)
+        return
+    if isinstance(network, Remembers):
+        if type(network.memory) is not type(fitted.memory):
+            raise ValueError(f"{TREE} belongs to another model")
+        network.memory = fitted.memory
+    index = state.metadata.index
+    if index is not None and state.device.type == "cpu" and has_faiss():
+        tensors, num_items = read_tensors(folder, item_index.FILE), len(state.vocabulary) - FIRST
+        state.index = ItemIndex.restored(tensors, index, num_items)
+
+
+def stored_data(summary: Mapping[str, Any]) -> list[str]:
+    """Return what the folder stores of past sessions: they may be personal data."""
+    sums = "item counts, transitions, lengths of sessions and pauses"
+    shared = summary["facts"].get("min_users")
+    if not (summary["schedule"] or summary["settings"]).get("replay", 1):
+        one = "including pairs that only one session has"
+        if shared:
+            one = f"only runs of events that at least {shared['threshold']} people share are"
+        return [f"- no single sessions: weights, and sums over all sessions ({sums}); {one}."]
+    num, lines = summary["facts"]["remembered"], []
+    if shared:
+        lines.append(
+            f"- only runs of events that at least {shared['threshold']} people share: what follows stores only "
+            "those; their times are those of single people."
+        )
+    if num:
+        many = plural(num, "past session")
+        what = f"{many} (the latest {LATEST} events of each: ids and times, no names)"
+        lines.append(f"- {what} in `baselines.safetensors`, replayed by updates.")
+    lines.append(
+        "- the latest sessions of each item, as sets of ids, for VS-kNN, and a 64-bit fingerprint of each session, to "
+        "detect test sessions that are in the training data, in `baselines.safetensors`."
+    )
+    if summary["model"] in BEST:
+        cascades = "such sessions" if summary["model"] == "blend" else "past cascades in full (ids and times, no names)"
+        lines.append(f"- {cascades} in `baselines.safetensors`: the model looks them up.")
+    lines.append(f"- sums over all sessions: {sums}.")
+    if summary["model"] != "vsknn":
+        lines.append("- `ensue fit --set replay=0` stores only weights and sums.")
+    return lines
 
 
 class NextPredictor(NextState):
     """Ranks what follows a history."""
 
     data_type = Histories
-    folders = FOLDERS
+    folders = Folders(Fitted, collect, restore, stored_data, shown, files)
 
     def fit(
         self, data: Histories, valid: Histories | None = None, *, checkpoint: Path | None = None, resume: bool = False
@@ -102,7 +265,7 @@ class NextPredictor(NextState):
 
     def add_values(self, values: Iterable[str]) -> None:
         """Give new values ids, rows and counts of 0, so that histories that hold them can be encoded and learned."""
-        grow.add_values(self, values)
+        update.add_values(self, values)
         self.learned()
 
     def add_items(self, items: Items) -> None:
@@ -118,9 +281,10 @@ class NextPredictor(NextState):
         if self.known_items is None:
             raise SettingError("the model has no item features; fit it with --items")
         known = self.known_items
-        grow.add_items(self, KnownItems(known.items.merge(items), known.encoder, known.embeddings))
+        update.add_items(self, KnownItems(known.items.merge(items), known.encoder, known.embeddings))
         self.learned()
 
+    @torch.no_grad()
     def similar(self, values: Collection[str], k: int = 10) -> list[list[Choice]]:
         """Return the ``k`` items most similar to each value: by the cosine of the vectors that the network reads.
 
@@ -128,7 +292,28 @@ class NextPredictor(NextState):
             SettingError: the model has no network, or a value is not in the training data.
         """
         require_k(k)
-        return similar.similar(self, list(id_list(values, "values")), k)
+        known = list(id_list(values, "values"))
+        tables = [module for module in module_of(self.network).modules() if isinstance(module, ItemTable)]
+        if not tables:
+            raise SettingError(f"{self.model_name} has no vectors of items; fit a network, such as --model core")
+        ids = [self.vocabulary.id(value) for value in known]
+        if UNKNOWN in ids:
+            raise SettingError(f"{quoted(known[ids.index(UNKNOWN)])} is not an item of the model")
+        vectors = functional.normalize(tables[0].weight, dim=1)
+        # (values, ids); neither ids without an item nor the value itself is an answer
+        cosines = vectors[torch.tensor(ids)] @ vectors.T
+        cosines[:, [*range(FIRST), *(self.metadata.forgotten or ())]] = -torch.inf
+        cosines[torch.arange(len(ids)), torch.tensor(ids)] = -torch.inf
+        titles = self.known_items.titles if self.known_items is not None else {}
+        best_scores, best_ids = cosines.topk(min(k, cosines.shape[1]), dim=1)
+        return [
+            [
+                Choice(value := self.vocabulary.value(id), score, title=titles.get(value, ""))
+                for id, score in zip(row.tolist(), scores.tolist(), strict=True)
+                if score > -torch.inf
+            ]
+            for row, scores in zip(best_ids, best_scores, strict=True)
+        ]
 
     def learn(self, histories: Histories, context: Index | None = None) -> float:
         """Take a few optimiser steps: every fresh event is learned once. Nothing is counted, nothing made anew.
@@ -198,10 +383,10 @@ class NextPredictor(NextState):
         )
 
     def forecast(self, records: Sequence[History], steps: int, k: int = 10) -> list[Forecast]:
-        """Roll each record forward: who comes, when, and the chance that nothing does.
+        """Predict several steps ahead: the next values, their delays, and the probability that nothing follows.
 
-        Each step takes the likeliest value, and the median of its delay, as having come. The further a step, the more
-        it rests on guesses. The chance to stop stands beside the choices and is none of them.
+        Each step continues from the likeliest value of the step before, at the median delay. The further a step, the
+        more it depends on earlier predictions. The probability to stop is reported next to the choices.
 
         Args:
             records: any number.
@@ -211,7 +396,47 @@ class NextPredictor(NextState):
         Raises:
             SettingError: not trained, fitted by an ensue without forecasts, or ``steps`` or ``k`` below 1.
         """
-        return forecast.forecast(self, require_records(records, History), steps, k)
+        if require_integer("steps", steps) < 1:
+            raise SettingError(f"steps is {steps}; give at least 1")
+        histories = list(require_records(records, History))
+        forecasts = [Forecast((), id=record.id, events=len(record.values)) for record in histories]
+        for step in range(steps):
+            answers = self.predict(histories, k, evidence=False)
+            estimate = self._stops_and_delays(histories)
+            for row, (record, answer) in enumerate(zip(histories, answers, strict=True)):
+                if not step:
+                    forecasts[row] = replace(forecasts[row], in_vocabulary=answer.in_vocabulary)
+                if not answer.choices:
+                    continue  # no item is left
+                timed = self.metadata.timed and (bool(record.times) or not record.values)
+                delays = tuple(estimate.after[row].tolist()) if timed else ()
+                foreseen = Foreseen(answer.choices, float(estimate.stop[row]), delays)
+                forecasts[row] = replace(forecasts[row], steps=(*forecasts[row].steps, foreseen))
+                latest = record.times[-1] if record.times else 0.0
+                times = (*record.times, latest + delays[1]) if delays else ()
+                values = (*record.values, answer.choices[0].value)
+                histories[row] = History(values, times if len(times) == len(values) else (), record.id)
+        return forecasts
+
+    def _stops_and_delays(self, records: Sequence[History]) -> StopDelayEstimate:
+        """Return counted estimates of all records; RMTPP computes the delays from its own density."""
+        timed = [record if record.times else History(record.values, (0.0,) * len(record.values)) for record in records]
+        estimate = self.length_delay.estimate(Histories.of(timed))
+        network = self.network
+        if not isinstance(network, TimesNext):
+            return estimate
+        known = Histories.of(timed, self.vocabulary)
+        known = known.keep(known.ids >= FIRST)
+        filled = np.flatnonzero(known.lengths)
+        if len(filled):
+            batch = Windows(known.select(filled), self.network.reach, last_only=True).batch(np.arange(len(filled)))
+            batch = batch.to(self.device)
+            evaluating(self.network)
+            with torch.no_grad():
+                states = network.states(batch)[batch.target_mask]
+                delays = torch.stack([network.next_time(states, share) for share in SHARES], dim=1)
+            estimate.after[filled] = delays.cpu().numpy()
+        return estimate
 
     def explain(self, records: Sequence[History], k: int = 3) -> list[Explanation]:
         """What the model leaned on inside each record: weights between its events, and a deletion test.

@@ -1,8 +1,10 @@
-"""What a large catalogue changes in a training, and the lines that say so before its first step."""
+"""Loss and memory of a training on a large catalogue, and the messages about them before its first step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 from torch import nn
 
@@ -11,12 +13,24 @@ from ensue.learning.state import module_of
 from ensue.nn.sampling import MANY
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.infer import CELLS
-from ensue.tasks.next.models.softmax import LARGE, fitted_loss
-from ensue.tasks.next.settings import SoftmaxSettings
+from ensue.tasks.next.settings import AUTO, SAMPLED, SoftmaxSettings
 from ensue.tasks.next.state import NextState
 from ensue.training.memory import free_bytes, gigabytes, ranks_here, training_bytes
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST
+
+LARGE = 50_000
+"""Above so many values the softmax goes over a few drawn ones, unless the loss was set by hand."""
+
+T = TypeVar("T")
+
+
+def fitted_loss(settings: T, num_values: int) -> T:
+    """The settings for so many values: where the loss is left to them it is sampled above ``LARGE``."""
+    if isinstance(settings, SoftmaxSettings) and settings.loss == AUTO and num_values > LARGE:
+        return replace(settings, loss=SAMPLED)
+    return settings
+
 
 SHARE = 0.25
 """A training that needs more than this of the memory there is says how much, and what to lower."""

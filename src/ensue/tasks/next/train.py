@@ -25,7 +25,6 @@ from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes
 from ensue.tasks.next.feature_fit import fit_features
-from ensue.tasks.next.grow import add_items
 from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
 from ensue.tasks.next.model import CountsToo, Finishes, Model
 from ensue.tasks.next.nearest import index_items, is_indexed
@@ -39,6 +38,7 @@ from ensue.tasks.next.training_data import (
     require_targets,
     shared_part,
 )
+from ensue.tasks.next.update import add_items
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
 from ensue.training.loop import Trained, mean_loss

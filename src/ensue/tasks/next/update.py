@@ -1,29 +1,130 @@
-"""How a trained predictor goes on: histories are counted, and learned in single passes.
+"""Updates of a trained predictor: new values and items get rows, new histories are counted and trained on.
 
-:func:`learn` is the quick way, a few optimiser steps on histories whose events may be old in part, as a stream brings
-them. :func:`passes` is the thorough way, on whole new histories, with as many remembered ones among them.
+:func:`learn` takes a few optimiser steps on histories some of whose events are old, as a stream brings them.
+:func:`passes` trains on whole new histories in one pass, mixed with as many stored ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import numpy as np
+import polars as pl
 import torch
+from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids, Index, concat_histories
 from ensue.learning.life import NO_TRAINING, train_update
 from ensue.learning.state import module_of
 from ensue.metrics import Floats
+from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.dataset import Windows, distinct, history_hashes, repeats
-from ensue.tasks.next.grow import add_values
-from ensue.tasks.next.model import Observes, Remembers
+from ensue.tasks.next.item_features import KnownItems, embed_tokens
+from ensue.tasks.next.model import Model, Observes, Places, Remembers
 from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import require_targets
 from ensue.training.loop import one_pass
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST
+
+BLOCK = 4096
+"""Rows of new ids are drawn for so many ids at a time, each such block from a seed of its own."""
+SPARE = 8
+"""A table that has to grow gets room for one part in this many more, so that it is seldom copied."""
+
+
+def add_values(state: NextState, values: Iterable[str]) -> None:
+    """Give new values the next ids: counts start at 0, weights at random, the optimiser's moments at 0.
+
+    What a new id starts from depends on the predictor's seed and on the id, not on with which others it came; a model
+    that weighs what came lately puts it near that (``place``).
+    """
+    old = first = len(state.vocabulary)
+    if not state.vocabulary.add(values):
+        return
+    num_ids = len(state.vocabulary)
+    state.counting = {name: module.grow(num_ids) for name, module in state.counting.items()}
+    if state.schedule is None:
+        state.model = state.counting[state.model_name]
+        return
+    network = state.network
+    if isinstance(network, Remembers):
+        network.memory = network.memory.grow(num_ids)
+    while old < num_ids:
+        block, place = divmod(old, BLOCK)
+        stop = min(num_ids, (block + 1) * BLOCK)
+        for name, rows in new_rows(state, block).items():
+            _lengthen(state, name, rows[place : place + stop - old])
+        old = stop
+    for module in module_of(network).modules():
+        if isinstance(module, nn.Embedding):
+            module.num_embeddings = len(module.weight)
+        elif isinstance(module, nn.Linear):
+            module.out_features = len(module.weight)
+    if isinstance(network, Places):
+        network.place(first)
+    state.count_negatives()
+
+
+@torch.no_grad()
+def add_items(state: NextState, known: KnownItems) -> None:
+    """Give all items of a table ids, and those without events the rows that are computed from their tokens."""
+    state.known_items = known
+    add_values(state, known.items.ids.to_list())
+    state.metadata.values = len(state.vocabulary) - FIRST
+    ids = torch.tensor([state.vocabulary.id(item) for item in known.items.ids])
+    is_new = state.counting["popularity"].totals[ids] == 0
+    tokens = known.encoder.encode(known.items.filter(pl.Series(is_new.numpy())))
+    parameters = dict(module_of(state.network).named_parameters())
+    for name, embedding in known.embeddings.items():
+        table = parameters[name]
+        rows = embed_tokens(embedding, *tokens).view(-1, *table.shape[1:])
+        table[ids[is_new].to(table.device)] = rows.to(table)
+
+
+def new_rows(state: NextState, block: int) -> dict[str, Tensor]:
+    """Rows for a block of ids, by the name of the tensor, as ``grow`` gives them to a network of one value."""
+    if state.new_rows is None or state.new_rows[0] != block:
+        seeds = np.random.SeedSequence([state.seed, block]).generate_state(1, np.uint64)
+        torch.manual_seed(int(seeds[0] >> np.uint64(1)))
+        least: Model = MODELS[state.model_name].make(state.settings, FIRST + 1)
+        old, grown = (module_of(model).state_dict() for model in (least, least.grow(FIRST + 1 + BLOCK)))
+        longer = {name for name in grown if grown[name].shape != old[name].shape}
+        state.new_rows = (block, {name: grown[name][FIRST + 1 :].to(state.device) for name in longer})
+    return state.new_rows[1]
+
+
+def _lengthen(state: NextState, name: str, rows: Tensor) -> None:
+    """Put rows under a parameter and its moments (where they are 0), or under a buffer, in place."""
+    path, _, attribute = name.rpartition(".")
+    module = module_of(state.network).get_submodule(path)
+    tensor: Tensor = getattr(module, attribute)
+    if not isinstance(tensor, nn.Parameter):
+        setattr(module, attribute, _longer(tensor, rows))
+        return
+    if tensor.dim() == 1:
+        rows = tensor.data[FIRST:].min().expand(len(rows))  # as ``grow`` has it, the lowest bias of this moment
+    optimizer = state.optimizer  # which may come from the folder now, where the moments have the rows of before
+    tensor.data, tensor.grad = _longer(tensor.data, rows), None
+    moments = optimizer.state.get(tensor, {}) if optimizer else {}
+    for field, moment in moments.items():
+        if moment.dim():
+            moments[field] = _longer(moment, torch.zeros_like(rows))
+
+
+def _longer(tensor: Tensor, rows: Tensor) -> Tensor:
+    """The tensor with more rows; its memory is kept as long as there is room, with some to spare when there is not."""
+    if not tensor.untyped_storage().resizable():  # it stands in the model folder
+        tensor = tensor.clone()
+    old, rest = len(tensor), tensor.shape[1:]
+    num = old + len(rows)
+    if tensor.untyped_storage().nbytes() < num * rest.numel() * tensor.element_size():
+        tensor.resize_((num + num // SPARE, *rest))
+    tensor.resize_((num, *rest))
+    tensor[old:] = rows
+    return tensor
 
 
 def count(state: NextState, data: Histories) -> None:

@@ -9,9 +9,9 @@ import torch
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
 from ensue.records import History
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend
+from ensue.tasks.next.model import Batch
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.settings import BlendSettings
 from ensue.vocabulary import FIRST, Vocabulary

@@ -27,7 +27,7 @@ from ensue.nn.attention import band
 from ensue.nn.item_head import Output
 from ensue.nn.validation import Counts, require_counts, require_ids, require_offsets, require_table
 from ensue.settings import Settings
-from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import Batch
 from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST
 

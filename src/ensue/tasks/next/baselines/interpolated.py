@@ -33,8 +33,8 @@ from ensue.nn.validation import require_number, require_table
 from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity
 from ensue.tasks.next.baselines.recent import Recent, latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.model import Batch
 
 if TYPE_CHECKING:  # to predict imports it only where these counts are asked
     from scipy.sparse import csr_array

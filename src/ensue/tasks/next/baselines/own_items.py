@@ -21,8 +21,8 @@ from ensue.nn.item_head import Output
 from ensue.tasks.next.baselines.counting import SequentialRules
 from ensue.tasks.next.baselines.recent import latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows
+from ensue.tasks.next.model import Batch
 
 MAX_TARGETS = 2000
 """Held-out targets, the latest, by which the weight is chosen."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from ensue.data.histories import Histories, Index
 from ensue.nn.validation import Counts, require_counts, require_table
 from ensue.tasks.next.baselines.length_delay import PRIOR, SIZES, sizes
-from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import Batch
 
 
 def own_values(batch: Batch, num_ids: int, window: int) -> tuple[Tensor, Tensor]:

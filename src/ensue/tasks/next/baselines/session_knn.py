@@ -42,7 +42,7 @@ from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import Output
 from ensue.nn.validation import MAX_COUNT, Counts, require_ids, require_offsets, require_table
 from ensue.tasks.next.baselines.counting import ItemCounts, require_item_counts
-from ensue.tasks.next.batch import Batch
+from ensue.tasks.next.model import Batch
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
 

@@ -52,7 +52,6 @@ from ensue.nn.item_head import Output
 from ensue.significance import exceeds_standard_error
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
@@ -60,7 +59,7 @@ from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.ensembles.neighbours import Neighbours
 from ensue.tasks.next.ensembles.shortlist import shortlists
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, TemporalPreference
-from ensue.tasks.next.model import Model
+from ensue.tasks.next.model import Batch, Model
 from ensue.tasks.next.models.hidan import HiDAN
 from ensue.tasks.next.settings import CascadeBlendSettings, CountingSettings, HiDANSettings
 from ensue.vocabulary import FIRST

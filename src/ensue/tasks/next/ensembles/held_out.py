@@ -8,9 +8,8 @@ from torch import Tensor
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.dataset import Windows, hide_seen
-from ensue.tasks.next.model import Model
+from ensue.tasks.next.model import Batch, Model
 
 AT = 20
 """Length of the list whose NDCG chooses how far candidates lean."""

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ensue.data.histories import Index, ranges
 from ensue.metrics import Floats
-from ensue.tasks.next.batch import Batch
 from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.model import Batch
 
 CLOCKS = ("hour", "day", "fortnight", "pace", "pause")
 PRIOR = 10.0

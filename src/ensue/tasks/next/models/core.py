@@ -37,8 +37,7 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal
 from ensue.nn.item_head import MAX_QUERIES, ItemHead, Output, Product, ShortItems, item_scores, suit_short_items
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
-from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.model import ItemNetwork
+from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import CORESettings
 from ensue.vocabulary import FIRST
 

@@ -46,8 +46,7 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import clear_padding
 from ensue.nn.fused_cascades import Ages, Band, Reading, Weights, cascades, suits_kernel
 from ensue.nn.item_head import ItemLayer, ItemTable
-from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.model import ItemNetwork
+from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import HiDANSettings
 
 SCALE = 10.0

@@ -35,8 +35,7 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal
 from ensue.nn.item_head import ItemHead
 from ensue.nn.recurrent import GRULayer
-from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.model import ItemNetwork
+from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import NARMSettings
 
 

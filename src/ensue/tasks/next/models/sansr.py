@@ -42,8 +42,7 @@ from ensue.nn.dropout import Dropout
 from ensue.nn.embedding import start_normal
 from ensue.nn.item_head import ItemHead
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
-from ensue.tasks.next.batch import Batch
-from ensue.tasks.next.model import ItemNetwork
+from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import SANSRSettings
 from ensue.vocabulary import PADDING
 

@@ -93,8 +93,10 @@ class Content:
     def head(self, count: int = 100) -> list[str]:
         """The first lines that are not empty, without their ends."""
         end = self.data.find(b"\n", _HEAD)
-        lines = self.data[: end if end > 0 else None].decode("utf-8-sig", errors="replace").split("\n")
-        return [line.rstrip("\r") for line in lines if line.strip()][:count]
+        lines = io.BytesIO(self.data[: end if end > 0 else None].removeprefix(MARKS[0]))
+        # Line by line: most callers look at one line, or at a hundred, of thousands.
+        texts = (line.decode("utf-8", errors="replace").rstrip("\r\n") for line in lines)
+        return list(islice((text for text in texts if text.strip()), count))
 
     @property
     def separator(self) -> str:

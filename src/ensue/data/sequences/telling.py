@@ -142,7 +142,9 @@ def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     if "time" in roles:
         times = frame[roles["time"]].cast(pl.Float64, strict=False)
         frame = frame.sort(times if not times.null_count() else frame[roles["time"]], maintain_order=True)
-    names = [name for name in frame.columns if name not in (sequence, value)]
+    names = [name for name in frame.columns if name not in roles.values()]
+    if not names:
+        return []
     rows = frame.with_columns(pl.col(value).shift(-1).over(sequence).alias(_NEXT)).drop_nulls(_NEXT)
     if len(rows) < _LEAST:
         return []

@@ -223,10 +223,15 @@ class MTN(nn.Module):
             if len(row) < len(keys):  # in training each query is asked for its next
                 keys = keys[read.number[row, turn]]
             return Memory(keys, batch.mask[row, turn], batch.words[row, turn], places[turn])
-        keys = keys[read.number[row].clamp(min=0)]
-        keys = keys.permute(0, 2, 3, 4, 1, 5, 6).flatten(4, 5)
-        mask = batch.mask[row] & read.seen[row, turn][:, :, None]
-        return Memory(keys, mask.flatten(1), batch.words[row].flatten(1), places.view(1, -1).expand(len(row), -1))
+        mask = (batch.mask[row] & read.seen[row, turn][:, :, None]).flatten(1)
+        longest = max(1, int(mask.sum(1).max())) if len(mask) else 1
+        order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :longest]
+        # The tokens that an end sees stand side by side: the keys of token (turn, place) are at its query, at place.
+        queries = read.number[row].clamp(min=0).gather(1, order // width)
+        by_token = keys.permute(0, 4, 1, 2, 3, 5).flatten(0, 1)
+        keys = by_token[queries * width + order % width].permute(0, 2, 3, 4, 1, 5)
+        mask = mask.gather(1, order)
+        return Memory(keys, mask, batch.words[row].flatten(1).gather(1, order) * mask, order.masked_fill(~mask, -1))
 
 
 def _encode(compiled: PackedEncoder | None, layers: nn.ModuleList, items: Tensor, rows: Rows, mask: Tensor) -> Tensor:

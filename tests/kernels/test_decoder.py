@@ -27,22 +27,21 @@ def layers(dim: int, heads: int, wide: int) -> list[DecoderLayer]:
     return made
 
 
-def walk(level: str, made: list[DecoderLayer], rows: int, length: int) -> list[tuple[Tensor, Tensor]]:
+def walk(level: str, made: list[DecoderLayer], sources: int, rows: int, length: int) -> list[tuple[Tensor, Tensor]]:
     """Four steps of a search whose rows change places; the first place of the memory is masked."""
     draw = torch.Generator().manual_seed(rows)
     heads, dim = made[0].own.heads, made[0].own.dim
-    memory = torch.randn(1, len(made), 2, heads, length, dim // heads, generator=draw)
-    mask = torch.arange(length)[None] >= min(1, length - 1)
+    memory = torch.randn(sources, len(made), 2, heads, length, dim // heads, generator=draw)
+    mask = (torch.arange(length)[None] >= min(1, length - 1)).expand(sources, -1)
     with using(level), torch.no_grad():
         steps = IncrementalDecoder(made)
         folded = steps.fold(memory, mask)
-        past = tuple(Past.none(memory, heads, dim // heads) for _ in made)
-        seen, found = torch.zeros(1, rows, 0), []
+        past = tuple(Past.none(memory, sources * heads, dim // heads) for _ in made)
+        seen, found = torch.zeros(sources, rows, 0), []
+        own = torch.full((rows, rows), -torch.inf).fill_diagonal_(0.0).expand(sources, -1, -1)
         for _ in range(4):
-            own = torch.full((1, rows, rows), -torch.inf)
-            own[0].fill_diagonal_(0.0)
             seen = torch.cat([seen, own], dim=2)
-            items = torch.randn(1, rows, dim, generator=draw)
+            items = torch.randn(sources, rows, dim, generator=draw)
             before = items.clone()
             out, past, weights = steps.step(items, folded, past, seen, weigh=True)
             assert torch.equal(items, before) and weights is not None
@@ -55,9 +54,10 @@ def walk(level: str, made: list[DecoderLayer], rows: int, length: int) -> list[t
 @pytest.mark.parametrize(("dim", "heads", "wide"), [(8, 2, 16), (20, 4, 7), (64, 8, 130), (6, 1, 3)])
 def test_a_step_equals_the_reference(level: str, dim: int, heads: int, wide: int) -> None:
     made = layers(dim, heads, wide)
-    for rows in (1, 2, 5, 7, 8, 9, MAX_ROWS + 1):  # of the most both go the same way
+    sizes = [(1, rows) for rows in (1, 2, 5, 7, 8, 9, MAX_ROWS + 1)]  # of the most both go the same way
+    for sources, rows in (*sizes, (3, 4)):
         for length in (1, 3, 17):
-            expected, found = walk("off", made, rows, length), walk(level, made, rows, length)
+            expected, found = (walk(path, made, sources, rows, length) for path in ("off", level))
             for ours, reference in zip(found, expected, strict=True):
                 for one, other in zip(ours, reference, strict=True):
                     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

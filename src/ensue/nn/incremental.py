@@ -24,7 +24,7 @@ from ensue.nn.transformer import Attention, DecoderLayer, EncoderLayer, Rows
 _ROOM = 64
 """Items for which there is room at least."""
 MAX_ROWS = 512
-"""Rows of a compiled step at most: the nodes of a tree, each of which sees few others."""
+"""Rows of a source in a compiled step at most: the nodes of a tree, each of which sees few others."""
 MAX_ITEMS = 256
 """Items of a compiled pass of an encoder at most: products of more are faster in torch."""
 _NEVER = -1e30
@@ -112,8 +112,8 @@ class PackedLayers:
         """Return the layers, side by side in memory, with the keys and values of their past.
 
         Args:
-            rooms: one per layer, (2, heads, capacity, dim / heads). Those of the latest call are not set again: their
-                contents may change, but not where they are.
+            rooms: one per layer, (2, sources x heads, capacity, dim / heads). Those of the latest call are not set
+                again: their contents may change, but not where they are.
         """
         assert self._memory is not None
         if self._past is None or any(room is not old for room, old in zip(rooms, self._past[0], strict=True)):
@@ -301,7 +301,7 @@ class IncrementalDecoder:
             (sources, rows, dim); the past with the new items; (sources, rows, heads, length) weights of the last layer,
             or ``None``.
         """
-        few = items.shape[0] == 1 and 0 < items.shape[1] <= MAX_ROWS
+        few = 0 < items.shape[1] <= MAX_ROWS
         if few and self.packed.suit(items, seen) and self.packed.attend_to(folded, self.heads):
             opened = tuple(before.open(items.shape[1]) for before in past)
             rooms = [after.room.kept for after in opened]
@@ -337,19 +337,20 @@ def compiled_step(
     *,
     weigh: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """All layers of :meth:`IncrementalDecoder.step` for the few rows of one source, in one call.
+    """Compute all layers of :meth:`IncrementalDecoder.step` for a few rows of each source, in one call.
 
     Args:
         packed: the weights.
-        items: (1, rows, dim).
+        items: (sources, rows, dim).
         folds: the memory of each layer.
-        rooms: one per layer, (2, heads, capacity, dim / heads); keys and values are written behind those there are.
-        seen: (1, rows, before + rows) 0 for what each row sees, -inf elsewhere.
+        rooms: one per layer, (2, sources x heads, capacity, dim / heads); keys and values are written behind those
+            there are.
+        seen: (sources, rows, before + rows) 0 for what each row sees, -inf elsewhere.
         heads: of both attentions.
         weigh: whether the weights of the memory are asked for.
 
     Returns:
-        (1, rows, dim), and (1, rows, heads, length) weights of the last layer, or ``None``.
+        (sources, rows, dim), and (sources, rows, heads, length) weights of the last layer, or ``None``.
 
     Raises:
         IndexError: a room is too small.

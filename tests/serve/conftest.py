@@ -160,7 +160,7 @@ class Running(NamedTuple):
     def lines(self) -> list[dict[str, Any]]:
         """What was logged."""
         assert self.client.portal is not None
-        self.client.portal.call(asyncio.sleep, 0)  # lines of requests are written a turn later
+        self.client.portal.call(asyncio.to_thread, self.service.log.flush)  # lines of requests are written together
         return [json.loads(line) for line in self.written.getvalue().splitlines()]
 
     def post(self, address: str, body: Any, **more: Any) -> Any:

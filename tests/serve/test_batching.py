@@ -1,9 +1,9 @@
-"""One thread a model: what waits is answered together, nothing is lost, and the queue has an end."""
+"""The queue of a model: what waits is answered together, nothing is lost, and the queue has an end."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
-import time
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -32,53 +32,66 @@ class Gate:
         return [f"{kind}:{record}" for record in records]
 
 
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
 @pytest.fixture
 def gate() -> Gate:
     return Gate()
 
 
-def started(gate: Gate, **options: Any) -> tuple[Worker, Job]:
+async def started(gate: Gate, **options: Any) -> tuple[Worker, Job]:
     """A worker that is busy with a first job."""
-    worker = Worker(gate, **{"most": 4, "room": 8, **options})
+    worker = Worker(gate, **{"max_batch": 4, "max_waiting": 8, **options})
     first = Job("a", ["first"])
     worker.ask(first)
-    assert gate.entered.wait(10)
+    assert await asyncio.to_thread(gate.entered.wait, 10)
     return worker, first
 
 
-def test_an_idle_worker_waits_for_no_company(gate: Gate) -> None:
+async def answer(job: Job, seconds: float = 10.0) -> Sequence[str]:
+    """Wait for the lines of a job."""
+    return await asyncio.wait_for(asyncio.shield(job.done), seconds)
+
+
+async def test_an_idle_worker_waits_for_no_company(gate: Gate) -> None:
     gate.open.set()
-    worker = Worker(gate, most=4, room=8)
+    worker = Worker(gate, max_batch=4, max_waiting=8)
     job = Job("a", [1, 2])
     worker.ask(job)
-    assert job.done.result(10) == ["a:1", "a:2"]
-    worker.close(5)
+    assert await answer(job) == ["a:1", "a:2"]
+    await asyncio.to_thread(worker.close, 5)
 
 
-def test_within_an_interval_requests_gather(gate: Gate) -> None:
+async def test_within_an_interval_requests_gather(gate: Gate) -> None:
     """The first is answered at once, what comes in the half second after it in one go."""
     gate.open.set()
-    worker = Worker(gate, most=4, room=8, interval=0.5)
+    worker = Worker(gate, max_batch=4, max_waiting=8, interval=0.5)
     jobs = [Job("a", [number]) for number in range(3)]
     for job in jobs:
         worker.ask(job)
         if job is jobs[0]:
-            assert job.done.result(0.4) == ["a:0"]
-    assert [job.done.result(10) for job in jobs] == [["a:0"], ["a:1"], ["a:2"]]
+            assert await answer(job) == ["a:0"]
+    assert [await answer(job) for job in jobs] == [["a:0"], ["a:1"], ["a:2"]]
     assert gate.calls == [("a", [0]), ("a", [1, 2])]
-    worker.close(5)
+    await asyncio.to_thread(worker.close, 5)
 
 
-def test_what_waits_is_answered_together(gate: Gate) -> None:
+async def test_what_waits_is_answered_together(gate: Gate) -> None:
     """Of one kind, up to 4 records, the longest waiting first; each job gets its own lines."""
     heard: list[int] = []
-    worker, first = started(gate, heard=heard.append)
+    worker, first = await started(gate, on_batch=heard.append)
     jobs = [Job("a", [1]), Job("b", [2]), Job("a", [3, 4]), Job("a", [5, 6]), Job("b", [7])]
     for job in jobs:
         worker.ask(job)
     assert worker.waiting == 7
     gate.open.set()
-    assert [job.done.result(10) for job in (first, *jobs)] == [
+    assert [await answer(job) for job in (first, *jobs)] == [
         ["a:first"],
         ["a:1"],
         ["b:2"],
@@ -88,47 +101,47 @@ def test_what_waits_is_answered_together(gate: Gate) -> None:
     ]
     assert gate.calls == [("a", ["first"]), ("a", [1, 3, 4]), ("b", [2, 7]), ("a", [5, 6])]
     assert heard == [1, 3, 2, 2]
-    worker.close(5)
+    await asyncio.to_thread(worker.close, 5)
 
 
-def test_a_full_queue_refuses(gate: Gate) -> None:
-    worker, _ = started(gate, room=3)
+async def test_a_full_queue_refuses(gate: Gate) -> None:
+    worker, _ = await started(gate, max_waiting=3)
     worker.ask(Job("a", [1, 2]))
     with pytest.raises(Full):
         worker.ask(Job("a", [3, 4]))
     worker.ask(Job("a", [3]))
     gate.open.set()
-    worker.close(5)
+    await asyncio.to_thread(worker.close, 5)
     assert gate.calls[-1] == ("a", [1, 2, 3])
 
 
-def test_a_bad_record_spoils_its_own_job_alone(gate: Gate) -> None:
-    worker, _ = started(gate)
+async def test_a_bad_record_spoils_its_own_job_alone(gate: Gate) -> None:
+    worker, _ = await started(gate)
     jobs = [Job("a", [1]), Job("a", ["bad"]), Job("a", [2])]
     for job in jobs:
         worker.ask(job)
     gate.open.set()
-    assert jobs[0].done.result(10) == ["a:1"]
-    assert jobs[2].done.result(10) == ["a:2"]
+    assert await answer(jobs[0]) == ["a:1"]
+    assert await answer(jobs[2]) == ["a:2"]
     with pytest.raises(DataError, match="a bad record"):
-        jobs[1].done.result(10)
-    worker.close(5)
+        await answer(jobs[1])
+    await asyncio.to_thread(worker.close, 5)
 
 
-def test_a_fault_is_told_and_the_thread_lives_on(gate: Gate) -> None:
+async def test_a_fault_is_told_and_the_thread_lives_on(gate: Gate) -> None:
     gate.open.set()
-    worker = Worker(gate, most=4, room=8)
+    worker = Worker(gate, max_batch=4, max_waiting=8)
     job, other = Job("a", ["bug"]), Job("a", [1])
     worker.ask(job)
     with pytest.raises(ZeroDivisionError):
-        job.done.result(10)
+        await answer(job)
     worker.ask(other)
-    assert other.done.result(10) == ["a:1"]
-    worker.close(5)
+    assert await answer(other) == ["a:1"]
+    await asyncio.to_thread(worker.close, 5)
 
 
-def test_what_nobody_waits_for_is_not_answered(gate: Gate) -> None:
-    worker, _ = started(gate)
+async def test_what_nobody_waits_for_is_not_answered(gate: Gate) -> None:
+    worker, _ = await started(gate)
     gone, other = Job("a", ["gone"]), Job("a", [1])
     worker.ask(gone)
     worker.ask(other)
@@ -136,43 +149,43 @@ def test_what_nobody_waits_for_is_not_answered(gate: Gate) -> None:
     worker.forget(gone)
     assert worker.waiting == 1
     gate.open.set()
-    assert other.done.result(10) == ["a:1"]
+    assert await answer(other) == ["a:1"]
     assert gate.calls[-1] == ("a", [1])
-    worker.close(5)
+    await asyncio.to_thread(worker.close, 5)
 
 
-def test_closing_answers_what_waits_and_takes_no_more(gate: Gate) -> None:
-    worker, first = started(gate)
+async def test_closing_answers_what_waits_and_takes_no_more(gate: Gate) -> None:
+    worker, first = await started(gate)
     last = Job("b", [9])
     worker.ask(last)
     closing = threading.Thread(target=worker.close, args=(10,))
     closing.start()
     while worker.alive:
-        time.sleep(0.01)
+        await asyncio.sleep(0.01)
     with pytest.raises(Full):
         worker.ask(Job("a", [1]))
     gate.open.set()
     closing.join(10)
-    assert (first.done.result(0), last.done.result(0)) == (["a:first"], ["b:9"])
+    assert (await answer(first), await answer(last)) == (["a:first"], ["b:9"])
 
 
-def test_a_large_job_goes_in_slices_and_others_have_their_turn(gate: Gate) -> None:
+async def test_a_large_job_goes_in_slices_and_others_have_their_turn(gate: Gate) -> None:
     """Loads of 300: the first slice of a kind may hold 400, so one record; then a small job, then the rest."""
-    worker, _ = started(gate, most=8, load=lambda record: 300 if isinstance(record, str) else 10)
+    worker, _ = await started(gate, max_batch=8, load=lambda record: 300 if isinstance(record, str) else 10)
     large, small = Job("b", ["x", "y", "z"]), Job("c", [1])
     worker.ask(large)
     worker.ask(small)
     gate.open.set()
-    assert large.done.result(10) == ["b:x", "b:y", "b:z"]
-    assert small.done.result(10) == ["c:1"]
+    assert await answer(large) == ["b:x", "b:y", "b:z"]
+    assert await answer(small) == ["c:1"]
     assert gate.calls[1:3] == [("b", ["x"]), ("c", [1])]
     assert worker.waiting == 0
-    worker.close(5)
+    await asyncio.to_thread(worker.close, 5)
 
 
-def test_a_job_that_is_given_up_goes_no_further(gate: Gate) -> None:
+async def test_a_job_that_is_given_up_goes_no_further(gate: Gate) -> None:
     """What nobody waits for any more ends with the slice that is under way, and the worker is free."""
-    worker, _ = started(gate, load=lambda record: 1000)
+    worker, _ = await started(gate, load=lambda record: 1000)
     gate.open.set()
     large = Job("b", list(range(4)))
 
@@ -180,23 +193,23 @@ def test_a_job_that_is_given_up_goes_no_further(gate: Gate) -> None:
         if gate.calls and gate.calls[-1][0] == "b":
             large.done.cancel()
 
-    worker._heard = give_up
+    worker._on_batch = give_up
     worker.ask(large)
     last = Job("c", ["last"])
     while not large.done.cancelled():
-        time.sleep(0.01)
+        await asyncio.sleep(0.01)
     worker.ask(last)
-    assert last.done.result(10) == ["c:last"]
+    assert await answer(last) == ["c:last"]
     assert len([call for call in gate.calls if call[0] == "b"]) < 4
     assert worker.waiting == 0
-    worker.close(5)
+    await asyncio.to_thread(worker.close, 5)
 
 
-def test_how_long_a_slice_takes_is_known(gate: Gate) -> None:
-    worker, first = started(gate)
-    time.sleep(0.05)
+async def test_how_long_a_slice_takes_is_known(gate: Gate) -> None:
+    worker, first = await started(gate)
+    await asyncio.sleep(0.05)
     assert worker.busy >= 0.05
     gate.open.set()
-    first.done.result(10)
-    worker.close(5)
+    await answer(first)
+    await asyncio.to_thread(worker.close, 5)
     assert worker.busy == 0.0

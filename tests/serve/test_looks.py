@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import io
 import json
@@ -229,9 +230,13 @@ def test_a_log_that_cannot_be_written_holds_nothing_up(monkeypatch: pytest.Monke
         def write(self, text: str) -> int:
             raise BrokenPipeError
 
+    async def log_request() -> None:
+        log.request(method="GET", route="/", status=200, seconds=0.1, records=0)
+
     log = Log(Gone())
     log.event("swapped")
-    log.request(method="GET", route="/", status=200, seconds=0.1, records=0)
+    asyncio.run(log_request())
+    log.flush()
     written = io.StringIO()
     monkeypatch.setattr(log, "_stream", written)
     log.event("swapped")

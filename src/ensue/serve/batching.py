@@ -1,100 +1,133 @@
-"""One thread a model: requests that wait are answered together, and nothing waits while the thread is idle.
+"""One queue per model: requests that wait are answered together, small ones in the event loop, others in a thread.
 
-The thread takes the job that waits longest, and of all others that ask the same kind of question as many as fit into a
-batch. So an idle service answers at once, and a busy one does more of its work in one go.
+Requests that arrive in one turn of the event loop gather until it ends. Where their kinds have been fast enough for all
+of them to take a few milliseconds, they are answered there: to another thread and back costs a small answer a third of
+its time. Otherwise the model's thread answers, as long as anything waits: first the job that waits longest, together
+with as many jobs of the same kind as fit into a batch. So an idle service answers at once, and a busy one does more of
+its work in one go. The two never answer at the same time.
 
-A job that is large is answered in slices of about a fifth of a second, by how fast its kind went before; after each
-the others have their turn, and a job that nobody waits for any more goes no further.
+A large job is answered in slices of about a fifth of a second, by how fast its kind was before. Other jobs have their
+turn after each slice, and a job that nobody waits for any more goes no further.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ensue.errors import EnsueError
 
 SLICE = 0.2
-"""Seconds that one go should take."""
-FIRST = 400
-"""Load of the first slice of a kind, before anything is known of its pace."""
-KINDS = 256
-"""Kinds whose pace is remembered, at most."""
+"""Seconds that one batch should take."""
+INLINE = 0.005
+"""Seconds for which the event loop may answer by itself."""
+FIRST_LOAD = 400
+"""Load of the first slice of a kind, before its pace is measured."""
+MAX_KINDS = 256
+"""Kinds whose pace is remembered."""
 
 Answerer = Callable[[Hashable, Sequence[object]], Sequence[str]]
-"""Takes a kind of question and records, gives a line of JSON a record."""
+"""Takes a kind of question and records, returns one line of JSON per record."""
 
 
 @dataclass(eq=False)
 class Job:
-    """Records of one request.
+    """Records of one request; create it in the event loop where the request waits.
 
     Attributes:
         kind: jobs of equal kind can be answered together.
         records: at least one.
-        done: the lines of JSON, one a record, or the error; cancel it, and what is left is not answered.
+        done: lines of JSON, one per record, or the error. When it is cancelled, the remaining records are not answered.
+        loads: estimated cost of each record; :meth:`Worker.ask` sets it.
         lines: of the records that are answered already.
+        error: why the job cannot be answered.
     """
 
     kind: Hashable
     records: Sequence[object]
-    done: Future[Sequence[str]] = field(default_factory=Future)
+    done: asyncio.Future[Sequence[str]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    loads: list[int] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    error: Exception | None = None
 
     @property
-    def left(self) -> Sequence[object]:
-        """The records that are not answered yet."""
-        return self.records[len(self.lines) :]
+    def num_left(self) -> int:
+        """Number of records that are not answered yet."""
+        return len(self.records) - len(self.lines)
+
+    @property
+    def loads_left(self) -> list[int]:
+        """Cost of each record that is not answered yet."""
+        return self.loads[len(self.lines) :]
+
+    def next_records(self, size: int) -> Sequence[object]:
+        """Return the first records that are not answered yet."""
+        return self.records[len(self.lines) : len(self.lines) + size]
+
+    def settle(self) -> None:
+        """Hand the lines or the error to whoever waits; called in the event loop."""
+        if self.done.done():
+            return
+        if self.error is not None:
+            self.done.set_exception(self.error)
+        else:
+            self.done.set_result(self.lines)
 
 
-Part = tuple[Job, Sequence[object]]
-"""Records of a job that are answered together."""
+Part = tuple[Job, int]
+"""A job, and how many of its next records are answered together with those of other jobs."""
 
 
-class Full(Exception):  # noqa: N818 - it says how things are
+class Full(Exception):  # noqa: N818 - a state of the queue, not a fault
     """No more records can wait."""
 
 
 class Worker:
-    """Answers jobs in a thread of its own.
+    """Answers jobs, a batch at a time.
 
     Args:
-        answer: called in the thread alone.
-        most: records that are answered in one go.
-        room: records that may wait.
+        answer: called by the event loop or the worker's thread, never by both at the same time.
+        max_batch: records per batch.
+        max_waiting: records that may wait.
         begin: called first in the thread.
-        heard: told the number of records of each batch.
-        load: what a record costs, in any unit.
-        interval: seconds from the begin of one batch to that of the next, at least.
+        on_batch: called with the number of records of each batch.
+        load: cost of a record, in any unit.
+        interval: seconds from the begin of one batch to that of the next; if above 0, only the thread answers.
     """
 
     def __init__(
         self,
         answer: Answerer,
         *,
-        most: int,
-        room: int,
+        max_batch: int,
+        max_waiting: int,
         begin: Callable[[], None] = lambda: None,
-        heard: Callable[[int], None] = lambda size: None,
+        on_batch: Callable[[int], None] = lambda size: None,
         load: Callable[[object], int] = lambda record: 1,
         interval: float = 0.0,
     ) -> None:
-        self._answer, self._most, self._room, self._begin, self._heard = answer, most, room, begin, heard
-        self._load, self._loads, self._interval = load, dict[Hashable, float](), interval
-        self._waiting: deque[Job] = deque()
-        self._records, self._closing, self._since = 0, False, 0.0
+        self._answer, self._begin, self._on_batch, self._load = answer, begin, on_batch, load
+        self._max_batch, self._max_waiting, self._interval = max_batch, max_waiting, interval
+        self._paces: dict[Hashable, float] = {}  # kind -> load that fits into a slice
+        self._queue: deque[Job] = deque()
+        self._num_waiting = 0
+        self._started = 0.0  # start of the slice under way; 0 between slices
+        self._active = False  # a turn of the event loop is scheduled, or something is answered
+        self._threaded = False  # it is the thread's turn
+        self._closing = False
         self._change = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="ensue-worker", daemon=True)
         self._thread.start()
 
     @property
     def waiting(self) -> int:
-        """Records that wait."""
-        return self._records
+        """Number of records that wait."""
+        return self._num_waiting
 
     @property
     def alive(self) -> bool:
@@ -104,28 +137,31 @@ class Worker:
     @property
     def busy(self) -> float:
         """Seconds since the slice that is under way began; 0 between slices."""
-        since = self._since
-        return time.monotonic() - since if since else 0.0
+        started = self._started
+        return time.monotonic() - started if started else 0.0
 
     def ask(self, job: Job) -> None:
-        """Put a job into the queue.
+        """Put a job into the queue; called in the event loop.
 
         Raises:
             Full: there is no room.
         """
+        job.loads = [self._load(record) for record in job.records]
         with self._change:
-            if self._closing or self._records + len(job.records) > self._room:
+            if self._closing or self._num_waiting + len(job.records) > self._max_waiting:
                 raise Full
-            self._waiting.append(job)
-            self._records += len(job.records)
-            self._change.notify()
+            self._enqueue(job)
+            if self._active:
+                return
+            self._active = True
+        job.done.get_loop().call_soon(self._start)
 
     def forget(self, job: Job) -> None:
-        """Take a job that nobody waits for any more out of the queue, so that its room is free."""
+        """Remove a job that nobody waits for any more from the queue."""
         with self._change:
-            if job in self._waiting:
-                self._waiting.remove(job)
-                self._records -= len(job.left)
+            if job in self._queue:
+                self._queue.remove(job)
+                self._num_waiting -= job.num_left
 
     def close(self, seconds: float) -> None:
         """Answer what waits, then end."""
@@ -134,95 +170,130 @@ class Worker:
             self._change.notify()
         self._thread.join(seconds)
 
+    def _enqueue(self, job: Job) -> None:
+        self._queue.append(job)
+        self._num_waiting += job.num_left
+
+    def _start(self) -> None:
+        """Answer what has gathered in a turn of the event loop, or let the thread do so."""
+        with self._change:
+            self._threaded = not self._is_quick()
+            if self._threaded:
+                self._change.notify()
+                return
+            parts = self._take()
+        for job in self._answer_batch(parts):
+            job.settle()
+        with self._change:
+            self._active = bool(self._queue)
+            self._change.notify()  # the thread, where it has to close
+        if self._active:
+            parts[0][0].done.get_loop().call_soon(self._start)
+
+    def _is_quick(self) -> bool:
+        """Return whether all that waits takes so little time that the event loop can answer it."""
+        if self._closing or self._interval or not self._queue:
+            return False
+        paces = [self._paces.get(job.kind, 0.0) for job in self._queue]
+        if not all(paces):
+            return False
+        slices = sum(sum(job.loads_left) / pace for job, pace in zip(self._queue, paces, strict=True))
+        return slices * SLICE <= INLINE
+
     def _work(self) -> None:
         self._begin()
-        while parts := self._take():
-            self._heard(sum(len(records) for _, records in parts))
-            self._since = begun = time.monotonic()
-            self._run(parts)
-            self._since = 0.0
-            self._pace(parts, time.monotonic() - begun)
-            self._settle(parts)
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._threaded or (self._closing and not self._active))
+                parts = self._take()
+                if not parts:
+                    self._threaded = self._active = False
+                    if self._closing:
+                        return
+                    continue
+            begun = time.monotonic()
+            if finished := self._answer_batch(parts):
+                with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+                    finished[0].done.get_loop().call_soon_threadsafe(_settle_all, finished)
             if (left := begun + self._interval - time.monotonic()) > 0 and not self._closing:
                 time.sleep(left)
 
-    def _take(self) -> list[Part]:
-        """Records of the next jobs, all of one kind; none once the queue is closed and empty.
+    def _answer_batch(self, parts: list[Part]) -> list[Job]:
+        """Answer a batch and return the jobs that are finished; the others go to the end of the queue."""
+        self._on_batch(sum(size for _, size in parts))
+        load = sum(sum(job.loads_left[:size]) for job, size in parts)
+        self._started = begun = time.monotonic()
+        self._run(parts)
+        self._started = 0.0
+        self._update_pace(parts[0][0].kind, load, time.monotonic() - begun)
+        finished: list[Job] = []
+        for job, _ in parts:
+            if job.error is not None or not job.num_left:
+                finished.append(job)
+            elif not job.done.done():
+                with self._change:
+                    self._enqueue(job)
+        return finished
 
-        The first job gives as many as fit into a slice, others join whole or wait.
+    def _take(self) -> list[Part]:
+        """Return the parts of the next batch, all of one kind; none where nothing waits.
+
+        The first job gives as many records as fit into a slice, others join whole or wait.
         """
-        with self._change:
-            self._change.wait_for(lambda: self._waiting or self._closing)
-            if not self._waiting:
-                return []
-            first = self._waiting.popleft()
-            self._records -= len(first.left)
-            most = self._loads.get(first.kind, FIRST)
-            size, load = self._fitting(first, most)
-            parts: list[Part] = [(first, first.left[:size])]
-            rest: deque[Job] = deque()
-            for job in self._waiting:
-                if job.kind == first.kind and size + len(job.left) <= self._most and load < most:
-                    more = sum(map(self._load, job.left))
-                    if load + more <= most:
-                        parts.append((job, job.left))
-                        self._records -= len(job.left)
-                        size, load = size + len(job.left), load + more
-                        continue
-                rest.append(job)
-            self._waiting = rest
+        if not self._queue:
+            return []
+        first = self._queue.popleft()
+        max_load = self._paces.get(first.kind, FIRST_LOAD)
+        size, load = self._fitting(first, max_load)
+        parts = [(first, size)]
+        self._num_waiting -= first.num_left
+        others: deque[Job] = deque()
+        for job in self._queue:
+            job_load = sum(job.loads_left)
+            if job.kind == first.kind and size + job.num_left <= self._max_batch and load + job_load <= max_load:
+                parts.append((job, job.num_left))
+                self._num_waiting -= job.num_left
+                size += job.num_left
+                load += job_load
+            else:
+                others.append(job)
+        self._queue = others
         return parts
 
-    def _fitting(self, job: Job, most: float) -> tuple[int, int]:
-        """Return the number of its records that fit into a slice, one at least, and their cost."""
+    def _fitting(self, job: Job, max_load: float) -> tuple[int, int]:
+        """Return the number of a job's records that fit into a slice, at least one, and their load."""
         size = load = 0
-        for record in job.left[: max(self._most, 1)]:
-            own = self._load(record)
-            if size and load + own > most:
+        for record_load in job.loads_left[: max(self._max_batch, 1)]:
+            if size and load + record_load > max_load:
                 break
-            size, load = size + 1, load + own
+            size += 1
+            load += record_load
         return size, load
 
-    def _pace(self, parts: list[Part], seconds: float) -> None:
+    def _update_pace(self, kind: Hashable, load: int, seconds: float) -> None:
         """Update the load of a kind that fits into a slice; it at most doubles at once."""
-        kind, load = parts[0][0].kind, sum(self._load(record) for _, records in parts for record in records)
-        former = self._loads.pop(kind, FIRST)
-        self._loads[kind] = max(1.0, min(load / max(seconds, 1e-6) * SLICE, 2 * former))
-        if len(self._loads) > KINDS:
-            self._loads.pop(next(iter(self._loads)))
+        former = self._paces.pop(kind, FIRST_LOAD)
+        self._paces[kind] = max(1.0, min(load / max(seconds, 1e-6) * SLICE, 2 * former))
+        if len(self._paces) > MAX_KINDS:
+            self._paces.pop(next(iter(self._paces)))
 
     def _run(self, parts: list[Part]) -> None:
         """Answer parts together or, where one of them cannot be answered, each alone, so that only that one fails."""
+        batches = [job.next_records(size) for job, size in parts]
         try:
-            lines = self._answer(parts[0][0].kind, [record for _, records in parts for record in records])
-        except EnsueError as error:
-            if len(parts) == 1:
-                _fail(parts[0][0], error)
-            else:
+            lines = iter(self._answer(parts[0][0].kind, [record for batch in batches for record in batch]))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a model raises, other requests are answered
+            if isinstance(error, EnsueError) and len(parts) > 1:
                 for part in parts:
                     self._run([part])
-        except Exception as error:  # noqa: BLE001 - the thread has to live on; whoever asked is told
+                return
             for job, _ in parts:
-                _fail(job, error)
+                job.error = error if isinstance(error, Exception) else RuntimeError("the model has ended its thread")
         else:
-            low = 0
-            for job, records in parts:
-                job.lines += lines[low : low + len(records)]
-                low += len(records)
-
-    def _settle(self, parts: list[Part]) -> None:
-        """Hand over what is answered; what is not yet waits behind the others, unless nobody waits for it."""
-        for job, _ in parts:
-            if not job.left:
-                if job.done.set_running_or_notify_cancel():
-                    job.done.set_result(job.lines)
-                continue
-            with self._change:
-                if not job.done.done():  # neither failed nor given up
-                    self._waiting.append(job)
-                    self._records += len(job.left)
+            for (job, _), batch in zip(parts, batches, strict=True):
+                job.lines += [next(lines) for _ in batch]
 
 
-def _fail(job: Job, error: Exception) -> None:
-    if job.done.set_running_or_notify_cancel():
-        job.done.set_exception(error)
+def _settle_all(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        job.settle()

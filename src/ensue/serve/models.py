@@ -301,10 +301,10 @@ class Model:
         self._total, self._unknown = metrics.given.labels(held.name), metrics.unknown.labels(held.name)
         self.worker = Worker(
             self._answer,
-            most=settings.batch,
-            room=settings.waiting,
+            max_batch=settings.batch,
+            max_waiting=settings.waiting,
             begin=lambda: torch.set_num_threads(settings.threads),
-            heard=self._count_batch,
+            on_batch=self._count_batch,
             load=lambda question: load_of(cast(Question, question).record),
             interval=settings.interval,
         )
@@ -332,11 +332,11 @@ class Model:
             raise busy(f"model {self.name!r} has a full queue ({len(records)} more records)") from None
         try:
             async with asyncio.timeout(self.settings.patience):
-                lines = await asyncio.wrap_future(job.done)
+                lines = await job.done
         except TimeoutError:
             raise late(f"model {self.name!r} did not answer within {self.settings.patience:g} s") from None
         finally:
-            if job.done.cancel():  # not answered: no further slice of it begins
+            if job.done.cancelled():  # not answered: no further slice of it begins
                 self.worker.forget(job)
         if isinstance(kind, Kind) and kind.verb == "predict":
             total, unknown = self.drift.count(lines)

@@ -28,6 +28,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
+LINES_TOGETHER = 0.1
+"""Seconds for which lines of requests wait to be written together."""
+
 
 class Log:
     """Writes the lines of the log.
@@ -38,26 +41,24 @@ class Log:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream, self._lock = stream, threading.Lock()
-        self._held: list[str] = []
+        self._lines: list[str] = []
 
     def request(self, *, method: str, route: str, status: int, seconds: float, records: int) -> None:
         """Write one line per request; ``route`` is the template, so that nothing of the address itself is kept.
 
-        Requests that are answered together are written together, a turn of the loop later: who reads the lines is woken
-        once, which costs a tenth of a small answer.
+        Lines of requests are written together, at most :data:`LINES_TOGETHER` seconds later: a write for each costs a
+        tenth of a small answer, and wakes whoever reads the log.
         """
-        self._hold(
+        first = self._hold(
             {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2), "records": records}
         )
-        try:
-            asyncio.get_running_loop().call_soon(self._write)
-        except RuntimeError:  # no loop runs here
-            self._write()
+        if first:
+            asyncio.get_running_loop().call_later(LINES_TOGETHER, self.flush)
 
     def event(self, event: str, **facts: object) -> None:
         """Write an event of the service, such as a new version of a model."""
         self._hold({"event": event, **facts})
-        self._write()
+        self.flush()
 
     def failure(self, error: BaseException, *, route: str) -> None:
         """Write an unexpected error: its kind and places in the code. Its text may hold data and is left out."""
@@ -65,15 +66,18 @@ class Log:
         places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
         self.event("failure", route=route, error=type(error).__name__, at=places)
 
-    def _hold(self, facts: dict[str, object]) -> None:
+    def _hold(self, fields: dict[str, object]) -> bool:
+        """Keep a line until the next write; return whether it is the first."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, **facts})  # in ASCII: no control character reaches a terminal
+        line = json.dumps({"time": now, **fields})  # in ASCII: no control character reaches a terminal
         with self._lock:
-            self._held.append(f"{line}\n")
+            self._lines.append(f"{line}\n")
+            return len(self._lines) == 1
 
-    def _write(self) -> None:
+    def flush(self) -> None:
+        """Write the lines of requests that wait."""
         with self._lock, suppress(OSError):  # who read it is gone, or the disk is full: requests are answered on
-            lines, self._held = self._held, []
+            lines, self._lines = self._lines, []
             if lines:
                 stream = self._stream or sys.stderr
                 stream.write("".join(lines))

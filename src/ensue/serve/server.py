@@ -191,6 +191,7 @@ def _serve(
         told()
         server.run(sockets=[listening])
     finally:
+        service.log.flush()
         for number, handler in old.items():
             signal.signal(number, handler)
 

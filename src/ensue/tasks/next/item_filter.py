@@ -109,6 +109,8 @@ class FilterCache:
 
     def of_each(self, requests: Sequence[Lists], vocabulary: Vocabulary) -> list[ItemFilter | None]:
         """Compute :meth:`ItemFilter.of_each` where no filter of the same lists is cached."""
+        if not any(exclude or allow is not None for exclude, allow in requests):
+            return [None] * len(requests)
         # Records of one request share the objects of its lists.
         distinct = {(id(exclude), id(allow)): (exclude, allow) for exclude, allow in requests}
         keys = {same: _key(*lists, len(vocabulary)) or same for same, lists in distinct.items()}

@@ -28,7 +28,8 @@ from ensue.nn.normalisers import entmax
 from ensue.nn.pooling import word_graph
 from ensue.nn.transformer import EncoderLayer, Rows
 from ensue.nn.word_graph import additive_scores
-from ensue.tasks.next.baselines.session_knn import VSKNN, log_mixture
+from ensue.tasks.next.baselines.counting import log_mixture
+from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.model import Batch
 from ensue.tasks.next.models.core import FusedCORE
 from ensue.tasks.next.settings import VSKNNSettings

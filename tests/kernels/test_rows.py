@@ -11,7 +11,7 @@ from torch import Tensor
 from ensue.nn import cross_entropy
 from ensue.nn.dropout import Dropout
 from ensue.nn.topk import log_totals, topk
-from ensue.tasks.next.baselines.session_knn import log_mixture
+from ensue.tasks.next.baselines.counting import log_mixture
 from tests.kernels.paths import HERE, needs_kernels, using
 
 pytestmark = [needs_kernels, pytest.mark.parametrize("level", HERE)]

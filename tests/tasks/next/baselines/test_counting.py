@@ -139,7 +139,7 @@ def test_pieces_of_its_reach_give_the_scores_of_the_whole(kind: type[Popularity]
 def test_halves_add_up(kind: type[Popularity]) -> None:
     data = random_data(4)
     once, twice = counted(kind, data=data), counted(kind, data=data.select(slice(15)))
-    said(twice, data)  # the dense table of the first half must not survive
+    said(twice, data)  # neither row totals nor the table of the first half may survive
     twice.count(data.select(slice(15, None)))
     (_, tables), (_, expected) = pack(twice), pack(once)
     torch.testing.assert_close(tables, expected, rtol=1e-6, atol=1e-6)

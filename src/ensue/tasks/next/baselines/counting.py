@@ -21,9 +21,11 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ensue import kernels
 from ensue.data.histories import Histories, Ids, Index, entries_of, ranges
 from ensue.metrics import Floats
 from ensue.nn.attention import band
+from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import Output
 from ensue.nn.validation import Counts, require_counts, require_ids, require_offsets, require_table
 from ensue.settings import Settings
@@ -32,7 +34,9 @@ from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST
 
 DENSE = 4096
-"""Catalogues up to this size are counted in a full table while scoring."""
+"""Catalogues up to this size are scored by a full table where most pairs occur."""
+SPARSE_COST = 2000
+"""Time to add one stored pair to a score, in multiplications of a product of full tables."""
 PAIRS = 2**20
 """Pairs that are counted at once: some 50 MB, so that a log of any size is counted near the processor's cache."""
 
@@ -130,6 +134,7 @@ class Cooccurrence(Popularity):
     rows: Index = None  # type: ignore[assignment]  # zeros unless given
     columns: Ids = field(default_factory=lambda: np.empty(0, np.int32))
     counts: Counts = field(default_factory=lambda: torch.zeros(0))
+    _row_totals: Tensor | None = field(init=False, default=None)
     _dense: Tensor | None = field(init=False, default=None)
     """(ids, ids) the counts, of a small catalogue; ``None`` until they are needed."""
 
@@ -210,7 +215,7 @@ class Cooccurrence(Popularity):
         self.rows = np.searchsorted(pairs, np.arange(self.num_ids + 1) * self.num_ids)
         self.columns = (pairs % self.num_ids).astype(np.int32)
         self.counts = torch.from_numpy(counts.astype(np.float32))
-        self._dense = None
+        self._row_totals = self._dense = None
 
     def _with_stored(self, low: int, high: int, pairs: Index, sums: Floats) -> tuple[Index, Floats]:
         """Return the pairs of the ids from ``low`` to before ``high``, rising, and their counts: new and stored."""
@@ -236,7 +241,8 @@ class Cooccurrence(Popularity):
     def grow(self, num_ids: int) -> Self:
         """Return these counts resized for more ids."""
         grown = super().grow(num_ids)
-        grown.rows, grown._dense = np.pad(self.rows, (0, num_ids - self.num_ids), "edge"), None
+        grown.rows = np.pad(self.rows, (0, num_ids - self.num_ids), "edge")
+        grown._row_totals = grown._dense = None
         return grown
 
     def _earlier(self) -> Index:
@@ -249,8 +255,10 @@ class Cooccurrence(Popularity):
 
     def row_totals(self) -> Tensor:
         """Return the sum of each item's counts over its successors, (ids,)."""
-        sums = np.concatenate([[0.0], np.cumsum(self.counts.double().numpy())])
-        return torch.from_numpy(np.diff(sums[self.rows]).astype(np.float32))
+        if self._row_totals is None:
+            sums = np.concatenate([[0.0], np.cumsum(self.counts.double().numpy())])
+            self._row_totals = torch.from_numpy(np.diff(sums[self.rows]).astype(np.float32))
+        return self._row_totals
 
     def recency(self, batch: Batch) -> Tensor:
         """Return the weight 1 / gap of every event for every step, (batch, step, event); 0 outside the window."""
@@ -262,35 +270,50 @@ class Cooccurrence(Popularity):
 
     def __call__(self, batch: Batch) -> Output:
         """Return the scores, (targets, ids), and each event's part of the counted mass, (batch, time, time)."""
+        events, shares = self._scored_events(batch)
+        rows = int(batch.target_mask.sum())
+        if self.num_ids <= DENSE and self.latest * len(self.columns) * SPARSE_COST > self.num_ids**3:
+            return Output(self._dense_scores(rows, *events), (shares,))
+        return Output(log_mixture(self.totals, self.settings.popularity, rows, *self._sums(*events)), (shares,))
+
+    def followers(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what followed the latest events of each target step.
+
+        Returns:
+            row x ids + id of each follower, some twice, and what it adds to the candidate's score; each event's part of
+            the counted mass, (batch, time, time).
+        """
+        events, shares = self._scored_events(batch)
+        return *self._sums(*events), shares
+
+    def _scored_events(self, batch: Batch) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+        """Return the events that scores come from, and each event's part of the counted mass, (batch, time, time).
+
+        Returns:
+            The row of the target, the id and the weight of each event that is scored from; and the parts.
+        """
         totals = self.row_totals()
         weights = self.recency(batch) * totals.clamp(min=1e-9).pow(-self.settings.power)[batch.ids][:, None, :]
-        # One entry for each event that is scored from: its target step, its id and its weight.
         target_weights = weights[batch.target_mask]
         histories = batch.ids[batch.target_mask.nonzero()[:, 0]]
         target, event = target_weights.nonzero(as_tuple=True)
-        ids, weight = histories[target, event], target_weights[target, event]
-        scores = (self.settings.popularity * self.shares()).repeat(len(target_weights), 1)
-        if self.num_ids <= DENSE:
-            self._add_dense(scores, target, ids, weight)
-        else:
-            self._add_sparse(scores, target, ids, weight)
         mass = weights * totals[batch.ids][:, None, :]
         shares = mass / mass.sum(-1, keepdim=True).clamp(min=1e-30)
-        return Output(scores.log(), (shares,))
+        return (target, histories[target, event], target_weights[target, event]), shares
 
-    def _add_dense(self, scores: Tensor, target: Tensor, ids: Tensor, weight: Tensor) -> None:
-        """Add weighted rows of a full (ids, ids) table: the faster way while the table is small."""
+    def _sums(self, target: Tensor, ids: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return row x ids + id of each follower of some events, and its weighted count."""
+        owner, pair = map(torch.from_numpy, entries_of(self.rows, ids.numpy()))
+        cells = (target * self.num_ids)[owner] + torch.from_numpy(self.columns)[pair]
+        return cells, weight[owner] * self.counts[pair]
+
+    def _dense_scores(self, rows: int, target: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
+        """Return the scores as a product of weights with the full (ids, ids) table, (targets, ids)."""
         if self._dense is None:
             self._dense = torch.zeros(self.num_ids, self.num_ids)
             self._dense.view(-1)[torch.from_numpy(self._pairs())] = self.counts
-        weights = torch.zeros_like(scores).index_put_((target, ids), weight, accumulate=True)
-        scores.addmm_(weights, self._dense)
-
-    def _add_sparse(self, scores: Tensor, target: Tensor, ids: Tensor, weight: Tensor) -> None:
-        """Add the same sums over the stored pairs alone."""
-        owner, pair = map(torch.from_numpy, entries_of(self.rows, ids.numpy()))
-        cells = (target * self.num_ids)[owner] + torch.from_numpy(self.columns)[pair]
-        scores.view(-1).index_add_(0, cells, weight[owner] * self.counts[pair])
+        weights = torch.zeros(rows, self.num_ids).index_put_((target, ids), weight, accumulate=True)
+        return torch.addmm(self.settings.popularity * self.shares(), weights, self._dense).log_()
 
 
 def _pair_sums(ids: Ids, events: Index, followed: Index, num_ids: int) -> tuple[Index, Floats]:
@@ -333,3 +356,31 @@ class SequentialRules(Cooccurrence):
     def latest(self) -> int:
         """Scores come from the last event alone."""
         return 1
+
+
+def _compiled_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:
+    out, factor = totals.new_empty(rows, len(totals)), popularity / max(1.0, float(totals.sum()))
+    kernels.call(
+        "log_mixture", totals=totals, factor=factor, cells=cells.contiguous(), added=shares.contiguous(), out=out
+    )
+    return out
+
+
+def _suits_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> bool:
+    return is_float32_on_cpu(totals) and cells.is_cpu and totals.numel() > 0 and not totals.requires_grad
+
+
+@kernels.compiled(_compiled_log_mixture, when=_suits_log_mixture)
+def log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:
+    """Return the logarithms of the neighbours' shares plus those of all events, (rows, ids).
+
+    Args:
+        totals: (ids,) occurrences.
+        popularity: weight of an item's share of all occurrences.
+        rows: of the result.
+        cells: (shares,) positions row x ids + id.
+        shares: (shares,) addends.
+    """
+    scores = (popularity * (totals / totals.sum().clamp(min=1))).repeat(rows, 1)
+    scores.view(-1).index_add_(0, cells, shares)
+    return scores.log_()

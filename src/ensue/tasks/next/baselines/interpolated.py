@@ -30,7 +30,7 @@ from ensue.metrics import Floats
 from ensue.nn.attention import band
 from ensue.nn.item_head import Output
 from ensue.nn.validation import require_number, require_table
-from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity
+from ensue.tasks.next.baselines.counting import Cooccurrence, Popularity, log_mixture
 from ensue.tasks.next.baselines.recent import Recent, latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.dataset import Windows
@@ -334,9 +334,9 @@ class Interpolated(Cooccurrence):
     def __call__(self, batch: Batch) -> Output:
         """Return the scores, (targets, ids), and the weight of each event in them, (batch, time, time)."""
         factor, cell, added, weights = self.parts(batch)
-        scores = factor[:, None] * self.back()
-        scores.view(-1).index_add_(0, cell, added)
-        return Output(scores.log_(), (weights,))
+        # log(factor x back + added) = log(factor) + log(back + added / factor), whose second part is one mixture.
+        scores = log_mixture(self.back(), 1.0, len(factor), cell, added / factor[cell // self.num_ids])
+        return Output(scores.add_(factor.log()[:, None]), (weights,))
 
 
 def _pair_counts(pairs: csr_array, first: Index, second: Index) -> Floats:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ensue.data.histories import Histories
 from ensue.nn.item_head import Output
-from ensue.tasks.next.baselines.counting import SequentialRules
+from ensue.tasks.next.baselines.counting import SequentialRules, log_mixture
 from ensue.tasks.next.baselines.recent import latest_tenth, latest_windows
 from ensue.tasks.next.baselines.repeats import RepeatShares, own_values
 from ensue.tasks.next.dataset import Windows
@@ -87,13 +87,19 @@ class OwnItems(SequentialRules):
 
     def __call__(self, batch: Batch) -> Output:
         """Return the scores, (targets, ids), and the weight of each event in them, (batch, time, time)."""
-        rules, weight = super().__call__(batch), self.weight or 0.0
+        weight = self.weight or 0.0
         if not weight:
-            return rules
-        cell, share, distance = self.own_shares(batch)
-        scores = rules.scores.softmax(1).mul_(1 - weight)
-        scores.view(-1).index_add_(0, cell, weight * share)
-        row, step = (index[cell // self.num_ids] for index in batch.target_mask.nonzero(as_tuple=True))
-        weights = (1 - weight) * rules.weights[0]
-        weights[row, step, step + 1 - distance] += weight * share  # a value at distance 1 is the step's own event
-        return Output(scores.log_(), (weights,))
+            return super().__call__(batch)
+        cells, added, weights = self.followers(batch)
+        own_cells, shares, distance = self.own_shares(batch)
+        row, step = batch.target_mask.nonzero(as_tuple=True)
+        # Shares of the rules sum to 1 - weight if own items add weight / (1 - weight) times the total of the rules.
+        rule_totals = self.settings.popularity * self.shares().sum() + torch.zeros(len(row))
+        rule_totals.index_add_(0, cells // self.num_ids, added)
+        owner = own_cells // self.num_ids
+        added = torch.cat([added, weight / (1 - weight) * rule_totals[owner] * shares])
+        scores = log_mixture(self.totals, self.settings.popularity, len(row), torch.cat([cells, own_cells]), added)
+        weights *= 1 - weight
+        # A value at distance 1 is the step's own event.
+        weights[row[owner], step[owner], step[owner] + 1 - distance] += weight * shares
+        return Output(scores.add_(((1 - weight) / rule_totals).log()[:, None]), (weights,))

@@ -38,10 +38,9 @@ from torch.nn.functional import pad
 
 from ensue import kernels
 from ensue.data.histories import Histories, Ids, Index, entries_of, offsets_of, scrambled
-from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import Output
 from ensue.nn.validation import MAX_COUNT, Counts, require_ids, require_offsets, require_table
-from ensue.tasks.next.baselines.counting import ItemCounts, require_item_counts
+from ensue.tasks.next.baselines.counting import ItemCounts, log_mixture, require_item_counts
 from ensue.tasks.next.model import Batch
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
@@ -281,31 +280,3 @@ def _sums_of_hashes(items: Ids, starts: Index) -> npt.NDArray[np.uint64]:
     if not len(starts):
         return np.empty(0, np.uint64)
     return np.add.reduceat(scrambled(items.astype(np.uint64)), starts)
-
-
-def _compiled_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:
-    out, factor = totals.new_empty(rows, len(totals)), popularity / max(1.0, float(totals.sum()))
-    kernels.call(
-        "log_mixture", totals=totals, factor=factor, cells=cells.contiguous(), added=shares.contiguous(), out=out
-    )
-    return out
-
-
-def _suits_log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> bool:
-    return is_float32_on_cpu(totals) and cells.is_cpu and totals.numel() > 0 and not totals.requires_grad
-
-
-@kernels.compiled(_compiled_log_mixture, when=_suits_log_mixture)
-def log_mixture(totals: Tensor, popularity: float, rows: int, cells: Tensor, shares: Tensor) -> Tensor:
-    """Return the logarithms of the neighbours' shares plus those of all events, (rows, ids).
-
-    Args:
-        totals: (ids,) occurrences.
-        popularity: weight of an item's share of all occurrences.
-        rows: of the result.
-        cells: (shares,) positions row x ids + id.
-        shares: (shares,) addends.
-    """
-    scores = (popularity * (totals / totals.sum().clamp(min=1))).repeat(rows, 1)
-    scores.view(-1).index_add_(0, cells, shares)
-    return scores.log_()

@@ -26,9 +26,8 @@ from torch import Tensor, nn
 
 from ensue.schedule import Schedule
 from ensue.training.checkpoint import Checkpoint
-from ensue.training.loop import train
+from ensue.training.loop import Index, train
 from ensue.training.optimizer import make_optimizer
-from ensue.training.source import Index
 from ensue_studies.results import provenance
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 import xlsxwriter
 
-from ensue.data.packed import zstd
+from ensue.data.file_bytes import zstd
 
 NAMES = (
     *("session", "item", "time", "user", "value", "values", "times", "id", "text", "label", "query", "split", "about"),

@@ -2,8 +2,8 @@
 
 A step of SANSR (``sampled``) is taken for: a constant part; multiplications, targets x (blocks of the network + width x
 negatives x 3); and rows that are moved, each with its two moments. Three constants are found by least squares on small
-runs. Memory is ``ensue.training.memory``'s count, the log's columns, and so many bytes a score of the largest step and
-a number of the network's layers. Network bytes count what a rank sends: dense gradients in a ring, touched rows to
+runs. Memory is ``ensue.tasks.next.sizing``'s count, the log's columns, and so many bytes a score of the largest step
+and a number of the network's layers. Network bytes count what a rank sends: dense gradients in a ring, touched rows to
 every other rank. Both are checked at three larger sizes, each in fresh processes: CPU seconds a step, resident bytes,
 and with two ranks the bytes given to the group.
 
@@ -35,9 +35,9 @@ from ensue.schedule import Schedule
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.sansr import SANSR
 from ensue.tasks.next.settings import CORE_SCHEDULE, SANSRSettings
+from ensue.tasks.next.sizing import training_bytes
 from ensue.training.distributed import ranks
 from ensue.training.loop import train
-from ensue.training.memory import training_bytes
 from ensue.training.optimizer import by_row, make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
 from ensue_studies.results import provenance

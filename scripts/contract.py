@@ -33,7 +33,7 @@ import ensue  # noqa: E402
 from ensue import cli  # noqa: E402
 from ensue.answers import Forecast  # noqa: E402
 from ensue.api import AnyEstimator  # noqa: E402
-from ensue.cli.commands import make_app as make_cli  # noqa: E402
+from ensue.cli import make_app as make_cli  # noqa: E402
 from ensue.predictions import Predictions  # noqa: E402
 from ensue.serve.app import Service, make_app  # noqa: E402
 from ensue.serve.files import Files  # noqa: E402

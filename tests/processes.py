@@ -44,7 +44,7 @@ _CONTEXT.set_forkserver_preload(
         "tests.processes",  # for its filter of warnings
         "torch._dynamo",  # an optimiser imports it
         "torch.distributed.nn",
-        "ensue.cli.commands",
+        "ensue.cli",
         "ensue.tasks.next.predictor",
         "ensue.serve.app",
         "ensue.serve.learning",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ensue.errors import DataError
-from ensue.ids import normal_id
+from ensue.records import normal_id
 
 
 @pytest.mark.parametrize(

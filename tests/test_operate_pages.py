@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ensue.cli import cluster
-from ensue.cli.commands import make_app
+from ensue.cli import cluster, make_app
 from ensue.nn import sampling
 from ensue.stream import engine, partition_of
 from ensue.stream.brokers import open_source

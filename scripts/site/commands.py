@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from ensue.cli.commands import make_app
+from ensue.cli import make_app
 
 
 def page() -> str:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from ensue.evaluation.comparison import Data
     from ensue.evaluation.result import Result
-    from ensue.learning.forget import Forgotten
+    from ensue.learning.life import Forgotten
     from ensue.tasks.classify.predictor import ClassifyPredictor  # noqa: F401 - in strings
     from ensue.tasks.link.predictor import LinkPredictor  # noqa: F401 - in strings
     from ensue.tasks.next.predictor import NextPredictor  # noqa: F401 - in strings

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from ensue.errors import DataError, SettingError
-from ensue.ids import normal_ids
 from ensue.lines import one_line, quoted
-from ensue.records import Record
+from ensue.records import Record, normal_ids
 
 R = TypeVar("R", bound=Record)
 MAX_NAME = 255

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ensue.cli import cluster
-from ensue.cli.commands import make_app
+from ensue.cli import cluster, make_app
 from ensue.errors import SettingError
 
 SMALL = ("--model", "sansr", "--set", "dim=8", "--set", "epochs=2")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ensue.cli.commands import make_app
+from ensue.cli import make_app
 from tests.cli.conftest import Ensue
 
 REPLACED = re.compile(

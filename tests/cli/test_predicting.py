@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from ensue.cli import writing
-from ensue.data.posts.fields import FIELDS
+from ensue.data.posts.platforms import FIELDS
 from tests.cli.conftest import Ensue, Logs
 
 MARK = b"\xef\xbb\xbf"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ensue.data.histories import Histories
-from ensue.data.splits import hold_out
+from ensue.data.histories import Histories, hold_out
 from ensue.errors import DataError, SettingError
 from ensue.records import History
 

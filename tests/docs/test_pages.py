@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from ensue.cli.commands import make_app
+from ensue.cli import make_app
 from ensue.serve.monitoring import Metrics
 from scripts.site.blocks import FENCE, ROOT, commands, differences, masked, pages, run_page
 from tests.docs.pages import check_page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ensue.nn.embedding import start_normal, with_rows_of
+from ensue.nn.item_head import start_normal, with_rows_of
 from ensue.vocabulary import PADDING
 
 

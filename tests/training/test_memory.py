@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ensue.nn.item_head import ItemLayer
-from ensue.training.memory import free_bytes, gigabytes, ranks_here, training_bytes
+from ensue.tasks.next.sizing import free_bytes, gigabytes, ranks_here, training_bytes
 
 
 class Tables(nn.Module):

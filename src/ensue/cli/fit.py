@@ -31,12 +31,12 @@ from ensue.cli.options import (
     settings_of,
 )
 from ensue.errors import ModelFolderError
-from ensue.interruption import Interruption, signals_heard, whole_steps
 from ensue.predictor import AnyPredictor, make
 from ensue.registry import require_model, require_settings
 from ensue.store import versions
 from ensue.store.folder import require_writable
 from ensue.store.swap import only_writer, sweep
+from ensue.training.report import Interruption, signals_heard, whole_steps
 
 
 @reads(*TABLES, *LINKED, *ITEMS)

@@ -15,8 +15,7 @@ from typing import IO, Annotated, get_type_hints
 
 import typer
 
-from ensue.data.file_bytes import open_input
-from ensue.data.packed import Opening, is_pattern, memory_at_hand
+from ensue.data.file_bytes import Opening, is_pattern, memory_at_hand, open_input
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.temporary import TEMPORARY, temporary_folder
 from ensue.errors import DataError, SettingError

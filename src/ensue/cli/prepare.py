@@ -14,8 +14,8 @@ import typer
 from ensue.cli import display
 from ensue.cli.options import Json, Reading, all_present, reads
 from ensue.errors import SettingError
-from ensue.interruption import Interruption, signals_heard
 from ensue.lines import plural
+from ensue.training.report import Interruption, signals_heard
 
 _LOG_INTERVAL = 10.0
 """Seconds between messages within one step."""

@@ -9,9 +9,9 @@ from typing import Unpack
 import polars as pl
 
 from ensue.arguments import require_path
+from ensue.data.file_bytes import Opening
 from ensue.data.files import Content, answering, open_file
 from ensue.data.ids import whole_numbers
-from ensue.data.packed import Opening
 from ensue.errors import DataError
 from ensue.lines import plural
 

@@ -21,8 +21,18 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.encodings import MARKS, decode, json_lines_of, mend_halves, mended, num_preamble_lines
-from ensue.data.file_bytes import FileBytes, is_regular, open_input, read_stream
-from ensue.data.packed import Opening, allowed, ending, memory_at_hand, packing, unpack
+from ensue.data.file_bytes import (
+    FileBytes,
+    Opening,
+    allowed,
+    ending,
+    is_regular,
+    memory_at_hand,
+    open_input,
+    packing,
+    read_stream,
+    unpack,
+)
 from ensue.data.parquet import require_small
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.sheets import BINARY, is_sheet, read_sheet

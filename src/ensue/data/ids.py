@@ -1,6 +1,6 @@
 """Columns of ids in one normal form: ``7``, ``7.0`` and a number of Excel are one id, ``NaN`` is none.
 
-The texts are those of :func:`ensue.ids.normal_id`. A file decides about whole numbers by column: where a column of
+The texts are those of :func:`ensue.records.normal_id`. A file decides about whole numbers by column: where a column of
 texts holds whole numbers that are written as ``7.0``, as tools write a column with a gap, they lose their ``.0``. A
 column that also holds ``1.5`` or ``1.0.2`` is one of versions or measures, and keeps its texts.
 """
@@ -15,11 +15,11 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from ensue.data.packed import DROP, KEEP
+from ensue.data.file_bytes import DROP, KEEP
 from ensue.data.table import Table
 from ensue.errors import DataError
-from ensue.ids import MAX_EXACT
 from ensue.lines import plural, quoted
+from ensue.records import MAX_EXACT
 
 MISSING = (
     *("nan", "NaN", "NAN", "-nan", "NaT", "NULL", "Null", "null", "None", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA"),
@@ -67,7 +67,7 @@ class IdColumns:
     Attributes:
         nouns: role -> what its ids name, such as ``session``.
         rows: what a row is called.
-        missing: what is done about ids that are missing, see :class:`~ensue.data.packed.Opening`.
+        missing: what is done about ids that are missing, see :class:`~ensue.data.file_bytes.Opening`.
         drops: whether rows without an id are left out; otherwise the id becomes null.
         consequence: what a warning says of rows without an id.
     """

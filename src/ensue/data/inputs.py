@@ -30,9 +30,8 @@ from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.sequences import read, telling
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
-from ensue.ids import normal_ids
 from ensue.lines import quoted
-from ensue.records import Article, History, Post, Text
+from ensue.records import Article, History, Post, Text, normal_ids
 from ensue.settings import near
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, Unpack
 
+from ensue.data.file_bytes import Opening, ending, files_in, is_several
 from ensue.data.files import Content, answering, open_file
 from ensue.data.headerless import KINDS, with_columns
-from ensue.data.packed import Opening, ending, files_in, is_several
 from ensue.data.posts.corpus import is_corpus
 from ensue.data.posts.documents import is_document, open_texts
 from ensue.data.posts.formats import ARTICLES, collector_of, export_of
@@ -57,7 +57,7 @@ def kind_of(
         columns: stated roles; those of one reader alone decide.
         phrases: asked for, which only texts have.
         articles: named beside it, which only posts have.
-        opening: see :class:`~ensue.data.packed.Opening`.
+        opening: see :class:`~ensue.data.file_bytes.Opening`.
 
     Raises:
         DataError: a missing, empty, truncated or binary file.

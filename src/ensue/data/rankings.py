@@ -23,12 +23,12 @@ from typing import Literal, NamedTuple, Unpack
 import polars as pl
 
 from ensue.arguments import require_path
+from ensue.data.file_bytes import Opening
 from ensue.data.files import Content, answering, open_file
 from ensue.data.ids import whole_numbers
-from ensue.data.packed import Opening
 from ensue.errors import DataError
-from ensue.ids import normal_id
 from ensue.lines import plural, quoted
+from ensue.records import normal_id
 
 _TREC = "query Q0 document rank score tag"
 _JSON = '{"id": "…", "ranking": ["…", "…"]}'

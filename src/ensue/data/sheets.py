@@ -12,11 +12,10 @@ from typing import IO
 
 import polars as pl
 
-from ensue.data.file_bytes import FileBytes
-from ensue.data.packed import memory_at_hand
+from ensue.data.file_bytes import FileBytes, memory_at_hand
 from ensue.errors import DataError
-from ensue.ids import MAX_EXACT
 from ensue.lines import listed, one_line, quoted
+from ensue.records import MAX_EXACT
 
 BINARY = _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 """First bytes of workbooks of today, and of before 2007."""

@@ -21,15 +21,14 @@ import polars as pl
 from ensue.arguments import require_path
 from ensue.data.clock import UNITS, TimeOptions
 from ensue.data.delimited import Delimited, Types
-from ensue.data.file_bytes import contains
+from ensue.data.file_bytes import DROP, KEEP, REPORT, contains
 from ensue.data.files import Content, open_file
 from ensue.data.headerless import with_columns
-from ensue.data.packed import DROP, KEEP, REPORT
 from ensue.data.schema import NO_SCHEMA, DataSchema, Found
 from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
-from ensue.ids import normal_id
 from ensue.lines import plural, quoted
+from ensue.records import normal_id
 
 JSON = "json"
 """The one column of originals that are JSON."""
@@ -55,7 +54,7 @@ class ReadOptions:
     day_first: bool | None = None
     schema: DataSchema = NO_SCHEMA
     missing: str = ""
-    """These six as in :class:`~ensue.data.packed.Opening`."""
+    """These six as in :class:`~ensue.data.file_bytes.Opening`."""
 
     def __post_init__(self) -> None:
         if self.missing not in ("", DROP, KEEP, REPORT):

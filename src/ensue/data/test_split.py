@@ -8,11 +8,10 @@ import numpy as np
 import polars as pl
 
 from ensue.arguments import require_fraction, require_text
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, dated, hold_out
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import hold_out_posts
 from ensue.data.queries import Queries, hold_out_queries
-from ensue.data.splits import dated, hold_out
 from ensue.data.texts import Texts, hold_out_texts
 from ensue.errors import DataError, SettingError
 from ensue.settings import require_seed

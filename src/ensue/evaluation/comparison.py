@@ -16,8 +16,8 @@ from ensue.evaluation.bootstrap import RULE, BootstrapResult, paired_tests
 from ensue.evaluation.examples import Examples, Line, PerExample, Scored
 from ensue.evaluation.leaks import reads_others, refusal
 from ensue.evaluation.result import Result, Row
-from ensue.ids import as_tuple
 from ensue.learning.state import State
+from ensue.records import as_tuple
 from ensue.registry import models, names_of
 from ensue.settings import require_integer
 from ensue.tasks import TASKS, named

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ensue.errors import SettingError
-from ensue.ids import normal_id
-from ensue.learning.forget import Forgotten
+from ensue.learning.life import Forgotten
 from ensue.predictor import load
+from ensue.records import normal_id
 from ensue.refresh import STREAM
 from ensue.store import versions
 from ensue.store.folder import read_file, write_folder

@@ -15,9 +15,8 @@ import numpy as np
 import polars as pl
 
 from ensue import metrics
-from ensue.data.histories import Histories
+from ensue.data.histories import Histories, dated, hold_out
 from ensue.data.posts.dataset import Posts
-from ensue.data.splits import dated, hold_out
 from ensue.evaluation.next_event import SessionTargets
 from ensue.evaluation.suggest import SHOWN
 from ensue.metrics import Floats, label

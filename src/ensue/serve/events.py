@@ -18,7 +18,7 @@ from urllib.parse import urlunsplit
 
 from pydantic import BeforeValidator, Field
 
-from ensue.data.packed import KEEP
+from ensue.data.file_bytes import KEEP
 from ensue.data.schema import DataSchema
 from ensue.errors import DataError, SettingError
 from ensue.lines import without_credentials

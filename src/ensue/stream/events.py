@@ -33,15 +33,14 @@ from typing_extensions import TypedDict
 
 from ensue.data.clock import UNITS, WORDS, in_seconds, named_unit
 from ensue.data.dates import has_year_last, parse_dates
+from ensue.data.file_bytes import KEEP
 from ensue.data.ids import MISSING
-from ensue.data.packed import KEEP
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.sequences.columns import EVENT, find_columns, kind_columns
 from ensue.data.time_summary import BANDS, MILLISECONDS, SINCE_1970
 from ensue.errors import DataError, ModelFolderError, SettingError
-from ensue.ids import normal_id
 from ensue.lines import listed, one_line, quoted
-from ensue.records import History
+from ensue.records import History, normal_id
 from ensue.store.access import ensure_file, sibling_access
 
 LONGEST = 2**20

@@ -13,7 +13,7 @@ import numpy as np
 
 from ensue.data.histories import Histories, keys_of
 from ensue.errors import SettingError
-from ensue.learning.forget import Forgotten
+from ensue.learning.life import Forgotten
 from ensue.store.folder import damage, write_file
 from ensue.store.pack import read_tensors, tensor_bytes
 from ensue.stream.commit import STATE, TENSORS, Journal, read_state

@@ -55,7 +55,7 @@ class Task:
     """Requests and answers of the service: an :class:`ensue.serve.tasks.TaskService`."""
     forget: str
     """A function of a predictor, records, names of users and the folder that removes the users, and returns
-    :class:`~ensue.learning.forget.Forgotten`."""
+    :class:`~ensue.learning.life.Forgotten`."""
     foreign: str
     """Parameters of the command line that do not apply to the task: names separated by spaces."""
     kinds: tuple[str, ...]

@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ensue.data.file_bytes import require_regular
+from ensue.data.file_bytes import allowed, require_regular
 from ensue.data.files import LONGEST_LINE
-from ensue.data.packed import allowed
 from ensue.errors import DataError
 from ensue.lines import quoted
 

@@ -18,24 +18,103 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Adam
 
 from ensue.data.temporary import temporary_folder
 from ensue.errors import SettingError
-from ensue.interruption import Interruption, end_asked, whole_steps
 from ensue.nn.device import in_order, memory_for
 from ensue.nn.sampling import drawn_together
 from ensue.schedule import Schedule
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, load_state, save_state
 from ensue.training.distributed import GradientSums, max_over_ranks, mean_over_ranks, rank_and_size, share
 from ensue.training.optimizer import by_row
-from ensue.training.report import Report, StopRequest
-from ensue.training.source import Index, Learner, Source, TrainingBatch
+from ensue.training.report import Interruption, Report, StopRequest, end_asked, whole_steps
+
+Index = npt.NDArray[np.int64]
+
+
+class TrainingBatch(Protocol):
+    """A batch: tensors that can be moved, and the number of terms in its mean loss."""
+
+    @property
+    def num_targets(self) -> int:
+        """Number of targets."""
+        ...
+
+    def to(self, device: torch.device) -> TrainingBatch:
+        """The same batch on another device."""
+        ...
+
+
+class Learner(Protocol):
+    """What a module is to the loop."""
+
+    def loss(self, batch: TrainingBatch) -> Tensor:
+        """The mean over the batch's targets."""
+        ...
+
+
+class Source(Protocol):
+    """Training data: a shuffled plan an epoch, and batches on demand."""
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        """The batches of an epoch, as index arrays; the same for the same seed."""
+        ...
+
+    def groups(self, targets: int) -> Iterator[Index]:
+        """All the data once, in groups of about this many targets."""
+        ...
+
+    def batch(self, index: Index) -> TrainingBatch:
+        """One batch on the CPU."""
+        ...
+
+
+POOL = 64
+"""Batches whose rows are put in order of size before they are cut."""
+
+
+def epoch_batches(sizes: Sequence[Index], size: int, seed: int | tuple[int, ...]) -> list[Index]:
+    """Return a shuffled epoch: batches of rows of similar size in random order, the same for the same seed.
+
+    Rows are shuffled, sorted by size within a pool of ``POOL`` batches, cut, and the batches are shuffled::
+
+        sizes [3 1 2 1], size 2: shuffled [2 0 3 1], sorted [3 1 2 0], cut [3 1] [2 0], shuffled [2 0] [3 1]
+
+    Args:
+        sizes: (rows,) each; the last one decides first, as in ``np.lexsort``.
+        size: rows a batch.
+        seed: of the shuffles.
+    """
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(sizes[0]))
+    pool = np.arange(len(order)) // (size * POOL)
+    order = order[np.lexsort((*(column[order] for column in sizes), pool))]
+    batches = [order[low : low + size] for low in range(0, len(order), size)]
+    return [batches[number] for number in random.permutation(len(batches))]
+
+
+def evaluation_batches(order: Index, weights: Index, targets: int) -> Iterator[Index]:
+    """Return all rows once, in this order, in groups of about equal weight; each has at least one row.
+
+    A group ends where the running sum passes a multiple of ``targets``::
+
+        order [4 2 7], weights of these [3 3 5], targets 5: sums [3 6 11], groups [4] [2] [7]
+
+    Args:
+        order: rows.
+        weights: (rows,) the weight of each row, by its number.
+        targets: the weight of a group.
+    """
+    group = np.cumsum(weights[order]) // max(targets, 1)
+    return (rows for rows in np.split(order, np.flatnonzero(np.diff(group)) + 1) if len(rows))
+
 
 PATIENCE_FACTOR = 4
 """Factor on the patience of a run whose monitored metric is still below ``min_useful_metric``."""
@@ -95,7 +174,7 @@ def train(
         SettingError: the checkpoint belongs to other data or settings, or the loss is no longer a number.
         SettingError: what was trained is worse on its first batch than it was untrained.
         ModelFolderError: the checkpoint is damaged or cannot be written.
-        Interruption: a signal asked for the end, where :func:`ensue.interruption.signals_heard` waits for one; a
+        Interruption: a signal asked for the end, where :func:`ensue.training.report.signals_heard` waits for one; a
             checkpoint was written first.
     """
     fingerprint = f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}"

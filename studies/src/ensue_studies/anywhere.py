@@ -18,11 +18,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ensue import figures
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Index, dated, hold_out
 from ensue.data.posts.corpus import Corpus
 from ensue.data.queries import Queries
 from ensue.data.sequences import read
-from ensue.data.splits import dated, hold_out
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation.comparison import compare

@@ -20,9 +20,8 @@ import torch
 
 from ensue import figures, metrics
 from ensue.data.edges import read_edges
-from ensue.data.histories import Histories, Index, ranges
+from ensue.data.histories import Histories, Index, dated, ranges
 from ensue.data.sequences import read
-from ensue.data.splits import dated
 from ensue.errors import DataError
 from ensue.evaluation.bootstrap import BootstrapResult, Statistic, bootstrap
 from ensue.evaluation.next_event import SessionTargets

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ensue.data.posts.dataset import read_posts
-from ensue.data.posts.fields import FIELDS, moment
+from ensue.data.posts.platforms import FIELDS, moment
 
 V1 = {
     "id_str": "101",

@@ -17,7 +17,7 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.data.report import SequencesReport
-from ensue.data.sequences import batches, prepare, read, reading
+from ensue.data.sequences import batches, prepare, read
 from ensue.data.sequences.prepared import MANIFEST, Counts
 from ensue.data.table import ReadOptions
 from ensue.errors import DataError, EnsueError, SettingError
@@ -408,8 +408,8 @@ def test_a_large_log_goes_through_a_folder_by_itself(
         path.mkdir()
     ROWS.write_csv(path) if form == "csv" else ROWS.write_parquet(path / "a.parquet" if form == "folder" else path)
     expected, before = read(path)
-    monkeypatch.setattr(reading, "LARGE_ROWS", 100)
-    monkeypatch.setattr(reading, "LARGE_BYTES", 2000)
+    monkeypatch.setattr("ensue.data.sequences.LARGE_ROWS", 100)
+    monkeypatch.setattr("ensue.data.sequences.LARGE_BYTES", 2000)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     found, understood = read(path)

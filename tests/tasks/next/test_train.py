@@ -11,8 +11,7 @@ import torch
 
 from ensue.card import describe
 from ensue.cli.tasks.next_event import training_summary
-from ensue.data.histories import Histories
-from ensue.data.splits import hold_out
+from ensue.data.histories import Histories, hold_out
 from ensue.demo.cascades import Cascades, make_cascades
 from ensue.errors import DataError, SettingError
 from ensue.learning.state import module_of

@@ -17,7 +17,7 @@ from ensue.cli.options import Reading
 from ensue.cli.tasks import Records, stdin_lines
 from ensue.data.files import open_file
 from ensue.data.kinds import is_plain
-from ensue.data.posts.fields import beside
+from ensue.data.posts.platforms import beside
 from ensue.data.report import ReadReport
 from ensue.data.schema import DataSchema
 from ensue.data.table import rows_of

@@ -27,10 +27,10 @@ import polars as pl
 
 from ensue.arguments import require_path
 from ensue.data.clock import is_number
+from ensue.data.file_bytes import Opening
 from ensue.data.files import Content, answering, open_file
 from ensue.data.histories import offsets_of
 from ensue.data.ids import IdColumns
-from ensue.data.packed import Opening
 from ensue.data.posts.dataset import (
     Articles,
     Pairs,
@@ -159,7 +159,7 @@ def read_corpus(
         columns: of posts ``text``, ``id``, ``title``, ``about`` and ``part``; of articles ``body``, ``summary``,
             ``article_id`` and ``article_title``.
         opening: of both files ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see
-            :class:`~ensue.data.packed.Opening`.
+            :class:`~ensue.data.file_bytes.Opening`.
 
     Returns:
         The corpus; and what was understood of the articles and of the posts.

@@ -14,12 +14,12 @@ import polars as pl
 
 from ensue.arguments import require_records
 from ensue.data.duplicates import doubled_rows
+from ensue.data.file_bytes import DROP, REPORT, Opening
 from ensue.data.files import Content, answering
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.data.ids import IdColumns
 from ensue.data.markup import only_links, strip_markup
 from ensue.data.near_copies import components, near_copies
-from ensue.data.packed import DROP, REPORT, Opening
 from ensue.data.posts.documents import open_texts, read_document
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json
@@ -237,7 +237,7 @@ def read_posts(
         columns: ``text``, ``id``, ``title``, ``about`` and ``part`` to names, where those do not speak for themselves.
         every: whether to keep rows without a text, those that hold only links and those that stand twice, so that each
             row can be answered.
-        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.file_bytes.Opening`.
 
     Raises:
         DataError: naming the file, the line, the field and what to do; or no post is left.
@@ -310,7 +310,7 @@ def read_articles(
             article, as plain text (``.txt``, ``.md``) or as a web page (``.html``).
         columns: ``body``, ``id``, ``title`` and ``summary`` to names, where those do not speak for themselves. A
             summary (a lead, the claim that is checked) becomes the first paragraph of the body.
-        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.file_bytes.Opening`.
 
     Raises:
         DataError: naming the file, the line, the field and what to do; or no article is left.

@@ -21,8 +21,8 @@ from pathlib import Path
 import polars as pl
 
 from ensue.arguments import require_path
+from ensue.data.file_bytes import ending, files_in, is_several
 from ensue.data.files import Content
-from ensue.data.packed import ending, files_in, is_several
 from ensue.data.posts.formats import ARTICLE_ROLES, collection_of
 from ensue.data.posts.platforms import is_json, objects
 from ensue.data.schema import Roles

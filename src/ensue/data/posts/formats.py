@@ -21,8 +21,7 @@ import polars as pl
 
 from ensue.data.delimited import Delimited, is_quoted
 from ensue.data.files import Content
-from ensue.data.posts.fields import RELATIONS, collected, flat, related
-from ensue.data.posts.platforms import READERS, dig, is_json, layout_of, objects
+from ensue.data.posts.platforms import READERS, RELATIONS, collected, dig, flat, is_json, layout_of, objects, related
 from ensue.data.schema import Found, Roles, plain_name, require_columns, require_distinct, require_roles, split_words
 from ensue.data.table import JSON, Table, names_of, read_delimited, read_table
 from ensue.errors import DataError

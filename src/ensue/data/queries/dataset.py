@@ -16,9 +16,9 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.arguments import require_path
+from ensue.data.file_bytes import Opening
 from ensue.data.files import Content, answering
-from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of, ranges
-from ensue.data.packed import Opening
+from ensue.data.histories import Histories, Ids, Index, distinct_numbers, hold_out, offsets_of, ranges
 from ensue.data.queries.formats import read_log
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.rows import Rows, count_words, first_arrival, order_rows
@@ -26,7 +26,6 @@ from ensue.data.queries.rules import QueryRules, sentences
 from ensue.data.report import Clocked, ReadReport
 from ensue.data.sequences.sessions import cut
 from ensue.data.sequences.sources import files_of
-from ensue.data.splits import hold_out
 from ensue.data.table import ReadOptions, Table, read_together
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
@@ -147,7 +146,7 @@ def read_queries(
         session_ids: whether to return the ids of the sessions, to match lists of other programs. They may name
             persons. [default: sessions have no names]
         without_users: users whose rows are left out (sessions, where the log has no users).
-        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``day_first``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``day_first``, see :class:`Opening`.
 
     Returns:
         Sessions in order of first appearance of their user, oldest query first, and what was understood.

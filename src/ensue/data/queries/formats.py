@@ -29,10 +29,10 @@ import polars as pl
 
 from ensue.data.clock import TIME_NAMES, is_number, plain_time_name
 from ensue.data.duplicates import doubled_rows
+from ensue.data.file_bytes import DROP
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
-from ensue.data.packed import DROP
 from ensue.data.posts.formats import export_of
 from ensue.data.schema import Found, Roles, plain_name, require_roles, split_words
 from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
@@ -208,7 +208,7 @@ def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> 
     Args:
         content: the file.
         stated: role -> column.
-        missing: what becomes of ids that are missing, see :class:`~ensue.data.packed.Opening`.
+        missing: what becomes of ids that are missing, see :class:`~ensue.data.file_bytes.Opening`.
 
     Raises:
         DataError: no column for the query, nothing that tells sessions, or a line that does not fit its layout.

@@ -34,7 +34,7 @@ UNORDERED = ("diginetica", "retailrocket", "deephawkes", *WHOLE_USERS)
 
 
 def read_file(path: Path, options: ReadOptions, *, sort: bool, gap: float | None) -> tuple[Histories, SequencesReport]:
-    """A file whole; see :func:`ensue.data.sequences.reading.read`."""
+    """A file whole; see :func:`ensue.data.sequences.read`."""
     with answering(path):
         content = options.open(path)
         layout, events = read_events(content, options)
@@ -44,7 +44,7 @@ def read_file(path: Path, options: ReadOptions, *, sort: bool, gap: float | None
 def read_together(
     path: Path, sources: Sequence[Source], options: ReadOptions, *, sort: bool, gap: float | None
 ) -> tuple[Histories, SequencesReport]:
-    """Files with one event a row as if they were one; see :func:`ensue.data.sequences.reading.read`."""
+    """Files with one event a row as if they were one; see :func:`ensue.data.sequences.read`."""
     with answering(path):
         rows = rows_together(path, sources, options)
         return _understood(path, rows.layout, group(rows), options, sort, gap, ())

@@ -24,8 +24,8 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import in_seconds
+from ensue.data.file_bytes import is_several, memory_at_hand
 from ensue.data.histories import Histories, Index, offsets_of
-from ensue.data.packed import is_several, memory_at_hand
 from ensue.data.report import SequencesReport
 from ensue.data.sequences.batches import Batches, Cursor, Share, find_shares, read_share, write_share
 from ensue.data.sequences.columns import is_user_log
@@ -74,7 +74,7 @@ def prepare(
         data: files, folders or patterns; those of one event a row are read as one log, another file alone.
         output: the folder to write; it must not be there.
         options: how the files are read.
-        sort: see :func:`ensue.data.sequences.reading.read`.
+        sort: see :func:`ensue.data.sequences.read`.
         gap: minutes, as there.
         merge: put together what :func:`prepare_share` wrote of the same files by the same options; the folder is, byte
             for byte, what comes without.

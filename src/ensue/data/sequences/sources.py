@@ -12,8 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
+from ensue.data.file_bytes import SUFFIXES, ending, files_in, is_several
 from ensue.data.files import answering
-from ensue.data.packed import SUFFIXES, ending, files_in, is_several
 from ensue.data.sequences.rows import Rows, find_roles, id_columns, read_rows, recognise_layout, require_event_types
 from ensue.data.table import ReadOptions, Table, place_in_files, require_columns_of, skipped
 from ensue.errors import DataError

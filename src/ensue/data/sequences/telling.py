@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from ensue.data.delimited import Delimited
+from ensue.data.file_bytes import Opening
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories
-from ensue.data.packed import Opening
 from ensue.data.sequences.columns import EVENT, find_columns, is_person, kind_columns, user_columns
 from ensue.data.sequences.formats import READERS, recognise
 from ensue.data.sequences.sessions import find_lists

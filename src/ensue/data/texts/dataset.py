@@ -13,11 +13,11 @@ import polars as pl
 
 from ensue.arguments import require_records
 from ensue.data.duplicates import doubled_rows
+from ensue.data.file_bytes import DROP, Opening
 from ensue.data.files import answering
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.markup import strip_markup
-from ensue.data.packed import DROP, Opening
 from ensue.data.posts.documents import open_texts
 from ensue.data.report import ReadReport
 from ensue.data.table import ReadOptions, Table, nothing, read_together
@@ -138,7 +138,7 @@ def read_texts(
         unlabelled: whether to keep rows whose label is empty, and rows of tables that hold nothing, as texts to
             predict, one a row. They are left out, and counted, unless stated.
         part: of a file with parts (a JSON object of lists, or a column stated as ``part``), the one that is read.
-        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.packed.Opening`.
+        opening: ``encoding``, ``sheet``, ``max_unpacked`` and ``missing``, see :class:`~ensue.data.file_bytes.Opening`.
 
     Returns:
         Texts in the order of the file, and what was understood. An empty text is kept.

@@ -17,9 +17,8 @@ from ensue.answers import Answer, QueryExplanation
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import Normalisation, QueryRules
 from ensue.errors import DataError
-from ensue.ids import normal_id
 from ensue.lines import plural
-from ensue.records import History
+from ensue.records import History, normal_id
 from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update, too_long
 from ensue.serve.tasks import (
     NOT_CAUSES,

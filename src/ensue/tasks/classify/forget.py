@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ensue.data.texts import Texts
-from ensue.learning.forget import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
+from ensue.learning.life import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
 from ensue.store.pack import TABLES
 from ensue.tasks.classify.dataset import Remembered, Sides, prints
 from ensue.tasks.classify.state import ClassifyState

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ensue.data.posts.dataset import Posts
-from ensue.learning.forget import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
+from ensue.learning.life import Forgotten, note_remaining_words, remove_examples, remove_hashes, remove_words
 from ensue.store.pack import TABLES
 from ensue.tasks.link.encode import encoded, terms_of, vectors_of
 from ensue.tasks.link.remembered import Remembered

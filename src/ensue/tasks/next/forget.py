@@ -15,7 +15,7 @@ import torch
 
 from ensue.data.histories import Histories, Ids, keys_of, offsets_of, ranges
 from ensue.data.shared_runs import MAX_RUN, user_names
-from ensue.learning.forget import Forgotten, clear_rows, remove_examples
+from ensue.learning.life import Forgotten, clear_rows, remove_examples
 from ensue.tasks.next.item_filter import FilterCache
 from ensue.tasks.next.model import Forgets, Remembers
 from ensue.tasks.next.reservoir import latest_events

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids
-from ensue.nn.embedding import with_rows_of
-from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product
+from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product, with_rows_of
 
 
 class Batch(NamedTuple):

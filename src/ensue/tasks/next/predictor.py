@@ -18,7 +18,7 @@ from ensue.data.histories import Histories, Ids, Index
 from ensue.data.item_table import Items
 from ensue.errors import SettingError
 from ensue.learning import life
-from ensue.learning.forget import Forgotten
+from ensue.learning.life import Forgotten
 from ensue.learning.state import NETWORK, Contents, Folders, evaluating, module_of
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
@@ -37,8 +37,7 @@ from ensue.tasks.next.baselines.recent import Recent
 from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles.blend_memory import BlendMemory
-from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore
 from ensue.tasks.next.item_features import KnownItems
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Baseline, Model, Remembers, TimesNext

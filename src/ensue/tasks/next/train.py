@@ -13,8 +13,7 @@ import torch
 from torch.optim import Adam
 
 from ensue import metrics
-from ensue.data.histories import Histories, Index
-from ensue.data.splits import append_histories, dated, hold_out, is_later
+from ensue.data.histories import Histories, Index, append_histories, dated, hold_out, is_later
 from ensue.errors import DataError, SettingError
 from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.learning.state import module_of

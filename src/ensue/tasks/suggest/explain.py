@@ -18,10 +18,9 @@ from torch import Tensor
 from ensue.answers import Answer, Attribution, Choice, QueryExplanation
 from ensue.data.histories import Histories, Index
 from ensue.errors import SettingError
-from ensue.ids import as_tuple
 from ensue.learning.state import evaluating, require_trained
 from ensue.metrics import Floats
-from ensue.records import History
+from ensue.records import History, as_tuple
 from ensue.settings import require_k
 from ensue.tasks.suggest.baselines.shares import GIVEN
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch

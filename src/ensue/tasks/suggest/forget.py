@@ -18,8 +18,7 @@ import polars as pl
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.data.queries.tokens import SPECIAL
-from ensue.learning.forget import Forgotten, clear_rows, remove_examples, remove_hashes
-from ensue.learning.life import EVENTS
+from ensue.learning.life import EVENTS, Forgotten, clear_rows, remove_examples, remove_hashes
 from ensue.store.pack import TABLES, TREE, pack
 from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.privacy import bounded

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import torch
 
+from ensue.data.histories import append_histories, dated, is_later
 from ensue.data.queries import Queries, hold_out_queries, require_pairs
 from ensue.data.queries.rules import normalise
 from ensue.data.queries.tokens import SPECIAL, Kind, QueryTokenizer
 from ensue.data.scripts import UNSPACED
-from ensue.data.splits import append_histories, dated, is_later
 from ensue.errors import DataError
 from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.lines import plural

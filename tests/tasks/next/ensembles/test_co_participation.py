@@ -14,8 +14,8 @@ from ensue.metrics import Floats
 from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles import co_participation
-from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.co_participation import BACK, DAY, DAYS, FAR, STEEP, CoParticipation
+from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.model import Batch
 from ensue.text.sparse import SparseRows, sparse_rows
 from ensue.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ import pytest
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.neighbours import POWER, Neighbours
 from ensue.vocabulary import Vocabulary
 

@@ -11,7 +11,7 @@ import torch
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next.dataset import Windows
-from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.temporal_preference import CLOCKS, DAY, PRIOR, TemporalPreference
 from ensue.vocabulary import Vocabulary
 

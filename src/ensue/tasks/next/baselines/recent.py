@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ensue import metrics
-from ensue.data.histories import Histories, Ids, Index
-from ensue.data.splits import dated, hold_out
+from ensue.data.histories import Histories, Ids, Index, dated, hold_out
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_number, require_table
 from ensue.tasks.next.baselines.counting import Popularity

@@ -44,13 +44,12 @@ from torch.nn import functional
 
 from ensue.data.histories import Histories, Index, entries_of
 from ensue.learning.ensemble import Candidates, fit_weights
-from ensue.nn.embedding import rows_of
-from ensue.nn.item_head import ALL_IDS, Output, Product
+from ensue.nn.item_head import ALL_IDS, Output, Product, rows_of
 from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.tasks.next.baselines.repeats import own_values
 from ensue.tasks.next.dataset import hide_seen, repeats
-from ensue.tasks.next.ensembles.blend_memory import BlendMemory
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
+from ensue.tasks.next.ensembles.memory import BlendMemory
 from ensue.tasks.next.model import Batch, Model
 from ensue.tasks.next.models.core import CORE
 from ensue.tasks.next.settings import BlendSettings, CORESettings

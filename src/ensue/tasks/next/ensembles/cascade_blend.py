@@ -53,8 +53,8 @@ from ensue.significance import exceeds_standard_error
 from ensue.tasks.next.baselines.counting import Cooccurrence, Markov
 from ensue.tasks.next.baselines.interpolated import Interpolated
 from ensue.tasks.next.dataset import Windows, hide_seen, repeats
-from ensue.tasks.next.ensembles.cascade_store import CascadeStore
 from ensue.tasks.next.ensembles.co_participation import CoParticipation
+from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.ensembles.mixture import Mixture
 from ensue.tasks.next.ensembles.neighbours import Neighbours
 from ensue.tasks.next.ensembles.shortlist import shortlists

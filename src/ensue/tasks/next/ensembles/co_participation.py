@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.metrics import Floats
-from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.model import Batch
 from ensue.text.sparse import SparseRows, sparse_between, sparse_rows, stacked
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensue.data.histories import ranges
-from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.model import Batch
 from ensue.text.sparse import SparseRows, sparse_rows
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index, ranges
 from ensue.metrics import Floats
-from ensue.tasks.next.ensembles.cascade_store import CascadeStore
+from ensue.tasks.next.ensembles.memory import CascadeStore
 from ensue.tasks.next.model import Batch
 
 CLOCKS = ("hour", "day", "fortnight", "pace", "pause")

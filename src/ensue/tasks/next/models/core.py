@@ -34,8 +34,16 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.derived import DerivedCache, parameters_of
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import start_normal
-from ensue.nn.item_head import MAX_QUERIES, ItemHead, Output, Product, ShortItems, item_scores, suit_short_items
+from ensue.nn.item_head import (
+    MAX_QUERIES,
+    ItemHead,
+    Output,
+    Product,
+    ShortItems,
+    item_scores,
+    start_normal,
+    suit_short_items,
+)
 from ensue.nn.validation import LARGEST_COUNT, require_counts, require_number
 from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import CORESettings

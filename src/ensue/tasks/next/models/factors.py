@@ -29,8 +29,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.nn.attention import band, masked_mean
-from ensue.nn.embedding import start_normal
-from ensue.nn.item_head import ItemHead, ItemTable
+from ensue.nn.item_head import ItemHead, ItemTable, start_normal
 from ensue.nn.sampling import PAIRS, pairwise_loss
 from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import BPRMFSettings, FPMCSettings

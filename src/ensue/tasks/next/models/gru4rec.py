@@ -34,8 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import clear_padding
-from ensue.nn.item_head import ALL_IDS, ItemHead, Product, item_loss
+from ensue.nn.item_head import ALL_IDS, ItemHead, Product, clear_padding, item_loss
 from ensue.nn.recurrent import GRULayer
 from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import GRU4RecSettings

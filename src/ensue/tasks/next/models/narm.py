@@ -32,8 +32,7 @@ from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import start_normal
-from ensue.nn.item_head import ItemHead
+from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.recurrent import GRULayer
 from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import NARMSettings

@@ -39,8 +39,7 @@ from torch.nn import functional
 
 from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
-from ensue.nn.embedding import start_normal
-from ensue.nn.item_head import ItemHead
+from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
 from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import SANSRSettings

@@ -29,8 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import absolute_shares, additive_scores, band, masked_mean
-from ensue.nn.embedding import clear_padding
-from ensue.nn.item_head import ItemHead
+from ensue.nn.item_head import ItemHead, clear_padding
 from ensue.tasks.next.model import Batch, ItemNetwork
 from ensue.tasks.next.settings import STAMPSettings
 

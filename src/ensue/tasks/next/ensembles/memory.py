@@ -1,4 +1,8 @@
-"""Past cascades, stored whole: what co-participation, neighbours and temporal preference are computed from."""
+"""Counts of the ensembles, which a model folder stores next to the network.
+
+A blend counts sessions, transitions and repeats; a cascade blend stores past cascades in full, from which
+co-participation, neighbours and temporal preference are computed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,11 @@ from ensue.data.histories import Histories, Ids, Index, Times, concat_histories,
 from ensue.metrics import Floats
 from ensue.nn.device import memory_for
 from ensue.nn.validation import require_ids
+from ensue.tasks.next.baselines.counting import Markov
+from ensue.tasks.next.baselines.interpolated import Interpolated
+from ensue.tasks.next.baselines.session_knn import VSKNN
 from ensue.tasks.next.reservoir import require_histories
+from ensue.tasks.next.settings import BlendSettings, CountingSettings
 from ensue.vocabulary import FIRST, Vocabulary
 
 T = TypeVar("T")
@@ -104,3 +112,67 @@ class CascadeStore:
     def owner(self) -> Index:
         """Return the cascade of each event, (events,)."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+
+@dataclass(eq=False)
+class BlendMemory:
+    """Counts of a blend: past sessions, transitions, and interpolated counts.
+
+    Attributes:
+        sessions: the past sessions that are searched.
+        following: what followed each item at once.
+        interpolated: transitions, repeats and popularity.
+    """
+
+    sessions: VSKNN
+    following: Markov
+    interpolated: Interpolated
+
+    def __post_init__(self) -> None:
+        """Check that all parts count the same items.
+
+        Raises:
+            ValueError: they do not.
+        """
+        if any(counts.num_ids != self.num_ids for counts in self._counts):
+            raise ValueError("the parts count different items")
+
+    @classmethod
+    def empty(cls, settings: BlendSettings, num_ids: int) -> BlendMemory:
+        """Return a memory of nothing.
+
+        Args:
+            settings: of the blend.
+            num_ids: size of the catalogue, padding and unknown included.
+        """
+        window = min(CountingSettings().window, max(settings.max_length, settings.window))
+        interpolated = Interpolated(CountingSettings(window=window), num_ids)
+        return cls(VSKNN(settings.memory(), num_ids), Markov(CountingSettings(), num_ids), interpolated)
+
+    @property
+    def num_ids(self) -> int:
+        """Size of the catalogue."""
+        return self.sessions.num_ids
+
+    @property
+    def _counts(self) -> tuple[VSKNN | Markov | Interpolated, ...]:
+        return self.sessions, self.following, self.interpolated
+
+    def count(self, histories: Histories) -> None:
+        """Add encoded histories."""
+        for counts in self._counts:
+            counts.count(histories)
+
+    def forget(self, histories: Histories) -> None:
+        """Take back encoded histories that were counted."""
+        for counts in self._counts:
+            counts.forget(histories)
+
+    def forget_ids(self, ids: Ids) -> None:
+        """Take some ids out of all counts."""
+        for counts in self._counts:
+            counts.forget_ids(ids)
+
+    def grow(self, num_ids: int) -> BlendMemory:
+        """Return this memory resized for more ids."""
+        return BlendMemory(self.sessions.grow(num_ids), self.following.grow(num_ids), self.interpolated.grow(num_ids))

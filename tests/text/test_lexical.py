@@ -106,11 +106,8 @@ def test_forms_of_a_word_are_one_stem() -> None:
 def test_appending_equals_building_anew(kind: Kind) -> None:
     whole, grown = build(kind, ARTICLES), build(kind, ARTICLES[:2])
     asked = pl.Series(POSTS)
-    before = grown.scores(asked)
     grown.add(pl.Series(ARTICLES[2:]))
     np.testing.assert_array_equal(grown.scores(asked), whole.scores(asked))
-    grown.keep(np.array([0, 1]))
-    np.testing.assert_array_equal(grown.scores(asked), before)
     copy = unpack(Lexical, *pack(whole))
     np.testing.assert_array_equal(copy.scores(asked), whole.scores(asked))
 
@@ -120,7 +117,6 @@ def test_a_post_scores_the_same_alone_and_in_any_block(kind: Kind, monkeypatch: 
     lexical = build(kind, ARTICLES)
     whole = lexical.scores(pl.Series(POSTS))
     alone = np.concatenate([lexical.scores(pl.Series([post])) for post in POSTS])
-    monkeypatch.setattr("ensue.text.lexical._CELLS", 7)
     monkeypatch.setattr("ensue.text.postings._PRODUCTS", 7)
     np.testing.assert_array_equal(lexical.scores(pl.Series(POSTS)), whole)
     np.testing.assert_array_equal(alone, whole)
@@ -139,6 +135,25 @@ def test_observed_texts_make_their_words_common() -> None:
 def test_no_articles_and_no_posts() -> None:
     assert Lexical().scores(pl.Series(["a post"])).shape == (1, 0)
     assert build("bm25", ARTICLES).scores(pl.Series([], dtype=pl.String)).shape == (0, 5)
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "bm25"])
+def test_an_index_with_the_columns_of_longer_texts_scores_as_one_of_its_own(kind: Kind) -> None:
+    texts = pl.Series(POSTS)
+    alone = build(kind, [" ".join(text.split()[:3]) for text in ARTICLES])
+    lexical = alone.weighted_by(kind, build(kind, ARTICLES))
+    assert lexical.source is not None
+    cells = lexical.source.cells(lexical.terms_of(texts))
+    np.testing.assert_array_equal(lexical.scores_of(cells, len(texts)), alone.scores(texts))
+
+
+def test_known_words_are_those_of_documents_of_observed_texts_and_of_more_terms() -> None:
+    lexical = build("words", ["ferry port"])
+    lexical.take(lexical.frequencies(pl.Series(["harbour"])))
+    more_terms = np.unique(word_terms(pl.Series(["trains"])).keys)
+    known = lexical.known_words(more_terms)
+    words = ["ferry", "Harbour", "trains", "the", "!", "x", "ferry-port", "ferry-night", "night"]
+    assert [known[word] for word in words] == [True] * 7 + [False] * 2
 
 
 def test_refused() -> None:

@@ -15,8 +15,8 @@ N and n count the articles, and texts that were only observed: five articles say
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -25,14 +25,14 @@ import polars as pl
 import torch
 from pydantic import Field
 
-from ensue.data.histories import Index, offsets_of, ranges
+from ensue.data.histories import Index, offsets_of
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require_table
 from ensue.text.frequencies import Frequencies
 from ensue.text.postings import Postings
 from ensue.text.sparse import SparseRows, sparse_rows
-from ensue.text.terms import STOP_WORDS, Keys, Terms, character_terms, pair_terms, word_terms
+from ensue.text.terms import STOP_WORDS, Keys, Terms, character_terms, pair_terms, word_keys, word_terms
 from ensue.text.weights import bm25_idf, bm25_saturation, smooth_idf
 
 Kind = Literal["words", "characters", "bm25", "stems", "pairs"]
@@ -41,17 +41,26 @@ Counted = Literal["words", "characters", "stems", "pairs"]
 """Kind of terms that are counted."""
 COUNTED: tuple[Counted, ...] = ("words", "characters", "stems", "pairs")
 STEM = 5
-"""Characters of a word that tell it from others."""
-_CELLS = 1 << 22
-"""Scores that are held at once."""
+"""Number of characters of a stem."""
 
 
 def counted_terms(texts: pl.Series, counted: Counted, stop: Collection[str] = STOP_WORDS) -> Terms:
-    """The terms of texts, of a kind."""
+    """Return the terms of texts, of a kind."""
     if counted == "characters":
         return character_terms(texts)
-    of = pair_terms if counted == "pairs" else word_terms
-    return of(texts, stop, cut=None if counted == "words" else STEM)
+    count = pair_terms if counted == "pairs" else word_terms
+    return count(texts, stop, cut=None if counted == "words" else STEM)
+
+
+class Cells(NamedTuple):
+    """Terms of texts that the documents have too."""
+
+    texts: Index
+    """(cells,) number of the text, not decreasing."""
+    columns: Index
+    """(cells,) number of the term among the terms of the documents."""
+    counts: Index
+    """(cells,) how often the text holds the term."""
 
 
 @dataclass(eq=False)
@@ -60,13 +69,15 @@ class Lexical:
 
     Attributes:
         kind: one of ``KINDS``.
-        stop: words that are no terms; of no meaning to characters.
+        stop: words that are no terms; not used for characters.
         offsets: (documents + 1,) document ``d`` has the cells ``offsets[d]`` to ``offsets[d + 1]``.
         keys: (cells,) which term.
         counts: (cells,) how often.
         terms: (terms,) of texts that were only observed, sorted.
         seen: (terms,) how many of those texts hold each.
-        num_seen: texts that were only observed.
+        num_seen: number of texts that were only observed.
+        source: an index of longer texts that hold all terms of this one, and whose columns are used; then
+            :meth:`cells` of either are those of both. [default: columns of its own]
     """
 
     kind: Kind = "words"
@@ -77,6 +88,7 @@ class Lexical:
     terms: Keys = field(default_factory=lambda: np.empty(0, np.uint64))
     seen: Index = field(default_factory=lambda: np.empty(0, np.int64))
     num_seen: Annotated[int, Field(ge=0, lt=MAX_COUNT)] = 0
+    source: Lexical | None = field(init=False, default=None)
     _index: _Indexed | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -99,8 +111,21 @@ class Lexical:
         """Number of documents."""
         return len(self.offsets) - 1
 
+    @classmethod
+    def concatenated(cls, kind: Kind, indexes: Sequence[Lexical]) -> Lexical:
+        """Return one index of the documents of several."""
+        lengths = [np.diff(lexical.offsets) for lexical in indexes]
+        offsets = offsets_of(np.concatenate([*lengths, np.empty(0, np.int64)]))
+        keys, counts = cls(kind).keys, cls(kind).counts
+        return cls(
+            kind,
+            offsets=offsets,
+            keys=np.concatenate([keys, *(lexical.keys for lexical in indexes)]),
+            counts=np.concatenate([counts, *(lexical.counts for lexical in indexes)]),
+        )
+
     def add(self, texts: pl.Series) -> None:
-        """Append documents; they are numbered on from those that are there."""
+        """Append documents; they are numbered after the documents that are stored."""
         owners, keys, counts = self.terms_of(texts)
         ends = np.searchsorted(owners, np.arange(len(texts)), side="right") + self.offsets[-1]
         self.offsets = np.concatenate([self.offsets, ends])
@@ -109,39 +134,31 @@ class Lexical:
         self._index = None
 
     def frequencies(self, texts: pl.Series) -> Frequencies:
-        """In how many texts each term stands; of memory, what the distinct terms of all texts need."""
-        return Frequencies.of(texts, lambda some: self.terms_of(some)[1])
+        """Count the texts that hold each term, in memory for the distinct terms of all texts."""
+        return Frequencies.of(texts, lambda block: self.terms_of(block)[1])
 
-    def take(self, found: Frequencies) -> None:
-        """Count what :meth:`frequencies` gave, of this or of another of the same terms."""
-        self.terms, self.seen, self.num_seen = Frequencies(self.terms, self.seen, self.num_seen).joined(found)
+    def take(self, frequencies: Frequencies) -> None:
+        """Add what :meth:`frequencies` returned, of this or of another index of the same terms."""
+        self.terms, self.seen, self.num_seen = Frequencies(self.terms, self.seen, self.num_seen).joined(frequencies)
         self._index = None
 
-    def keep(self, chosen: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> None:
-        """Keep the chosen documents, numbered anew in the order chosen."""
-        index = np.arange(len(self))[chosen]
-        lengths = np.diff(self.offsets)[index]
-        cells = ranges(self.offsets[index], lengths)
-        self.keys, self.counts = self.keys[cells], self.counts[cells]
-        self.offsets = offsets_of(lengths)
-        self._index = None
+    def weighted_by(self, kind: Kind, source: Lexical | None = None) -> Lexical:
+        """Return an index of the same documents and terms with other weights; the arrays are shared.
+
+        Args:
+            kind: of the weights.
+            source: see the attribute.
+        """
+        lexical = replace(self, kind=kind)
+        lexical.source = source
+        return lexical
 
     def scores(self, texts: pl.Series) -> npt.NDArray[np.float32]:
-        """(texts, documents) scores; 0 where no term is shared. Cosines in [0, 1] but for BM25."""
-        scores = np.zeros((len(texts), len(self)), np.float32)
-        for low, block in self.blocks(texts):
-            scores[low : low + len(block)] = block
-        return scores
-
-    def blocks(self, texts: pl.Series) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """The scores of some texts at a time, with the number of the first: memory stays bounded for any corpus."""
-        step = max(1, min(_CELLS // max(len(self), 1), 1 << 16))
-        for low in range(0, len(texts), step):
-            block = texts[low : low + step]
-            yield low, self.scores_of(self.terms_of(block), len(block))
+        """Return scores, (texts, documents); 0 where no term is shared. Cosines in [0, 1] but for BM25."""
+        return self.scores_of(self.cells(self.terms_of(texts)), len(texts))
 
     def terms_of(self, texts: pl.Series) -> Terms:
-        """The terms of texts, of which every score is made."""
+        """Return the terms of texts, of which every score is made."""
         return counted_terms(texts, self.counted, self.stop)
 
     @property
@@ -154,45 +171,48 @@ class Lexical:
         """Return whether scores are cosines; those of BM25 are sums."""
         return self.kind in ("words", "characters")
 
-    def scores_of(self, terms: Terms, num: int) -> npt.NDArray[np.float32]:
-        """(texts, documents) scores of as many texts, by their terms."""
-        texts, columns, weights = self._cells(terms, num)
-        return self._indexed().postings.scores(texts, columns, weights, num).astype(np.float32)
+    def cells(self, terms: Terms) -> Cells:
+        """Return the terms that documents have, with their columns."""
+        columns, is_present = self._indexed().columns.of(terms.keys)
+        return Cells(terms.owners[is_present], columns[is_present], terms.counts[is_present])
 
-    def rows(self, texts: pl.Series) -> SparseRows:
-        """(texts, terms) weights of texts as queries, in the columns of the terms that the documents have.
-
-        Rows are of length 1, or 0 where no document has a term of the text; of BM25 a term counts 1.
-        """
-        return sparse_rows(*self._cells(self.terms_of(texts), len(texts)), (len(texts), len(self._indexed().terms)))
-
-    def in_vocabulary(self, texts: pl.Series, more_terms: Keys) -> npt.NDArray[np.bool_]:
-        """Return a (texts,) mask of texts whose terms are all in documents, in observed texts or in ``more_terms``.
+    def scores_of(self, cells: Cells, num_texts: int) -> npt.NDArray[np.float32]:
+        """Return scores of texts by their cells, (texts, documents).
 
         Args:
-            texts: to look up.
-            more_terms: (terms,) sorted keys.
+            cells: as of :meth:`cells`, of this index or of its ``source``.
+            num_texts: number of texts.
         """
-        owners, keys, _ = self.terms_of(texts)
-        known = np.any([places_of(terms, keys)[1] for terms in (self._indexed().terms, self.terms, more_terms)], axis=0)
-        mask = np.ones(len(texts), bool)
-        mask[owners[~known]] = False
-        return mask
+        weights = self._weights(cells, num_texts) if self.by_cosine else None
+        return self._indexed().postings.scores(cells.texts, cells.columns, weights, num_texts).astype(np.float32)
+
+    def rows(self, texts: pl.Series) -> SparseRows:
+        """Return the cosine weights of texts as queries, (texts, terms of the documents).
+
+        Rows are of length 1, or 0 where no document has a term of the text.
+        """
+        cells = self.cells(self.terms_of(texts))
+        weights = self._weights(cells, len(texts))
+        return sparse_rows(cells.texts, cells.columns, weights, (len(texts), len(self._indexed().idf)))
+
+    def known_words(self, more_terms: Keys) -> KnownWords:
+        """Return the words whose terms are all in documents, in observed texts or in ``more_terms``, sorted keys."""
+        return KnownWords((self._indexed().columns.terms, self.terms, more_terms), self.stop)
 
     def own_terms(self) -> Terms:
-        """The terms of the documents."""
-        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        return Terms(owners, self.keys, self.counts.astype(np.int64))
+        """Return the terms of the documents."""
+        return Terms(self._owners(), self.keys, self.counts.astype(np.int64))
 
-    def _cells(self, terms: Terms, num: int) -> tuple[Index, Index, Floats]:
-        """(cells,) whose, in the column of which term of the documents, and how much it weighs in the text."""
-        index, (owners, keys, counts) = self._indexed(), terms
-        columns, present = index.columns.of(keys)
-        owners, columns, weights = owners[present], columns[present], np.ones(int(present.sum()))
-        if self.by_cosine:
-            weights = (1 + np.log(counts[present])) * index.idf[columns]
-            weights /= np.sqrt(np.bincount(owners, weights**2, num))[owners]
-        return owners, columns, weights
+    def _owners(self) -> Index:
+        """Return the document of each cell, (cells,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    def _weights(self, cells: Cells, num_texts: int) -> Floats:
+        """Return the weight of each term in its text, (cells,); the weights of a text have length 1, or are all 0."""
+        weights = (1 + np.log(cells.counts)) * self._indexed().idf[cells.columns]
+        lengths = np.sqrt(np.bincount(cells.texts, weights**2, num_texts))
+        weights /= np.maximum(lengths, _TINY)[cells.texts]
+        return weights
 
     def _indexed(self) -> _Indexed:
         if self._index is None:
@@ -200,40 +220,45 @@ class Lexical:
         return self._index
 
     def _build(self) -> _Indexed:
-        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        order = np.argsort(self.keys)
-        owners, counts = owners[order], self.counts[order].astype(np.float64)
-        terms, starts = np.unique(self.keys[order], return_index=True)
-        offsets = np.append(starts, len(order)).astype(np.int64)
-        frequencies = np.diff(offsets)
-        idf = self._idf(frequencies + self._held(terms))
-        if not self.by_cosine:
-            lengths = np.bincount(np.repeat(np.arange(len(self)), np.diff(self.offsets)), self.counts, len(self))
-            mean = float(lengths.mean()) if len(lengths) else 1.0
-            weights = bm25_saturation(counts, lengths[owners], mean) * np.repeat(idf, frequencies)
-        else:
-            weights = (1 + np.log(counts)) * np.repeat(idf, frequencies)
+        order = np.argsort(self.keys, kind="stable")
+        keys, owners, counts = self.keys[order], self._owners()[order], self.counts[order].astype(np.float64)
+        columns = _Columns(_distinct(keys)) if self.source is None else self.source._indexed().columns
+        cell_columns = np.searchsorted(columns.terms, keys)
+        frequencies = np.bincount(cell_columns, minlength=len(columns.terms))
+        idf = self._idf(frequencies + self._frequencies_seen(columns.terms))
+        idf[frequencies == 0] = 0.0  # terms of the source alone do not count
+        if self.by_cosine:
+            weights = (1 + np.log(counts)) * idf[cell_columns]
             weights /= np.sqrt(np.bincount(owners, weights**2, len(self)))[owners]
+        else:
+            lengths = np.bincount(self._owners(), self.counts, len(self))
+            mean = float(lengths.mean()) if len(lengths) else 1.0
+            weights = bm25_saturation(counts, lengths[owners], mean) * idf[cell_columns]
+        offsets = offsets_of(frequencies)
         postings = Postings(offsets, owners.astype(np.int32), weights.astype(np.float32), len(self))
-        return _Indexed(terms, idf, postings, _Columns(terms))
+        return _Indexed(columns, idf, postings)
 
-    def _held(self, keys: Keys) -> Index:
-        """(keys,) how many observed texts hold each."""
-        places, observed = places_of(self.terms, keys)
-        return np.where(observed, self.seen[places], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
+    def _frequencies_seen(self, keys: Keys) -> Index:
+        """Return how many observed texts hold each term, (keys,)."""
+        places, is_observed = places_of(self.terms, keys)
+        return np.where(is_observed, self.seen[places], 0) if len(self.terms) else np.zeros(len(keys), np.int64)
 
     def _idf(self, frequencies: Index) -> Floats:
-        every = len(self) + self.num_seen
-        return smooth_idf(frequencies, every) if self.by_cosine else bm25_idf(frequencies, every)
+        num_texts = len(self) + self.num_seen
+        return smooth_idf(frequencies, num_texts) if self.by_cosine else bm25_idf(frequencies, num_texts)
+
+
+_TINY = np.finfo(np.float64).tiny
+_MAX_WORDS = 1 << 16
+"""Number of words that are stored as known or unknown."""
 
 
 class _Indexed(NamedTuple):
-    """Index made from the counts: terms, their idf and their postings."""
+    """Index made from the counts: columns of the terms, their idf and their postings."""
 
-    terms: Keys
+    columns: _Columns
     idf: Floats
     postings: Postings
-    columns: _Columns
 
 
 class _Columns:
@@ -245,7 +270,7 @@ class _Columns:
 
     def __init__(self, terms: Keys) -> None:
         bits = len(terms).bit_length() + 2
-        self._terms, self._mask = terms, np.uint64((1 << bits) - 1)
+        self.terms, self._mask = terms, np.uint64((1 << bits) - 1)
         slots = (terms & self._mask).view(np.int64)
         self._columns = np.zeros(1 << bits, np.int32)
         self._columns[slots] = np.arange(len(terms))
@@ -253,19 +278,48 @@ class _Columns:
 
     def of(self, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
         """See :func:`places_of`."""
-        if not len(self._terms):
-            return places_of(self._terms, keys)
+        if not len(self.terms):
+            return places_of(self.terms, keys)
         slots = (keys & self._mask).view(np.int64)
         columns = self._columns[slots].astype(np.int64)
-        present = self._terms[columns] == keys
+        is_present = self.terms[columns] == keys
         # A slot of several terms holds the last one: the others are searched.
-        others = np.flatnonzero(self._shared[slots] & ~present)
-        columns[others], present[others] = places_of(self._terms, keys[others])
-        return columns, present
+        others = np.flatnonzero(self._shared[slots] & ~is_present)
+        if len(others):
+            columns[others], is_present[others] = places_of(self.terms, keys[others])
+        return columns, is_present
+
+
+class KnownWords(dict[str, bool]):
+    """Whether all terms of a word are in some tables; looked up when it is first asked for, and then stored.
+
+    Args:
+        tables: sorted keys of terms.
+        stop: words that are no terms.
+    """
+
+    def __init__(self, tables: tuple[Keys, ...], stop: frozenset[str]) -> None:
+        super().__init__()
+        self.tables, self.stop = tables, stop
+
+    def __missing__(self, word: str) -> bool:
+        """Look a word up."""
+        if len(self) >= _MAX_WORDS:
+            self.clear()
+        keys = np.array(word_keys(word, self.stop), np.uint64)
+        is_known = self[word] = bool(np.any([places_of(table, keys)[1] for table in self.tables], axis=0).all())
+        return is_known
+
+
+def _distinct(keys: Keys) -> Keys:
+    """Return sorted keys, each once."""
+    is_first = np.ones(len(keys), bool)
+    is_first[1:] = keys[1:] != keys[:-1]
+    return keys[is_first]
 
 
 def require_rising(name: str, terms: Keys) -> None:
-    """Check that terms rise, each standing once.
+    """Check that terms rise strictly.
 
     Raises:
         ValueError: they do not.
@@ -275,16 +329,16 @@ def require_rising(name: str, terms: Keys) -> None:
 
 
 def places_of(terms: Keys, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
-    """(keys,) the place of each in the sorted terms, 0 where it is not there; and whether it is."""
+    """Return (keys,) the place of each key in sorted terms, 0 where it is missing, and whether it is there."""
     places = np.searchsorted(terms, keys)
-    present = places < len(terms)
-    present[present] = terms[places[present]] == keys[present]
-    return np.where(present, places, 0), present
+    is_present = places < len(terms)
+    is_present[is_present] = terms[places[is_present]] == keys[is_present]
+    return np.where(is_present, places, 0), is_present
 
 
 def chosen_terms(terms: Terms, texts: Index) -> Terms:
-    """The terms of some texts, whose numbers rise, numbered anew: of texts 3 and 7, those of 7 become those of 1."""
+    """Return the terms of some texts, whose numbers rise, renumbered: text 7 of the texts 3 and 7 becomes 1."""
     owners, keys, counts = terms
     places = np.searchsorted(texts, owners).clip(max=len(texts) - 1)
-    kept = texts[places] == owners
-    return Terms(places[kept], keys[kept], counts[kept])
+    is_chosen = texts[places] == owners
+    return Terms(places[is_chosen], keys[is_chosen], counts[is_chosen])

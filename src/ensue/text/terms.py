@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, NamedTuple
 
@@ -179,6 +180,19 @@ def _few_terms(texts: list[list[str]], stop: Collection[str], cut: int | None) -
     return Terms(np.array(owners, np.int64), np.array(keys, np.uint64), np.array(nums, np.int64))
 
 
+def word_keys(word: str, stop: frozenset[str] = STOP_WORDS) -> tuple[int, ...]:
+    """Return the keys of the terms in one word of a tokenizer, such as two for ``well-known``.
+
+    Args:
+        word: a text without spaces.
+        stop: words in lower case that are no terms.
+    """
+    plain = _PLAIN.fullmatch(word)
+    words = _PLAIN_WORDS.findall(word.lower()) if plain else _words(pl.Series([word])).to_list()[0]
+    return tuple(_key(part) for part in words if part not in stop)
+
+
+@lru_cache(1 << 16)
 def _key(word: str) -> int:
     return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little") >> 64 - _BITS
 
@@ -235,8 +249,14 @@ def _spans(lengths: Index) -> Iterator[tuple[int, int]]:
 
 def _counted(cells: list[Keys], low: int) -> Terms:
     """Terms below the numbers of their texts, the first of which is ``low``, each once with how often it is there."""
-    distinct, counts = np.unique(np.concatenate(cells), return_counts=True)
+    ordered = np.concatenate(cells)
+    ordered.sort()
+    is_first = np.ones(len(ordered), bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(is_first)
+    distinct = ordered[starts]
     owners = (distinct >> np.uint64(_BITS)).astype(np.int64) + low
+    counts = np.append(starts[1:], len(ordered)) - starts if len(starts) else starts
     return Terms(owners, distinct & np.uint64(2**_BITS - 1), counts)
 
 

@@ -15,17 +15,19 @@ from ensue.data.posts.dataset import Articles
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number
 from ensue.text.latent import Latent
-from ensue.text.lexical import Kind, Lexical
+from ensue.text.lexical import Kind, KnownWords, Lexical
 from ensue.text.terms import Keys
 
-_HEAD = "head "
+HEAD = "head "
 KINDS: Mapping[str, Kind] = {
     "words": "words", "characters": "characters", "bm25": "bm25",
-    f"{_HEAD}words": "words", f"{_HEAD}characters": "characters", f"{_HEAD}bm25": "bm25", "stems": "stems",
+    f"{HEAD}words": "words", f"{HEAD}characters": "characters", f"{HEAD}bm25": "bm25", "stems": "stems",
     "pairs": "pairs",
 }  # fmt: skip
-"""Kinds of terms counted in whole articles and in heads. Posts outside the tests of PolitiFact and Clickbait22 are
-ranked no better by stems of heads."""
+"""Kinds of terms of whole articles and of heads. Posts outside the tests of PolitiFact and Clickbait22 are ranked no
+better by stems of heads."""
+COUNTED = tuple(name for name, kind in KINDS.items() if kind != "bm25")
+"""Names of the terms that are counted; BM25 has the terms of words."""
 
 
 @dataclass(eq=False)
@@ -34,16 +36,19 @@ class ArticleIndex:
 
     Attributes:
         articles: in the order of the columns of all scores.
-        lexical: by name, such as ``words`` of the whole text or ``head words`` of its head.
+        terms: counted terms by the names of ``COUNTED``.
         vectors: (articles, width) of the network; of width 0 without one.
-        latent: of stems, as the first articles taught it.
+        latent: of stems, fitted on the first articles.
+        lexical: by the names of ``KINDS``, the weighted terms of whole articles and of heads.
     """
 
     articles: Articles
-    lexical: dict[str, Lexical]
+    terms: dict[str, Lexical]
     vectors: Tensor
     latent: Latent | None = None
+    lexical: dict[str, Lexical] = field(init=False)
     _topics: Floats | None = field(init=False, default=None)
+    _known_words: KnownWords | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Check that everything is of the same articles.
@@ -51,10 +56,11 @@ class ArticleIndex:
         Raises:
             ValueError: it is not.
         """
-        for name, lexical in self.lexical.items():
-            if len(lexical) not in (0, len(self)):
-                raise ValueError(f"lexical.{name}: terms of {len(lexical)} articles where {len(self)} are stored")
+        for name, terms in self.terms.items():
+            if len(terms) != len(self):
+                raise ValueError(f"terms.{name}: terms of {len(terms)} articles where {len(self)} are stored")
         require_number("vectors", self.vectors, 1.01, -1.01)  # of length 1
+        self._weigh()
 
     def __len__(self) -> int:
         """Number of articles."""
@@ -62,7 +68,7 @@ class ArticleIndex:
 
     @property
     def topics(self) -> Floats:
-        """(articles, width) of latent semantic analysis."""
+        """Vectors of latent semantic analysis, (articles, width)."""
         assert self.latent is not None
         if self._topics is None:
             self._topics = self.latent.vectors(self.lexical["stems"].own_terms(), len(self))
@@ -70,64 +76,73 @@ class ArticleIndex:
 
     @classmethod
     def of(cls, articles: Articles) -> ArticleIndex:
-        """An index of some articles, without vectors."""
-        lexical = {name: Lexical(kind) for name, kind in KINDS.items()}
-        index = cls(articles, lexical, torch.zeros(len(articles), 0))
-        index._append(articles)
-        index.latent = Latent.of(index.lexical["stems"].own_terms(), len(index))
-        return index
+        """Return an index of some articles, without vectors."""
+        terms = _appended({name: Lexical(KINDS[name]) for name in COUNTED}, articles)
+        latent = Latent.of(terms["stems"].own_terms(), len(articles))
+        return cls(articles, terms, torch.zeros(len(articles), 0), latent)
 
     def observe(self, texts: pl.Series) -> None:
         """Count the words and character n-grams of these texts too: without training no score needs other terms."""
         for counted in ("words", "characters"):
-            scorers = [lexical for lexical in self.lexical.values() if lexical.counted == counted]
-            frequencies = scorers[0].frequencies(texts)
-            for lexical in scorers:
-                lexical.take(frequencies)
+            frequencies = self.terms[counted].frequencies(texts)
+            for name in (counted, f"{HEAD}{counted}"):
+                self.terms[name].take(frequencies)
+        self._weigh()
 
     def word_terms(self, texts: pl.Series) -> Keys:
         """Return the sorted keys of all words of some texts."""
-        return np.unique(self.lexical["words"].terms_of(texts)[1])
+        return np.unique(self.terms["words"].terms_of(texts).keys)
+
+    def known_words(self, post_terms: Keys) -> KnownWords:
+        """Return the words of the articles, of observed texts and of ``post_terms``, sorted keys."""
+        if self._known_words is None or self._known_words.tables[-1] is not post_terms:
+            self._known_words = self.lexical["words"].known_words(post_terms)
+        return self._known_words
 
     def joined(self, articles: Articles) -> tuple[ArticleIndex, list[int], list[int]]:
-        """An index with more articles, those of this one first.
+        """Return an index with more articles, those of this one first.
 
         Of an index of a and b joined with b and c, c is new: a, b and c have the columns 0, 1 and 2, so that the given
         articles have 1 and 2, and number 1 of them is new.
 
         Returns:
-            The index, with a network's vectors of before; the columns of the given articles; and which of them are new:
-            of another id, or of another text.
+            The index, with the former vectors of a network; the columns of the given articles; and the numbers of those
+            that are new: of another id, or of another text.
         """
         columns = {row: column for column, row in enumerate(zip(self.articles.ids, self.articles.texts, strict=True))}
         rows = list(zip(articles.ids, articles.texts, strict=True))
         new = [number for number, row in enumerate(rows) if row not in columns]
-        columns |= {rows[number]: len(self) + place for place, number in enumerate(new)}
-        own_columns = [columns[row] for row in rows]
+        columns |= {rows[number]: len(self) + rank for rank, number in enumerate(new)}
+        given_columns = [columns[row] for row in rows]
         if not new:
-            return self, own_columns, new
+            return self, given_columns, new
         added = articles.select(np.array(new))
-        no_vectors = torch.zeros(len(self) + len(new), 0)
-        index = ArticleIndex(
-            _concatenated(self.articles, added), {}, self.vectors if self.vectors.shape[1] else no_vectors, self.latent
-        )
-        for name, lexical in self.lexical.items():
-            index.lexical[name] = copy(lexical)
-        index._append(added)
-        return index, own_columns, new
+        vectors = self.vectors if self.vectors.shape[1] else torch.zeros(len(self) + len(new), 0)
+        terms = _appended({name: copy(lexical) for name, lexical in self.terms.items()}, added)
+        return ArticleIndex(_concatenated(self.articles, added), terms, vectors, self.latent), given_columns, new
 
-    def _append(self, articles: Articles) -> None:
-        texts = {"": articles.texts, _HEAD: heads(articles)}
-        for name, lexical in self.lexical.items():
-            lexical.add(texts[_HEAD if name.startswith(_HEAD) else ""])
+    def _weigh(self) -> None:
+        """Make the weighted terms: those of heads and BM25 have the columns of the whole articles."""
+        self.lexical, self._known_words = {}, None
+        for name, kind in KINDS.items():
+            terms = self.terms[name.replace("bm25", "words")]
+            self.lexical[name] = terms.weighted_by(kind, self.lexical.get(terms.counted))
 
 
 def heads(articles: Articles) -> pl.Series:
-    """(articles,) what most posts repeat: the title and the first paragraph; without a title, three paragraphs."""
+    """Return what most posts repeat: the title and the first paragraph; without a title, three paragraphs."""
     titled = (articles.titles != "") & (articles.titles != articles.bodies)
     paragraphs = articles.bodies.str.strip_chars().str.extract_all(r"[^\n]+")
     first, three = (paragraphs.list.head(num).list.join("\n") for num in (1, 3))
     return (articles.titles + "\n" + first).zip_with(titled, three)
+
+
+def _appended(terms: dict[str, Lexical], articles: Articles) -> dict[str, Lexical]:
+    """Count the terms of more articles."""
+    whole_texts, head_texts = articles.texts, heads(articles)
+    for name, lexical in terms.items():
+        lexical.add(head_texts if name.startswith(HEAD) else whole_texts)
+    return terms
 
 
 def _concatenated(first: Articles, second: Articles) -> Articles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
+from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.dataset import encode_texts
 from ensue.tasks.link.models.sbert import unit_vectors
 from ensue.tasks.link.pieces import PIECES, with_pieces
@@ -23,7 +24,7 @@ from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.settings import LinkSettings
 from ensue.tasks.link.state import LinkState, LinkStateT
 from ensue.text.encoder import Encoder
-from ensue.text.lexical import COUNTED, Counted, Lexical, counted_terms
+from ensue.text.lexical import COUNTED, Cells, Counted, counted_terms
 from ensue.text.terms import Terms
 from ensue.text.tokens import Tokens, require_tokens
 from ensue.vocabulary import UNKNOWN
@@ -45,10 +46,14 @@ class EncodedPosts:
     num: int
     terms: Mapping[Counted, Terms]
     vectors: Tensor | None
+    _cells: dict[Counted, Cells] = field(default_factory=dict)
 
-    def lexical_scores(self, lexical: Lexical) -> npt.NDArray[np.float32]:
-        """(posts, documents)."""
-        return lexical.scores_of(self.terms[lexical.counted], self.num)
+    def lexical_scores(self, index: ArticleIndex, name: str) -> npt.NDArray[np.float32]:
+        """Return the scores of a name in ``ensue.tasks.link.article_index.KINDS``, (posts, articles)."""
+        lexical = index.lexical[name]
+        if (counted := lexical.counted) not in self._cells:
+            self._cells[counted] = index.lexical[counted].cells(self.terms[counted])
+        return lexical.scores_of(self._cells[counted], self.num)
 
     def cosines(self, articles: Tensor) -> Floats:
         """(posts, articles) with vectors of articles."""

@@ -90,7 +90,10 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
         ends, known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
     else:
         split = split_words(column)
-        words = state.article_index.lexical["words"]
-        ends, known = split.sentences[split.texts], words.in_vocabulary(split.words, state.post_terms)
+        known_words = state.article_index.known_words(state.post_terms)
+        ends, known = (
+            split.sentences[split.texts],
+            np.array([known_words[word] for word in split.words.to_list()], bool),
+        )
     sums = np.concatenate([[0], np.cumsum(known)])
     return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()

@@ -26,9 +26,9 @@ from ensue.metrics import Floats
 from ensue.nn.validation import require_table
 from ensue.records import Post
 from ensue.store.folder import read_file
-from ensue.store.pack import TREE, read_tensors
+from ensue.store.pack import read_tensors
 from ensue.tasks.link import encode, explain, infer, scores, train, update
-from ensue.tasks.link.article_index import KINDS, ArticleIndex
+from ensue.tasks.link.article_index import COUNTED, ArticleIndex
 from ensue.tasks.link.encode import require_remembered
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.remembered import Remembered
@@ -56,7 +56,7 @@ class Fitted:
     """
 
     tokenizer: Tokenizer
-    lexical: dict[str, Lexical]
+    terms: dict[str, Lexical]
     latent: Latent
     vectors: Annotated[Tensor, torch.float32]
     train_prints: Annotated[Tensor, torch.int64]
@@ -75,8 +75,8 @@ class Fitted:
         Raises:
             ValueError: they are not.
         """
-        if self.lexical.keys() != KINDS.keys():
-            raise ValueError(f"lexical: the kinds are not {', '.join(KINDS)}")
+        if {*self.terms} != {*COUNTED}:
+            raise ValueError(f"terms: the kinds are not {', '.join(COUNTED)}")
         require_table("train_prints", self.train_prints, torch.int64, [None])
         require_rising("post_terms", self.post_terms)
 
@@ -85,7 +85,7 @@ _OF_STATE = (
     "tokenizer", "train_prints", "post_terms", "linked", "weights", "null_logit", "prior_strength", "neighbour_weight",
     "calibration", "remembered",
 )  # fmt: skip
-_OF_INDEX = ("lexical", "latent", "vectors")
+_OF_INDEX = ("terms", "latent", "vectors")
 
 
 def collect(state: LinkState) -> Fitted:
@@ -124,9 +124,7 @@ def restore(state: LinkState, fitted: Fitted, path: Path) -> None:
         state.model = Encoder(state.settings.encoder, state.device)
     if isinstance(state.settings, LinkSettings):
         _fill_network(state, path)
-    state.article_index = index = ArticleIndex(_articles(path), fitted.lexical, fitted.vectors, fitted.latent)
-    if any(len(lexical) != len(index) for lexical in index.lexical.values()):
-        raise ValueError(f"the terms in {TREE} are of other articles")
+    state.article_index = index = ArticleIndex(_articles(path), fitted.terms, fitted.vectors, fitted.latent)
     if not isinstance(state.model, Encoder):
         width = 0 if state.model is None else state.model.width
         require_table("vectors", index.vectors, torch.float32, [len(index), width])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -51,7 +51,9 @@ class Quotes:
         articles = [counted_sentences(text) for text in texts]
         self.sentences = [sentence for article in articles for sentence in article.sentences]
         self.offsets = offsets_of([len(article.sentences) for article in articles])
-        self.lexical = [_concatenated(kind, [article.terms[i] for article in articles]) for i, kind in enumerate(KINDS)]
+        self.lexical = [
+            Lexical.concatenated(kind, [article.terms[i] for article in articles]) for i, kind in enumerate(KINDS)
+        ]
 
     def cosines(self, posts: pl.Series) -> Floats:
         """Return the mean of the cosines over words and over character n-grams, (posts, sentences)."""
@@ -83,12 +85,3 @@ class Quotes:
             indices = articles[low : low + step].tolist()
             matches += [self.best(row, index) for row, index in zip(cosines, indices, strict=True)]
         return matches
-
-
-def _concatenated(kind: Kind, indexes: Sequence[Lexical]) -> Lexical:
-    """Return one index of the documents of several."""
-    if not indexes:
-        return Lexical(kind)
-    offsets = offsets_of(np.concatenate([np.diff(lexical.offsets) for lexical in indexes]))
-    keys, counts = (np.concatenate([getattr(lexical, name) for lexical in indexes]) for name in ("keys", "counts"))
-    return Lexical(kind, offsets=offsets, keys=keys, counts=counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from ensue.tasks.link.measures import by_row
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
 from ensue.text.encoder import Encoder
-from ensue.text.lexical import Lexical
 from ensue.text.terms import Terms, concatenated_terms
 
 SUM, TOPICS, LEARNED = "sum", "topics", "learned"
@@ -97,7 +96,7 @@ class LinkScores:
     def _of(self, posts: EncodedPosts, low: int) -> Floats:
         state = self.state
         if self.name in LEXICAL:
-            return posts.lexical_scores(state.article_index.lexical[LEXICAL[self.name]]).astype(np.float64)
+            return posts.lexical_scores(state.article_index, LEXICAL[self.name]).astype(np.float64)
         if self.name != "best":
             return posts.cosines(state.article_index.vectors)
         if not state.weights:
@@ -177,7 +176,8 @@ def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: 
 
 def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Iterator[tuple[str, Floats]]:
     """Yield the standardised scores of some names that ``best`` weighs."""
-    index, lexical = state.article_index, cache(posts.lexical_scores)
+    index = state.article_index
+    lexical = cache(partial(posts.lexical_scores, index))
 
     @cache
     def standard(name: str) -> Floats:
@@ -193,7 +193,7 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
         if name == TOPICS:
             assert index.latent is not None
             return index.latent.vectors(posts.terms["stems"], posts.num) @ index.topics.T
-        return mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(index.lexical[name])
+        return mean_cosine(state, posts, lexical) if name == UNTRAINED else lexical(name)
 
     return ((name, standard(name)) for name in names)
 
@@ -212,7 +212,7 @@ def weighted_sums(state: LinkState, posts: EncodedPosts) -> Floats:
 
 
 def mean_cosine(
-    state: LinkState, posts: EncodedPosts, lexical: Callable[[Lexical], npt.NDArray[np.float32]] | None = None
+    state: LinkState, posts: EncodedPosts, lexical: Callable[[str], npt.NDArray[np.float32]] | None = None
 ) -> Floats:
     """Return the mean cosine of words and character n-grams, whole and head, (posts, articles): ``best`` untrained.
 
@@ -222,11 +222,14 @@ def mean_cosine(
     Args:
         state: a predictor with articles.
         posts: the posts.
-        lexical: caches the scores of the posts by a kind of terms. [default: they are computed]
+        lexical: caches lexical scores of the posts by name. [default: they are computed]
     """
-    score = lexical or posts.lexical_scores
-    cosines = [score(terms) for terms in state.article_index.lexical.values() if terms.by_cosine]
-    mean: Floats = np.mean(cosines, axis=0, dtype=np.float64)
+    score = lexical or partial(posts.lexical_scores, state.article_index)
+    names = [name for name, terms in state.article_index.lexical.items() if terms.by_cosine]
+    mean = score(names[0]).astype(np.float64)
+    for name in names[1:]:
+        mean += score(name)
+    mean /= len(names)
     if state.learned_scale:
         return mean + state.learned_scale * posts.cosines(state.article_index.vectors)
     if not isinstance(state.model, Encoder):  # a network has to be trained first

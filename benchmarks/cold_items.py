@@ -29,8 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ensue.data.histories import Histories, Index
-from ensue.data.item_table import CATEGORY, TEXT, Items
+from ensue.data.histories import CATEGORY, TEXT, Histories, Index, Items
 from ensue.data.items import read_items
 from ensue.data.sequences import read
 from ensue.demo.town import histories_of, make_town

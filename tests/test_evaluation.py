@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.demo.cascades import make_cascades
 from ensue.errors import DataError, SettingError
@@ -389,7 +388,7 @@ def test_a_row_that_is_not_above_chance_carries_a_warning(protocol: str, candida
         assert row.to_dict()["at_chance_level"] is True
     lines = result.table(["mrr"]).splitlines()
     assert lines[2].startswith("| markov (at chance level) | ") and f"Warning: {result.rows[0].warning}" in lines
-    assert "markov (at chance level)" in describe(fitted(noise(0), "markov"), result.card_text())
+    assert "markov (at chance level)" in fitted(noise(0), "markov").card(result.card_text())
 
 
 def test_a_row_above_chance_carries_none() -> None:

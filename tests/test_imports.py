@@ -43,7 +43,6 @@ FLOORS = [
     "tasks.link",
     "client",
     "predictor",
-    "card",
     "evaluation",
     "refresh",
     "stream",

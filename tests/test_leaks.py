@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ensue.answers import Answer, Choice, LinkAnswer, TextAnswer
-from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
@@ -77,10 +76,10 @@ def test_compare_refuses_and_the_card_of_evaluate_names(monkeypatch: pytest.Monk
     made = NextPredictor("markov")
     list(made.fit(world.train))
     clean = evaluate(made, world.test)
-    assert clean.leaks == () and "leaks" not in clean.to_dict() and "- leaks" not in describe(made, clean.card_text())
+    assert clean.leaks == () and "leaks" not in clean.to_dict() and "- leaks" not in made.card(clean.card_text())
     monkeypatch.setattr(comparison, "reads_others", lambda *_: "7 of 8 records are answered differently")
     with pytest.raises(SettingError, match=r"^markov: its scores depend on other rows: 7 of 8 .* independently$"):
         compare([[made]], world.test)
     found = evaluate(made, world.test)
     assert found.to_dict()["leaks"] == [*found.leaks] and "7 of 8" in found.leaks[0]
-    assert "- leaks: markov: its scores depend on other rows" in describe(made, found.card_text())
+    assert "- leaks: markov: its scores depend on other rows" in made.card(found.card_text())

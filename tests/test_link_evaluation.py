@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ensue.card import describe
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
@@ -137,7 +136,7 @@ def test_the_best_model_and_the_best_counting_row_meet() -> None:
     assert evaluator.even(found.rows[-1]) is None
     assert predictor.metadata.alone == "sum"
     assert found.card["together"].startswith("best uses the score sum alone: no weights rank held-out posts better")
-    card = describe(predictor, found.card_text())
+    card = predictor.card(found.card_text())
     assert "- alone: sum" in card and "- floors: sum 1, untrained 1, words 1" in card
     assert "| model | MRR | Recall@10 |" in card and "no text" in card and "## Stored data" in card
     flat = found.to_dict()

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.errors import DataError, SettingError
@@ -158,13 +157,13 @@ def test_who_wins(duel: tuple[str | None, tuple[float, float], float], winner: s
 
 def test_the_card_of_a_folder_says_what_it_keeps() -> None:
     made = counted()
-    text = describe(made, evaluate(made, queries(TEST)).card_text())
+    text = made.card(evaluate(made, queries(TEST)).card_text())
     assert (
         "| model | BLEU | n-gram precision@1 |" in text
         and "## Stored data" in text
         and "only baselines were scored" in text
     )
-    assert "None yet: run `ensue evaluate FOLDER TEST`." in describe(made)
+    assert "None yet: run `ensue evaluate FOLDER TEST`." in made.card()
     assert not math.isnan(evaluate(made, queries(TEST)).rows[0].figures["bleu"])
 
 

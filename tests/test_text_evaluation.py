@@ -17,7 +17,6 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall_fscore_support
 
 from ensue import Text, metrics
-from ensue.card import describe
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.evaluation import bootstrap, comparison
@@ -256,10 +255,10 @@ def test_the_same_question_twice_gives_the_same_table(monkeypatch: pytest.Monkey
 
 def test_the_card_of_a_folder_tells_facts_and_scores() -> None:
     predictor = fitted()
-    before, result = describe(predictor), evaluate(predictor, Texts.of(TRAIN))
+    before, result = predictor.card(), evaluate(predictor, Texts.of(TRAIN))
     assert before.startswith("# tfidf for task classify\n") and "- labels: a, b\n" in before
     assert "None yet: run `ensue evaluate FOLDER TEST`." in before and "remembered=0` stores none" in before
-    after = describe(predictor, result.card_text())
+    after = predictor.card(result.card_text())
     assert isinstance(result, Result) and result.verdict in after
     row = result.rows[0]
     half = (row.interval["log_loss"][1] - row.interval["log_loss"][0]) / 2

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar, Unp
 
 from ensue.arguments import bool_or_auto, optional_path, require_bool
 from ensue.callbacks import Callback, progress_bar
-from ensue.card import describe
 from ensue.data import inputs
 from ensue.data.inputs import Reading, TrainingReading
 from ensue.data.schema import NO_SCHEMA, DataSchema
@@ -151,7 +150,7 @@ class Estimator(Generic[P]):
             ModelFolderError: the folder is not writable, or exists and holds no model.
             SettingError: not fitted.
         """
-        self._fitted.save(folder, describe(self._fitted))
+        self._fitted.save(folder, self._fitted.card())
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:

@@ -12,8 +12,8 @@ from typing import Literal
 import polars as pl
 import pytest
 
+from ensue.data.binary import _Struct, require_small
 from ensue.data.files import open_file
-from ensue.data.parquet import _Struct, require_small
 from ensue.data.posts.dataset import read_posts
 from ensue.errors import DataError
 

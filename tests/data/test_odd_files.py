@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from ensue.data import file_bytes, files
-from ensue.data.file_bytes import FileBytes, open_input
+from ensue.data.file_bytes import PREFIX, FileBytes, open_input, temporary_folder
 from ensue.data.kinds import kind_of
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
@@ -22,7 +22,6 @@ from ensue.data.rankings import read_rankings
 from ensue.data.sequences import batches, read
 from ensue.data.sequences.prepare import prepare
 from ensue.data.table import ReadOptions
-from ensue.data.temporary import PREFIX, temporary_folder
 from ensue.data.texts import read_texts
 from ensue.errors import DataError, EnsueError
 from ensue.text.vectors import read_vectors
@@ -229,7 +228,7 @@ def test_rankings_that_are_no_file(tmp_path: Path, impatient: None) -> None:
 
 HOLD = """
 import os, signal, sys
-from ensue.data.temporary import temporary_folder
+from ensue.data.file_bytes import temporary_folder
 with temporary_folder() as folder:
     (folder / "log").touch()
     print(folder, flush=True)

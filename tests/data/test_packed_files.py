@@ -18,8 +18,8 @@ import polars as pl
 import pytest
 import xlsxwriter
 
+from ensue.data.binary import require_small
 from ensue.data.file_bytes import RATIO, memory_at_hand
-from ensue.data.parquet import require_small
 from ensue.data.posts.dataset import read_articles, read_posts
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue import kernels
-from ensue.nn import cross_entropy, fused_cascades, incremental, recurrent, topk
+from ensue.nn import fused_cascades, incremental, recurrent, sampling, topk
 from ensue.nn.dropout import Drawn
 from ensue.nn.fused_window import Windows, window_products, window_sums
 from ensue.nn.item_head import ShortItems, suit_short_items
@@ -453,7 +453,7 @@ def wrapped() -> dict[str, Wrapped]:
     return {
         "knn": Wrapped(knn, {"ids": ids, "mask": mask, "targets": mask, **tables}),
         "totals": Wrapped(topk.log_totals, scores),
-        "errors": Wrapped(cross_entropy.softmax_errors, scores | shaped(bias=(5,)) | {"wanted": wanted}),
+        "errors": Wrapped(sampling.softmax_errors, scores | shaped(bias=(5,)) | {"wanted": wanted}),
         "mixture": Wrapped(mixture, shaped(totals=(5,), added=(3,)) | {"cells": cells}),
         "highest": Wrapped(lambda scores: topk.topk(scores, 3), scores),
         "lstm": Wrapped(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import cross_entropy
+from ensue.nn import sampling
 from ensue.nn.dropout import Dropout
 from ensue.nn.topk import log_totals, topk
 from ensue.tasks.next.baselines.counting import log_mixture
@@ -39,13 +39,13 @@ def test_totals_equal_logsumexp(level: str) -> None:
 def by_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, first: int) -> list[Tensor]:
     """The loss and its gradients, in float64."""
     parts = [part.clone().requires_grad_() for part in (hidden, weight, bias)]
-    loss = cross_entropy.linear_cross_entropy(parts[0], parts[1], parts[2], targets, first=first)
+    loss = sampling.linear_cross_entropy(parts[0], parts[1], parts[2], targets, first=first)
     return [part.double() for part in (loss.detach(), *torch.autograd.grad(loss, parts))]
 
 
 @pytest.mark.parametrize("block", [1, 100_000])
 def test_the_loss_over_all_ids_is_that_of_torch(level: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "BLOCK", block)
+    monkeypatch.setattr(sampling, "BLOCK", block)
     for width in WIDTHS[1:]:
         hidden, weight, bias = 3 * random(9, 4), random(width, 4), random(1, width)[0]
         targets = torch.arange(9) % (width - 1) + 1
@@ -66,7 +66,7 @@ def test_a_loss_of_numbers_that_are_none_is_none(level: str) -> None:
         for width in (3, 64, 70):
             scores, bias = random(2, width), torch.zeros(width)
             scores[0, width - 1] = math.nan
-            found = cross_entropy.softmax_errors(scores, bias, torch.tensor([0, 1]))
+            found = sampling.softmax_errors(scores, bias, torch.tensor([0, 1]))
             assert found[1][0].isnan() and found[1][1].isfinite()
 
 
@@ -74,7 +74,7 @@ def test_a_target_that_there_is_not_is_refused(level: str) -> None:
     with using(level):
         for wanted in (-1, 5):
             with pytest.raises(IndexError):
-                cross_entropy.softmax_errors(random(2, 5), torch.zeros(5), torch.tensor([0, wanted]))
+                sampling.softmax_errors(random(2, 5), torch.zeros(5), torch.tensor([0, wanted]))
 
 
 def test_units_are_dropped_as_by_torch(level: str) -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ensue.nn import cross_entropy
-from ensue.nn.cross_entropy import linear_cross_entropy
+from ensue.nn import sampling
+from ensue.nn.sampling import linear_cross_entropy
 
 
 def inputs(targets: int, choices: int, dim: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -21,7 +21,7 @@ def inputs(targets: int, choices: int, dim: int) -> tuple[torch.Tensor, torch.Te
 
 @pytest.mark.parametrize("block", [1, 7, 40, 2**21])
 def test_equals_linear_then_cross_entropy(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(cross_entropy, "BLOCK", block)
+    monkeypatch.setattr(sampling, "BLOCK", block)
     hidden, weight, bias, targets = inputs(11, 5, 3)
     whole = functional.cross_entropy(functional.linear(hidden, weight, bias), targets)
     ours = linear_cross_entropy(hidden, weight, bias, targets)
@@ -41,7 +41,7 @@ def test_gradients_by_finite_differences() -> None:
 
 @pytest.mark.parametrize("block", [1, 2**21])
 def test_lower_ids_are_no_choices(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(cross_entropy, "BLOCK", block)
+    monkeypatch.setattr(sampling, "BLOCK", block)
     hidden, weight, bias, targets = inputs(11, 5, 3)
     targets = targets.clamp(min=2)
     own = torch.autograd.grad(linear_cross_entropy(hidden, weight, bias, targets, first=2), (hidden, weight, bias))

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from ensue.data.histories import Histories
-from ensue.nn.derived import DerivedCache
+from ensue.nn.autograd import DerivedCache
 from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.models.core import CORE

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.nn.derived import DerivedCache
+from ensue.nn.autograd import DerivedCache
 from ensue.nn.incremental import IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer, Rows
 

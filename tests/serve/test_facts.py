@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from ensue.card import describe
 from ensue.demo.models import data_of
 from ensue.evaluation.comparison import evaluate
 from ensue.metrics import label
@@ -20,9 +19,9 @@ from tests.demo.small_demo import small_demo, small_story
 @pytest.mark.parametrize("name", ["posts", "stance", "sharing", "reading", "searching"])
 def test_the_scores_of_a_card_are_those_that_were_written(name: str, tmp_path: Path) -> None:
     predictor = small_demo().predictors[name]
-    assert scores_of(describe(predictor)) is None
+    assert scores_of(predictor.card()) is None
     result = evaluate(predictor, data_of(small_story())[name].test)
-    found = scores_of(describe(predictor, result.card_text()))
+    found = scores_of(predictor.card(result.card_text()))
     assert found is not None and found["verdict"] == result.verdict and found["protocol"]
     metrics = {
         label(name): value * (1 if name == "log_loss" else 100) for name, value in result.rows[0].figures.items()

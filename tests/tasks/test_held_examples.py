@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Posts
@@ -52,7 +51,7 @@ def test_of_next_they_are_given_validation_data_and_stay_through_updates(tmp_pat
     assert [one["record"] for one in kept["held_out"]] == [{"values": ["v1", "v2"]}] * 6
     truths = [one["truth"][0] for one in kept["held_out"]]
     assert len(set(truths)) == 6 and set(truths) <= {f"held{at}" for at in range(40)}
-    own.save(tmp_path / "next", describe(own))
+    own.save(tmp_path / "next", own.card())
     assert "name1" not in (tmp_path / "next" / "settings.json").read_text()
     assert "held-out records, verbatim" in (tmp_path / "next" / "CARD.md").read_text()
     again = load(tmp_path / "next")
@@ -68,7 +67,7 @@ def test_of_next_they_are_given_validation_data_and_stay_through_updates(tmp_pat
 def test_of_next_none_are_kept(model: str, keeps: bool, settings: dict[str, object]) -> None:
     own = fitted("next", model, Histories.of(sessions()), keeps=keeps, **settings)
     assert own.metadata.examples is None and "examples" not in own.summary()["facts"]
-    assert "word for word" not in describe(own)
+    assert "word for word" not in own.card()
 
 
 def test_what_was_held_out_is_learned_in_the_end_and_that_is_said() -> None:

@@ -18,7 +18,7 @@ import typer
 from typer import Abort, BadParameter
 from typer.core import TyperCommand, TyperGroup
 
-from ensue.data.temporary import TEMPORARY
+from ensue.data.file_bytes import TEMPORARY
 from ensue.errors import EnsueError
 from ensue.lines import printable_message
 from ensue.tasks import TASKS, named

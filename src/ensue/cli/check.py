@@ -11,7 +11,7 @@ import typer
 
 from ensue.cli import display, tasks
 from ensue.cli.options import LINKED, TABLES, Data, Json, Reading, all_present, reads
-from ensue.data.report import CheckFindings
+from ensue.data.schema import CheckFindings
 from ensue.tasks import named
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ensue.answers import Choice, Forecast
-from ensue.data.report import ReadReport
+from ensue.data.schema import ReadReport
 from ensue.lines import CONTROLS, plural, printable, printable_line, printable_message
 from ensue.training.report import Report
 

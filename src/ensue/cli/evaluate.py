@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ensue.card import describe
 from ensue.cli import display, tasks
 from ensue.cli.options import (
     ITEMS,
@@ -68,7 +67,7 @@ def evaluate(context: typer.Context, folder: Folder, data: Data = None, model: O
 
     result = comparison.evaluate(predictor, test_data, **scoring)
     with suppress(ModelFolderError):  # a folder that may only be read keeps its old card
-        write_file(folder / "CARD.md", describe(predictor, result.card_text()).encode())
+        write_file(folder / "CARD.md", predictor.card(result.card_text()).encode())
     _show(result, options)
 
 

@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 
-from ensue.card import describe
 from ensue.cli import display, tasks
 from ensue.cli.options import (
     ITEMS,
@@ -132,7 +131,7 @@ def _save(predictor: AnyPredictor, output: Path) -> None:
     if (output / "settings.json").exists():
         versions.keep(output)
         predictor.metadata.version = versions.next_number(output)
-    predictor.save(output, describe(predictor))
+    predictor.save(output, predictor.card())
 
 
 def _checkpoint_files(checkpoint: Path) -> list[Path]:

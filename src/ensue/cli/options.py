@@ -15,9 +15,8 @@ from typing import IO, Annotated, get_type_hints
 
 import typer
 
-from ensue.data.file_bytes import Opening, is_pattern, memory_at_hand, open_input
+from ensue.data.file_bytes import TEMPORARY, Opening, is_pattern, memory_at_hand, open_input, temporary_folder
 from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.data.temporary import TEMPORARY, temporary_folder
 from ensue.errors import DataError, SettingError
 from ensue.registry import add_named, require_task
 from ensue.settings import parse

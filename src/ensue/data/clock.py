@@ -15,9 +15,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from ensue.data.dates import parse_dates
-from ensue.data.histories import Times
-from ensue.data.time_summary import (
+from ensue.data.dates import (
     BANDS,
     CALENDARS,
     MILLISECONDS,
@@ -28,7 +26,9 @@ from ensue.data.time_summary import (
     TimeSummary,
     Where,
     calendar_seconds,
+    parse_dates,
 )
+from ensue.data.histories import Times
 from ensue.errors import DataError
 from ensue.lines import part_of, quoted
 

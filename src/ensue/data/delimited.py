@@ -1,16 +1,19 @@
-"""CSV, TSV and their like: a header, a row a line, and the first row that does not fit."""
+"""CSV, TSV and their like, with or without a header: one row per line, and the first row that does not fit."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
+from typing import Literal
 
 import polars as pl
 
 from ensue.data.clock import is_number
+from ensue.data.encodings import decode
 from ensue.data.files import Content, answering, fits
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
@@ -155,3 +158,132 @@ def is_quoted(content: Content) -> bool:
     widths = lines.filter(lines != "").str.count_matches("\t", literal=True)
     # A field over several lines leaves an odd number of quotes in its first line and in its last.
     return not len(open_lines) or (widths.n_unique() > 1 and bool((open_lines.str.count_matches('"') % 2 == 1).all()))
+
+
+_LINES, _LINES_PER_BROKEN = 100, 20
+_INTEGER, _FLOAT, _HEX = r"\d+", r"-?\d+(?:\.\d+)?(?:[eE]-?\d+)?", r"[0-9a-f]{24}"
+_STARS, _SINCE_1970 = r"[0-5](?:\.[05])?", r"\d{9,13}"
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?"
+_TWEETED = r"[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d [\d:]{8} (?:[+-]\d{4} \d{4}|[A-Z]{3} \d{4})"
+_AMERICAN = r"\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d\d:\d\d [AP]M"
+# Reviewers' ids of Amazon begin with an A, items are ASINs, which begin with a B, or ISBNs.
+_REVIEWER, _ASIN = r"(?:A|AE|#oc-R)[A-Z0-9]{8,30}", r"(?:B[A-Z0-9]{9}|\d{9}[\dX])"
+_NEWS = r"N\d+"
+_ANY = r"[^\t]*"
+
+
+@dataclass(frozen=True)
+class Headerless:
+    """A published table without a header."""
+
+    name: str
+    separator: str
+    fields: Mapping[str, str]
+    """The name of each column, and the pattern of all that it holds."""
+    kind: Literal["sequences", "texts", "queries", "posts"] = "sequences"
+    """The kind of records in it."""
+    encoding: str = ""
+    """The encoding it was published in, where that is not UTF-8."""
+
+    @property
+    def shape(self) -> re.Pattern[str]:
+        """The pattern of a line."""
+        return re.compile(re.escape(self.separator).join(f"(?:{field})" for field in self.fields.values()))
+
+
+_USER, _RATINGS = {"user_id": _INTEGER}, {"rating": _STARS, "timestamp": _SINCE_1970}
+_PLACE = {"latitude": _FLOAT, "longitude": _FLOAT}
+# fmt: off
+LAYOUTS: tuple[Headerless, ...] = (
+    Headerless("movielens", "::", {**_USER, "movie_id": _INTEGER, **_RATINGS}),
+    Headerless("movielens 100k", "\t", {**_USER, "movie_id": _INTEGER, **_RATINGS}),
+    Headerless("amazon", ",", {"user_id": _REVIEWER, "item_id": _ASIN, **_RATINGS}),
+    Headerless("amazon 2018", ",", {"item_id": _ASIN, "user_id": _REVIEWER, **_RATINGS}),
+    # A few timestamps of Taobao are broken, as published.
+    Headerless("taobao", ",", {**_USER, "item_id": _INTEGER, "category_id": _INTEGER, "behavior": "pv|buy|cart|fav",
+                               "timestamp": r"-?\d{1,13}"}),
+    Headerless("check-ins", "\t", {**_USER, "time": _ISO, **_PLACE, "location_id": r"[0-9a-f]+"}),
+    Headerless("foursquare", "\t", {**_USER, "venue_id": _HEX, "category_id": rf"{_HEX}|", "category": _ANY, **_PLACE,
+                                    "timezone_offset": r"-?\d+", "utc_time": _TWEETED}, encoding="cp1252"),
+    Headerless("foursquare global", "\t", {**_USER, "venue_id": _HEX, "utc_time": _TWEETED,
+                                           "timezone_offset": r"-?\d+"}),
+    Headerless("last.fm 1k", "\t", {"user_id": r"user_\d{6}", "timestamp": _ISO, "artist_id": r"[0-9a-f-]*",
+                                    "artist_name": _ANY, "track_id": _ANY, "track_name": _ANY}),
+    Headerless("yoochoose", ",", {"session": r"[^,\s]+", "time": _ISO, "item": r"[^,\s]+", "category": r"[^,]*"}),
+    Headerless("yoochoose buys", ",", {"session": _INTEGER, "time": _ISO, "item": _INTEGER, "price": _INTEGER,
+                                       "quantity": _INTEGER}),
+    Headerless("orcas", "\t", {"qid": _INTEGER, "query": r"[^\t]+", "did": r"D\d+", "url": r"https?://\S+"}, "queries"),
+    Headerless("mind behaviors", "\t", {"impression_id": _INTEGER, "user_id": r"U\d+", "time": _AMERICAN,
+                                        "history": rf"(?:{_NEWS}(?: {_NEWS})*)?",
+                                        "impressions": rf"{_NEWS}(?:-[01])?(?: {_NEWS}(?:-[01])?)*"}),
+    Headerless("mind news", "\t", {"id": _NEWS, "category": r"\w+", "subcategory": r"\w[\w-]*", "title": _ANY,
+                                   "abstract": _ANY, "url": r"(?:https?://\S+)?", "title_entities": r"(?:\[.*\])?",
+                                   "abstract_entities": r"(?:\[.*\])?"}, "posts"),
+    # A tweet may go on in the next line.
+    Headerless("sentiment140", ",", {"polarity": r'"[024]"', "id": r'"\d+"', "date": rf'"{_TWEETED}"',
+                                     "flag": r'"[^"]*"', "user": r'"[^"]*"', "text": r'".*"?'}, "texts", "cp1252"),
+)
+# fmt: on
+KINDS = {layout.name: layout.kind for layout in LAYOUTS}
+_UNIT = "\x1f"
+"""The separator of fields in ASCII."""
+_SEPARATORS = ("::", "\t", ",", ";", "|", " ")
+
+
+def with_columns(content: Content, stated: Iterable[str] = (), encoding: str = "") -> Content:
+    """Name the columns of a text that has no header.
+
+    Args:
+        content: the file.
+        stated: the names of columns that are stated; where all are numbers, they number the columns of the file.
+        encoding: the encoding that is stated; a layout published in another one than UTF-8 is read in that otherwise.
+
+    Returns:
+        The file with its columns named; as it is where its first line may be a header, or is no table.
+    """
+    if content.parquet or content.json:
+        return content
+    head, columns = content.head(_LINES), list(stated)
+    if columns and all(re.fullmatch(r"[1-9]\d{0,2}", name) for name in columns):
+        separator = next((between for between in _SEPARATORS if between in head[0]), "")
+        names = _header(content, separator) if separator else []
+        # A header of numbers is that of pandas, 0,1,2,…
+        if separator and names != [str(number) for number in range(len(names))]:
+            return _named(content, "", separator, [str(number + 1) for number in range(len(names))])
+        return content
+    layout = next((known for known in LAYOUTS if _fits(known, head)), None)
+    if layout is None:
+        return content
+    if layout.encoding and not encoding:
+        content = _decoded(content, layout.encoding)
+    return _named(content, layout.name, layout.separator, list(layout.fields))
+
+
+def _fits(layout: Headerless, head: Sequence[str]) -> bool:
+    """Return whether the first lines have the shape of a layout; few may be broken, but not the first."""
+    shape = layout.shape
+    num_broken = sum(shape.fullmatch(line) is None for line in head)
+    return shape.fullmatch(head[0]) is not None and num_broken <= max(1, len(head) // _LINES_PER_BROKEN)
+
+
+def _header(content: Content, separator: str) -> list[str]:
+    return content.names(separator) if len(separator) == 1 else content.head(1)[0].split(separator)
+
+
+def _named(content: Content, layout: str, separator: str, names: Sequence[str]) -> Content:
+    notes = (*content.notes, f"no header: the columns are read as {', '.join(names)}")
+    if len(separator) > 1:  # readers of tables know separators of one byte
+        content = replace(content, data=content.data[:].replace(separator.encode(), _UNIT.encode()))
+        separator = _UNIT
+    return replace(content, header=tuple(names), published=layout, between=separator, notes=notes)
+
+
+def _decoded(content: Content, encoding: str) -> Content:
+    """Decode a file from the encoding it was published in, unless it was converted to UTF-8 since."""
+    data = content.data[:]
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        text, notes = decode(content.path, data, encoding)
+        return replace(content, data=text, notes=(*content.notes, *notes))
+    return content

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.data.binary import BINARY, is_sheet, read_sheet, require_small
 from ensue.data.encodings import MARKS, decode, json_lines_of, mend_halves, mended, num_preamble_lines
 from ensue.data.file_bytes import (
     FileBytes,
@@ -33,9 +34,7 @@ from ensue.data.file_bytes import (
     read_stream,
     unpack,
 )
-from ensue.data.parquet import require_small
 from ensue.data.schema import NO_SCHEMA, DataSchema
-from ensue.data.sheets import BINARY, is_sheet, read_sheet
 from ensue.errors import DataError
 from ensue.lines import one_line, plural
 
@@ -72,7 +71,7 @@ class Content:
     trained: DataSchema = NO_SCHEMA
     """Schema of the training data that this file is read like."""
     header: tuple[str, ...] = ()
-    """Names of the columns of a text whose first line is data, see :mod:`ensue.data.headerless`."""
+    """Names of the columns of a text whose first line is data, see :mod:`ensue.data.delimited`."""
     published: str = ""
     """The name under which a table without a header is known, if it is."""
     between: str = ""

@@ -16,7 +16,7 @@ import narwhals as nw
 import polars as pl
 from narwhals.exceptions import NarwhalsError
 
-from ensue.data.temporary import temporary_folder
+from ensue.data.file_bytes import temporary_folder
 from ensue.errors import DataError, EnsueError
 
 Read = TypeVar("Read")

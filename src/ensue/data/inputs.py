@@ -18,15 +18,13 @@ import polars as pl
 
 from ensue.arguments import require_path
 from ensue.data.frames import frame_of, is_path, read_frame
-from ensue.data.histories import Histories
-from ensue.data.item_table import Items
+from ensue.data.histories import Histories, Items
 from ensue.data.items import read_items
 from ensue.data.posts.corpus import Corpus, columns_of, read_corpus
 from ensue.data.posts.dataset import Articles, Posts, read_articles, read_posts
 from ensue.data.queries import Queries, read_queries
 from ensue.data.queries.rules import QueryRules
-from ensue.data.report import ReadReport
-from ensue.data.schema import NO_SCHEMA, DataSchema
+from ensue.data.schema import NO_SCHEMA, DataSchema, ReadReport
 from ensue.data.sequences import read, telling
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError

@@ -13,14 +13,14 @@ from typing import Unpack
 import polars as pl
 
 from ensue.data.clock import parse_times
+from ensue.data.dates import Where
 from ensue.data.file_bytes import DROP, Opening
 from ensue.data.files import answering
+from ensue.data.histories import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.ids import MISSING, IdColumns
-from ensue.data.item_table import CATEGORY, IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.data.markup import strip_markup
 from ensue.data.schema import Found, plain_name
 from ensue.data.table import ReadOptions, Table, read_table
-from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, quoted
 

@@ -10,20 +10,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, Unpack
 
+from ensue.data.delimited import KINDS, with_columns
 from ensue.data.file_bytes import Opening, ending, files_in, is_several
 from ensue.data.files import Content, answering, open_file
-from ensue.data.headerless import KINDS, with_columns
 from ensue.data.posts.corpus import is_corpus
 from ensue.data.posts.documents import is_document, open_texts
 from ensue.data.posts.formats import ARTICLES, collector_of, export_of
-from ensue.data.posts.platforms import is_json, objects
+from ensue.data.posts.platforms import holds_searches, is_json, objects
 from ensue.data.queries.formats import are_queries, is_query_log, list_of_turns
 from ensue.data.sequences.columns import ROLES as LOG_ROLES
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.formats import recognise
 from ensue.data.sequences.prepared import is_prepared
 from ensue.data.table import ReadOptions, Table, read_object
-from ensue.data.takeout import holds_searches
 from ensue.data.texts.exports import is_json_line
 from ensue.data.texts.formats import ROLES as TEXT_ROLES
 from ensue.data.texts.formats import has_unknown_header, is_labelled, read_rows

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ensue.data.dates import SINCE_1970
 from ensue.data.histories import Histories, Index, ranges
 from ensue.data.near_copies import near_copies
-from ensue.data.time_summary import SINCE_1970
 
 TELLING = 0.95
 """Correlation (phi) of a word with a label from which the text is said to hold its label."""

@@ -1,4 +1,4 @@
-"""Columns by role, and the schema of a model's training data.
+"""Columns by role, the schema of a model's training data, and the report of how a file was read.
 
 The schema is stored in the model's folder, so that later files of the model need no options.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Self
+from typing import Any, ClassVar, Protocol, Self
 
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, quoted
@@ -217,3 +217,93 @@ def plain_name(name: str) -> str:
 def split_words(*lines: str) -> tuple[str, ...]:
     """Return the words of some lines: names of columns, the most specific first."""
     return tuple(" ".join(lines).split())
+
+
+FindingRow = tuple[str, str, str]
+"""Name, value and note of one finding."""
+MAX_COUNTS = 20
+"""Counts that a finding lists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The file and its layout."""
+
+    path: str
+    layout: str
+    columns: dict[str, str]
+    """Role -> column; empty for layouts without columns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocked(Source):
+    """A file whose rows may have times."""
+
+    time: str
+    """One sentence, always meant to be printed."""
+    unit: str | None
+    absolute: bool
+    """True if the times are since 1970."""
+    day_first: bool | None = None
+    """True if dates begin with the day, where the year comes last; ``None`` elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadReport(Source):
+    """Report of reading a file, with the fields that all kinds of records share."""
+
+    notes: tuple[str, ...]
+    byte_order_mark: bool = False
+    """True if tables written beside the file should begin with a byte-order mark."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the data, one sentence each; ``check`` prints them with its own."""
+
+    @property
+    def details(self) -> str:
+        """Details after layout and columns; may be empty."""
+        return ""
+
+    @property
+    def sentences(self) -> list[str]:
+        """Rows left out, one line per reason."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequencesReport(ReadReport, Clocked):
+    """Report of reading a log of events."""
+
+    events: str = ""
+    """The event types that were read, where they were chosen."""
+
+    @property
+    def details(self) -> str:
+        """Format of its times."""
+        return f"time: {self.time}"
+
+
+class CheckFindings(Protocol):
+    """Findings of ``check``: a dataclass, whose fields go into JSON by ``dataclasses.asdict``."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """The first records."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on problems."""
+        ...
+
+    def table(self) -> list[FindingRow]:
+        """Return the findings for people, one row each."""
+        ...
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return counts by name, the first ``MAX_COUNTS`` of them: ``good 200, bad 180``."""
+    listed = [f"{name or '-'} {count:,}" for name, count in [*counts.items()][:MAX_COUNTS]]
+    others_text = [f"and {len(counts) - MAX_COUNTS:,} more"] if len(counts) > MAX_COUNTS else []
+    return ", ".join([*listed, *others_text])

@@ -20,12 +20,11 @@ import polars as pl
 
 from ensue.arguments import require_path
 from ensue.data.clock import UNITS, TimeOptions
-from ensue.data.delimited import Delimited, Types
+from ensue.data.dates import Where
+from ensue.data.delimited import Delimited, Types, with_columns
 from ensue.data.file_bytes import DROP, KEEP, REPORT, contains
 from ensue.data.files import Content, open_file
-from ensue.data.headerless import with_columns
 from ensue.data.schema import NO_SCHEMA, DataSchema, Found
-from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.records import normal_id

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from ensue.answers import Explanation
-from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
@@ -143,7 +142,7 @@ class Demo:
         paths = {name: folder / name for name in self.predictors}
         folder.mkdir(parents=True, exist_ok=True)
         for name, predictor in self.predictors.items():
-            predictor.save(paths[name], describe(predictor))
+            predictor.save(paths[name], predictor.card())
         return paths
 
 

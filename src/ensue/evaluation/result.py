@@ -1,6 +1,6 @@
 """The result of an evaluation: rows of metrics with intervals, the card that says what they mean, and paired tests.
 
-It is shown as a frame, Markdown, LaTeX, HTML in notebooks, and in the model card ``CARD.md`` (:mod:`ensue.card`).
+It is shown as a frame, Markdown, LaTeX, HTML in notebooks, and in the model card ``CARD.md``.
 """
 
 from __future__ import annotations

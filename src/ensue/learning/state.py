@@ -18,7 +18,7 @@ from ensue.nn.device import Undrawn, find_device, memory_for
 from ensue.nn.validation import Bounded, assign_tensors, require_shapes
 from ensue.schedule import Schedule
 from ensue.settings import require_seed
-from ensue.store.card import Scores, read_scores
+from ensue.store.card import Scores, card_text, read_scores
 from ensue.store.folder import Settings, described, read_model, write_folder
 from ensue.store.pack import TensorFile, files_of, pack, read_packed, unpack
 from ensue.training.optimizer import FILE as OPTIMIZER
@@ -321,6 +321,14 @@ class State(Generic[NetworkT]):
     def stored_data(self) -> list[str]:
         """Return what the model folder stores of the training data, as lines of a Markdown list."""
         return self.folders.stored_data(self.summary())
+
+    def card(self, scores: str = "") -> str:
+        """Return the text of ``CARD.md``.
+
+        Args:
+            scores: :meth:`ensue.evaluation.result.Result.card_text`; empty before the first evaluation.
+        """
+        return card_text(self.summary(), self.stored_data(), scores)
 
     def contents(self, card: str = "") -> Contents:
         """Return the files that :meth:`save` writes, by name; large ones as what makes them.

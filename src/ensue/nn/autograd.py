@@ -1,11 +1,19 @@
-"""Types for functions whose gradient is written by hand."""
+"""Types of hand-written gradients, and tensors computed from parameters, cached until a parameter changes.
+
+A change is seen by the version that torch counts for each tensor. Fused optimizers, ours and torch's, write without
+counting; so a hook counts for every optimizer after each of its steps.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+import copy
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, Self, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.graph import increment_version
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 
 class Context(Protocol):
@@ -29,3 +37,59 @@ class Context(Protocol):
 def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
     """Return the outputs of the function, recorded for autograd."""
     return cast(Tensor, function.apply(*inputs))  # type: ignore[no-untyped-call]
+
+
+Made = TypeVar("Made")
+
+
+def _count_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
+    """Raise the version of all parameters of an optimizer that took a step."""
+    increment_version([parameter for group in optimizer.param_groups for parameter in group["params"]])
+
+
+register_optimizer_step_post_hook(_count_step)
+
+
+class DerivedCache(nn.Module, Generic[Made]):
+    """A value computed from parameters, computed again once one of them has changed; no part of a saved state.
+
+    It is a submodule of the module whose parameters they are, so that training, which needs none, frees its memory.
+
+    Args:
+        make: computes it.
+    """
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        super().__init__()
+        self.make = make
+        self.key: tuple[object, ...] = ()
+        self.value: Made | None = None
+
+    def get(self, parameters: Iterable[Tensor]) -> Made:
+        """Return the value for the parameters as they are now."""
+        key = tuple((part.data_ptr(), part._version, part.shape) for part in parameters)
+        if self.value is None or key != self.key:
+            with torch.inference_mode(False), torch.no_grad():
+                self.key, self.value = key, self.make()
+        return self.value
+
+    def train(self, mode: bool = True) -> Self:
+        """Free the memory of the value."""
+        self.value = None
+        return super().train(mode)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> DerivedCache[Made]:
+        """Return the value for a copied module, bound to the copy's ``make``; the cached value is not copied."""
+        return DerivedCache(copy.deepcopy(self.make, memo))
+
+
+def parameters_of(module: nn.Module) -> list[Tensor]:
+    """Return the parameters of a module and its submodules; torch's own iterator takes several times as long."""
+    modules: list[nn.Module] = [module]
+    parameters: list[Tensor | None] = []
+    for part in modules:  # which grows meanwhile
+        if part._modules:
+            modules += [child for child in part._modules.values() if child is not None]
+        if part._parameters:
+            parameters += part._parameters.values()
+    return [parameter for parameter in parameters if parameter is not None]

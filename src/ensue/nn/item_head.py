@@ -16,10 +16,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ensue import kernels
-from ensue.nn.autograd import Context, apply
-from ensue.nn.cross_entropy import linear_cross_entropy
-from ensue.nn.derived import DerivedCache
-from ensue.nn.sampling import POWER, Sampler, sampled_cross_entropy
+from ensue.nn.autograd import Context, DerivedCache, apply
+from ensue.nn.sampling import POWER, Sampler, linear_cross_entropy, sampled_cross_entropy
 from ensue.vocabulary import FIRST, PADDING
 
 Network = TypeVar("Network", bound=nn.Module)

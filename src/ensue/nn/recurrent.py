@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue import kernels
-from ensue.nn.derived import DerivedCache, parameters_of
+from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.device import is_float32_on_cpu
 
 _State = Tensor | tuple[Tensor, ...]

@@ -1,11 +1,16 @@
-"""Top-k of large score arrays and their normaliser."""
+"""Top-k of large score arrays and their normaliser; approximate search with faiss."""
 
 from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from ensue import kernels
+from ensue.errors import SettingError
 from ensue.nn.device import is_float32_on_cpu
 
 _LINES = 64
@@ -77,3 +82,23 @@ def log_totals(scores: Tensor) -> Tensor:
     for low in range(0, len(scores), size):
         totals[low : low + size] = scores[low : low + size].logsumexp(dim=1)
     return totals
+
+
+def import_faiss() -> ModuleType:
+    """The library.
+
+    Raises:
+        SettingError: the extra is missing.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of how its types are made
+            import faiss
+    except ImportError as error:
+        raise SettingError("approximate search needs the extra: pip install 'ensue[ann]'") from error
+    return faiss
+
+
+def has_faiss() -> bool:
+    """Return whether faiss is installed."""
+    return find_spec("faiss") is not None

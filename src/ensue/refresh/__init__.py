@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ensue.card import describe
 from ensue.errors import SettingError
 from ensue.evaluation.comparison import Data
+from ensue.learning.state import AnyState
 from ensue.predictor import load
 from ensue.refresh.trial import NEWEST, Ask, Learn, Slice
 from ensue.store import versions
@@ -141,10 +141,10 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
         return versions.roll_back(folder, number)
 
 
-def card(predictor: Any, found: Refreshed) -> str:
+def card(predictor: AnyState, found: Refreshed) -> str:
     """Return the text of ``CARD.md`` after an update."""
     if not found.slices:
-        return describe(predictor)
+        return predictor.card()
     counted = any(part.best_baseline for part in found.slices)
     heads = [
         "slice",
@@ -163,4 +163,4 @@ def card(predictor: Any, found: Refreshed) -> str:
         lines.append(f"| {' | '.join(row)} |")
     if found.held:
         lines += ["", f"Full ranking; the newest slice is {found.held} of the new log, trained on after the test."]
-    return "\n".join([describe(predictor), *lines, ""])
+    return "\n".join([predictor.card(), *lines, ""])

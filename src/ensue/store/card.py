@@ -1,37 +1,97 @@
-"""``CARD.md`` as it is read again: the latest scores that stand in it."""
+"""The model card ``CARD.md``: its text, and the latest metrics read from it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ensue.errors import ModelFolderError
 from ensue.store.checksums import opened
+from ensue.version import __version__
 
 Scores: TypeAlias = dict[str, Any]
-"""Of a card, as JSON: figures, verdict and protocol."""
+"""Metrics, verdict and protocol of a card, as JSON."""
 SCORES = "## Test metrics"
-"""The heading of the scores."""
+"""The heading of the metrics."""
 WEIGHTS = "Attention weights are not causes: a deletion test shows how much each one matters."
 """The last line."""
 LONGEST = 200_000
 """Bytes of a card that are read."""
 
 
-def scores_of(card: str) -> Scores | None:
-    """What a card says of the latest scores; ``None`` where there are none yet.
+def card_text(summary: Mapping[str, Any], stored_data: Sequence[str], scores: str = "") -> str:
+    """Return the text of ``CARD.md``: training data, settings, and the latest metrics with those of the baselines.
 
-    ``figures`` are the model's own (x 100, with the half-width of their interval); ``verdict`` and ``protocol`` follow.
+    Args:
+        summary: settings and metadata of a model.
+        stored_data: what its folder stores of the training data, as lines of a list.
+        scores: :meth:`ensue.evaluation.result.Result.card_text`; empty where the model was not scored yet.
+    """
+    examples = "- up to six held-out records, verbatim, in `settings.json`; `ensue fit --no-examples` stores none."
+    lines = [
+        f"# {summary['model']} for task {summary['task']}",
+        "",
+        f"Written by ensue {__version__}. Same seed, data and machine give the same bytes on the CPU.",
+        "",
+        "## Training data",
+        *(f"- {name}: {value}" for name, value in _metadata_lines(summary["facts"])),
+        "",
+        "## Stored data",
+        *stored_data,
+        *([examples] if "examples" in summary["facts"] else []),
+        "",
+        "## Settings",
+        f"- seed: {summary['seed']}",
+        *(f"- {name}: {value}" for name, value in {**summary["settings"], **(summary["schedule"] or {})}.items()),
+        "",
+        SCORES,
+    ]
+    if not scores:
+        return "\n".join([*lines, "None yet: run `ensue evaluate FOLDER TEST`.", ""])
+    return "\n".join([*lines, scores, "", WEIGHTS, ""])
+
+
+def _metadata_lines(metadata: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield metadata as lines: lists joined, metrics by model on one line, one line per epoch of the training log."""
+    for name, value in metadata.items():
+        if name == "examples":
+            continue  # described under the stored data
+        if name == "log":
+            for row in value:
+                yield f"epoch {row['epoch']}", _listed({key: number for key, number in row.items() if key != "epoch"})
+        elif isinstance(value, Mapping):
+            yield name, _listed(value)
+        elif not isinstance(value, list):
+            yield name, value
+        elif name == "answered":
+            yield name, f"{len(value)} latest updates by their Idempotency-Key"
+        elif name == "encoder":
+            yield name, f"recognised by {', '.join(f'{number:.4f}' for number in value[:3])}, …"
+        elif value:
+            yield name, ("; " if name == "notes" else ", ").join(map(str, value))
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()
+    )
+
+
+def scores_of(card: str) -> Scores | None:
+    """Return the latest metrics, verdict and protocol of a card; ``None`` before the first evaluation.
+
+    ``figures`` are metrics of the model (x 100, with the half-width of their interval).
     """
     lines = card.partition(f"\n{SCORES}\n")[2].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     if len(rows) < 3:
         return None
-    heads, _, own = rows[:3]
-    said = [line for line in lines if line and not line.startswith(("|", "- ", "Warning: ")) and line != WEIGHTS]
+    heads, _, model_row = rows[:3]
+    sentences = [line for line in lines if line and not line.startswith(("|", "- ", "Warning: ")) and line != WEIGHTS]
     return {
-        "figures": dict(zip(heads[1:], own[1:], strict=False)),
-        "verdict": said[0] if said else "",
+        "figures": dict(zip(heads[1:], model_row[1:], strict=False)),
+        "verdict": sentences[0] if sentences else "",
         "protocol": dict(line[2:].split(": ", 1) for line in lines if line.startswith("- ") and ": " in line),
     }
 

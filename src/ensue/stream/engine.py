@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ensue.data.dates import SINCE_1970
 from ensue.data.histories import Histories, Index, concat_histories, ranges
-from ensue.data.time_summary import SINCE_1970
 from ensue.errors import DataError, SettingError
 from ensue.learning.state import module_of
 from ensue.store.folder import schema_of, write_folder

@@ -32,12 +32,11 @@ import polars as pl
 from typing_extensions import TypedDict
 
 from ensue.data.clock import UNITS, WORDS, in_seconds, named_unit
-from ensue.data.dates import has_year_last, parse_dates
+from ensue.data.dates import BANDS, MILLISECONDS, SINCE_1970, has_year_last, parse_dates
 from ensue.data.file_bytes import KEEP
 from ensue.data.ids import MISSING
 from ensue.data.schema import NO_SCHEMA, DataSchema
 from ensue.data.sequences.columns import EVENT, find_columns, kind_columns
-from ensue.data.time_summary import BANDS, MILLISECONDS, SINCE_1970
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.lines import listed, one_line, quoted
 from ensue.records import History, normal_id

@@ -21,8 +21,8 @@ from typing_extensions import TypedDict
 
 from ensue import metrics
 from ensue.data.clock import format_time
+from ensue.data.dates import MILLISECONDS, SINCE_1970
 from ensue.data.histories import Histories, Ids, Index, Times
-from ensue.data.time_summary import MILLISECONDS, SINCE_1970
 from ensue.learning.state import Count
 from ensue.metrics import MISS, Floats
 from ensue.nn.validation import require_ids, require_table

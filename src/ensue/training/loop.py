@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Adam
 
-from ensue.data.temporary import temporary_folder
+from ensue.data.file_bytes import temporary_folder
 from ensue.errors import SettingError
 from ensue.nn.device import in_order, memory_for
 from ensue.nn.sampling import drawn_together

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.data.report import SequencesReport
+from ensue.data.schema import SequencesReport
 from ensue.data.sequences import batches, prepare, read
 from ensue.data.sequences.prepared import MANIFEST, Counts
 from ensue.data.table import ReadOptions

@@ -15,7 +15,7 @@ from backports import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensue.data.report import ReadReport
+from ensue.data.schema import ReadReport
 from ensue.data.texts import Texts, read_texts
 from ensue.errors import DataError, SettingError
 from ensue.records import Text

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.report import ReadReport
+from ensue.data.schema import ReadReport
 from ensue.data.texts import Texts, hold_out_texts, leaks, read_texts
 from ensue.text.tokens import Tokenizer, Words, split_words
 from ensue.text.vectors import read_vectors

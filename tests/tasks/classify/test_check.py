@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ensue.data import leaks
-from ensue.data.report import ReadReport
+from ensue.data.schema import ReadReport
 from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.records import Text

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.card import describe
 from ensue.data.posts.dataset import Posts
 from ensue.errors import ModelFolderError, SettingError
 from ensue.records import Post
@@ -172,7 +171,7 @@ def test_cosines_are_the_encoder_s() -> None:
 
 def test_a_folder_needs_the_encoder_it_was_learned_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = TestBestSbert.fitted()
-    made.save(tmp_path / "model", describe(made))
+    made.save(tmp_path / "model", made.card())
     card = (tmp_path / "model" / "CARD.md").read_text()
     assert "- encoder: recognised by " in card and "- encoder: stand-in\n" in card
     loaded = LinkPredictor.load(tmp_path / "model", device="cpu")

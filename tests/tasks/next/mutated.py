@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 
 from ensue.answers import Answer
-from ensue.data.histories import Histories
-from ensue.data.item_table import Items
+from ensue.data.histories import Histories, Items
 from ensue.evaluation.comparison import evaluate
 from ensue.records import History
 from ensue.tasks.next import nearest

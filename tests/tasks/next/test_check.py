@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ensue.data.histories import Histories
-from ensue.data.report import SequencesReport
+from ensue.data.schema import SequencesReport
 from ensue.errors import DataError
 from ensue.records import History
 from ensue.tasks.next.check import Findings, check

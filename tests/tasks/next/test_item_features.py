@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from ensue import DataError, History, ModelFolderError, NextEvent, SettingError, compare, load
-from ensue.data.histories import Histories
-from ensue.data.item_table import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Items
+from ensue.data.histories import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Histories, Items
 from ensue.data.items import read_items
 from ensue.learning.state import evaluating
 from ensue.tasks.next.dataset import Windows

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ensue.answers import Answer
-from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.errors import ModelFolderError
 from ensue.learning.state import module_of
@@ -170,7 +169,7 @@ def test_few_candidates_hold_nearly_all_that_is_best(few: NextPredictor) -> None
     off = [one[value] / other[value] - 1 for one, other in both for value in one.keys() & other.keys()]
     assert abs(np.mean(off)) < 0.05 and np.abs(off).max() < 0.5
     assert few.index is not None and few.metadata.index == few.index.facts
-    assert few.index.facts.recall > 0.95 and "recall" in describe(few)
+    assert few.index.facts.recall > 0.95 and "recall" in few.card()
 
 
 @pytest.mark.parametrize("narrow", [20, 3])

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue.card import describe
 from ensue.data.histories import Histories
 from ensue.evaluation.comparison import evaluate
 from ensue.records import History
@@ -65,7 +64,7 @@ def test_no_file_grows_with_the_number_of_histories(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", ["blend", "cascade-blend", "sansr", "markov"])
 def test_answers_are_the_same_after_a_save_and_an_update_keeps_nothing_either(name: str, tmp_path: Path) -> None:
     made, asked = fitted(name, 60), walks(5, seed=2)
-    made.save(tmp_path / "m", describe(made))
+    made.save(tmp_path / "m", made.card())
     loaded = NextPredictor.load(tmp_path / "m", device="cpu")
     assert loaded.predict(asked) == made.predict(asked)
     before = sizes(tmp_path / "m")
@@ -86,7 +85,7 @@ def test_the_table_has_no_row_of_past_sessions_and_tells_no_twins() -> None:
     [("blend", "such sessions in `baselines.safetensors`"), ("cascade-blend", "past cascades in full")],
 )
 def test_what_stays_otherwise_is_on_the_card(name: str, held: str) -> None:
-    card = describe(fitted(name, 60, replay=100))
+    card = fitted(name, 60, replay=100).card()
     assert "60 past sessions (the latest 50 events of each: ids and times, no names)" in card
     assert "as sets of ids, for VS-kNN, and a 64-bit fingerprint" in card and held in card
     assert "`ensue fit --set replay=0` stores only weights and sums" in card

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.card import describe
 from ensue.cli.tasks.next_event import training_summary
 from ensue.data.histories import Histories, hold_out
 from ensue.demo.cascades import Cascades, make_cascades
@@ -126,7 +125,7 @@ def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_p
     assert best.metadata.validation_mrr is not None
     assert best.metadata.validation_mrr["markov"] == 1.0 >= best.metadata.validation_mrr["blend"]
     assert best.metadata.chosen == "markov, a baseline: no trained model ranked the held-out data better"
-    assert f"- chosen: {best.metadata.chosen}" in describe(best)
+    assert f"- chosen: {best.metadata.chosen}" in best.card()
     scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in best.metadata.validation_mrr.items())
     first, exclusion, last = training_summary(best)
     assert [first, last] == [f"chose {best.metadata.chosen}; validation MRR: {scores}", IDLE]
@@ -293,7 +292,7 @@ def test_the_card_says_how_the_schedule_fitted_the_log(world: Cascades) -> None:
     # 400 steps an epoch are not to be had: of some ten targets each, four are the fewest with 32 targets.
     steps = -(-round(0.9 * len(world.train)) // 4)
     assert made.summary()["facts"]["training"] == {"batch_size": 4, "epochs": 1, "steps": steps, "warm_up": 2}
-    assert f"- training: batch_size 4, epochs 1, steps {steps}, warm_up 2" in describe(made)
+    assert f"- training: batch_size 4, epochs 1, steps {steps}, warm_up 2" in made.card()
 
 
 def test_accuracy_is_no_figure_of_a_ranking() -> None:

@@ -18,8 +18,7 @@ from ensue.cli.tasks import Records, stdin_lines
 from ensue.data.files import open_file
 from ensue.data.kinds import is_plain
 from ensue.data.posts.platforms import beside
-from ensue.data.report import ReadReport
-from ensue.data.schema import DataSchema
+from ensue.data.schema import DataSchema, ReadReport
 from ensue.data.table import rows_of
 from ensue.data.texts import Texts, read_texts
 from ensue.data.texts.labels import require_known

@@ -14,11 +14,9 @@ from ensue.cli.display import ATTRIBUTIONS, Column
 from ensue.cli.options import Reading
 from ensue.cli.tasks import Records, stdin_lines
 from ensue.data.duplicates import duplicates
-from ensue.data.histories import Histories
-from ensue.data.item_table import Items
+from ensue.data.histories import Histories, Items
 from ensue.data.items import read_items
-from ensue.data.report import SequencesReport
-from ensue.data.schema import DataSchema
+from ensue.data.schema import DataSchema, SequencesReport
 from ensue.data.sequences import read as read_log
 from ensue.data.sequences.telling import hardly_known, require_people, telling_columns
 from ensue.errors import SettingError

@@ -23,7 +23,7 @@ from ensue.data.near_copies import components, near_copies
 from ensue.data.posts.documents import open_texts, read_document
 from ensue.data.posts.formats import ARTICLE_ROLES, POST_ROLES, flat_posts, read_post_rows
 from ensue.data.posts.platforms import is_json
-from ensue.data.report import ReadReport, Source
+from ensue.data.schema import ReadReport, Source
 from ensue.data.table import ReadOptions, Table, extended, nothing, read_together
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted

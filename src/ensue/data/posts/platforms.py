@@ -21,12 +21,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote_plus
 
 import polars as pl
 
 from ensue.data.files import Content
 from ensue.data.schema import split_words
-from ensue.data.table import JSON, extended, read_object
+from ensue.data.table import JSON, extended, read_object, read_objects, sample_objects
 from ensue.errors import DataError
 from ensue.lines import quoted
 
@@ -482,3 +483,31 @@ def _column(name: str, values: Sequence[object]) -> pl.Series:
             return pl.Series(name, values, kind)
     texts = [None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
     return pl.Series(name, texts, pl.String)
+
+
+ACCOUNT = "account"
+"""The name of the one account of a file."""
+_FIELDS = {"header", "time", "products"}
+_SEARCH = r"[?&](?:search_query|q)=([^&]+)"
+
+
+def is_activity(fields: Mapping[str, object]) -> bool:
+    """Return whether an object is an activity of a Takeout."""
+    return fields.keys() >= _FIELDS
+
+
+def holds_searches(content: Content) -> bool:
+    """Return whether a file holds activities most of which are searches."""
+    if not content.json:
+        return False
+    samples = [sample for sample in sample_objects(content) if is_activity(sample)]
+    urls = pl.Series([str(sample.get("titleUrl", "")) for sample in samples], dtype=pl.String)
+    return bool(len(urls)) and int(urls.str.contains(_SEARCH).sum()) > len(urls) / 2
+
+
+def read_activities(content: Content) -> pl.DataFrame:
+    """Return the activities that have an address, with their ``line``, ``url``, ``time`` and ``query``, maybe null."""
+    frame = read_objects(content, {"titleUrl": pl.String(), "time": pl.String()}, read_object)
+    query = pl.col("titleUrl").str.extract(_SEARCH).map_elements(unquote_plus, return_dtype=pl.String)
+    rows = frame.with_row_index("line", offset=1).with_columns(query=query).rename({"titleUrl": "url"})
+    return rows.drop_nulls("url")

@@ -23,7 +23,7 @@ from ensue.data.queries.formats import read_log
 from ensue.data.queries.personal import looks_personal
 from ensue.data.queries.rows import Rows, count_words, first_arrival, order_rows
 from ensue.data.queries.rules import QueryRules, sentences
-from ensue.data.report import Clocked, ReadReport
+from ensue.data.schema import Clocked, ReadReport
 from ensue.data.sequences.sessions import cut
 from ensue.data.sequences.sources import files_of
 from ensue.data.table import ReadOptions, Table, read_together

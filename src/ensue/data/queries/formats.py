@@ -28,17 +28,17 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import TIME_NAMES, is_number, plain_time_name
+from ensue.data.dates import Where
 from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.posts.formats import export_of
+from ensue.data.posts.platforms import ACCOUNT, holds_searches, read_activities
 from ensue.data.schema import Found, Roles, plain_name, require_roles, split_words
 from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
 from ensue.data.table import Table, names_of, read_object, read_table, sample_objects
-from ensue.data.takeout import ACCOUNT, holds_searches, read_activities
-from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, part_of, quoted
 

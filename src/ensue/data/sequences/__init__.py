@@ -9,15 +9,14 @@ from tempfile import gettempdir
 from typing import Unpack
 
 from ensue.arguments import id_list, require_path
-from ensue.data.file_bytes import DROP, KEEP, Opening, is_several, packing
+from ensue.data.file_bytes import DROP, KEEP, Opening, is_several, packing, temporary_folder
 from ensue.data.histories import Histories
-from ensue.data.report import SequencesReport
+from ensue.data.schema import SequencesReport
 from ensue.data.sequences.dataset import read_file, read_together
 from ensue.data.sequences.prepared import is_prepared, read_prepared
 from ensue.data.sequences.sessions import check_gap
 from ensue.data.sequences.sources import Source, files_of, keeps_sequences, packed, sources_of
 from ensue.data.table import ReadOptions
-from ensue.data.temporary import temporary_folder
 from ensue.errors import SettingError
 
 LARGE_ROWS, LARGE_BYTES = 20_000_000, 10**9

@@ -23,7 +23,7 @@ import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
 from ensue.data.clock import TimeFormat, TimeOptions, format_of, parse_times
-from ensue.data.dates import has_year_last, telling_date
+from ensue.data.dates import TimeSummary, Where, has_year_last, telling_date
 from ensue.data.file_bytes import FileBytes
 from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.histories import Times
@@ -32,7 +32,6 @@ from ensue.data.sequences.prepared import flush
 from ensue.data.sequences.rows import TEXT, Rows, id_columns, read_rows
 from ensue.data.sequences.sources import Source
 from ensue.data.table import ReadOptions, Table
-from ensue.data.time_summary import TimeSummary, Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural
 from ensue.version import __version__

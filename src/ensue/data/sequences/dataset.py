@@ -14,17 +14,17 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import Clock, TimeFormat, read_clock
+from ensue.data.dates import Where
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of
 from ensue.data.posts.formats import FIELDS, read_cascades
-from ensue.data.report import SequencesReport
+from ensue.data.schema import SequencesReport
 from ensue.data.sequences.columns import EVENT, WHOLE_USERS, is_user_log
 from ensue.data.sequences.events import Events, with_ids
 from ensue.data.sequences.rows import Rows, id_columns, read_rows, recognise_layout, require_event_types
 from ensue.data.sequences.sessions import GAP, cut, drop_prefixes
 from ensue.data.sequences.sources import Source, rows_together
 from ensue.data.table import ReadOptions
-from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
+from ensue.data.dates import Where
 from ensue.data.file_bytes import KEEP
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.table import Table
-from ensue.data.time_summary import Where
 from ensue.errors import DataError
 from ensue.lines import quoted
 

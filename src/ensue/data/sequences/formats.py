@@ -35,13 +35,13 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import TimeOptions, is_number, read_clock
+from ensue.data.dates import SINCE_1970, Where
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
+from ensue.data.posts.platforms import ACCOUNT, is_activity, read_activities
 from ensue.data.sequences.columns import find_columns
 from ensue.data.sequences.events import Events, categorical, events_of, filled_lines, flat_events, refuse
 from ensue.data.table import names_of, read_object, read_objects, sample_objects
-from ensue.data.takeout import ACCOUNT, is_activity, read_activities
-from ensue.data.time_summary import SINCE_1970, Where
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
 from ensue.records import History

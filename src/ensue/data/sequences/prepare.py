@@ -26,7 +26,7 @@ import polars as pl
 from ensue.data.clock import in_seconds
 from ensue.data.file_bytes import is_several, memory_at_hand
 from ensue.data.histories import Histories, Index, offsets_of
-from ensue.data.report import SequencesReport
+from ensue.data.schema import SequencesReport
 from ensue.data.sequences.batches import Batches, Cursor, Share, find_shares, read_share, write_share
 from ensue.data.sequences.columns import is_user_log
 from ensue.data.sequences.dataset import cut_notes, in_order, pause_of, read_file, report_of, require_times, sorted_note

@@ -26,7 +26,7 @@ import polars as pl
 from ensue.data.file_bytes import open_input, read_input
 from ensue.data.files import answering
 from ensue.data.histories import Histories
-from ensue.data.report import SequencesReport
+from ensue.data.schema import SequencesReport
 from ensue.errors import DataError
 from ensue.version import __version__
 from ensue.vocabulary import FIRST, Vocabulary

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from ensue.data.dates import Where
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Histories, ranges
 from ensue.data.sequences.events import Events
 from ensue.data.sequences.formats import list_events, split_ids
-from ensue.data.time_summary import Where
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 

@@ -19,7 +19,7 @@ from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.markup import strip_markup
 from ensue.data.posts.documents import open_texts
-from ensue.data.report import ReadReport
+from ensue.data.schema import ReadReport
 from ensue.data.table import ReadOptions, Table, nothing, read_together
 from ensue.data.texts.formats import read_rows
 from ensue.data.texts.labels import join_spellings, match_spellings, present

@@ -11,7 +11,7 @@ import polars as pl
 
 from ensue.data.histories import Index
 from ensue.data.leaks import near_texts, not_compared, telling_words
-from ensue.data.report import FindingRow, ReadReport, counts_text
+from ensue.data.schema import FindingRow, ReadReport, counts_text
 from ensue.data.texts.dataset import Leaks, Texts, leaks
 from ensue.lines import part_of, plural, quoted
 from ensue.records import Text

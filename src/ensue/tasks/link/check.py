@@ -11,7 +11,7 @@ import polars as pl
 from ensue.data.near_copies import headline_copies, near_copies
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, LinkLeaks, Posts, PostsReport, link_leaks
-from ensue.data.report import FindingRow, counts_text
+from ensue.data.schema import FindingRow, counts_text
 from ensue.lines import part_of, plural
 from ensue.records import Post
 

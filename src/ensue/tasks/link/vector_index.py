@@ -21,8 +21,7 @@ from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
-from ensue.nn.approximate import import_faiss
-from ensue.nn.topk import topk
+from ensue.nn.topk import import_faiss, topk
 from ensue.nn.validation import require_table
 from ensue.store.checksums import chunks, opened, require_sum, sums_of
 from ensue.store.folder import Contents, damage, described, read_settings, read_unchanged, write_folder

@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.data.files import answering
-from ensue.data.item_table import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
+from ensue.data.histories import IGNORE, KINDS, NUMBER, TEXT, TIME, Items
 from ensue.errors import SettingError
 from ensue.nn.validation import LARGEST_COUNT, require_number, require_table
 from ensue.store.folder import read_file, read_json

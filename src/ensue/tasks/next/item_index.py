@@ -24,9 +24,8 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from ensue.nn.approximate import import_faiss
 from ensue.nn.item_head import Product
-from ensue.nn.topk import log_totals, topk
+from ensue.nn.topk import import_faiss, log_totals, topk
 from ensue.nn.validation import require_ids, require_table
 from ensue.settings import LARGEST
 from ensue.store.pack import tensor_bytes

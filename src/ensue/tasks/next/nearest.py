@@ -20,9 +20,8 @@ from torch import Tensor
 
 from ensue.data.histories import Histories, Index
 from ensue.learning.state import evaluating
-from ensue.nn.approximate import has_faiss
 from ensue.nn.item_head import Product
-from ensue.nn.topk import topk
+from ensue.nn.topk import has_faiss, topk
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
 from ensue.tasks.next.item_index import LARGE, ItemIndex, make_index

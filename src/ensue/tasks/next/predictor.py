@@ -14,16 +14,15 @@ from torch.nn import functional
 
 from ensue.answers import Answer, Choice, Explanation, Forecast, Foreseen
 from ensue.arguments import id_list, optional_bool, require_records
-from ensue.data.histories import Histories, Ids, Index
-from ensue.data.item_table import Items
+from ensue.data.histories import Histories, Ids, Index, Items
 from ensue.errors import SettingError
 from ensue.learning import life
 from ensue.learning.life import Forgotten
 from ensue.learning.state import NETWORK, Contents, Folders, evaluating, module_of
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
-from ensue.nn.approximate import has_faiss
 from ensue.nn.item_head import ItemTable, Output
+from ensue.nn.topk import has_faiss
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import History
 from ensue.settings import require_integer, require_k

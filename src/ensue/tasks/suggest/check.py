@@ -11,7 +11,7 @@ import polars as pl
 
 from ensue.data.leaks import before_the_last, begun_beside
 from ensue.data.queries import Queries, QueriesReport
-from ensue.data.report import FindingRow, counts_text
+from ensue.data.schema import FindingRow, counts_text
 from ensue.lines import part_of, plural
 from ensue.records import History
 from ensue.tasks.suggest.dataset import prints

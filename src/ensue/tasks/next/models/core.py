@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from ensue import kernels
 from ensue.nn.attention import band, masked_softmax
-from ensue.nn.derived import DerivedCache, parameters_of
+from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import (

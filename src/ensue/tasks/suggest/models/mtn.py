@@ -42,7 +42,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.attention import band, masked_mean
-from ensue.nn.derived import DerivedCache, parameters_of
+from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.incremental import PackedEncoder
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids

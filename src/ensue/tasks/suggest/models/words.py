@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ensue import kernels
-from ensue.nn.cross_entropy import linear_cross_entropy
-from ensue.nn.derived import DerivedCache
+from ensue.nn.autograd import DerivedCache
 from ensue.nn.device import is_float32_on_cpu
+from ensue.nn.sampling import linear_cross_entropy
 from ensue.nn.topk import log_totals
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ensue.nn.derived import DerivedCache, parameters_of
+from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.incremental import Folded, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids

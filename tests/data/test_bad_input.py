@@ -56,7 +56,10 @@ LINES: dict[str, tuple[str | bytes, str]] = {
         "session,item,time,note\n1,a,5,x\n1,b,6,y,z\n",
         ", line 3: 5 fields, but the header has 4; is a quote left open?",
     ),
-    "open quote": (HEAD + '1,"a,5\n1,b,6\n', ", line 2: 2 fields, but the header has 3; is a quote left open?"),
+    "open quote": (
+        HEAD + '1,"a,5\n1,b,6\n',
+        ", line 2: a quote is left open; close it, and double the quotes within a field",
+    ),
     "twice": ("session,item,time,item\n1,a,5,b\n", ", line 1: column 'item' appears twice; rename one"),
     "encoding": (
         HEAD.encode() + b"1,a,5\n1,b\xff,6\n",

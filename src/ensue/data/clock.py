@@ -76,6 +76,8 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _THOUSANDS = re.compile(r"\d{1,3}([,.'’ _\u00a0\u202f])\d{3}(?:\1\d{3})+")
 _SCIENTIFIC = r"^[-+]?(\d)(?:[.,](\d*))?[eE]\+?(\d+)$"
 _SAMPLES = 100
+FIRST_INEXACT_FLOAT32 = 2**24
+"""Floats of 32 bits from here on no longer hold every whole number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,6 +309,12 @@ def _parse_numbers(column: pl.Series, where: Where) -> Times:
     if not finite.all():
         row = int(np.argmin(finite))
         raise DataError(f"{where(row)}: time {times[row]} is not a finite number")
+    if column.dtype == pl.Float32 and len(times) and np.abs(times).max() >= FIRST_INEXACT_FLOAT32:
+        row = int(np.argmax(np.abs(times) >= FIRST_INEXACT_FLOAT32))
+        raise DataError(
+            f"{where(row)}: time {times[row]:.0f} was rounded: column {quoted(column.name)} holds 32-bit floats, which "
+            "keep seven digits; export it again as whole numbers or 64-bit floats"
+        )
     return times
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +15,8 @@ from typing import Literal
 import polars as pl
 
 from ensue.data.clock import is_number
-from ensue.data.encodings import decode
+from ensue.data.encodings import MARKS, decode
+from ensue.data.file_bytes import FileBytes
 from ensue.data.files import Content, answering, fits
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
@@ -111,10 +114,24 @@ class Delimited:
         with answering(self.content.path):
             return self.content.delimited(partial(self._parser(columns, {}), n_rows=num_rows), lambda: None)
 
+    @cached_property
+    def _parsable(self) -> Content:
+        """The table with quotes around each field that holds one: polars joins the rows between ``5" x`` and ``7" x``.
+
+        Raises:
+            DataError: at a quote that is left open.
+        """
+        if not self.quoted or has_regular_quotes(self.content.data, self.separator):
+            return self.content
+        table = io.StringIO(newline="")
+        rows = (row for _, row in self.content.rows(self.separator, strict=True))
+        csv.writer(table, delimiter=self.separator, lineterminator="\n").writerows(rows)
+        return replace(self.content, data=table.getvalue().encode())
+
     def _parser(self, names: list[str] | None, types: Types) -> partial[pl.DataFrame]:
         return partial(
             pl.read_csv,
-            self.content.source,
+            self._parsable.source,
             columns=None if self.given else names,
             has_header=not self.given,
             new_columns=list(self.given) or None,
@@ -147,11 +164,23 @@ class Delimited:
                     )
 
 
+def has_regular_quotes(data: bytes | FileBytes, separator: str) -> bool:
+    """Return whether all quotes open a field, close one or are doubled, as far as the bytes beside them tell."""
+    if data.find(b'"') < 0:
+        return True
+    mark, plain = separator.encode(), data[:].replace(b'""', b"").removeprefix(MARKS[0])
+    num_opening = plain.count(mark + b'"') + plain.count(b'\n"') + plain.startswith(b'"')
+    num_closing = plain.count(b'"' + mark) + plain.count(b'"\n') + plain.count(b'"\r') + plain.endswith(b'"')
+    return 2 * num_opening == 2 * num_closing == plain.count(b'"')
+
+
 def is_quoted(content: Content) -> bool:
     """Return whether quotes in a table with tabs are CSV's: every field that opens with one closes with one.
 
     Otherwise they are part of the text, as in the files of GLUE.
     """
+    if content.data.find(b'"') < 0:
+        return True
     lines = content.column_of_lines()
     field = r'(?:"(?:[^"]|"")*"|[^"\t][^\t]*|)'
     open_lines = lines.filter(~lines.str.contains(rf"^{field}(?:\t{field})*$"))

@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 import polars as pl
 
+from ensue.data.clock import FIRST_INEXACT_FLOAT32
 from ensue.data.file_bytes import DROP, KEEP
 from ensue.data.table import Table
 from ensue.errors import DataError
@@ -31,12 +32,11 @@ MAX_WORDS = 3
 _WORDS = "|".join(map(re.escape, MISSING))
 _UNUSUAL = rf"^\s|\s$|\.0+$|[eE]\+|^(?:{_WORDS})$"
 """Ids that need a closer look; of most columns no id does."""
-_FLOAT = r"^\s*-?\d+(?:\.0+\s*|\s+)$|^\s+-?\d+$"
-"""A whole number that is not written as one: ``7.0``, or with spaces around it."""
+_FLOAT = r"^\s*-?\d+\.0+\s*$"
+"""A whole number that is written as a float: ``7.0``, maybe with spaces around it."""
 _FRACTION = r"^\s*[vV]?-?\d+\.(?:\d*[1-9]|\d+\.\d)"
 """Beginning of a version or a measure: ``1.5``, ``1.05``, ``1.0.2``."""
 _SCIENTIFIC = r"^-?\d(?:[.,]\d+)?[eE]\+\d{2,}$"
-_FIRST_INEXACT_FLOAT32 = 2**24
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Tally:
     example: str = ""
     """The first of these."""
     number: str = ""
-    """A whole number as the column writes it: ``7.0``."""
+    """An id that is read otherwise than the column writes it: ``7.0``, or one with spaces around it."""
     number_place: str = ""
     """Place of the first of these in the file."""
     missing_place: str = ""
@@ -115,8 +115,8 @@ class IdColumns:
     def notes(self) -> tuple[str, ...]:
         """Sentences on what was changed and cannot be wrong."""
         return tuple(
-            f"column {quoted(tally.column)} holds whole numbers written {_way(tally.number)}, first in "
-            f"{tally.number_place}: {tally.number} is read as {tally.number.strip().partition('.')[0]}"
+            f"column {quoted(tally.column)} holds {_way(tally.number)}, first in {tally.number_place}: "
+            f"{_shown(tally.number)} is read as {_shown(_without_zeros(tally.number))}"
             for tally in self.tallies.values()
             if tally.number
         )
@@ -185,7 +185,7 @@ class IdColumns:
             return column.cast(pl.String)
         if not column.dtype.is_float():
             return column
-        limit = _FIRST_INEXACT_FLOAT32 if column.dtype == pl.Float32 else MAX_EXACT
+        limit = FIRST_INEXACT_FLOAT32 if column.dtype == pl.Float32 else MAX_EXACT
         numbers = column.cast(pl.Float64)
         numbers = numbers.set(~numbers.is_finite(), None)  # NaN is how a column of floats writes an empty cell
         for row in (numbers != numbers.round()).arg_true()[:1]:
@@ -212,10 +212,13 @@ class IdColumns:
         floats = texts.str.contains(_FLOAT).fill_null(False)
         rounded = stripped.str.contains(_SCIENTIFIC).fill_null(False) | (floats & _is_inexact(stripped))
         floats &= ~rounded
+        changed = (stripped != texts).fill_null(False)
+        normal = stripped.set(stripped == "", None)
         if floats.any() and self._is_whole(role, table, pieces):
-            if not tally.number:
-                self._note_float(role, table, floats if index is None else floats.gather(index), str, column)
-            texts = texts.zip_with(~floats, stripped.str.replace(r"\.0+$", ""))
+            normal, changed = normal.zip_with(~floats, stripped.str.replace(r"\.0+$", "")), changed | floats
+        if changed.any() and not tally.number:
+            self._note_float(role, table, changed if index is None else changed.gather(index), str, column)
+        texts = normal
         words = stripped.filter(absent).unique(maintain_order=True).to_list()
         tally.words = list(dict.fromkeys([*tally.words, *words]))[:MAX_WORDS]
         texts = texts.zip_with(~absent, pl.Series([None], dtype=pl.String).new_from_index(0, len(texts)))
@@ -311,7 +314,17 @@ def _categories(column: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def _way(number: str) -> str:
-    return "as floats" if "." in number else "with spaces around them"
+    return "whole numbers written as floats" if re.search(_FLOAT, number) else "ids with spaces around them"
+
+
+def _without_zeros(number: str) -> str:
+    """Return an id as it is read: ``7`` of ``7.0``, ``a`` of ``" a"``."""
+    return re.sub(r"\.0+$", "", number.strip()) if re.search(_FLOAT, number) else number.strip()
+
+
+def _shown(number: str) -> str:
+    """Return an id for a message, in quotes unless it is a number."""
+    return number if re.fullmatch(r"-?[\d.]+", number) else quoted(number)
 
 
 def _has_fraction(column: pl.Series) -> bool:

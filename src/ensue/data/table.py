@@ -245,7 +245,8 @@ def read_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Ta
     schema = content.schema()
     columns, notes = find(list(schema))
     for role, name in columns.items():
-        if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object):
+        refused = (pl.Binary, pl.Object) if role == "time" else (pl.Binary, pl.Object, pl.Duration)
+        if schema[name].is_nested() or schema[name] in refused:
             raise DataError(
                 f"{content.path}: column {quoted(name)} ({role}) holds {schema[name]}; give texts or numbers"
             )

@@ -139,8 +139,11 @@ def collection_of(content: Content, roles: Roles) -> tuple[str, ...]:
 
 
 def _ids(name: str) -> pl.Expr:
-    """Ids with spaces, ``|`` or ``;`` between them as lists."""
-    return pl.col(name).str.extract_all(r"[^\s|;]+")
+    """Ids with spaces, ``|`` or ``;`` between them as lists; so are lists as Python and JSON write them."""
+    texts = pl.col(name)
+    # ['x', "y z"] holds x and y z: what is in quotes is one id, and the quotes go.
+    written = texts.str.extract_all(r"""'[^']*'|"[^"]*"|[^\s,'"\[\]]+""").list.eval(pl.element().str.strip_chars("'\""))
+    return pl.when(texts.str.contains(r"^\s*\[.*\]\s*$")).then(written).otherwise(texts.str.extract_all(r"[^\s|;]+"))
 
 
 def _nested_parquet(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:

@@ -22,7 +22,7 @@ from ensue.data.sequences.sessions import find_lists
 from ensue.data.sequences.sources import files_of
 from ensue.data.table import ReadOptions, names_of, read_object, read_objects, sample_objects
 from ensue.errors import DataError, SettingError
-from ensue.lines import plural, quoted
+from ensue.lines import part_of, plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
 TOLD = 0.95
@@ -55,7 +55,7 @@ def telling_columns(
         content = options.open(files_of(Path(path))[0], in_pieces=True)
         if (frame := _whole(content)) is not None:
             roles = find_columns(content.path, frame.columns, options.columns, content.trained)[0]
-            return [*([] if events else _kinds(frame, roles)), *_told(frame, roles)]
+            return [*([] if events else _kinds(frame, roles)), *_shared_sessions(frame, roles), *_told(frame, roles)]
     return []
 
 
@@ -118,6 +118,23 @@ def _kinds(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
             f"types to predict, such as --events {kinds[name][0]}"
         )
     return lines
+
+
+def _shared_sessions(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
+    """Warn of sessions in which several users are: their ids may start again for each user, and would be merged."""
+    users = [name for name in user_columns(frame.columns) if name not in roles.values()]
+    if not users or not is_person(roles):
+        return []
+    session, user = roles["session"], users[0]
+    counts = frame.drop_nulls([session, user]).group_by(session).agg(pl.col(user).n_unique())[user]
+    num_shared = int((counts > 1).sum())
+    if not num_shared:
+        return []
+    return [
+        f"{part_of(num_shared, len(counts), 'session', 'holds', 'hold')} events of several users ({quoted(user)}): if "
+        f"the ids of sessions start again for each user, make one column of {quoted(user)} and {quoted(session)}, or "
+        f"give --columns session={user}"
+    ]
 
 
 def _whole(content: Content) -> pl.DataFrame | None:

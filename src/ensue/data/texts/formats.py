@@ -321,11 +321,28 @@ def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Table:
         where = f"{content.path}, line {numbers[row]}"
         raise DataError(f"{where}: {plural(counts[row], 'field')}, but the file begins with {len(names)}: {shape}")
     frame = lines.str.splitn(between, len(names)).struct.rename_fields(names).struct.unnest()
+    if layout == "labelled lines" and num_fields == 2 and not stated:
+        _require_label_first(content, frame, f"line {numbers[0]}")
     if layout == "imdb":
         frame = frame.with_columns(polarity=pl.col("id").str.split("/").list.first())
     require_columns(content.path, frame.columns, stated)
     columns = {role: {**roles, **stated}[role] for role in ROLES if role in {**roles, **stated}}
     return Table(layout, by_role(frame, columns), lambda row: f"{content.path}, line {numbers[row]}", columns, notes)
+
+
+def _require_label_first(content: Content, frame: pl.DataFrame, line: str) -> None:
+    """Refuse ``text TAB label``: most first fields are of several words, most second ones of one.
+
+    Raises:
+        DataError: naming the option that numbers the columns.
+    """
+    share = frame.head(_PROBED).select(pl.all().str.strip_chars().str.contains(r"\s").mean())
+    if len(frame) > 1 and (share["label"][0] or 0) > 0.5 > (share["text"][0] or 0):
+        raise DataError(
+            f"{content.path}, {line}: {quoted(frame['label'][0], 40)} looks like a text and "
+            f"{quoted(frame['text'][0], 40)} like its label; give label TAB text, or number the columns with --columns "
+            "text=1,label=2"
+        )
 
 
 def _trees(content: Content, phrases: bool) -> Table:

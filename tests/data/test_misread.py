@@ -1,0 +1,110 @@
+"""Files that are easily read as something else: stray quotes, spaces around ids, lists written as texts, rounded times.
+
+Each is read as it is meant, or refused by one line that says what to do; none is read wrongly in silence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ensue.data.posts.dataset import read_posts
+from ensue.data.queries import read_queries
+from ensue.data.queries.rules import QueryRules
+from ensue.data.sequences import read
+from ensue.data.sequences.telling import telling_columns
+from ensue.data.texts import read_texts
+from ensue.errors import DataError
+
+
+def write(folder: Path, text: str, name: str = "file.csv") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8", newline="")
+    return path
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+def test_quotes_within_texts_join_no_rows(tmp_path: Path, separator: str) -> None:
+    table = [["0", "a b", '5" x'], ["1", '"say ""no"""', '7"'], ["2", "plain", "good"], ["3", 'a 5" pipe', '"b"']]
+    path = write(tmp_path, "\n".join(separator.join(row) for row in [["id", "text", "label"], *table]) + "\n")
+    texts, _ = read_texts(path)
+    assert texts.texts[0].to_list() == ["a b", 'say "no"', "plain", 'a 5" pipe']
+    assert texts.labels is not None
+    assert texts.labels.to_list() == ['5" x', '7"', "good", "b"]
+
+
+def test_quotes_within_ids_join_no_events(tmp_path: Path) -> None:
+    path = write(tmp_path, 'session,time,item\n1,1,"a, b"\n1,2,5" x\n1,3,c\n2,1,"q"\n2,2,7" x\n')
+    assert [record.values for record in read(path)[0].records()] == [("a, b", '5" x', "c"), ("q", '7" x')]
+
+
+def test_quotes_within_queries_join_no_rows(tmp_path: Path) -> None:
+    path = write(tmp_path, 'user,time,query\nu,1700000000,tv 42"\nu,1700000010,"a, b"\nu,1700000020,tv 50"\n')
+    sessions, _ = read_queries(path, rules=QueryRules(min_queries=1))
+    assert [record.values for record in sessions.records()] == [('tv 42"', "a, b", 'tv 50"')]
+
+
+def test_a_quote_that_is_left_open_is_refused_by_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path, 'session,item\n1,a\n1,"b\n2,c\n')
+    with pytest.raises(DataError, match=r"file\.csv, line 3: a quote is left open; close it"):
+        read(path)
+
+
+def test_spaces_around_ids_are_left_out_and_noted(tmp_path: Path) -> None:
+    histories, report = read(write(tmp_path, "session,item\nu, a\nu ,a\nu,b b \n"))
+    assert [record.values for record in histories.records()] == [("a", "a", "b b")]
+    assert report.notes == (
+        f"column 'session' holds ids with spaces around them, first in {tmp_path}/file.csv, line 3: 'u ' is read as "
+        "'u'",
+        f"column 'item' holds ids with spaces around them, first in {tmp_path}/file.csv, line 2: ' a' is read as 'a'",
+    )
+
+
+def test_blanks_are_no_ids(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 3: column 'item' is empty"):
+        read(write(tmp_path, "session,item\nu,a\nu,  \n"))
+
+
+@pytest.mark.parametrize(
+    "cell", ["x|y z", "\"['x', 'y', 'z']\"", '"[""x"", ""y"", ""z""]"', "\"['x' 'y' 'z']\"", "[x;y;z]"]
+)
+def test_lists_of_articles_are_read_as_written(tmp_path: Path, cell: str) -> None:
+    posts, _ = read_posts(write(tmp_path, f"id,text,about\n1,the ferry,{cell}\n"))
+    separators = str.maketrans("|;", "  ")
+    assert " ".join(posts.record(0).about).translate(separators).split() == ["x", "y", "z"]
+
+
+def test_times_of_32_bit_floats_are_refused(tmp_path: Path) -> None:
+    times = pl.Series([1_700_000_000.0, 1_700_000_060.0], dtype=pl.Float32)
+    pl.DataFrame({"session": ["u", "u"], "item": ["a", "b"], "time": times}).write_parquet(tmp_path / "log.parquet")
+    with pytest.raises(DataError, match=r"log\.parquet row 1: time 1700000000 was rounded: column 'time' holds 32-bit"):
+        read(tmp_path / "log.parquet")
+    small = pl.Series([1.5, 3.0], dtype=pl.Float32)
+    pl.DataFrame({"session": ["u", "u"], "item": ["a", "b"], "time": small}).write_parquet(tmp_path / "log.parquet")
+    assert read(tmp_path / "log.parquet")[0].times.tolist() == [1.5, 3.0]
+
+
+def test_durations_are_no_ids(tmp_path: Path) -> None:
+    durations = pl.Series([1, 2], dtype=pl.Duration)
+    pl.DataFrame({"session": ["u", "u"], "item": durations}).write_parquet(tmp_path / "log.parquet")
+    with pytest.raises(DataError, match=r"column 'item' \(item\) holds Duration.*; give texts or numbers"):
+        read(tmp_path / "log.parquet")
+
+
+def test_texts_before_their_labels_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "a fine film\tgood\nno good\tbad\nso\tbad\n", "texts.tsv")
+    with pytest.raises(DataError, match=r"texts\.tsv, line 1: 'a fine film' looks like a text and 'good' like its"):
+        read_texts(path)
+    texts, _ = read_texts(path, columns={"text": "1", "label": "2"})
+    assert [text.texts[0] for text in texts.records()] == ["a fine film", "no good", "so"]
+
+
+def test_sessions_of_several_users_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "user_id,session_id,item_id\nu,1,a\nu,2,b\nv,1,c\nv,1,d\n")
+    assert telling_columns(path) == [
+        "1 of 2 sessions holds events of several users ('user_id'): if the ids of sessions start again for each user, "
+        "make one column of 'user_id' and 'session_id', or give --columns session=user_id"
+    ]
+    assert telling_columns(path, columns={"session": "user_id"}) == []

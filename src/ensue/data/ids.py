@@ -17,6 +17,7 @@ import polars as pl
 
 from ensue.data.clock import FIRST_INEXACT_FLOAT32
 from ensue.data.file_bytes import DROP, KEEP
+from ensue.data.histories import distinct_texts
 from ensue.data.table import Table
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
@@ -206,7 +207,10 @@ class IdColumns:
     ) -> tuple[pl.Series, pl.Series, pl.Series]:
         """Texts in normal form, which of them are words for nothing, and which were rounded."""
         # Of categories each distinct text is looked at once; ``index`` is the place of every row's text.
-        texts, index = (column, None) if column.dtype == pl.String else _categories(column)
+        texts, index = column, None
+        if column.dtype != pl.String:
+            texts, codes = distinct_texts(column)
+            index = pl.Series(codes).set(column.is_null(), None)
         stripped, tally = texts.str.strip_chars(), self.tallies[role]
         absent = stripped.is_in(MISSING).fill_null(False) & (self.missing != KEEP)
         floats = texts.str.contains(_FLOAT).fill_null(False)
@@ -301,16 +305,6 @@ def _distinct(column: pl.Series) -> pl.Series:
     if column.dtype == pl.Categorical:
         return column.unique().cast(pl.String)
     return column.rle().struct.field("value")
-
-
-def _categories(column: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The distinct texts of a column, and the place of each row's text among them; null of a row without one."""
-    distinct = column.drop_nulls().unique(maintain_order=True)
-    physical, codes = column.to_physical().fill_null(0).to_numpy(), distinct.to_physical().to_numpy()
-    table = np.zeros(int(physical.max(initial=0)) + 1, np.uint32)
-    table[codes] = np.arange(len(codes), dtype=np.uint32)
-    index = pl.Series(table[physical])
-    return distinct.cast(pl.String), index.set(column.is_null(), None) if column.null_count() else index
 
 
 def _way(number: str) -> str:

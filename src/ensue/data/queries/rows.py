@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ensue.data.clock import TimeFormat, TimeOptions, read_clock
-from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of, ranges
+from ensue.data.histories import Histories, Ids, Index, distinct_numbers, distinct_texts, offsets_of, ranges
 from ensue.data.markup import strip_markup
 from ensue.data.queries.rules import QueryRules, normalise, refused
 from ensue.data.scripts import CHARACTER, UNSPACED
@@ -142,18 +142,6 @@ def count_words(values: pl.Series, ids: Index, owners: Index) -> tuple[pl.Series
     keys = distinct_numbers(np.repeat(owners, lengths[ids]) * max(len(words), 1) + typed)
     counts = np.bincount(keys % max(len(words), 1), minlength=len(words))[: len(words)]
     return words.filter(counts > 0), counts[counts > 0]  # values that no row is left of have no say
-
-
-def distinct_texts(texts: pl.Series) -> tuple[pl.Series, Index]:
-    """The distinct texts in order of first arrival, and the place of each text among them."""
-    categories = texts.cast(pl.Categorical)
-    distinct = categories.unique(maintain_order=True)
-    if not len(distinct):
-        return pl.Series(dtype=pl.String), np.empty(0, np.int64)
-    physical = categories.to_physical().to_numpy()
-    table = np.zeros(int(physical.max()) + 1, np.int64)
-    table[distinct.to_physical().to_numpy()] = np.arange(len(distinct))
-    return distinct.cast(pl.String), table[physical]
 
 
 def _numbered(numbers: Index) -> Index:

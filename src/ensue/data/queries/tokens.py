@@ -22,8 +22,7 @@ import polars as pl
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from ensue.data.histories import Ids, Index, ranges
-from ensue.data.queries.rows import distinct_texts
+from ensue.data.histories import Ids, Index, distinct_texts, ranges
 from ensue.errors import SettingError
 from ensue.forks import require_polars
 from ensue.vocabulary import PADDING, UNKNOWN

@@ -29,7 +29,7 @@ from ensue.data.files import Content, answering, require_no_zeros
 from ensue.data.histories import Times
 from ensue.data.ids import IdColumns, Tally
 from ensue.data.sequences.prepared import flush
-from ensue.data.sequences.rows import TEXT, Rows, id_columns, read_rows
+from ensue.data.sequences.rows import TEXT, id_columns, is_unordered, read_rows, remarks_on, require_filled, times_of
 from ensue.data.sequences.sources import Source
 from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError, SettingError
@@ -215,10 +215,10 @@ class Batches:
             DataError: the first row that does not fit.
         """
         frames, count = list[pl.DataFrame](), 0
-        for rows, cursor in self._rows(self.state.cursor):
-            rows = replace(rows, table=self.ids.normalise(rows.table, self._tables))
-            if len(rows.table.frame):
-                frames.append(self._events(rows))
+        for table, cursor in self._tables(self.state.cursor):
+            table = self.ids.normalise(table, self._from_the_start)
+            if len(table.frame):
+                frames.append(self._events(table))
                 count += len(frames[-1])
             self.state.cursor = cursor
             if count >= ROWS:
@@ -242,50 +242,45 @@ class Batches:
         if later.clock is not None:
             state.clock = later.clock if state.clock is None else state.clock.then(later.clock)
 
-    def _rows(self, cursor: Cursor) -> Iterator[tuple[Rows, Cursor]]:
+    def _tables(self, cursor: Cursor) -> Iterator[tuple[Table, Cursor]]:
         """Yield the events of each piece and where the next begins; notes are collected on the way."""
         for number, source in [*enumerate(self.sources)][cursor.source : self.end]:
             with answering(source.path):
                 content = self.options.open(source.path, in_pieces=True)
                 begin = cursor if number == cursor.source else Cursor(number)
                 for piece, then in pieces(content, source.layout, begin):
-                    rows = read_rows(piece, self.options, source.layout)
-                    table, without = rows.table.without_empty()
+                    table, without = read_rows(piece, self.options, source.layout).without_empty()
                     self.state.empty += without
                     self.state.add_notes(*content.notes, *table.notes)
                     if len(table.frame) and number != self.state.latest:
                         self.state.filled += 1
                         self.state.latest = number
-                    yield replace(rows, table=table), then
+                    yield table, then
 
-    def _events(self, rows: Rows) -> pl.DataFrame:
-        rows.require_filled()
-        self.state.head = self.state.head or Head(rows.layout, rows.columns, rows.remarks, rows.unordered)
+    def _events(self, table: Table) -> pl.DataFrame:
+        require_filled(table)
+        self.state.head = self.state.head or Head(table.layout, table.columns, remarks_on(table), is_unordered(table))
         columns = [
-            rows.table.frame[role].cast(pl.Int64 if self.is_numeric(role) else pl.String)
-            for role in ("session", "item")
+            table.frame[role].cast(pl.Int64 if self.is_numeric(role) else pl.String) for role in ("session", "item")
         ]
-        if (times := rows.times()) is not None:
+        if (times := times_of(table)) is not None:
             self.state.clock = self.state.clock or RunningClock()
-            seconds = self.state.clock.add(times, rows.table.where, self.options.times, self._search_times)
+            seconds = self.state.clock.add(times, table.where, self.options.times, self._search_times)
             columns.append(pl.Series("time", seconds))
         return pl.DataFrame(columns)
 
     def _search_times(self, look: Callable[[pl.Series], str | None]) -> str | None:
         """Return the first text that a function returns for the times of a piece of the log."""
-        for rows in self._from_the_start():
-            times = rows.times()
+        for table in self._from_the_start():
+            times = times_of(table)
             if times is not None and times.dtype == pl.String and (text := look(times.str.strip_chars())) is not None:
                 return text
         return None
 
-    def _tables(self) -> Iterator[Table]:
-        return (rows.table for rows in self._from_the_start())
-
-    def _from_the_start(self) -> Iterator[Rows]:
+    def _from_the_start(self) -> Iterator[Table]:
         """Read all pieces of the log again, without a trace in this reader's state."""
         reader = replace(self, end=None, state=ReadState())
-        return (rows for rows, _ in reader._rows(Cursor()))
+        return (table for table, _ in reader._tables(Cursor()))
 
     def _write(self, events: pl.DataFrame) -> None:
         path, note = self._path(".parquet"), self._path(".json")

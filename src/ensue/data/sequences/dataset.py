@@ -16,15 +16,25 @@ import polars as pl
 from ensue.data.clock import Clock, TimeFormat, read_clock
 from ensue.data.dates import Where
 from ensue.data.files import Content, answering
-from ensue.data.histories import Histories, Ids, Index, distinct_numbers, offsets_of
+from ensue.data.histories import Histories, Index, distinct_numbers, distinct_texts, offsets_of
 from ensue.data.posts.formats import FIELDS, read_cascades
 from ensue.data.schema import SequencesReport
 from ensue.data.sequences.columns import EVENT, WHOLE_USERS, is_user_log
 from ensue.data.sequences.events import Events, with_ids
-from ensue.data.sequences.rows import Rows, id_columns, read_rows, recognise_layout, require_event_types
+from ensue.data.sequences.rows import (
+    id_columns,
+    is_unordered,
+    normalise_ids,
+    read_rows,
+    recognise_layout,
+    remarks_on,
+    require_event_types,
+    require_filled,
+    times_of,
+)
 from ensue.data.sequences.sessions import GAP, cut, drop_prefixes
 from ensue.data.sequences.sources import Source, rows_together
-from ensue.data.table import ReadOptions
+from ensue.data.table import ReadOptions, Table
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
@@ -46,8 +56,8 @@ def read_together(
 ) -> tuple[Histories, SequencesReport]:
     """Files with one event a row as if they were one; see :func:`ensue.data.sequences.read`."""
     with answering(path):
-        rows = rows_together(path, sources, options)
-        return _understood(path, rows.layout, group(rows), options, sort, gap, ())
+        table = rows_together(path, sources, options)
+        return _understood(path, table.layout, group(table), options, sort, gap, ())
 
 
 def _understood(
@@ -117,9 +127,9 @@ def require_times(path: Path, gap: float | None, *, timed: bool) -> None:
 
 
 def _histories(events: Events, clock: Clock | None, sort: bool) -> tuple[Histories, tuple[str, ...]]:
-    ids, distinct = first_arrival(events.values)
-    offsets = offsets_of(events.lengths)
-    histories = Histories(ids + np.int32(FIRST), offsets, Vocabulary(distinct), names=events.names)
+    distinct, index = distinct_texts(events.values)
+    ids = (index + FIRST).astype(np.int32)
+    histories = Histories(ids, offsets_of(events.lengths), Vocabulary(distinct), names=events.names)
     if clock is None:
         return histories, ()
     timed = replace(histories, times=clock.seconds)
@@ -177,25 +187,24 @@ def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
         return layout.name, with_ids(layout.read(content), id_columns(options))
     if layout.shape == "posts":
         trained = content.trained.columns if set(content.trained.columns.values()) <= {*FIELDS} else {}
-        rows = Rows(layout.name, read_cascades(content, layout.name, options.columns or trained))
+        table = read_cascades(content, layout.name, options.columns or trained)
     else:
-        rows = read_rows(content, options, layout.name)
-        require_event_types(content.path, rows.event_types, options)
-    # Rows that are replaced free their memory.
-    rows = replace(rows, table=rows.table.filled(content.path, "event"))
-    rows = rows.with_ids(id_columns(options))
-    return rows.layout, group(rows)
+        table = read_rows(content, options, layout.name)
+        require_event_types(content.path, table.event_types, options)
+    # Tables that are replaced free their memory.
+    table = table.filled(content.path, "event")
+    table = normalise_ids(table, id_columns(options))
+    return table.layout, group(table)
 
 
-def group(rows: Rows) -> Events:
+def group(table: Table) -> Events:
     """Events of a table with one event a row, sequence after sequence, the file's order within each.
 
     Raises:
         DataError: an event without a sequence or a value, or of Diginetica without a time.
     """
-    rows.require_filled()
-    table, times = rows.table, rows.times()
-    items = table.frame["item"]
+    require_filled(table)
+    items, times = table.frame["item"], times_of(table)
     if items.dtype != pl.Categorical:
         items = items.cast(pl.String).cast(pl.Categorical)
     order, lengths, names = _session_order(table.frame["session"])
@@ -207,10 +216,10 @@ def group(rows: Rows) -> Events:
         lengths,
         names,
         lambda event: table.where(event if order is None else int(order[event])),
-        rows.columns,
-        (*table.notes, *rows.remarks),
+        table.columns,
+        (*table.notes, *remarks_on(table)),
         table.warnings,
-        unordered=rows.unordered,
+        unordered=is_unordered(table),
     )
 
 
@@ -231,16 +240,6 @@ def _session_order(sessions: pl.Series) -> tuple[Index | None, Index, pl.Series]
     is_together = bool((order[1:] > order[:-1]).all())
     lengths = rows["row"].list.len().to_numpy().astype(np.int64)
     return None if is_together else order, lengths, rows["session"].cast(pl.String)
-
-
-def first_arrival(values: pl.Series) -> tuple[Ids, pl.Series]:
-    """Codes from 0 in order of first arrival, and the texts behind them."""
-    distinct = values.unique(maintain_order=True)
-    physical = values.to_physical().to_numpy()
-    # Categories may be numbered by an earlier file: of the physical codes 7 4 7 the table says 4 -> 1 and 7 -> 0.
-    table = np.zeros(int(physical.max()) + 1, np.int32)
-    table[distinct.to_physical().to_numpy()] = np.arange(len(distinct), dtype=np.int32)
-    return table[physical], distinct.cast(pl.String)
 
 
 def in_order(histories: Histories, given: pl.Series, where: Where, sort: bool) -> tuple[Histories, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -56,80 +56,65 @@ class Layout:
         return f"export of {self.name}" if self.shape == "posts" else self.name
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Events of a table, the file's order."""
+def is_unordered(table: Table) -> bool:
+    """Return whether the layout is known to keep events in no order of time."""
+    return WITHIN in table.columns or table.layout in ("retailrocket", *WHOLE_USERS)
 
-    layout: str
-    table: Table
-    """Columns ``session``, ``item`` and maybe ``time`` and ``within``."""
-    event_types: Mapping[str, int] = field(default_factory=dict)
-    """Event type -> rows that have it, where types are chosen: of all rows, those that are left out among them."""
 
-    @property
-    def unordered(self) -> bool:
-        """Return whether the layout is known to keep events in no order of time."""
-        return WITHIN in self.table.columns or self.layout in ("retailrocket", *WHOLE_USERS)
+def remarks_on(table: Table) -> tuple[str, ...]:
+    """Return notes on the layout."""
+    if table.layout != "retailrocket" or EVENT in table.columns:
+        return ()
+    return ("rows of all event types are read: views, carts and transactions",)
 
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role -> column."""
-        return self.table.columns
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Notes on the layout."""
-        if self.layout != "retailrocket" or EVENT in self.columns:
-            return ()
-        return ("rows of all event types are read: views, carts and transactions",)
+def times_of(table: Table) -> pl.Series | None:
+    """(rows,) numbers, dates or texts of either, named as in the file; ``None`` where there are none."""
+    frame, columns = table.frame, table.columns
+    if "time" not in columns:
+        return None
+    times = frame["time"].rename(columns["time"])
+    if WITHIN in columns:
+        return add_offsets(times, frame[WITHIN].rename(columns[WITHIN]), table.where)
+    return times
 
-    def times(self) -> pl.Series | None:
-        """(rows,) numbers, dates or texts of either, named as in the file; ``None`` where there are none."""
-        frame, columns = self.table.frame, self.table.columns
-        if "time" not in columns:
-            return None
-        times = frame["time"].rename(columns["time"])
-        if WITHIN in columns:
-            return add_offsets(times, frame[WITHIN].rename(columns[WITHIN]), self.table.where)
-        return times
 
-    def with_ids(self, ids: IdColumns) -> Rows:
-        """The rows with their ids in normal form, and what there is to say about them."""
-        table = self.table
-        if table.frame["item"].dtype == pl.String:  # of categories each text is looked at once
-            table = replace(table, frame=table.frame.with_columns(pl.col("item").cast(pl.Categorical)))
-        table = ids.normalise(table)
-        return replace(self, table=replace(table, notes=(*table.notes, *ids.notes), warnings=ids.warnings))
+def normalise_ids(table: Table, ids: IdColumns) -> Table:
+    """Return events with their ids in normal form, and notes and warnings on them."""
+    if table.frame["item"].dtype == pl.String:  # of categories each text is looked at once
+        table = replace(table, frame=table.frame.with_columns(pl.col("item").cast(pl.Categorical)))
+    table = ids.normalise(table)
+    return replace(table, notes=(*table.notes, *ids.notes), warnings=ids.warnings)
 
-    def chosen(self, events: Sequence[str]) -> Rows:
-        """Return the rows whose event type is one of some; all where the table has no column of them."""
-        if EVENT not in self.table.frame.columns:
-            return self
-        types = self.table.frame[EVENT].cast(pl.String).str.strip_chars()
-        counts = {name: count for name, count in types.value_counts(sort=True).iter_rows() if name is not None}
-        table = self.table.select(types.is_in([*events]).fill_null(value=False))
-        note = f"only events of type {', '.join(events)} are read ({quoted(self.columns[EVENT])})"
-        frame, notes = table.frame.drop(EVENT), (*table.notes, note)
-        return replace(self, table=replace(table, frame=frame, notes=notes), event_types=counts)
 
-    def require_filled(self) -> None:
-        """Refuse an event without a session or an item.
+def select_event_types(table: Table, types: Sequence[str]) -> Table:
+    """Return the events of some types; all where the table has no column of them."""
+    if EVENT not in table.frame.columns:
+        return table
+    column = table.frame[EVENT].cast(pl.String).str.strip_chars()
+    counts = {name: count for name, count in column.value_counts(sort=True).iter_rows() if name is not None}
+    selected = table.select(column.is_in([*types]).fill_null(value=False))
+    note = f"only events of type {', '.join(types)} are read ({quoted(table.columns[EVENT])})"
+    return replace(selected, frame=selected.frame.drop(EVENT), notes=(*table.notes, note), event_types=counts)
 
-        Raises:
-            DataError: at the first.
-        """
-        for role in ("session", "item"):
-            column = self.table.frame[role]
-            empty = column.is_null().arg_true() if column.null_count() else pl.Series(dtype=pl.UInt32)
-            if not len(empty) and not (column.dtype.is_numeric() or column.dtype.is_temporal()):
-                empty = (column.cast(pl.String) if column.dtype != pl.Categorical else column).eq("").arg_true()
-            if len(empty):
-                where = self.table.where(empty[0])
-                name = quoted(self.table.columns[role])
-                raise DataError(
-                    f"{where}: column {name} is empty; every event needs the {role}: leave such rows out with "
-                    "--missing drop"
-                )
+
+def require_filled(table: Table) -> None:
+    """Refuse an event without a session or an item.
+
+    Raises:
+        DataError: at the first.
+    """
+    for role in ("session", "item"):
+        column = table.frame[role]
+        empty = column.is_null().arg_true() if column.null_count() else pl.Series(dtype=pl.UInt32)
+        if not len(empty) and not (column.dtype.is_numeric() or column.dtype.is_temporal()):
+            empty = (column.cast(pl.String) if column.dtype != pl.Categorical else column).eq("").arg_true()
+        if len(empty):
+            name = quoted(table.columns[role])
+            raise DataError(
+                f"{table.where(empty[0])}: column {name} is empty; every event needs the {role}: leave such rows out "
+                "with --missing drop"
+            )
 
 
 def require_event_types(path: Path, types: Mapping[str, int], options: ReadOptions) -> None:
@@ -193,8 +178,8 @@ def find_roles(content: Content, options: ReadOptions, layout: str) -> Found:
     return find_columns(content.path, names, options.columns, content.trained, options.events)
 
 
-def read_rows(content: Content, options: ReadOptions, layout: str) -> Rows:
-    """The events of a table.
+def read_rows(content: Content, options: ReadOptions, layout: str) -> Table:
+    """The events of a table: columns ``session``, ``item`` and maybe ``time`` and ``within``, in the file's order.
 
     Args:
         content: the file, or a part of it under its header.
@@ -206,15 +191,15 @@ def read_rows(content: Content, options: ReadOptions, layout: str) -> Rows:
     """
     find = partial(find_columns, content.path, stated=options.columns, trained=content.trained, events=options.events)
     if layout == "parquet":
-        rows = Rows(content.layout, read_parquet(content, find))
+        table = read_parquet(content, find)
     elif layout == "jsonl events":
-        rows = Rows(layout, read_json(content, find, refused=(list, dict, bool)))
+        table = replace(read_json(content, find, refused=(list, dict, bool)), layout=layout)
     else:
-        rows = _read_delimited(content, options, find)
-    return rows.chosen(options.event_types)
+        table = _read_delimited(content, options, find)
+    return select_event_types(table, options.event_types)
 
 
-def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], Found]) -> Rows:
+def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequence[str]], Found]) -> Table:
     delimited = _delimited(content)
     names = delimited.names
     typed = is_typed(names, f"{content.path}, line {delimited.number}")
@@ -229,13 +214,14 @@ def _read_delimited(content: Content, options: ReadOptions, find: Callable[[Sequ
         if samples and all(map(is_plain_number, samples)):
             types[columns["time"]] = pl.Float64
     table = read_delimited(delimited, columns, notes, types)
-    if content.published:
-        return Rows(content.published, table)
-    if is_retailrocket(names):
-        return Rows("retailrocket", table)
-    if not typed and is_user_log(columns) and is_ratings(names):
-        return Rows("ratings", table)
-    return Rows("recbole" if typed else "diginetica" if WITHIN in columns else table.layout, table)
+    layouts = {
+        content.published: bool(content.published),
+        "retailrocket": is_retailrocket(names),
+        "ratings": not typed and is_user_log(columns) and is_ratings(names),
+        "recbole": typed,
+        "diginetica": WITHIN in columns,
+    }
+    return replace(table, layout=next((layout for layout, fits in layouts.items() if fits), table.layout))
 
 
 def _delimited(content: Content) -> Delimited:

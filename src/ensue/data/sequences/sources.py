@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from ensue.data.file_bytes import SUFFIXES, ending, files_in, is_several
 from ensue.data.files import answering
-from ensue.data.sequences.rows import Rows, find_roles, id_columns, read_rows, recognise_layout, require_event_types
+from ensue.data.sequences.rows import (
+    find_roles,
+    id_columns,
+    normalise_ids,
+    read_rows,
+    recognise_layout,
+    require_event_types,
+)
 from ensue.data.table import ReadOptions, Table, place_in_files, require_columns_of, skipped
 from ensue.errors import DataError
 from ensue.lines import listed, plural
@@ -102,35 +109,33 @@ def _source(path: Path, options: ReadOptions) -> Source:
     return Source(path, layout.name, columns, path.stat().st_size, content.num_rows() if schema else 0, whole_numbers)
 
 
-def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -> Rows:
+def rows_together(path: Path, sources: Sequence[Source], options: ReadOptions) -> Table:
     """The events of files, one below the other, none without content.
 
     Raises:
         DataError: the first row that does not fit, times of two kinds, or no event in any file.
     """
-    tables, notes, ids = list[Rows](), dict[str, None](), id_columns(options)
+    tables, notes, ids = list[Table](), dict[str, None](), id_columns(options)
     empty = rowless = 0
     types = Counter[str]()
     for source in sources:
         content = options.open(source.path)
-        rows = read_rows(content, options, source.layout)
-        types += Counter(rows.event_types)
-        table, without = rows.table.without_empty()
+        table, without = read_rows(content, options, source.layout).without_empty()
+        types += Counter(table.event_types)
         empty += without
         rowless += not len(table.frame)
         notes |= dict.fromkeys((*content.notes, *table.notes))
-        tables += [replace(rows, table=ids.plain(table))] if len(table.frame) else []
+        tables += [ids.plain(table)] if len(table.frame) else []
     require_event_types(path, types, options)
     if not tables:
         raise DataError(f"{path}: none of {plural(len(sources), 'file')} holds an event")
-    kinds = [time_kind(rows) for rows in tables]
-    for rows, kind in zip(tables, kinds, strict=True):
-        require_kind(kind, kinds[0], rows.table.where(0), tables[0].table.where(0))
-    where = place_in_files([len(rows.table.frame) for rows in tables], [rows.table.where for rows in tables])
-    frame = pl.concat([_texts(rows.table.frame) for rows in tables], how="vertical_relaxed")
+    kinds = [time_kind(table) for table in tables]
+    for table, kind in zip(tables, kinds, strict=True):
+        require_kind(kind, kinds[0], table.where(0), tables[0].where(0))
+    where = place_in_files([len(table.frame) for table in tables], [table.where for table in tables])
+    frame = pl.concat([_texts(table.frame) for table in tables], how="vertical_relaxed")
     all_notes = (*notes, *notes_on_files(len(sources), rowless), *((skipped(empty),) if empty else ()))
-    table = Table(tables[0].layout, frame, where, tables[0].table.columns, all_notes)
-    return replace(tables[0], table=table).with_ids(ids)
+    return normalise_ids(Table(tables[0].layout, frame, where, tables[0].columns, all_notes), ids)
 
 
 def notes_on_files(files: int, rowless: int) -> tuple[str, ...]:
@@ -141,11 +146,11 @@ def notes_on_files(files: int, rowless: int) -> tuple[str, ...]:
     return (f"{files:,} files read as one log, ordered by name{without}",)
 
 
-def time_kind(rows: Rows) -> str:
+def time_kind(table: Table) -> str:
     """``numbers``, ``dates`` (as Parquet has them), ``texts``, or nothing where there are no times."""
-    if "time" not in rows.table.frame.columns:
+    if "time" not in table.frame.columns:
         return ""
-    kind = rows.table.frame["time"].dtype
+    kind = table.frame["time"].dtype
     return "dates" if kind.is_temporal() else "numbers" if kind.is_numeric() else "texts"
 
 

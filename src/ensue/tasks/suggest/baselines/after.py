@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ensue.data.histories import Histories, Index, ranges
-from ensue.data.queries.rows import WORDS, distinct_texts
+from ensue.data.histories import Histories, Index, distinct_texts, ranges
+from ensue.data.queries.rows import WORDS
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
 from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.table import Table

@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 import torch
 
-from ensue.data.histories import Histories, Ids, Index, ranges
-from ensue.data.queries.rows import WORDS, distinct_texts, words_of
+from ensue.data.histories import Histories, Ids, Index, distinct_texts, ranges
+from ensue.data.queries.rows import WORDS, words_of
 from ensue.metrics import Floats
 from ensue.nn.validation import require_number, require_table
 from ensue.tasks.suggest.baselines.after import TURNS, After

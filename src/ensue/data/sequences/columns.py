@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ensue.data.clock import TIME_NAMES, plain_time_name
-from ensue.data.schema import NO_SCHEMA, DataSchema, renamed, split_words, trained_on
+from ensue.data.schema import NO_SCHEMA, DataSchema, renamed, require_columns, require_roles, split_words, trained_on
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, one_line, quoted
 
@@ -66,12 +66,8 @@ def find_columns(
     for role, name in stated.items():
         if role == EVENT and not (events or trained.events):
             raise SettingError(f"columns: {EVENT}={name} needs --events, the event types that are read")
-        if role not in (*ROLES, EVENT):
-            raise SettingError(f"columns: role {role!r} is not known; the roles are {', '.join((*ROLES, EVENT))}")
-        if name not in names:
-            raise DataError(f"{path}: column {quoted(name)} ({role}) is missing; the columns are {listed(names)}")
-    if len(set(stated.values())) < len(stated):
-        raise SettingError(f"columns: {listed(stated.values())} names one column twice; give each role its own")
+    require_roles(stated, (*ROLES, EVENT))
+    require_columns(path, names, stated)
     if WITHIN not in trained.columns:  # a day and its milliseconds are found by their names alone
         stated = {**trained.present(names, stated), **stated}
     columns = dict(stated)

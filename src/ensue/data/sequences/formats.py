@@ -210,21 +210,33 @@ def read_pairs(content: Content, between: str, within: str) -> Events:
     return flat_events(content, rows["user"], rows["time"], counts, np.repeat(numbers, counts), notes)
 
 
-def read_topo_lstm(content: Content) -> Events:
-    """``root user time user time …`` a line.
+def read_alternating(content: Content, separator: str, shape: str) -> Events:
+    """Read lines of one field, and then a user and a time in turn.
+
+    Args:
+        content: the file.
+        separator: a comma or a space.
+        shape: the fields of a line for messages; the first is the id of the cascade, or its root.
 
     Raises:
-        DataError: a line with an even number of words.
+        DataError: a line with an even number of fields.
     """
     lines, numbers, notes = filled_lines(content)
-    words = lines.str.extract_all(r"\S+")
-    counts = words.list.len()
-    refuse(lines, (counts % 2 == 0) | (counts < 3), content, numbers, "expected root user time user time …")
-    frame = pl.DataFrame({"words": words})
-    users = pl.concat_list(pl.col("words").list.first(), pl.col("words").list.gather_every(2, 1))
-    times = pl.concat_list(pl.col("words").list.get(2), pl.col("words").list.gather_every(2, 2))
-    columns = frame.select(users=users, times=times)
-    return events_of(content, columns["users"], columns["times"], numbers, (*notes, _of_roots(len(lines), len(lines))))
+    fields = lines.str.split(",") if separator == "," else split_ids(lines)
+    counts = fields.list.len()
+    refuse(lines, (counts % 2 == 0) | (counts < 3), content, numbers, f"expected {shape}")
+    # Of "c a 1 b 2" the users are fields 1 and 3, the times fields 2 and 4.
+    users, times = (
+        pl.DataFrame({"fields": fields}).select(pl.col("fields").list.gather_every(2, offset)).to_series()
+        for offset in (1, 2)
+    )
+    first = fields.list.first()
+    if not shape.startswith("root"):
+        return events_of(content, users, times, numbers, notes, first)
+    users, times = (
+        pl.select(pl.concat_list(*pair)).to_series() for pair in ((first, users), (times.list.first(), times))
+    )
+    return events_of(content, users, times, numbers, (*notes, _of_roots(len(lines), len(lines))))
 
 
 def read_deephawkes(content: Content) -> Events:
@@ -250,22 +262,6 @@ def read_deephawkes(content: Content) -> Events:
     path = "the last user of each path is the event"
     events = flat_events(content, steps["1"], times, lengths, numbers[owners], (*notes, note, path), cells["1"])
     return replace(events, unordered=True)
-
-
-def read_cyan(content: Content) -> Events:
-    """``id,user,time,user,time,…`` a line.
-
-    Raises:
-        DataError: a line with an even number of fields.
-    """
-    lines, numbers, notes = filled_lines(content)
-    fields = lines.str.split(",")
-    counts = fields.list.len()
-    refuse(lines, (counts % 2 == 0) | (counts < 3), content, numbers, "expected id,user,time,user,time,…")
-    frame = pl.DataFrame({"fields": fields})
-    values = frame.select(pl.col("fields").list.gather_every(2, 1)).to_series()
-    times = frame.select(pl.col("fields").list.gather_every(2, 2)).to_series()
-    return events_of(content, values, times, numbers, notes, fields.list.first())
 
 
 def _most(shape: re.Pattern[str], head: Sequence[str], contained: str = "") -> bool:
@@ -296,9 +292,9 @@ CASCADES: dict[str, Callable[[Content], Events]] = {
     "hidan": read_hidan,
     "forest": partial(read_pairs, between=r"\s", within=","),
     "ms-hgat": partial(read_pairs, between=",", within=" "),
-    "topo-lstm": read_topo_lstm,
+    "topo-lstm": partial(read_alternating, separator=" ", shape="root user time user time …"),
     "deephawkes": read_deephawkes,
-    "cyan-rnn": read_cyan,
+    "cyan-rnn": partial(read_alternating, separator=",", shape="id,user,time,user,time,…"),
 }
 
 

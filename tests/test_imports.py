@@ -29,7 +29,6 @@ FLOORS = [
     "kernels",
     "data",
     "nn",
-    "threads",
     "store",
     "training",
     "metrics",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from ensue.threads import side_by_side
+from ensue.tasks.classify.infer import side_by_side
 
 
 @pytest.fixture(params=[1, 3])

@@ -1,4 +1,27 @@
-"""CSV, TSV and their like, with or without a header: one row per line, and the first row that does not fit."""
+"""CSV, TSV and their like, with or without a header: one row per line, and the first row that does not fit.
+
+Published tables without a header have one row of :data:`LAYOUTS` each, and are recognised by the shape of all fields.
+
+==================  =================================================================================================
+movielens           ``ratings.dat`` of MovieLens 1M and 10M: ``user::movie::rating::timestamp``
+movielens 100k      ``u.data``: ``user TAB movie TAB rating TAB timestamp``
+amazon              ``user,item,rating,timestamp`` of 2014; the ids of Amazon tell users from items
+amazon 2018         ``item,user,rating,timestamp``
+taobao              ``UserBehavior.csv``: ``user,item,category,behaviour,timestamp``
+check-ins           Gowalla and Brightkite: ``user TAB time TAB latitude TAB longitude TAB location``
+foursquare          New York and Tokyo: user, venue, category, its name, latitude, longitude, offset, time
+foursquare global   ``user TAB venue TAB time TAB offset``
+last.fm 1k          ``user TAB time TAB artist id TAB artist TAB track id TAB track``
+yoochoose           clicks: ``session,time,item,category``
+yoochoose buys      ``session,time,item,price,quantity``
+orcas               ``query id TAB query TAB document TAB url``
+mind behaviors      ``impression TAB user TAB time TAB history TAB impressions``
+mind news           id, category, subcategory, title, abstract, url and two lists of entities, between tabs
+sentiment140        ``"polarity","id","date","flag","user","text"``
+==================  =================================================================================================
+
+Other tables without a header are read where ``--columns`` numbers their columns from 1: ``session=1,item=3``.
+"""
 
 from __future__ import annotations
 

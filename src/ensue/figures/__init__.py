@@ -2,13 +2,10 @@
 
 from ensue.figures.cascades import cascade
 from ensue.figures.document import document
-from ensue.figures.explanation import write_explanation
 from ensue.figures.links import deletions
-from ensue.figures.page import write_html
+from ensue.figures.page import write_explanation, write_html
 from ensue.figures.queries import query_weights
-from ensue.figures.series import bars, lines
-from ensue.figures.spreaders import spreaders
-from ensue.figures.streams import stream
+from ensue.figures.series import bars, lines, spreaders, stream
 from ensue.figures.word_graph import word_graph
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Figures as one HTML page that needs nothing else."""
+"""Plots as an HTML page: one page per explanation of any task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
+from ensue.answers import Explained, Explanation, LinkExplanation, QueryExplanation, TextExplanation
+from ensue.data.edges import Edges
 from ensue.errors import ModelFolderError, SettingError
+from ensue.figures.cascades import cascade
+from ensue.figures.document import document
+from ensue.figures.links import deletions
+from ensue.figures.queries import query_weights
+from ensue.figures.word_graph import word_graph
 from ensue.store.folder import write_file
 
 
@@ -28,3 +35,26 @@ def write_html(figure: go.Figure, path: Path, *more: go.Figure) -> None:
         write_file(path, page.encode())
     except ModelFolderError as error:
         raise SettingError(f"{error}; give another path for the figure") from error
+
+
+def write_explanation(explanation: Explained, path: Path, truth: Edges | None = None) -> None:
+    """Write the figures of an explanation to an HTML file.
+
+    Args:
+        explanation: attention between events, between words, or a deletion test.
+        path: the file.
+        truth: true edges between events (next only).
+    """
+    match explanation:
+        case Explanation():
+            write_html(cascade(explanation, truth=truth), path)
+        case QueryExplanation():
+            write_html(query_weights(explanation), path)
+        case LinkExplanation():
+            write_html(deletions(explanation), path)
+        case TextExplanation(passages=passages):
+            # The graph of the passage that counts most, of pairs one for each text, and then all words.
+            sides = ([index for index, passage in enumerate(passages) if passage.side == side] for side in (0, 1))
+            strongest = [max(side, key=lambda index: passages[index].weight) for side in sides if side]
+            first, *others = [*(word_graph(explanation, index) for index in strongest), document(explanation)]
+            write_html(first, path, *others)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ensue.tasks.link.cloze import LONGEST, SHORTEST, Cloze
+from ensue.tasks.link.pretrain import LONGEST, SHORTEST, Cloze
 from ensue.text.tokens import Tokens
 from tests.tasks.link.test_dataset import counting_up
 

@@ -10,11 +10,10 @@ import torch
 from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.records import Article, Post
-from ensue.tasks.link.cloze import Cloze
 from ensue.tasks.link.encode import encoded, vectors_of
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.pretrain import Pretraining, headline_words, term_weights
+from ensue.tasks.link.pretrain import Cloze, Pretraining, headline_words, term_weights
 from tests.tasks.link.checks import planted
 
 SMALL = {"dim": 8, "hidden": 8, "filters": 8, "heads": 2, "bag": 32, "epochs": 1}

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 
-from ensue.tasks.link import spectral
+from ensue.tasks.link import pretrain
 from ensue.tasks.link.pieces import PIECES, pieces_of
-from ensue.tasks.link.spectral import term_vectors, word_vectors
+from ensue.tasks.link.pretrain import term_vectors, word_vectors
 from ensue.text.tokens import Tokens
 
 TEXTS = [[2, 3, 2, 4], [4, 5, 6], [6, 6, 2, 7], [8, 3]]
@@ -44,10 +44,10 @@ def test_products_of_articles_are_those_of_counting() -> None:
 
 def test_what_is_left_over_is_faint_and_words_of_no_article_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = term_vectors(tokens(TEXTS), WEIGHTS, 200, seed=0)
-    assert vectors[2:9, 4:].std() == pytest.approx(spectral.FAINT, rel=0.1)
-    assert vectors[0].std() == pytest.approx(spectral.FAINT, rel=0.2) and (vectors[0] != vectors[9]).all()
+    assert vectors[2:9, 4:].std() == pytest.approx(pretrain.FAINT, rel=0.1)
+    assert vectors[0].std() == pytest.approx(pretrain.FAINT, rel=0.2) and (vectors[0] != vectors[9]).all()
     assert (term_vectors(tokens(TEXTS), WEIGHTS, 200, seed=0) == vectors).all()
-    monkeypatch.setattr(spectral, "READ", 2)
+    monkeypatch.setattr(pretrain, "READ", 2)
     few = term_vectors(tokens(TEXTS), WEIGHTS, 200, seed=0)
     assert few.shape == vectors.shape and np.isfinite(few).all()
 
@@ -77,6 +77,6 @@ def test_forms_of_a_word_are_close_and_so_are_their_pieces() -> None:
 
 def test_more_numbers_than_articles_and_texts_without_characters() -> None:
     vectors = word_vectors(BODIES, ["", "", "ferry"], 40, seed=0)
-    assert vectors[:, 3:].std() == pytest.approx(spectral.FAINT, rel=0.1) and np.isfinite(vectors).all()
+    assert vectors[:, 3:].std() == pytest.approx(pretrain.FAINT, rel=0.1) and np.isfinite(vectors).all()
     for texts in (pl.Series(["", ""]), pl.Series([" "])):
         assert np.isfinite(word_vectors(texts, ["", "", "ferry"], 4, seed=0)).all()

@@ -11,6 +11,24 @@ reddit       submissions and comments of the API and of Pushshift, deleted and r
 youtube      comment threads and comments of the Data API, comments of yt-dlp; replies are posts of their own
 jsonl        anything flat whose names are known or stated; a stated name may be a path, ``data.caption.text``
 ===========  ==========================================================================================================
+
+Fields of the posts have one set of names, whatever the platform:
+
+========  ============================================================================================================
+id, text  as read
+author    the account's name on its platform; its number or DID where the name was not collected
+time      when it was posted: ISO 8601, UTC
+language  as the platform says, such as ``en``
+replies   how many answered, ``shares`` passed it on, ``likes`` liked, ``views`` saw it when it was collected
+url       its address
+========  ============================================================================================================
+
+A story of Media Cloud has the outlet as its author, its title as its text where it has no other, and what else there is
+under its own names. A flat object of no known collector keeps its fields and their names.
+
+Activities of one account in Google's Takeout, ``watch-history.json`` and ``search-history.json``, are lists of
+``{"header": …, "title": …, "titleUrl": …, "time": …, "products": […]}``. A search is the address of a page of results,
+whatever the language of its title.
 """
 
 from __future__ import annotations

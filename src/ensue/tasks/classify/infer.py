@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -17,7 +21,6 @@ from ensue.tasks.classify.batch import Batch, Output
 from ensue.tasks.classify.dataset import Sides, prints
 from ensue.tasks.classify.ensembles import blend
 from ensue.tasks.classify.state import ClassifyState
-from ensue.threads import side_by_side
 
 GROUP = 6000
 """Words that are read together in prediction."""
@@ -73,3 +76,28 @@ def run(state: ClassifyState, batch: Batch) -> Output:
 def seen(state: ClassifyState, texts: Texts) -> npt.NDArray[np.bool_]:
     """See :meth:`ensue.tasks.classify.predictor.ClassifyPredictor.seen`."""
     return np.isin(prints(texts), state.train_prints.numpy())
+
+
+Part = TypeVar("Part")
+
+
+def side_by_side(run: Callable[[Part], None], parts: Iterable[Part]) -> None:
+    """Call ``run`` on every part, on as many threads as torch may use; inside, torch uses one.
+
+    Args:
+        run: must not depend on the order of the parts.
+        parts: taken as they are needed. A part that fails ends the others that have not begun, and its error is raised.
+    """
+    todo, threads = list(parts), torch.get_num_threads()
+    if threads < 2 or len(todo) < 2:
+        for part in todo:
+            run(part)
+        return
+    with ThreadPoolExecutor(min(threads, len(todo)), initializer=lambda: torch.set_num_threads(1)) as pool:
+        futures = [pool.submit(run, part) for part in todo]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)  # the threads of the pool have set it for all that start later

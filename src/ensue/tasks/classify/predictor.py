@@ -16,20 +16,22 @@ from ensue.answers import TextAnswer, TextExplanation
 from ensue.arguments import require_records
 from ensue.data.histories import Index
 from ensue.data.texts import Texts
+from ensue.errors import DataError
 from ensue.learning import life
-from ensue.learning.state import NETWORK, Folders
+from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
+from ensue.learning.state import NETWORK, Folders, require_trained
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
 from ensue.store.pack import TREE, read_tensors
-from ensue.tasks.classify import explain, infer, train, update
+from ensue.tasks.classify import explain, infer, train
 from ensue.tasks.classify.baselines.grams import require_grams
 from ensue.tasks.classify.baselines.majority import Majority
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.baselines.tfidf import Tfidf
 from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
-from ensue.tasks.classify.dataset import Remembered, Sides, codes
+from ensue.tasks.classify.dataset import Remembered, Sides, codes, prints
 from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
 from ensue.tasks.classify.state import ClassifyState
 from ensue.text.tokens import Tokenizer, require_tokens
@@ -174,7 +176,31 @@ class ClassifyPredictor(ClassifyState):
             DataError: no labels, a label that is new, or pairs where single texts were learned.
         """
         self.require_data(data)
-        return update.update(self, data)
+        require_trained(self.model)
+        if not len(data):
+            raise DataError("new data: there are no texts")
+        targets = codes(data, self.labels)
+        for place in np.flatnonzero(targets < 0)[:1].tolist():
+            label = data.record(place).label
+            raise DataError(
+                f"new data: the label {label!r} is not a label of the model ({', '.join(self.labels)}); fit again on "
+                "all data"
+            )
+        self.encode(data.select(slice(0, 1)))  # refused before anything is changed
+        self.tokenizer.add(data.texts, min_count=self.settings.min_count)
+        sides = self.encode(data)
+        for baseline in self.counting.values():
+            baseline.grow(len(self.tokenizer.vocabulary))
+            baseline.count(sides, targets)
+        self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), prints(data)))
+        self.metadata.updates += 1
+        self.metadata.texts += len(data)
+        if self.schedule is None or self.optimizer is None:
+            return NO_TRAINING
+        if self.encoder is None:  # which reads words that no vocabulary knows
+            resize_embeddings(self, len(self.tokenizer.vocabulary))
+        *_, report = train_update(self, self.passages(sides, targets))
+        return report
 
     def predict(self, records: Sequence[Text], k: int = 10, *, evidence: bool = True) -> list[TextAnswer]:
         """The ``k`` likeliest labels of each record, with the words they leaned on and the score drop without those.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import numpy as np
 import polars as pl
 import torch
 from pydantic import Field
@@ -20,6 +21,7 @@ from ensue.data.posts.corpus import Corpus
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
 from ensue.learning import life
+from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
 from ensue.learning.state import NETWORK, Contents, Folders
 from ensue.lines import plural
 from ensue.metrics import Floats
@@ -27,14 +29,15 @@ from ensue.nn.validation import require_table
 from ensue.records import Post
 from ensue.store.folder import read_file
 from ensue.store.pack import read_tensors
-from ensue.tasks.link import encode, explain, infer, scores, train, update
+from ensue.tasks.link import encode, explain, infer, scores, train
 from ensue.tasks.link.article_index import COUNTED, ArticleIndex
-from ensue.tasks.link.encode import require_remembered
+from ensue.tasks.link.encode import require_remembered, vectors_of
 from ensue.tasks.link.measures import Calibration
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import LinkScores, names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
 from ensue.tasks.link.state import LinkState
+from ensue.tasks.link.train import links, training_hashes
 from ensue.text.encoder import Encoder
 from ensue.text.latent import Latent
 from ensue.text.lexical import Lexical, require_rising
@@ -212,7 +215,33 @@ class LinkPredictor(LinkState):
             DataError: neither an article nor a link is new.
         """
         self.require_data(data)
-        return update.update(self, data)
+        index, _, new = self.article_index.joined(data.articles)
+        learned = replace(data, articles=index.articles).linked()
+        if not new and not len(learned):
+            raise DataError(
+                "new data: no article is new, and no post is about a known one; there is nothing to train on"
+            )
+        self.article_index, self.post_index = index, None
+        metadata = self.metadata
+        metadata.updates += 1
+        self.linked = tuple(sorted({*self.linked, *learned.posts.about}))
+        if len(learned):
+            self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), training_hashes(learned.posts)))
+            self.post_terms = np.union1d(self.post_terms, index.word_terms(learned.posts.texts))
+        metadata.articles = len(index)
+        metadata.posts += len(learned)
+        metadata.links += len(learned.pairs)
+        report = NO_TRAINING
+        if self.model is not None:
+            if len(learned) and self.schedule is not None:
+                linked_articles = learned.articles.select(np.unique(learned.pairs[:, 0]))
+                texts = [linked_articles.texts, learned.posts.texts]
+                self.tokenizer.add(texts, min_count=self.network_settings.least_count)
+                resize_embeddings(self, len(self.tokenizer.vocabulary))
+                *_, report = train_update(self, links(self, learned))
+                self.network.eval()
+            index.vectors = vectors_of(self, index.articles.texts)
+        return report
 
     def predict(self, records: Sequence[Post], k: int = 10, *, evidence: bool = True) -> list[LinkAnswer]:
         """The ``k`` likeliest articles of each post; every post is answered alone.

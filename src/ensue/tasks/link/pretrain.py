@@ -1,34 +1,197 @@
-"""Pretraining on articles alone: rarity of words, and matching of passages with their articles."""
+"""Pretraining on articles alone: rarity of words, and matching of passages with their articles.
+
+**Inverse cloze.** Lee, Chang & Toutanova, Latent retrieval for weakly supervised open domain question answering, ACL
+2019: a passage of a text stands for a question, the rest of the text for what answers it, and the other texts of the
+batch for what does not. Here the passage is as long as a post, 8 to 30 words, or the article's own headline; words of
+both sides are left out at random, so that the network depends on no single one. Of articles that say the same, one is
+drawn an epoch.
+
+**Word vectors.** With A the weighted counts of articles at length 1, A = U S V' (latent semantic analysis; Deerwester
+et al. 1990): the rows of V, as wide as there are articles, give every article its products with all others and with any
+post; the first columns give most of it. Random vectors, which know no article, give the same but for chance, which
+falls with the root of their width only: 512 of them rank the posts outside PolitiFact's test at an MRR of .247, V at
+.398, TF-IDF at .393.
+
+What an encoder reads starts from the same of runs of characters in place of words: a word's vector is the sum over its
+runs, so that forms of a word are close, and the mean over a text's words is nearly what its runs say of it. Without
+anything learned 100 numbers rank the posts outside PolitiFact's test at .422, 300 at .457.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import torch
 from torch import Tensor, nn
 
+from ensue.data.histories import Index, offsets_of, ranges
 from ensue.data.near_copies import near_copies
 from ensue.data.posts.dataset import Articles
 from ensue.learning.state import module_of
 from ensue.lines import plural
 from ensue.schedule import Schedule
 from ensue.tasks.link.batch import Batch
-from ensue.tasks.link.cloze import Cloze
+from ensue.tasks.link.dataset import text_blocks
 from ensue.tasks.link.encode import encoded
 from ensue.tasks.link.models.losses import contrastive_loss
 from ensue.tasks.link.models.network import Linker
-from ensue.tasks.link.pieces import PIECES, PIECES_A_WORD
-from ensue.tasks.link.spectral import term_vectors, word_vectors
+from ensue.tasks.link.pieces import PIECES, PIECES_A_WORD, pieces_of
 from ensue.tasks.link.state import LinkState
+from ensue.text.sparse import SparseRows, sparse_rows, unit_rows
+from ensue.text.terms import character_terms
 from ensue.text.tokens import Tokens
 from ensue.text.weights import smooth_idf
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue.training.report import Report
+
+READ = 2048
+"""Articles at most whose products are kept; of more, so many are drawn."""
+FAINT = 0.3
+"""Relative scale of the random initial values of the remaining dimensions, which separate new articles."""
+_LEAST = 1e-6
+
+
+def term_vectors(tokens: Tokens, weights: npt.NDArray[np.float32], size: int, seed: int) -> npt.NDArray[np.float32]:
+    """(terms, size) vectors, of a mean square of 1 over all terms that stand in the articles.
+
+    Args:
+        tokens: the articles, with ids from 0 up to the number of terms.
+        weights: (terms,).
+        size: numbers of a vector.
+        seed: of what is drawn.
+    """
+    random = np.random.default_rng(seed)
+    chosen = np.sort(random.permutation(len(tokens))[:READ])
+    part = tokens.select(chosen)
+    owners = np.repeat(np.arange(len(part)), part.lengths)
+    cells, counts = np.unique(owners * len(weights) + part.ids, return_counts=True)
+    owners, terms = np.divmod(cells, len(weights))
+    rows = unit_rows(owners, terms, counts, weights, len(part))
+    axes, there = _axes(rows, size), np.unique(terms)
+    vectors = FAINT * random.standard_normal((len(weights), size), np.float32)
+    # The columns of V have length 1, so that their mean square over the terms is one over how many these are.
+    vectors[np.ix_(there, np.arange(axes.shape[1]))] = rows.T[there] @ (axes * np.sqrt(len(there)))
+    return vectors
+
+
+def word_vectors(texts: pl.Series, words: Sequence[str], size: int, seed: int) -> npt.NDArray[np.float32]:
+    """(words + pieces, size) vectors of words by their runs of characters, of a mean square of 1 over the words.
+
+    Rare runs count more, so that a mean over words is one by how rare they are. A piece has the mean of what the words
+    that hold it give to each of their pieces.
+
+    Args:
+        texts: the articles; of more than ``READ``, so many are drawn.
+        words: whatever texts hold.
+        size: numbers of a vector.
+        seed: of what is drawn.
+    """
+    random = np.random.default_rng(seed)
+    read = texts.gather(np.sort(random.permutation(len(texts))[:READ]))
+    owners, runs, counts = character_terms(read)
+    keys, terms = np.unique(runs, return_inverse=True)
+    idf = smooth_idf(np.bincount(terms, minlength=len(keys)), len(read))
+    rows = unit_rows(owners, terms, counts, idf, len(read))
+    axes = _axes(rows, size)
+    held, runs, _ = character_terms(pl.Series(words, dtype=pl.String))
+    places = np.searchsorted(keys, runs).clip(max=max(len(keys) - 1, 0))
+    known = np.flatnonzero(keys[places] == runs) if len(keys) else np.empty(0, np.int64)
+    held, places = held[known], places[known]
+    by_word = sparse_rows(held, places, idf[places], (len(words), len(keys))) @ (rows.T @ axes)
+    by_word /= max(np.sqrt((by_word**2).mean()), _LEAST) if by_word.size else 1
+    vectors = FAINT * random.standard_normal((len(words) + PIECES, size), np.float32)
+    vectors[:, : axes.shape[1]] = np.concatenate([by_word, _by_piece(words, by_word)])
+    return vectors
+
+
+def _by_piece(words: Sequence[str], vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(pieces, size) the mean of the words that hold each, a word shared evenly among its pieces."""
+    pieces, offsets = pieces_of(words)
+    numbers, sizes = -1 - pieces.astype(np.int64), np.diff(offsets)
+    order = np.argsort(numbers, kind="stable")
+    holders: Index = np.repeat(np.arange(len(words)), sizes)[order]
+    shares = 1 / np.bincount(numbers, minlength=PIECES).clip(min=1)[numbers[order]] / sizes[holders]
+    return sparse_rows(numbers[order], holders, shares, (PIECES, len(words))) @ vectors
+
+
+def _axes(rows: SparseRows, size: int) -> npt.NDArray[np.float64]:
+    """(rows, at most size) U / S of rows = U S V', the largest first, so that V is rows' times it."""
+    powers, axes = np.linalg.eigh((rows @ rows.T).toarray())
+    kept = np.flatnonzero(powers > _LEAST * powers[-1])[::-1][:size]
+    found: npt.NDArray[np.float64] = axes[:, kept] / np.sqrt(powers[kept])
+    return found
+
+
+SHORTEST, LONGEST = 8, 30
+"""Words of a passage; of an article under twice as many, half of it."""
+DROPPED = 0.2
+"""Share of words that are left out of each side."""
+HEADLINES = 0.2
+"""Share of the articles with a headline whose passage it is."""
+
+
+class Cloze:
+    """Articles and passages of them, drawn anew each time.
+
+    Args:
+        articles: encoded, each one sentence.
+        groups: (articles,) a number that articles which say the same share.
+        headlines: (articles,) words of the headline that each begins with; 0 where there is none.
+    """
+
+    def __init__(self, articles: Tokens, groups: Index, headlines: Index) -> None:
+        self.articles, self.headlines = articles, headlines
+        self.usable: Index = np.flatnonzero(articles.lengths > 1)
+        """Numbers of the articles that can be cut in two."""
+        self.same: Index = np.unique(groups[self.usable], return_inverse=True)[1]
+        """Number of the group of equal texts of each article."""
+
+    def __len__(self) -> int:
+        """Number of articles that say something of their own."""
+        return int(self.same.max()) + 1 if len(self.same) else 0
+
+    def plan(self, size: int, seed: int | tuple[int, ...]) -> list[Index]:
+        """A shuffled epoch of articles, one a group, in batches of at most ``size`` and of like size."""
+        random = np.random.default_rng(seed)
+        order = random.permutation(len(self.usable))
+        chosen = order[np.unique(self.same[order], return_index=True)[1]]
+        return np.array_split(random.permutation(self.usable[chosen]), max(1, -(-len(chosen) // size)))
+
+    def groups(self, targets: int) -> Iterator[Index]:
+        """All articles once, so many at a time."""
+        return (self.usable[low : low + targets] for low in range(0, len(self.usable), targets))
+
+    def batch(self, index: Index) -> Batch:
+        """Passages as posts, the rests as articles; what is drawn follows torch's random state."""
+        random = np.random.default_rng(int(torch.randint(2**62, ())))
+        lengths = self.articles.lengths[index]
+        starts = self.articles.sentences[self.articles.texts[index]]
+        sizes = np.minimum(random.integers(SHORTEST, LONGEST + 1, len(index)), lengths // 2)
+        lows = (random.random(len(index)) * (lengths - sizes + 1)).astype(np.int64)
+        headed = (
+            (random.random(len(index)) < HEADLINES) & (self.headlines[index] > 0) & (self.headlines[index] < lengths)
+        )
+        sizes, lows = np.where(headed, self.headlines[index], sizes), np.where(headed, 0, lows)
+        inside = np.arange(lengths.sum()) - np.repeat(offsets_of(lengths)[:-1], lengths)  # 0 1 2 … of each article
+        owners, words = np.repeat(np.arange(len(index)), lengths), self.articles.ids[ranges(starts, lengths)]
+        passage = (np.repeat(lows, lengths) <= inside) & (inside < np.repeat(lows + sizes, lengths))
+        sides = []
+        for side in (~passage, passage):
+            chosen = np.flatnonzero(side)
+            kept = random.random(len(chosen)) >= DROPPED
+            kept[np.unique(owners[chosen], return_index=True)[1]] = True  # a text keeps its first word, if nothing else
+            chosen = chosen[kept]
+            ends = offsets_of(np.bincount(owners[chosen], minlength=len(index)))
+            tokens = Tokens(words[chosen], ends, np.arange(len(index) + 1))
+            sides.append(text_blocks(tokens, np.arange(len(index))))
+        return Batch(sides[0], sides[1], torch.eye(len(index), dtype=torch.bool))
+
 
 BATCH = 128
 """Articles that a passage is picked from."""

@@ -7,26 +7,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import polars as pl
 import torch
 from torch import Tensor
 
 from ensue.answers import Answer, QueryExplanation
 from ensue.arguments import require_records
 from ensue.data.histories import Histories
-from ensue.data.queries import Queries
+from ensue.data.queries import Queries, require_pairs
 from ensue.data.queries.tokens import QueryTokenizer
+from ensue.errors import DataError
 from ensue.learning import life
-from ensue.learning.state import NETWORK, Folders
+from ensue.learning.life import NO_TRAINING, train_update
+from ensue.learning.state import NETWORK, Folders, require_trained
 from ensue.nn.validation import require_table
 from ensue.records import History
 from ensue.store.pack import read_tensors
-from ensue.tasks.suggest import explain, infer, train, update
-from ensue.tasks.suggest.baselines.counting import Suggestions
+from ensue.tasks.suggest import explain, infer, train
+from ensue.tasks.suggest.baselines.counting import Suggestions, added
+from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE
-from ensue.tasks.suggest.privacy import Floor
+from ensue.tasks.suggest.dataset import prints
+from ensue.tasks.suggest.privacy import Floor, bounded, people_of, shared_steps
 from ensue.tasks.suggest.state import SuggestState
+from ensue.tasks.suggest.train import note_cuts
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 
@@ -134,7 +141,38 @@ class SuggestPredictor(SuggestState):
             DataError: no session of two queries, or sessions without users where the floor counts users.
         """
         self.require_data(data)
-        return update.update(self, data)
+        require_trained(self.model)
+        require_pairs(data, "new data")
+        data = bounded(data, self.shared.min_users)
+        new = Floor.of(data, self.shared.min_users)
+        if (self.floor.counted, new.counted) == ("users", "sessions"):
+            raise DataError(
+                "new data: the log has no users, which the k-anonymity threshold of this model counts, so sessions of "
+                "one person could count as many; name the user's column with --columns user=…"
+            )
+        self.floor = floor = _joined(self.floor, new)
+        histories = data.histories
+        values = pl.Series("query", histories.vocabulary.values, dtype=pl.String)
+        crowd = Crowd(people_of(data), self.shared.min_users) if self.shared.min_users > 1 else None
+        counts, former = Retrieval.fit(histories, floor.kept(values), floor.words, crowd), self.retrieval
+        assert former is not None
+        self.retrieval = former.with_(counts, added(former.following, counts.following))
+        self.rules = None
+        steps = shared_steps(data, floor)
+        self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), prints(steps)))
+        metadata = self.metadata
+        metadata.updates += 1
+        metadata.sessions += len(data)
+        metadata.queries += len(histories.ids)
+        if self.schedule is None or self.optimizer is None:
+            self.model = self.retrieval
+            return NO_TRAINING
+        windows = self.windows(steps)
+        if not len(windows):
+            return NO_TRAINING
+        note_cuts(self, windows)
+        *_, report = train_update(self, windows)
+        return report
 
     def predict(
         self, records: Sequence[History], k: int = 10, *, evidence: bool = True, prefix: str | Sequence[str] = ""
@@ -176,3 +214,13 @@ class SuggestPredictor(SuggestState):
             SettingError: not trained.
         """
         return infer.suggest(self, sessions, k, counting)
+
+
+def _joined(old: Floor, new: Floor) -> Floor:
+    """Return the queries that pass the k-anonymity threshold in either log."""
+    left_out = {reason: old.left_out.get(reason, 0) + count for reason, count in new.left_out.items()}
+    together = {
+        word: old.together.get(word, frozenset()) | new.together.get(word, frozenset())
+        for word in sorted(old.together.keys() | new.together.keys())
+    }
+    return Floor(old.min_users, old.counted, old.queries | new.queries, old.words | new.words, together, left_out)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from ensue.errors import SettingError
 from ensue.schedule import Schedule
-from ensue.settings import Count, NonNegative, Settings, Share, Size, must_be, one_of, require_heads
-from ensue.tasks.suggest.sizes import read_depth
+from ensue.settings import DEEPEST, Count, NonNegative, Settings, Share, Size, must_be, one_of, require_heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,3 +208,18 @@ class TransformerSettings(Settings):
     def layers(self) -> tuple[int, ...]:
         """Return the number of layers of the encoder and of the decoder."""
         return read_depth(self.depth, "encoder + decoder, such as 4+4", least=2, most=2)
+
+
+def read_depth(depth: str, parts: str, least: int, most: int | None = None) -> tuple[int, ...]:
+    """Layers a part from a text such as ``3+2+3``; the last part, the decoder, has at least one.
+
+    Raises:
+        SettingError: it is not of that form, or has too few or too many parts.
+    """
+    numbers = tuple(int(part) for part in depth.split("+") if part.strip().isdecimal())
+    right = len(numbers) == len(depth.split("+")) and least <= len(numbers) <= (most or len(numbers))
+    if not right or not numbers[-1]:
+        raise SettingError(f"depth is {depth!r}; give the layers of {parts}, the last at least 1")
+    if sum(numbers) > DEEPEST:
+        raise SettingError(f"depth is {depth}; it must be at most {DEEPEST} in all")
+    return numbers

@@ -139,26 +139,21 @@ class Requests:
         return Request("GET", "/v1/models", lambda answer: answer)
 
     def predict_request(
-        self,
-        model: str,
-        records: Sequence[Record | Session],
-        k: int = 10,
-        *,
-        evidence: bool = True,
-        prefix: str = "",
-        exclude: Collection[str] = (),
-        allow: Collection[str] | None = None,
-        exclude_seen: bool | None = None,
-        rank_unknown: bool = False,
+        self, model: str, records: Sequence[Record | Session], k: int = 10, **options: Unpack[PredictOptions]
     ) -> Request[list[Any]]:
         """See :meth:`ensue.client.Client.predict`."""
         records = _records(records)
-        body: dict[str, object] = {"records": _plain(records), "k": k, "evidence": evidence}
-        body |= {"prefix": prefix} if prefix else {}
-        body |= {"exclude": sorted(id_list(exclude, "exclude"))} if exclude else {}
-        body |= {} if allow is None else {"allow": sorted(id_list(allow, "allow"))}
-        body |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
-        body |= {"rank_unknown": True} if rank_unknown else {}
+        lists = {
+            name: sorted(id_list(items, name))
+            for name, items in (("exclude", options.pop("exclude", ())), ("allow", options.pop("allow", None)))
+            if items is not None and (items or name == "allow")
+        }
+        stated = {
+            name: value
+            for name, value in options.items()
+            if value not in (None, "") and (name, value) != ("rank_unknown", False)
+        }
+        body = {"records": _plain(records), "k": k, **stated, **lists}
 
         def read(reply: Any) -> list[Any]:
             pairs = zip(records, reply["answers"], strict=True)
@@ -177,24 +172,13 @@ class Requests:
         return Request("POST", f"/v1/models/{model}/explain", read, {"records": _plain(records), "k": k})
 
     def update_request(
-        self,
-        model: str,
-        records: Sequence[Record | Session],
-        *,
-        articles: Sequence[Article] = (),
-        items: Sequence[Mapping[str, object]] = (),
-        users: Sequence[str] | None = None,
-        max_drop: float | None = None,
-        test: bool = True,
-        key: str | None = None,
+        self, model: str, records: Sequence[Record | Session], **options: Unpack[UpdateOptions]
     ) -> Request[dict[str, object]]:
         """See :meth:`ensue.client.Client.update`."""
-        body: dict[str, object] = {"records": _plain(_records(records))}
-        body |= {"articles": _plain(articles)} if articles else {}
-        body |= {"items": list(items)} if items else {}
-        body |= {"users": list(users)} if users is not None else {}
-        body |= {"max_drop": max_drop} if max_drop is not None else {}
-        body |= {} if test else {"test": False}
+        key = options.pop("key", None)
+        articles = _plain(options.pop("articles", ()))
+        stated = {name: value for name, value in options.items() if value is not None and value != ()}
+        body = {"records": _plain(_records(records)), **stated, **({"articles": articles} if articles else {})}
         path = f"/v1/models/{model}/update"
         return Request("POST", path, lambda answer: answer, body, 600.0, key, writes=True, again=key is not None)
 

@@ -38,8 +38,11 @@ def serve(
     models = named(folders)
     for folder in models.values():
         task_of(folder)  # no model is folders out before anything is imported
-    from ensue.serve import serve as run
-    from ensue.serve.settings import ServeSettings
+    try:
+        from ensue.serve.server import run
+        from ensue.serve.settings import ServeSettings
+    except ImportError as error:
+        raise SettingError(f"the service needs {error.name}; install it with: pip install 'ensue[serve]'") from error
 
     (settings,) = changed(
         {**parse(set_ or []), "hosts": tuple(allow_host or ()), "learn": not read_only}, ServeSettings()

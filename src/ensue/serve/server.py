@@ -62,7 +62,26 @@ def run(
     settings: ServeSettings | None = None,
     log: Log | None = None,
 ) -> None:
-    """See :func:`ensue.serve.serve`; ``log`` is told where the service listens."""
+    """Serve model folders until a signal says stop; requests in flight are finished.
+
+    Args:
+        folders: name to model folder; a folder that is replaced is swapped in while requests go on.
+        host: the address to listen on.
+        port: 0 takes any free port, which the log names.
+        workers: processes that answer at one port; they share what is loaded.
+        story: a file of JSON that the page shows, at ``/v1/story``.
+        edges: name of a model of histories to a file of true edges, ``from to`` per line, which its plots show.
+        queue: where ``/v1/events`` puts events: ``sqlite:queue.db`` or ``redis://host:port/0?stream=NAME``.
+        token: token of clients; needed unless only this machine can reach ``host``.
+        update_token: token for updates and events; without one, every client may send them, but no client may leave
+            out the test of an update.
+        settings: limits and times.
+        log: where lines go. [default: stderr]
+
+    Raises:
+        SettingError: a needed token is missing, or a name or an address is invalid.
+        ModelFolderError: a folder is no model folder, or damaged.
+    """
     own, lines = settings or ServeSettings(), log or Log()
     if not token and not is_local(host):
         raise SettingError(

@@ -7,12 +7,12 @@ import json
 import re
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 import plotly.graph_objects as go
 import torch
@@ -43,40 +43,84 @@ Prove = Callable[[Path], None]
 """Tries a version before it is loaded; raises ModelFolderError where it does not answer."""
 
 
-class Loaded(NamedTuple):
-    """Contents of a folder when it was read."""
+@dataclass(frozen=True)
+class Version:
+    """A version of a folder.
 
-    predictor: AnyPredictor
-    version: int
+    Attributes:
+        source: where its files are.
+        identity: of these files.
+        files: removes them once the version is neither active nor the former one.
+        predictor: the loaded model; ``None`` where each worker loads it for itself.
+        number: of the version.
+        examples: example records of the page.
+        since: start of this version.
+    """
+
+    source: Path
+    identity: Identity
+    files: ExitStack
+    predictor: AnyPredictor | None
+    number: int
     examples: list[dict[str, object]]
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
-class Watched(ABC):
+class ServedFolder:
     """A served folder; a new version is activated once it has been proved.
 
     Args:
         name: what requests call the model.
         folder: where its versions appear.
         metrics: counts versions that were refused.
-        log: tells of them.
+        log: reports them.
+        loads: whether this process loads each version. Otherwise each worker does, from a copy that nobody replaces.
+        warm: whether a loaded version is asked at once; otherwise :meth:`for_worker` does so.
+        source: where the first version is read from. [default: the folder]
 
     Attributes:
-        refused: why what lies in the folder now does not answer; empty where it does.
+        active: the version that answers.
+        refused: why the version in the folder does not answer; empty where it does.
+
+    Raises:
+        ModelFolderError: the folder is no model folder, or damaged, or its model does not answer.
     """
 
-    def __init__(self, name: str, folder: Path, metrics: Metrics, log: Log) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        metrics: Metrics,
+        log: Log,
+        *,
+        loads: bool = True,
+        warm: bool = True,
+        source: Path | None = None,
+    ) -> None:
         self.name, self.folder, self.refused = name, folder, ""
-        self._metrics, self._log = metrics, log
+        self._metrics, self._log, self._loads, self._warm = metrics, log, loads, warm
         self._identity = identity_of(folder)
         self._failed: Identity = None
         self._attempts = 0
         self._retry = 0.0
+        self.task = task_of(folder)
+        with ExitStack() as stack:
+            self.active = self._read(source or (folder if loads else stack.enter_context(pinned(folder))), stack)
+        self._former = replace(self.active, files=ExitStack())
+        if loads:
+            metrics.version.labels(name).set(self.active.number)
+
+    @property
+    def predictor(self) -> AnyPredictor:
+        """The model that answers, in a process that has loaded it."""
+        assert self.active.predictor is not None
+        return self.active.predictor
 
     def refresh(self, prove: Prove) -> bool:
-        """Take up what was put into the folder's place; where that fails for any reason, the version before stays.
+        """Activate the version that has replaced the folder; where that fails for any reason, the former one stays.
 
         Args:
-            prove: called with a copy of the version that nobody replaces, from which it is then taken up.
+            prove: called with a copy of the version that nobody replaces, from which it is then activated.
         """
         identity = identity_of(self.folder)
         if identity is None or identity == self._identity:
@@ -89,188 +133,93 @@ class Watched(ABC):
             with ExitStack() as stack:
                 copy = stack.enter_context(pinned(self.folder))
                 prove(copy)
-                loaded = self._read(copy)
+                version = self._read(copy, stack)
                 if copy == self.folder and identity_of(copy) != identity:
                     raise ModelFolderError(f"{copy}: was replaced while it was tested")
-                self._activate(loaded, copy, stack)
         except InterruptedError:  # the service stops
             return False
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a version raises, others are still answered
             self._refuse(error, identity, copy)
             return False
+        self._former.files.close()
+        self._former, self.active = self.active, version
         self._identity, self.refused = identity, ""
         return True
 
     def revert(self) -> None:
-        """Go back to the version before: no process could answer by the one that was taken up last."""
-        self._restore()
+        """Activate the former version again: no worker could answer by the latest."""
+        self.active.files.close()
+        self.active, self._former = self._former, replace(self._former, files=ExitStack())
         self._refuse(ModelFolderError(f"{self.folder}: no worker could load it"), self._identity, self.folder)
         self._identity = None
 
-    def tell(self) -> None:
-        """Log and count that what was taken up last is what answers now."""
+    def report_swap(self) -> None:
+        """Log and count that the latest version answers now."""
         self._metrics.swaps.labels(self.name).inc()
-        self._metrics.version.labels(self.name).set(self.version)
-        self._log.event("swapped", model=self.name, version=self.version)
+        self._metrics.version.labels(self.name).set(self.active.number)
+        self._log.event("swapped", model=self.name, version=self.active.number)
+
+    def for_worker(self) -> ServedFolder:
+        """Return the folder with a loaded model that was asked for a few answers, so that no request waits for it.
+
+        Raises:
+            ModelFolderError: the version cannot be loaded, or could not be copied and was replaced.
+        """
+        if self._loads:
+            self.active = replace(self.active, examples=ask(self.predictor, self.folder))
+            return self
+        source = self.active.source
+        if identity_of(source) != self.active.identity:
+            raise ModelFolderError(f"{self.folder}: was replaced by a version that no worker could load")
+        try:
+            return ServedFolder(self.name, self.folder, self._metrics, self._log, source=source)
+        except EnsueError as error:
+            raise ModelFolderError(str(error).replace(str(source), str(self.folder))) from error
 
     @property
-    @abstractmethod
-    def version(self) -> int:
-        """The version that answers."""
+    def is_unprepared(self) -> bool:
+        """True where something slow must be built before the first answer."""
+        return self._loads and service_of(self.task).is_unprepared(self.predictor)
+
+    def prepare(self) -> bytes:
+        """Build it and return its bytes, for :meth:`use_prepared` in another process."""
+        service = service_of(self.task)
+        service.prepare(self.predictor)
+        assert service.preparation is not None
+        return service.preparation.pack(self.predictor)
+
+    def use_prepared(self, prepared: bytes) -> None:
+        """Use the result of :meth:`prepare` in another process."""
+        preparation = service_of(self.task).preparation
+        assert preparation is not None
+        preparation.unpack(self.predictor, prepared)
+
+    def close(self) -> None:
+        """Remove the copies."""
+        self._former.files.close()
+        self.active.files.close()
+
+    def _read(self, source: Path, stack: ExitStack) -> Version:
+        """Read a version; ``stack`` removes its files, which are needed for longer where each worker loads them."""
+        predictor = read(source) if self._loads else None
+        task = task_of(source) if predictor is None else predictor.task
+        if task != self.task:
+            raise ModelFolderError(f"{source}: now answers {task}, not {self.task}; stop and start the service")
+        examples = ask(predictor, source) if predictor is not None and self._warm else []
+        files = ExitStack() if self._loads else stack.pop_all()
+        return Version(source, identity_of(source), files, predictor, versions.current(source), examples)
 
     def _refuse(self, error: BaseException, identity: Identity, copy: Path) -> None:
         """Note and log that a version does not answer; it is tried again after a while."""
         self._attempts = self._attempts + 1 if self._failed == identity else 0
         self._failed = identity
         self._retry = time.monotonic() + min(RETRY * 2**self._attempts, LONGEST_RETRY)
-        wrong = str(error) if isinstance(error, EnsueError) else f"{copy}: cannot be loaded ({described(error)})"
+        reason = str(error) if isinstance(error, EnsueError) else f"{copy}: cannot be loaded ({described(error)})"
         for path in (copy, self.folder):
-            wrong = wrong.replace(str(path), self.name)
-        self.refused = wrong
+            reason = reason.replace(str(path), self.name)
+        self.refused = reason
         self._metrics.failures.labels(self.name).inc()
-        self._log.event("version_refused", model=self.name, error=wrong)
-
-    @abstractmethod
-    def _read(self, source: Path) -> Loaded | None:
-        """Load a version, where this process does."""
-
-    @abstractmethod
-    def _activate(self, loaded: Loaded | None, copy: Path, stack: ExitStack) -> None:
-        """Answer with a version from now on; ``stack`` holds its copy on the disk."""
-
-    @abstractmethod
-    def _restore(self) -> None:
-        """Answer with the former version."""
-
-
-class Held(Watched):
-    """A folder and its loaded model, without a thread.
-
-    Args:
-        name: what requests call it.
-        folder: where it stands.
-        metrics: hears of versions and failures.
-        log: hears of them.
-        warm: whether it is asked at once; else :meth:`warm` does so, in the process that answers.
-        source: where the version is read from that answers first; the folder unless given.
-
-    Raises:
-        ModelFolderError: the folder is none, or damaged, or its model does not answer.
-    """
-
-    def __init__(
-        self, name: str, folder: Path, metrics: Metrics, log: Log, *, warm: bool = True, source: Path | None = None
-    ) -> None:
-        super().__init__(name, folder, metrics, log)
-        self._warm, self.task = warm, ""
-        self.loaded = self._former = self._read(source or folder)
-        self.task = self.loaded.predictor.task
-        self.since = datetime.now(UTC)
-        metrics.version.labels(name).set(self.loaded.version)
-
-    @property
-    def version(self) -> int:
-        """The version that answers."""
-        return self.loaded.version
-
-    def warm(self) -> None:
-        """Build what is built once and ask for a few answers, so that no request waits for it."""
-        self.loaded = self.loaded._replace(examples=ask(self.loaded.predictor, self.folder))
-
-    @property
-    def unprepared(self) -> bool:
-        """True where something slow must be built before the first answer."""
-        return service_of(self.task).is_unprepared(self.loaded.predictor)
-
-    def made(self) -> bytes:
-        """Build it and return its bytes, for :meth:`take` in another process."""
-        service = service_of(self.task)
-        service.prepare(self.loaded.predictor)
-        assert service.preparation is not None
-        return service.preparation.pack(self.loaded.predictor)
-
-    def take(self, made: bytes) -> None:
-        """Use what another process built."""
-        preparation = service_of(self.task).preparation
-        assert preparation is not None
-        preparation.unpack(self.loaded.predictor, made)
-
-    def _read(self, source: Path) -> Loaded:
-        predictor = read(source)
-        _require_task(source, predictor.task, self.task or predictor.task)
-        examples = ask(predictor, source) if self._warm else []
-        return Loaded(predictor, versions.current(source), examples)
-
-    def _activate(self, loaded: Loaded | None, copy: Path, stack: ExitStack) -> None:
-        assert loaded is not None
-        self._former, self.loaded, self.since = self.loaded, loaded, datetime.now(UTC)
-
-    def _restore(self) -> None:
-        self.loaded = self._former
-
-
-class Pinned(Watched):
-    """A folder of which each worker loads the proved version for itself, from a copy that nobody replaces.
-
-    Args:
-        name: what requests call the model.
-        folder: where its versions appear.
-        metrics: counts versions that were refused.
-        log: tells of them.
-
-    Attributes:
-        source: where the version that answers lies.
-    """
-
-    def __init__(self, name: str, folder: Path, metrics: Metrics, log: Log) -> None:
-        super().__init__(name, folder, metrics, log)
-        self.task = task_of(folder)
-        self._stack, self._former = ExitStack(), (folder, ExitStack())
-        self.source = self._stack.enter_context(pinned(folder))
-        self._source_identity = identity_of(self.source)
-
-    @property
-    def version(self) -> int:
-        """The version that answers."""
-        return versions.current(self.source)
-
-    def hold(self) -> Held:
-        """Load the version that answers, for a worker.
-
-        Raises:
-            ModelFolderError: it was not linked beside its folder, and has been replaced since.
-        """
-        if identity_of(self.source) != self._source_identity:
-            raise ModelFolderError(f"{self.folder}: was replaced by a version that no worker could load")
-        try:
-            return Held(self.name, self.folder, self._metrics, self._log, source=self.source)
-        except EnsueError as error:
-            raise ModelFolderError(str(error).replace(str(self.source), str(self.folder))) from error
-
-    def close(self) -> None:
-        """Remove the copies."""
-        self._former[1].close()
-        self._stack.close()
-
-    def _read(self, source: Path) -> None:
-        _require_task(source, task_of(source), self.task)
-
-    def _activate(self, loaded: Loaded | None, copy: Path, stack: ExitStack) -> None:
-        self._former[1].close()
-        self._former = self.source, self._stack
-        self.source, self._stack = copy, stack.pop_all()
-        self._source_identity = identity_of(copy)
-
-    def _restore(self) -> None:
-        self._stack.close()
-        self.source, self._stack = self._former
-        self._former = self.source, ExitStack()
-        self._source_identity = identity_of(self.source)
-
-
-def _require_task(source: Path, task: str, former: str) -> None:
-    if task != former:
-        raise ModelFolderError(f"{source}: now answers {task}, not {former}; stop and start the service")
+        self._log.event("version_refused", model=self.name, error=reason)
 
 
 @contextmanager
@@ -284,21 +233,21 @@ def pinned(folder: Path) -> Iterator[Path]:
 
 
 class Model:
-    """One served folder.
+    """One served folder whose model answers requests.
 
     Args:
-        held: it.
+        served: the folder.
         settings: limits and times.
-        metrics: hears of batches.
+        metrics: counts batches and ids.
     """
 
-    def __init__(self, held: Held, settings: ServeSettings, metrics: Metrics) -> None:
-        self.held, self.settings, self._metrics = held, settings, metrics
-        self.name, self.folder, self.task = held.name, held.folder, held.task
+    def __init__(self, served: ServedFolder, settings: ServeSettings, metrics: Metrics) -> None:
+        self.served, self.settings, self._metrics = served, settings, metrics
+        self.name, self.folder, self.task = served.name, served.folder, served.task
         self._swapping = threading.Lock()
-        self.service = service_of(held.task)
-        self.drift = metrics.drift(held.name)
-        self._total, self._unknown = metrics.given.labels(held.name), metrics.unknown.labels(held.name)
+        self.service = service_of(served.task)
+        self.drift = metrics.drift(served.name)
+        self._total, self._unknown = metrics.given.labels(served.name), metrics.unknown.labels(served.name)
         self.worker = Worker(
             self._answer,
             max_batch=settings.batch,
@@ -309,7 +258,7 @@ class Model:
             interval=settings.interval,
         )
         if metrics.places is None:  # else each process writes it down for the others
-            metrics.waiting.labels(held.name).set_function(lambda: self.worker.waiting)
+            metrics.waiting.labels(served.name).set_function(lambda: self.worker.waiting)
 
     def _count_batch(self, size: int) -> None:
         self._metrics.batch.labels(self.name).observe(size)
@@ -350,14 +299,14 @@ class Model:
         It takes longer than loading does: call it in a thread.
         """
         with self._swapping:
-            swapped = self.held.refresh(lambda copy: prove_apart(copy, self.settings.proof_seconds))
+            swapped = self.served.refresh(lambda copy: prove_apart(copy, self.settings.proof_seconds))
             if swapped:
-                self.held.tell()
+                self.served.report_swap()
         return swapped
 
     def describe(self) -> dict[str, object]:
         """Return the model's entry in ``/v1/models``."""
-        predictor = self.held.loaded.predictor
+        predictor, version = self.served.predictor, self.served.active
         held_out = predictor.metadata.examples
         return {
             "name": self.name,
@@ -366,16 +315,16 @@ class Model:
             "model": predictor.model_name,
             **self.service.describe(predictor),
             **({} if held_out is None else {"held_out": held_out}),
-            "version": self.held.loaded.version,
-            "since": self.held.since.isoformat(timespec="seconds"),
+            "version": version.number,
+            "since": version.since.isoformat(timespec="seconds"),
             **facts(self.folder),
             "drift": self.drift.describe(),
-            "examples": self.held.loaded.examples,
+            "examples": version.examples,
         }
 
     def _answer(self, kind: Hashable, questions: Sequence[object]) -> Sequence[str]:
         """In the worker's thread: one predictor from the first question of a batch to its last."""
-        predictor, asked = self.held.loaded.predictor, cast(Sequence[Question], questions)
+        predictor, asked = self.served.predictor, cast(Sequence[Question], questions)
         if isinstance(kind, Drawn):
             return [_drawn(*self.service.draw(predictor, kind, question)) for question in asked]
         assert isinstance(kind, Kind)
@@ -386,25 +335,30 @@ class Models(Mapping[str, Model]):
     """The served models by name.
 
     Args:
-        held: what is loaded of each.
+        served: their folders, each with a loaded model.
         settings: limits and times.
-        metrics: hears of them.
-        log: hears of them.
-        own: whether this process loads what is replaced.
+        metrics: counts what they answer.
+        log: reports new versions.
+        watches: whether this process looks for new versions.
     """
 
     def __init__(
-        self, held: Sequence[Held], settings: ServeSettings, metrics: Metrics, log: Log, *, own: bool = True
+        self, served: Sequence[ServedFolder], settings: ServeSettings, metrics: Metrics, log: Log, *, watches: bool
     ) -> None:
         torch.set_num_threads(settings.threads)
-        self._settings, self._log, self._own = settings, log, own
-        self._models = {one.name: Model(one, settings, metrics) for one in held}
+        self._settings, self._log, self._watches = settings, log, watches
+        self._models = {folder.name: Model(folder, settings, metrics) for folder in served}
 
     @classmethod
     def of_folders(cls, folders: Mapping[str, Path], settings: ServeSettings, metrics: Metrics, log: Log) -> Models:
-        """Load all folders; see :func:`hold`."""
+        """Load all folders and watch them.
+
+        Raises:
+            ModelFolderError: a folder is no model folder, or damaged.
+        """
         torch.set_num_threads(settings.threads)
-        return cls(hold(folders, metrics, log), settings, metrics, log)
+        served = [ServedFolder(name, folder, metrics, log) for name, folder in folders.items()]
+        return cls(served, settings, metrics, log, watches=True)
 
     def __getitem__(self, name: str) -> Model:
         return self._models[name]
@@ -433,7 +387,7 @@ class Models(Mapping[str, Model]):
 
     async def watch(self) -> None:
         """Look at the folders for ever, and swap in what was replaced."""
-        if self._own:
+        if self._watches:
             await asyncio.gather(*map(self._watch, self._models.values()))
 
     async def _watch(self, model: Model) -> None:
@@ -448,29 +402,12 @@ class Models(Mapping[str, Model]):
     @property
     def refused(self) -> dict[str, str]:
         """Reasons why versions in the folders do not answer, by model."""
-        return {name: model.held.refused for name, model in self._models.items() if model.held.refused}
+        return {name: model.served.refused for name, model in self._models.items() if model.served.refused}
 
     def close(self) -> None:
         """Answer what waits, then end the threads."""
         for model in self._models.values():
             model.worker.close(self._settings.grace)
-
-
-def hold(folders: Mapping[str, Path], metrics: Metrics, log: Log, *, warm: bool = True) -> list[Held]:
-    """Load folders.
-
-    Args:
-        folders: name to folder.
-        metrics: hears of them.
-        log: hears of them.
-        warm: as :class:`Held` has it.
-
-    Raises:
-        SettingError: no folder, or a name that cannot stand in an address.
-        ModelFolderError: a folder is none, or damaged.
-    """
-    require_names(folders)
-    return [Held(name, folder, metrics, log, warm=warm) for name, folder in folders.items()]
 
 
 def require_names(folders: Mapping[str, Path]) -> None:

@@ -30,7 +30,7 @@ from ensue.serve.bodies import decode
 from ensue.serve.events import open_queue
 from ensue.serve.files import Files
 from ensue.serve.limits import LOCAL, Connection, Register, Server, is_local, raise_file_limit
-from ensue.serve.models import Held, Models
+from ensue.serve.models import Models, ServedFolder, require_names
 from ensue.serve.monitoring import Log, Metrics, Places
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
@@ -94,6 +94,7 @@ def run(
         raise SettingError("ENSUE_UPDATE_TOKEN is the same as ENSUE_TOKEN; give updates a secret of their own")
     if workers < 1 or (workers > 1 and sys.platform == "win32"):
         raise SettingError(f"--workers {workers}: give at least 1, and 1 on a system that cannot fork")
+    require_names(folders)
     shown = None if story is None else _read_story(story)
     known = _read_edges(edges, folders)
     local = (*LOCAL, host.lower()) if is_local(host) else ()
@@ -108,7 +109,7 @@ def run(
         metrics = Metrics(places)
 
         service = Service(
-            models=Models((), own, metrics, lines, own=False),
+            models=Models((), own, metrics, lines, watches=False),
             settings=own,
             metrics=metrics,
             log=lines,
@@ -139,8 +140,8 @@ def run(
             answer(models, lambda: told(tasks))
         else:
 
-            def work(held: Sequence[Held], link: Link) -> None:
-                answer(Models(held, own, metrics, lines, own=False), lambda: None, link)
+            def work(served: Sequence[ServedFolder], link: Link) -> None:
+                answer(Models(served, own, metrics, lines, watches=False), lambda: None, link)
                 if link.orphaned:  # whoever would remove it was killed
                     shutil.rmtree(places.folder, ignore_errors=True)
 

@@ -40,7 +40,7 @@ import torch
 
 from ensue.errors import EnsueError, SettingError
 from ensue.registry import task_of
-from ensue.serve.models import Held, Pinned, Watched, hold, require_names
+from ensue.serve.models import ServedFolder
 from ensue.serve.monitoring import Log, Metrics, Places
 from ensue.serve.proof import prove_apart
 from ensue.serve.settings import ServeSettings
@@ -169,22 +169,19 @@ class Supervisor:
         metrics: Metrics,
         places: Places,
         log: Log,
-        serve: Callable[[Sequence[Held], Link], None],
+        serve: Callable[[Sequence[ServedFolder], Link], None],
     ) -> None:
         self._num, self._settings, self._metrics, self._places, self._log = num, settings, metrics, places, log
-        self._serve, self._folders = serve, folders
+        self._serve = serve
         places.take("main")
         self._refusals = places.folder / "refused.json"
-        require_names(folders)
-        divided = {name: folder for name, folder in folders.items() if service_of(task_of(folder)).forks}
-        before = _threads()
-        self._held = {held.name: held for held in hold(divided, metrics, log, warm=False)} if divided else {}
-        if (threads := _threads() - before) > 0:
+        former_threads = _threads()
+        self._served = [
+            ServedFolder(name, folder, metrics, log, loads=service_of(task_of(folder)).forks, warm=False)
+            for name, folder in folders.items()
+        ]
+        if (threads := _threads() - former_threads) > 0:
             raise SettingError(f"the models have started {threads} threads and cannot be forked; use --workers 1")
-        self._pinned = {
-            name: Pinned(name, folder, metrics, log) for name, folder in folders.items() if name not in divided
-        }
-        self._watched: list[Watched] = [*self._held.values(), *self._pinned.values()]
         self._publish()
         self._workers: list[_Worker] = []
         self._asked: list[_Worker] = []
@@ -198,7 +195,7 @@ class Supervisor:
     @property
     def tasks(self) -> dict[str, str]:
         """The task of each model."""
-        return {name: task_of(folder) for name, folder in self._folders.items()}
+        return {served.name: served.task for served in self._served}
 
     def run(self, listening: Callable[[], None]) -> None:
         """Start the workers, look after them until a signal says stop, and let them finish.
@@ -232,8 +229,8 @@ class Supervisor:
         finally:
             self._tell_learned()
             self._end()
-            for pinned in self._pinned.values():
-                pinned.close()
+            for served in self._served:
+                served.close()
             for number, handler in old.items():
                 signal.signal(number, handler)
 
@@ -291,27 +288,24 @@ class Supervisor:
         """Serve as a worker."""
         end.close()
         self._places.take(name)
-        loaded = {name: pinned.hold() for name, pinned in self._pinned.items()}
-        for held in self._held.values():
-            held.warm()
-        self._serve([{**self._held, **loaded}[name] for name in self._folders], link)
+        self._serve([served.for_worker() for served in self._served], link)
 
     def _prepare(self) -> None:
         """Build what a folder lacks, such as the index of a large catalogue, once, in a process that then ends."""
-        for held in self._held.values():
-            if self._stop or not held.unprepared:
+        for served in self._served:
+            if self._stop or not served.is_unprepared:
                 continue
-            made, begun = self._places.folder / f"{held.name}.made", time.monotonic()
-            pid, ended, status = self._divide(partial(_make, held, made, self._settings.threads)), 0, 0
+            file, started = self._places.folder / f"{served.name}.made", time.monotonic()
+            pid, ended, status = self._divide(partial(_prepare, served, file, self._settings.threads)), 0, 0
             while not ended:
                 if self._stop:
                     os.kill(pid, signal.SIGKILL)
                 self._turn(0.05)
                 ended, status = os.waitpid(pid, os.WNOHANG)
             if not status:  # else each worker tries, and says what is wrong
-                held.take(made.read_bytes())
-                self._log.event("prepared", model=held.name, seconds=round(time.monotonic() - begun, 1))
-            made.unlink(missing_ok=True)
+                served.use_prepared(file.read_bytes())
+                self._log.event("prepared", model=served.name, seconds=round(time.monotonic() - started, 1))
+            file.unlink(missing_ok=True)
 
     def _begun(self, worker: _Worker) -> bool:
         """Wait until a worker answers; false where it ended before, or took too long."""
@@ -387,16 +381,16 @@ class Supervisor:
     def _look(self) -> None:
         """Prove and load folders that were replaced, and replace the workers one after the other."""
         try:
-            replaced = [watched for watched in self._watched if watched.refresh(self._prove)]
+            replaced = [served for served in self._served if served.refresh(self._prove)]
             if not replaced:
                 return
             self._prepare()
             if self._replace_workers():
-                for watched in replaced:
-                    watched.tell()
+                for served in replaced:
+                    served.report_swap()
             elif not self._stop:
-                for watched in replaced:
-                    watched.revert()
+                for served in replaced:
+                    served.revert()
                 self._replace_workers()
         finally:
             self._publish()
@@ -425,7 +419,7 @@ class Supervisor:
 
     def _publish(self) -> None:
         """Publish to the workers why versions do not answer."""
-        text = json.dumps({watched.name: watched.refused for watched in self._watched if watched.refused})
+        text = json.dumps({served.name: served.refused for served in self._served if served.refused})
         if not self._refusals.exists() or self._refusals.read_text() != text:
             new = self._refusals.with_suffix(".new")
             new.write_text(text)
@@ -446,9 +440,9 @@ class Supervisor:
         self._selector.close()
 
 
-def _make(held: Held, made: Path, threads: int) -> None:
+def _prepare(served: ServedFolder, file: Path, threads: int) -> None:
     torch.set_num_threads(threads)
-    made.write_bytes(held.made())
+    file.write_bytes(served.prepare())
 
 
 def _threads() -> int:

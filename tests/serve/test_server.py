@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from ensue import serve as package
-from ensue.cli.serve import named
+from ensue.cli.serve import named, serve
 from ensue.errors import DataError, ModelFolderError, SettingError
 from ensue.serve.server import run as run_server
 from tests.cli.conftest import run as run_command
@@ -111,9 +110,9 @@ def test_what_it_refuses_to_start_with(fitted: Path, tmp_path: Path) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, fitted: Path) -> None:
-    monkeypatch.setitem(sys.modules, "fastapi", None)
-    with pytest.raises(SettingError, match=r"install it with: pip install 'ensue\[serve\]'$"):
-        package.serve({"counted": fitted / "counted"})
+    monkeypatch.setitem(sys.modules, "ensue.serve.server", None)
+    with pytest.raises(SettingError, match=r"^the service needs .*; install it with: pip install 'ensue\[serve\]'$"):
+        serve([str(fitted / "counted")])
 
 
 def test_names_of_folders(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from urllib.request import Request, urlopen
 
 import typer
 
-from ensue import serve as service
 from ensue.cli import display, tasks
 from ensue.cli.options import Json, Seed
 from ensue.errors import EnsueError, SettingError
@@ -61,7 +60,9 @@ def demo(
         return
     if port:
         display.log(f"the page: http://{host}:{port}/  (Ctrl-C ends it)")
-    service.serve(folders, host=host, port=port, story=story, edges={"sharing": edges})
+    from ensue.serve.server import run as run_service  # only with the extra
+
+    run_service(folders, host=host, port=port, story=story, edges={"sharing": edges})
 
 
 def _require_page() -> None:

@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from ensue.errors import EnsueError
 
@@ -244,7 +246,10 @@ class Worker:
             return []
         first = self._queue.popleft()
         max_load = self._paces.get(first.kind, FIRST_LOAD)
-        size, load = self._fitting(first, max_load)
+        # The number of leading records whose loads together fit into a slice, at least one.
+        totals = list(accumulate(first.loads_left[: self._max_batch]))
+        size = max(1, bisect_right(totals, max_load))
+        load = totals[size - 1]
         parts = [(first, size)]
         self._num_waiting -= first.num_left
         others: deque[Job] = deque()
@@ -259,16 +264,6 @@ class Worker:
                 others.append(job)
         self._queue = others
         return parts
-
-    def _fitting(self, job: Job, max_load: float) -> tuple[int, int]:
-        """Return the number of a job's records that fit into a slice, at least one, and their load."""
-        size = load = 0
-        for record_load in job.loads_left[: max(self._max_batch, 1)]:
-            if size and load + record_load > max_load:
-                break
-            size += 1
-            load += record_load
-        return size, load
 
     def _update_pace(self, kind: Hashable, load: int, seconds: float) -> None:
         """Update the load of a kind that fits into a slice; it at most doubles at once."""

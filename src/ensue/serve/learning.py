@@ -23,7 +23,6 @@ import os
 import select
 import sys
 import threading
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
@@ -37,11 +36,11 @@ from ensue.refresh import Refreshed, refresh
 from ensue.registry import task_of
 from ensue.serve.bodies import Limits, decode, limited, read
 from ensue.serve.problems import Problem, late
-from ensue.serve.proof import ask, end_with_parent, environment
+from ensue.serve.proof import STEP, ask, end_with_parent, run_apart
 from ensue.serve.settings import UNLIMITED
 from ensue.serve.tasks import service_of
 
-STANDS = "GET /v1/models shows the active version"
+REMEDY = "GET /v1/models shows the active version"
 """It may have ended between the folder's change and its answer."""
 KEYS = 16
 """Keys that a folder keeps."""
@@ -85,29 +84,17 @@ async def learn_apart(update: Sent, *, seconds: float) -> dict[str, object]:
         Problem: the body cannot be learned, the folder cannot be written, or it took too long.
     """
     head = {"folder": str(update.folder), "keep": update.keep, "key": update.key, "bytes": len(update.body)}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ensue.serve.learning"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment()
-    )
-    assert process.stdin is not None and process.stdout is not None
+    stopped = threading.Event()
     try:
-        async with asyncio.timeout(seconds):
-            process.stdin.writelines([json.dumps(head).encode(), b"\n", update.body])
-            with suppress(ConnectionError):  # it has ended already; what it wrote says why
-                await process.stdin.drain()
-            written = await process.stdout.read()
-            await process.wait()
+        report = await asyncio.to_thread(
+            run_apart, "ensue.serve.learning", head, update.body, seconds, lambda: not stopped.wait(STEP)
+        )
     except TimeoutError:
-        raise late(f"the update took longer than {seconds:g} s and was stopped; {STANDS}") from None
+        raise late(f"the update took longer than {seconds:g} s and was stopped; {REMEDY}") from None
+    except ChildProcessError:
+        raise Problem(503, f"the update process ended early; {REMEDY}") from None
     finally:
-        process.stdin.close()
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    try:
-        report = json.loads(written)
-    except ValueError:
-        raise Problem(503, f"the update process ended early; {STANDS}") from None
+        stopped.set()
     return report_of(report, update.folder)
 
 

@@ -16,12 +16,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ensue.errors import EnsueError, ModelFolderError, UnknownModelError
 from ensue.predictor import AnyPredictor, load
@@ -41,6 +43,54 @@ def _pause() -> bool:
     return True
 
 
+def run_apart(
+    module: str, head: Mapping[str, object], body: bytes, seconds: float, wait: Callable[[], bool]
+) -> dict[str, Any]:
+    """Run a module in a process of its own, which ends with this one, and return the JSON object that it writes.
+
+    Args:
+        module: its ``main`` reads a line of JSON and the body on stdin.
+        head: the line.
+        body: the bytes after it.
+        seconds: until the process is killed.
+        wait: waits a moment; false kills the process.
+
+    Raises:
+        TimeoutError: it takes too long.
+        InterruptedError: ``wait`` was false.
+        ChildProcessError: it ended without an object; the exit status is its argument.
+    """
+    with tempfile.TemporaryFile() as report:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=report,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+        )
+        assert process.stdin is not None
+        deadline = time.monotonic() + seconds
+        try:
+            with suppress(BrokenPipeError):  # it has ended already; its status says how
+                process.stdin.write(json.dumps(head).encode() + b"\n" + body)
+                process.stdin.flush()  # and left open: the process ends with this one
+            while process.poll() is None:
+                if not wait():
+                    raise InterruptedError
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+        finally:
+            process.kill()
+            process.wait()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+        report.seek(0)
+        try:
+            return dict(json.loads(report.read()))
+        except ValueError:
+            raise ChildProcessError(process.returncode) from None
+
+
 def prove_apart(folder: Path, seconds: float, wait: Callable[[], bool] = _pause) -> None:
     """Let a process of its own load and ask a version.
 
@@ -56,48 +106,22 @@ def prove_apart(folder: Path, seconds: float, wait: Callable[[], bool] = _pause)
         ModelFolderError: it does not answer, ends the process, or takes too long.
         InterruptedError: the trial was ended.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ensue.serve.proof"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
-    assert process.stdin is not None and process.stdout is not None
-    ends, going = time.monotonic() + seconds, True
-    with process.stdout:
-        try:
-            process.stdin.write(json.dumps({"folder": str(folder)}).encode() + b"\n")
-            process.stdin.flush()  # and left open: it ends with this process
-            while process.poll() is None and going and time.monotonic() < ends:
-                going = wait()
-        except BrokenPipeError:  # it has ended already; its status says how
-            process.wait()
-        finally:
-            late = process.poll() is None
-            if late:
-                process.kill()
-            process.wait()
-            process.stdin.close()
-        written = process.stdout.read()
-    if late and not going:
-        raise InterruptedError
-    if late:
-        raise ModelFolderError(f"{folder}: does not answer within {seconds:g} s (proof_seconds); {REMEDY}")
     try:
-        report = json.loads(written)
-    except ValueError:
-        code = process.returncode
-        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise ModelFolderError(f"{folder}: crashes the process ({ended}); {REMEDY}") from None
+        report = run_apart("ensue.serve.proof", {"folder": str(folder)}, b"", seconds, wait)
+    except TimeoutError:
+        raise ModelFolderError(f"{folder}: does not answer within {seconds:g} s (proof_seconds); {REMEDY}") from None
+    except ChildProcessError as error:
+        (code,) = error.args
+        status = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise ModelFolderError(f"{folder}: crashes the process ({status}); {REMEDY}") from None
     if report["error"]:
         raise ModelFolderError(report["error"])
 
 
 def environment() -> dict[str, str]:
     """Return the environment of a process that a model may run in: one thread, and none of the service's tokens."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("ENSUE_TOKEN", "ENSUE_UPDATE_TOKEN")}
-    return {**kept, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    public = {name: value for name, value in os.environ.items() if name not in ("ENSUE_TOKEN", "ENSUE_UPDATE_TOKEN")}
+    return {**public, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def read(folder: Path) -> AnyPredictor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -87,20 +87,22 @@ def _kind_of(path: Path, stated: set[str], phrases: bool, opening: Opening) -> K
 def _kind_of_content(content: Content) -> Kind:
     if content.published:
         return KINDS[content.published]
-    if export_of(content) is not None or _is_articles(content):
-        return "posts"
-    if _is_queries(content):
-        return "queries"
+    return next((kind for kind, matches in _RECOGNISERS if matches(content)), "sequences")
+
+
+def _is_posts(content: Content) -> bool:
+    return export_of(content) is not None or _is_articles(content)
+
+
+def _is_texts(content: Content) -> bool:
     table = _as_texts(content)
     if table is None:
-        labelled = not content.parquet and is_labelled(content.head()) and recognise(content) is None
-        return "texts" if labelled else "sequences"
+        return not content.parquet and is_labelled(content.head()) and recognise(content) is None
     if table.layout in _NO_HEADER:
-        return "texts"
+        return True
     if table.layout == "labelled lines":
-        header = content.head(1)[0].split("\t")
-        return "sequences" if recognise(content) is not None or _is_log(header) else "texts"
-    return "texts" if "label" in table.columns or not _is_log(_names(content)) else "sequences"
+        return recognise(content) is None and not _is_log(content.head(1)[0].split("\t"))
+    return "label" in table.columns or not _is_log(_names(content))
 
 
 def _kind_of_file_in(path: Path, content: Content) -> Kind:
@@ -159,6 +161,14 @@ def _is_queries(content: Content) -> bool:
         return is_query_log("" if content.parquet else content.head(1)[0], _names(content))
     except DataError:  # the reader that gets the file says what is wrong with it
         return False
+
+
+_RECOGNISERS: tuple[tuple[Kind, Callable[[Content], bool]], ...] = (
+    ("posts", _is_posts),
+    ("queries", _is_queries),
+    ("texts", _is_texts),
+)
+"""The first that matches a file decides; what none matches is left to the reader of sequences."""
 
 
 def _as_texts(content: Content) -> Table | None:

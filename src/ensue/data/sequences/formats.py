@@ -26,7 +26,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -130,29 +130,6 @@ _TOPO_LSTM = re.compile(rf"[^,\s]+( +[^,\s]+ +{_NUMBER})+\s*")
 _DEEPHAWKES = re.compile(rf"[^\t]+\t[^\t]+\t[^\t]*\t\d+\t *[^\t ]+:{_NUMBER}( +[^\t ]+:{_NUMBER})*\s*")
 _LEAST_ORDERED = 6
 """Neighbours among the numbers of ``root user time user time …`` that must be in order: ids are by chance 1 in 64."""
-
-
-def recognise_cascades(head: Sequence[str]) -> str | None:
-    """The layout of cascades that the first lines have, ``cyan-rnn`` aside, or ``None``."""
-    if _most(_DEEPHAWKES, head):
-        return "deephawkes"
-    if _HIDAN.fullmatch(head[0]):
-        return "hidan"
-    if any(_FOREST.fullmatch(line + " ") and " " in line for line in head[:2]):
-        return "forest"
-    if _most(_ROOTED, head, " "):
-        return "forest"
-    if _most(_MS_HGAT, head, ","):
-        return "ms-hgat"
-    return "topo-lstm" if _is_topo_lstm(head) else None
-
-
-def is_cyan(head: Sequence[str]) -> bool:
-    """Return whether most of the first lines are ``id,user,time,user,time,…``, and not all are of one width."""
-    fields = [line.strip().split(",") for line in head]
-    fitting = [len(row) % 2 == 1 and len(row) > 2 and all(map(is_number, row[2::2])) for row in fields]
-    varied = len(set(map(len, fields))) > 1 or (len(fields) == 1 and len(fields[0]) > 3)
-    return fitting[0] and sum(fitting) > len(fields) / 2 and varied
 
 
 def read_hidan(content: Content) -> Events:
@@ -270,6 +247,19 @@ def _most(shape: re.Pattern[str], head: Sequence[str], contained: str = "") -> b
     return head[0] in fitting and len(fitting) > len(head) / 2 and any(contained in line.strip() for line in fitting)
 
 
+def _is_forest(head: Sequence[str]) -> bool:
+    """Return whether a line is ``user,time user,time …``, or most are with a root before."""
+    return any(_FOREST.fullmatch(line + " ") and " " in line for line in head[:2]) or _most(_ROOTED, head, " ")
+
+
+def _is_cyan(head: Sequence[str]) -> bool:
+    """Return whether most lines are ``id,user,time,user,time,…``, and not all are of one width."""
+    fields = [line.strip().split(",") for line in head]
+    fitting = [len(row) % 2 == 1 and len(row) > 2 and all(map(is_number, row[2::2])) for row in fields]
+    varied = len(set(map(len, fields))) > 1 or (len(fields) == 1 and len(fields[0]) > 3)
+    return fitting[0] and sum(fitting) > len(fields) / 2 and varied
+
+
 def _is_topo_lstm(head: Sequence[str]) -> bool:
     """Return whether every second word is a time that never goes back, and the users between them are in no order."""
     if not all(_TOPO_LSTM.fullmatch(line) for line in head):
@@ -288,14 +278,27 @@ def _of_roots(roots: int, lines: int) -> str:
     return f"the root before the first pair of {lines_text} is the first event, at the time of that pair"
 
 
-CASCADES: dict[str, Callable[[Content], Events]] = {
-    "hidan": read_hidan,
-    "forest": partial(read_pairs, between=r"\s", within=","),
-    "ms-hgat": partial(read_pairs, between=",", within=" "),
-    "topo-lstm": partial(read_alternating, separator=" ", shape="root user time user time …"),
-    "deephawkes": read_deephawkes,
-    "cyan-rnn": partial(read_alternating, separator=",", shape="id,user,time,user,time,…"),
-}
+@dataclass(frozen=True)
+class LineLayout:
+    """A layout of cascades, one per line."""
+
+    name: str
+    matches: Callable[[Sequence[str]], bool]
+    """Whether the first lines of a file, at least one, have its shape."""
+    read: Callable[[Content], Events]
+
+
+LINE_LAYOUTS: tuple[LineLayout, ...] = (
+    LineLayout("deephawkes", lambda head: _most(_DEEPHAWKES, head), read_deephawkes),
+    LineLayout("hidan", lambda head: _HIDAN.fullmatch(head[0]) is not None, read_hidan),
+    LineLayout("forest", _is_forest, partial(read_pairs, between=r"\s", within=",")),
+    LineLayout("ms-hgat", lambda head: _most(_MS_HGAT, head, ","), partial(read_pairs, between=",", within=" ")),
+    LineLayout(
+        "topo-lstm", _is_topo_lstm, partial(read_alternating, separator=" ", shape="root user time user time …")
+    ),
+    LineLayout("cyan-rnn", _is_cyan, partial(read_alternating, separator=",", shape="id,user,time,user,time,…")),
+)
+"""In the order in which they are looked for: lines of one may have the shape of a later one, too."""
 
 
 _EVENTS = ("events", "actions", "interactions", "clicks", "history")
@@ -328,11 +331,10 @@ def recognise(content: Content, stated: Mapping[str, str] | None = None) -> str 
         if is_activity(first):
             return "takeout"
         return "jsonl events" if listed_events(first) is None else "jsonl sessions"
-    if (cascades := recognise_cascades(head)) is not None:
-        return cascades
-    if is_id_lines(head):
+    layout = next((layout.name for layout in LINE_LAYOUTS if layout.matches(head)), None)
+    if layout in (None, "cyan-rnn") and is_id_lines(head):
         return stated_layout(stated or {}) or layout_of_lines(content.path, content.head(_MOST_LINES))
-    return "cyan-rnn" if is_cyan(head) else None
+    return layout
 
 
 def read_sessions(content: Content) -> Events:
@@ -554,7 +556,7 @@ def _require_history(line: str, where: str) -> None:
 
 
 READERS: dict[str, Callable[[Content], Events]] = {
-    **CASCADES,
+    **{layout.name: layout.read for layout in LINE_LAYOUTS},
     "sessions": read_sessions,
     "user histories": read_user_lines,
     "user items": read_user_lines,

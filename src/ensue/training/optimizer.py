@@ -8,6 +8,7 @@ All other parameters are torch's Adam.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
@@ -43,6 +44,11 @@ class RowAdam(Adam):
     Where every row of a table is touched in every step, it is Adam. The state has Adam's fields and shapes.
     """
 
+    # Torch wraps these methods in functions that import its compiler at their first call: a second or more of a fit.
+    add_param_group = inspect.unwrap(Adam.add_param_group)
+    zero_grad = inspect.unwrap(Adam.zero_grad)
+    _step_dense = torch.no_grad()(inspect.unwrap(Adam.step))
+
     touched: dict[Tensor, list[Tensor]] | None = None
     """By table the rows that each step has moved, where somebody keeps count of them."""
 
@@ -58,7 +64,7 @@ class RowAdam(Adam):
         ]
         for _, parameter, _ in sparse:
             parameter.grad = None  # so that torch's step, which refuses sparse gradients, passes by
-        super().step()
+        self._step_dense()
         for group, parameter, grad in sparse:
             self._move(group, parameter, grad.coalesce())
             parameter.grad = grad

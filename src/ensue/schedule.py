@@ -46,7 +46,8 @@ class Schedule(Settings):
     """If set, the largest batch size: the batch doubles while an epoch keeps twice ``min_steps`` steps, and
     ``learning_rate`` grows with the square root of the batch."""
     max_epochs: Size | None = None
-    """If set, the maximum number of epochs on short logs, where ``epochs`` x ``min_steps`` steps take more."""
+    """If set, the maximum number of epochs on short logs, where batches are halved for ``min_steps``; there are as many
+    as make ``epochs`` x ``min_steps`` steps."""
     smallest_batch: Size | None = None
     """If set, the batch size halves after every check without a better validation metric, down to this."""
     weight_decay: NonNegative = 5e-5
@@ -102,8 +103,9 @@ class Schedule(Settings):
         largest = self.largest_batch or 0
         while self.min_steps and 2 * size <= largest and rows >= LARGER * 2 * size * self.min_steps:
             size *= 2
-        longer = min(wanted // max(1, -(-rows // size)), self.max_epochs or 0)
-        epochs = max(self.epochs, longer)
+        epochs = self.epochs
+        if self.max_epochs is not None and rows < self.batch_size * self.min_steps:
+            epochs = min(max(epochs, wanted // max(1, -(-rows // size))), self.max_epochs)
         patience = epochs if self.patience >= self.epochs else self.patience  # as before: to the end of the cosine
         return replace(self.sized(size), epochs=epochs, patience=patience)
 

@@ -18,9 +18,10 @@ from ensue.records import History
 from ensue.schedule import Schedule
 from ensue.store.pack import TABLES
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, run_key
+from ensue.training.distributed import share
 from ensue.training.loop import Source, Trained, train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer
-from ensue.training.report import Report
+from ensue.training.report import LEFT_OUT, Report
 from ensue.vocabulary import FIRST
 
 MOST = 6
@@ -161,6 +162,7 @@ def train_network(
     checkpoint: Checkpoint = NO_CHECKPOINT,
     stage: str = "fit",
     min_useful_metric: float | None = None,
+    is_behind: Callable[[], bool] | None = None,
 ) -> Generator[Report, None, Trained]:
     """Train the network of a state until the monitored metric stops getting better, and note its epochs.
 
@@ -173,9 +175,10 @@ def train_network(
         checkpoint: see :func:`ensue.training.loop.train`.
         stage: its name in the reports.
         min_useful_metric: see :func:`ensue.training.loop.train`.
+        is_behind: see :func:`ensue.learning.race.race`; ``None`` where the network races with nothing.
     """
     assert state.optimizer is not None
-    trained = yield from train(
+    reports = train(
         state.module,
         data,
         valid,
@@ -187,8 +190,50 @@ def train_network(
         fingerprint=run_key([state.model_name, state.all_settings], arrays),
         min_useful_metric=min_useful_metric,
     )
+    if is_behind is None:
+        trained = yield from reports
+    else:
+        trained, lost = yield from race(reports, is_behind, min_steps=schedule.min_steps // 4)
+        state.metadata.ended = LEFT_OUT if lost else ""
     state.metadata.epochs, state.seconds_an_epoch = trained.best_epoch, trained.seconds_an_epoch
     return trained
+
+
+def race(
+    reports: Generator[Report, None, Trained], is_behind: Callable[[], bool], *, min_steps: int = 0
+) -> Generator[Report, None, tuple[Trained, bool]]:
+    """Pass on the reports of a training, and end it at the first rung where the network is behind.
+
+    Successive halving (Jamieson & Talwalkar, AISTATS 2016) of a network and of what costs less: at the epochs 1, 2, 4,
+    … held-out data decides whether the network takes as many epochs again, where there are so many left. No rung
+    depends on the clock, so the same seed gives the same bytes.
+
+    Args:
+        reports: of :func:`ensue.training.loop.train`, with checks on held-out data.
+        is_behind: returns whether the network, as it is now, adds nothing to the cheaper models on the held-out data;
+            it is called on every rank, and the answer of the first rank counts.
+        min_steps: steps before the first rung.
+
+    Returns:
+        How the training went, and whether the network was behind.
+    """
+    rung, behind = 1, False
+    while True:
+        try:
+            report = next(reports)
+        except StopIteration as end:
+            trained: Trained = end.value
+            return trained, behind
+        is_due = report.epoch >= rung and report.epoch * report.steps >= min_steps and 2 * report.epoch <= report.epochs
+        if report.valid is not None and is_due:
+            rung = 2 * report.epoch
+            behind = share(is_behind())
+        yield report
+        if behind and report.valid is not None:
+            report.stop()
+            yield replace(
+                report, valid=None, note=f"stopped after epoch {report.epoch} of at most {report.epochs}: {LEFT_OUT}"
+            )
 
 
 def train_update(state: AnyState, data: Source) -> Generator[Report, None, Trained]:

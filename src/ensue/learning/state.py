@@ -39,6 +39,8 @@ class Metadata:
     """MRR of each model that was tried, on held-out data (of ``suggest`` MRR@10)."""
     epochs: Count = 0
     """Epochs behind the weights."""
+    ended: str = ""
+    """How the training ended, where it was cut while it still got better, or where the network was left out."""
     updates: Count = 0
     """Since the fit."""
     version: Annotated[int, Field(ge=1)] | None = None

@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+LEFT_OUT = "the network was left out: it does not improve on the baselines on held-out data"
+"""Note on a network that lost its race, or whose weight in an ensemble is 0."""
+
 
 class StopRequest:
     """A request to end a training after the current epoch, made by calling it."""

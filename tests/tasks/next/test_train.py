@@ -19,8 +19,7 @@ from ensue.store.pack import pack, tensor_bytes
 from ensue.tasks.next import train
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.tasks.next.train import mean_reciprocal_rank
-from ensue.tasks.next.training_data import IDLE
-from ensue.training.report import Report
+from ensue.training.report import LEFT_OUT, Report
 
 SMALL = {"dim": 8, "epochs": 2, "batch_size": 16}
 
@@ -128,7 +127,7 @@ def test_where_no_network_is_ahead_of_counting_the_model_is_a_counting_row(tmp_p
     assert f"- chosen: {best.metadata.chosen}" in best.card()
     scores = ", ".join(f"{name} {100 * value:.2f} %" for name, value in best.metadata.validation_mrr.items())
     first, exclusion, last = training_summary(best)
-    assert [first, last] == [f"chose {best.metadata.chosen}; validation MRR: {scores}", IDLE]
+    assert [first, last] == [f"chose {best.metadata.chosen}; validation MRR: {scores}", LEFT_OUT]
     assert "predict leaves out items already in the session" in exclusion
     assert best.metadata.held_out == "the last 20 of 200 in file order"
     counted = NextPredictor("markov")

@@ -24,7 +24,8 @@ from ensue.lines import plural
 from ensue.records import History
 from ensue.settings import parse
 from ensue.tasks.next.catalogue import BEST
-from ensue.tasks.next.training_data import IDLE, LeftOut, exclusion_sentence, left_out_by, require_targets
+from ensue.tasks.next.training_data import LeftOut, exclusion_sentence, left_out_by, require_targets
+from ensue.training.report import LEFT_OUT
 
 if TYPE_CHECKING:
     from ensue.tasks.next.predictor import NextPredictor
@@ -115,7 +116,7 @@ def training_summary(predictor: NextPredictor) -> list[str]:
         lines.append(f"largest weights of the ensemble: {weights}; all are in CARD.md")
     repeat_shares = metadata.repeat_share, metadata.immediate_repeat_share
     lines.append(exclusion_sentence(metadata.exclusion, *repeat_shares))
-    if metadata.ended == IDLE:
+    if metadata.ended == LEFT_OUT:
         lines.append(metadata.ended)
     if not predictor.keeps_histories:
         network = f", so {predictor.model_name} predicts with its network alone" if predictor.model_name in BEST else ""

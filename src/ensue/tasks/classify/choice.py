@@ -85,16 +85,16 @@ def stand_on_row(state: ClassifyState, valid: Data) -> None:
 
 
 def choose_blend(state: ClassifyState, valid: Data, counted: Mapping[str, Unlearned]) -> dict[str, float]:
-    """Weigh the parts of a blend.
+    """Set the weights of the parts of a blend.
 
     Args:
         state: with a trained network; takes the weights.
         valid: the held-out texts.
-        counted: what each counting model says of texts it did not learn: the held-out ones, and of few those of all
-            folds.
+        counted: scores of each baseline for texts that it was not trained on: the held-out ones, and where those are
+            few the texts of all folds.
 
     Returns:
-        The cost of labels of texts that were not learned, by counting model and with the blend: see :func:`_cost`.
+        The cost of labels of texts that were not trained on, by baseline and with the blend: see :func:`_cost`.
     """
     usable = {name: own.usable() for name, own in counted.items()}
     nats = {
@@ -104,23 +104,36 @@ def choose_blend(state: ClassifyState, valid: Data, counted: Mapping[str, Unlear
     }
     if "majority" in nats and not counted["majority"].significantly_better(counted["tfidf"]):
         nats.pop("majority")  # one answer for all texts has to be earned: by chance it is a little likelier
-    parts, wanted = {name: usable[name][0] for name in blend.PARTS if name in usable}, usable["tfidf"][1]
-    weights = blend.choose_weights(parts, wanted)
-    pooled = _without_fold(parts, wanted, np.arange(len(wanted)) % FOLDS, None)
-    sides, targets = valid.sides, valid.targets
-    index = np.flatnonzero(usable_texts(sides, targets))
-    known, chosen = torch.from_numpy(targets[index]), torch.from_numpy(index)
-    scores = {blend.NETWORK: infer.raw_scores(state, sides, blend.NETWORK)[chosen]}
-    scores |= {name: counted[name].scores[chosen] for name in parts}
-    prior = {blend.NETWORK: 0.0, **weights}  # a network has to earn its part
-    mixed = _without_fold(scores, known, valid.folds[index], prior)
-    without = _cost(state, blend.pool(scores, prior), known)
-    gained = without - _cost(state, mixed, known) if len(index) >= _EVIDENCE else 0.0
-    joined = blend.choose_weights(scores, known, prior)
-    state.metadata.blend = joined if gained > 0 and joined[blend.NETWORK] else prior
-    if len(wanted):
-        nats[state.model_name] = _cost(state, pooled, wanted) - max(gained, 0.0)
+    state.metadata.blend, gain = _weigh_network(state, valid, counted)
+    parts, targets = {name: usable[name][0] for name in blend.PARTS if name in usable}, usable["tfidf"][1]
+    if len(targets):
+        pooled = _without_fold(parts, targets, np.arange(len(targets)) % FOLDS, None)
+        nats[state.model_name] = _cost(state, pooled, targets) - max(gain, 0.0)
     return nats
+
+
+def adds_nothing(state: ClassifyState, valid: Data, counted: Mapping[str, Unlearned]) -> bool:
+    """Return whether the network, as it is now, does not lower the cost of held-out labels in a blend."""
+    return _weigh_network(state, valid, counted)[1] <= 0
+
+
+def _weigh_network(
+    state: ClassifyState, valid: Data, counted: Mapping[str, Unlearned]
+) -> tuple[dict[str, float], float]:
+    """Return the weights of a blend, and by how much the network lowers the cost of held-out labels in it."""
+    usable = {name: counted[name].usable() for name in blend.PARTS if name in counted}
+    weights = blend.choose_weights({name: scores for name, (scores, _) in usable.items()}, usable["tfidf"][1])
+    prior = {blend.NETWORK: 0.0, **weights}  # a network has to earn its part
+    index = np.flatnonzero(usable_texts(valid.sides, valid.targets))
+    if len(index) < _EVIDENCE:
+        return prior, 0.0
+    targets, chosen = torch.from_numpy(valid.targets[index]), torch.from_numpy(index)
+    scores = {blend.NETWORK: infer.raw_scores(state, valid.sides, blend.NETWORK)[chosen]}
+    scores |= {name: counted[name].scores[chosen] for name in usable}
+    mixed = _without_fold(scores, targets, valid.folds[index], prior)
+    gain = _cost(state, blend.pool(scores, prior), targets) - _cost(state, mixed, targets)
+    joined = blend.choose_weights(scores, targets, prior)
+    return (joined if gain > 0 and joined[blend.NETWORK] else prior), gain
 
 
 def _without_fold(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 
 import numpy as np
@@ -20,7 +20,7 @@ from ensue.tasks.classify import infer
 from ensue.tasks.classify.baselines.mean_vectors import MeanVectors
 from ensue.tasks.classify.calibration import calibration_error, temperature
 from ensue.tasks.classify.catalogue import COUNTING, MODELS
-from ensue.tasks.classify.choice import choose_blend, decide, held_out_metric, stand_on_row, usable_texts
+from ensue.tasks.classify.choice import adds_nothing, choose_blend, decide, held_out_metric, stand_on_row, usable_texts
 from ensue.tasks.classify.cross_fitting import Data, Unlearned, count_best
 from ensue.tasks.classify.dataset import Sides, codes, drawn, prints
 from ensue.tasks.classify.embedding import learn_words, start_vectors
@@ -72,7 +72,8 @@ def train(state: ClassifyState, split: Split[Texts], checkpoint: Checkpoint) -> 
     baseline_scores = _count(state, data, valid)
     if state.schedule is None:
         return split
-    yield from _train(state, data, valid, checkpoint)
+    is_behind = partial(adds_nothing, state, valid, baseline_scores) if state.model_name == "blend" else None
+    yield from _train(state, data, valid, checkpoint, is_behind)
     costs: dict[str, float] = {}
     if state.model_name == "blend":
         _calibrate(state, blend.NETWORK, valid)
@@ -259,8 +260,10 @@ def _new_network(state: ClassifyState) -> Network:
     return network
 
 
-def _train(state: ClassifyState, data: Data, valid: Data, checkpoint: Checkpoint) -> Generator[Report, None, None]:
-    """Train a new network; it ends with its best weights."""
+def _train(
+    state: ClassifyState, data: Data, valid: Data, checkpoint: Checkpoint, is_behind: Callable[[], bool] | None
+) -> Generator[Report, None, None]:
+    """Train a new network; it ends with its best weights, or where it is behind."""
     _fit_settings(state, len(data.targets))
     schedule = state.schedule
     assert schedule is not None
@@ -276,6 +279,7 @@ def _train(state: ClassifyState, data: Data, valid: Data, checkpoint: Checkpoint
         schedule,
         arrays=[*passages.arrays(), *valid_passages.arrays()],
         checkpoint=checkpoint,
+        is_behind=is_behind,
     )
     trained = yield from log.follow(reports, lambda: mixing(state, valid_passages))
     state.metadata.log = log.rows()

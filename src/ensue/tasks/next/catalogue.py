@@ -35,6 +35,9 @@ from ensue.tasks.next.settings import (
 
 _HIDAN = Schedule(batch_size=16, monitor="mrr")
 _CASCADE_BLEND = Schedule(epochs=20, learning_rate=2e-3, weight_decay=0.0, monitor="mrr", patience=3)
+_BLEND = replace(CORE_SCHEDULE, max_epochs=3)
+"""On short logs the count-based parts decide: on 5,600 sessions of Diginetica the held-out MRR was .259 after one epoch
+and after ten, while that of the network alone rose from .19 to .24."""
 _SANSR = CORE_SCHEDULE
 _HIDAN_PAPER = Schedule(check_every=5, refit=False)
 """Batches of 32 cascades, L2 of 5e-5 and the loss watched every five epochs, as in the authors' released program."""
@@ -60,7 +63,7 @@ MODELS = Models(
         "sansr-paper": ("models.sansr:SANSR", SANSRSettings(loss="bpr_softmax"), _SANSR_PAPER),
         "sansr-rc": ("models.sansr:SANSR", SANSRSettings(residual=False), _SANSR),
         "core": ("models.core:CORE", CORESettings(), CORE_SCHEDULE),
-        "blend": ("ensembles.blend:Blend", BlendSettings(), CORE_SCHEDULE),
+        "blend": ("ensembles.blend:Blend", BlendSettings(), _BLEND),
         "bpr-mf": ("models.factors:BPRMF", BPRMFSettings(), FACTORS_SCHEDULE),
         "fpmc": ("models.factors:FPMC", FPMCSettings(), FPMC_SCHEDULE),
         "gru4rec": ("models.gru4rec:GRU4Rec", GRU4RecSettings(), GRU4REC_SCHEDULE),

@@ -6,6 +6,7 @@ Hooks are found by their names (``isinstance`` with a protocol). A model of anyb
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
@@ -41,6 +42,15 @@ class Batch(NamedTuple):
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device."""
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    def split(self, num_targets: int) -> Iterator[Batch]:
+        """Yield the rows in parts of about ``num_targets`` target steps, one row at least, without their targets."""
+        parts = self.target_mask.sum(1).cumsum(0) // num_targets
+        start = 0
+        for size in torch.unique_consecutive(parts, return_counts=True)[1].tolist() or [0]:
+            rows = slice(start, start + size)
+            yield Batch(self.ids[rows], self.mask[rows], self.times[rows], self.target_mask[rows], self.targets[:0])
+            start += size
 
 
 class Model(Protocol):

@@ -54,8 +54,6 @@ class Metadata(SharedMetadata):
     """The weight of each member of an ensemble."""
     training: dict[str, int] | None = None
     """The batch, the steps in all, and those in which the step size rose: as they fitted the log."""
-    ended: str = ""
-    """How the training ended, where it was cut while it still got better, or where the network was left out."""
     steps: Count = 0
     """Optimiser steps taken in a stream."""
     min_users: dict[str, int] | None = None

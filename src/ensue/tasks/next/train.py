@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from copy import copy, deepcopy
 from dataclasses import asdict, replace
-from typing import NamedTuple, cast
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from ensue.learning.life import USED, Example, Split, of_history, train_network
 from ensue.learning.state import module_of
 from ensue.lines import quoted
 from ensue.metrics import Floats
+from ensue.nn.item_head import ItemHead, ItemLayer
 from ensue.records import History
 from ensue.tasks.next import sizing
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
@@ -30,18 +32,17 @@ from ensue.tasks.next.nearest import index_items, is_indexed
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.state import Metadata, NextState
 from ensue.tasks.next.training_data import (
-    IDLE,
     default_exclusion,
     left_out,
     repeat_shares,
     require_targets,
     shared_part,
 )
-from ensue.tasks.next.update import add_items
+from ensue.tasks.next.update import add_items, add_values
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
 from ensue.training.loop import Trained, mean_loss
-from ensue.training.report import Report
+from ensue.training.report import LEFT_OUT, Report
 from ensue.vocabulary import FIRST, Vocabulary
 
 EVALUATION_SAMPLE = 30_000
@@ -50,6 +51,10 @@ CHECKED_SCORES, LEAST_CHECKED = 3 * 10**9, 1_000
 """Scores that a check of whole catalogues makes at most, so above 100,000 values it ranks fewer events; but never fewer
 than these. Where an index gives candidates, all events are ranked among those, and these many exactly as well."""
 
+MIN_NEGATIVES, NEGATIVES_PER_TARGET = 512, 8
+"""Negatives of a training batch at least, and for each of its targets, where the settings draw more."""
+CONTINUED_EPOCHS, CONTINUED_RATE = 1, 0.5
+"""Epochs in which the network of an ensemble continues on all data, and the factor on its learning rate."""
 CASCADES = "cascade-blend"
 IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 """Note on a training that ended while its metric still improved."""
@@ -122,9 +127,12 @@ def train(
 
 
 def refit(state: NextState, full: Histories, checkpoint: Checkpoint) -> Iterator[Report]:
-    """Train the selected model from scratch on all sessions, for as many epochs as were best."""
+    """Train the selected model on all sessions: an ensemble continues, a network starts again for its best epochs."""
     selected = state.metadata
-    learn_values(state, full)
+    continues = state.schedule is not None and isinstance(state.network, Finishes)
+    if continues:
+        add_values(state, distinct(full))
+    learn_values(state, full, continues=continues)
     if state.schedule is not None:
         yield from train_once(state, full, None, "refit", checkpoint.sibling("-refit"), like=selected)
     for name in ("validation_mrr", "ended", "chosen"):
@@ -180,10 +188,11 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
     return KnownItems(items, FeatureEncoder.fit(items, known, vectors, encoder), {})
 
 
-def learn_values(state: NextState, data: Histories) -> None:
-    """Take vocabulary, metadata and how often each value occurs from the training data."""
-    state.vocabulary = Vocabulary(distinct(data))
-    sizing.choose_losses(state)
+def learn_values(state: NextState, data: Histories, *, continues: bool = False) -> None:
+    """Take metadata and counts from the training data, and the vocabulary unless a trained network continues."""
+    if not continues:
+        state.vocabulary = Vocabulary(distinct(data))
+        sizing.choose_losses(state)
     data = data.encode(state.vocabulary, drop_unknown=True)
     if state.keeps_histories:
         state.training_hashes = history_hashes(data)
@@ -295,15 +304,21 @@ def train_once(
     checkpoint: Checkpoint,
     like: Metadata | None = None,
 ) -> Generator[Report, None, None]:
-    """Train the predictor's model from its beginning; it ends with its best weights, or trained like another."""
+    """Train the model of a state from its beginning to its best weights, or, in a refit, ``like`` its first training.
+
+    In a refit the network of an ensemble continues from its weights; one that is left out of the sum is not trained.
+    """
     assert state.schedule is not None
-    for line in sizing.lines(state):
-        yield Report(stage, 0, state.schedule.epochs, 0, 0, 0.0, 0.0, note=line)
-    torch.manual_seed(state.seed)
     earlier = state.model
-    state.model = network = state.new_network()
+    continues = like is not None and isinstance(earlier, Finishes)
+    if not continues:
+        for line in sizing.lines(state):
+            yield Report(stage, 0, state.schedule.epochs, 0, 0, 0.0, 0.0, note=line)
+        torch.manual_seed(state.seed)
+        state.model = state.new_network()
+        state.optimizer = state.new_optimizer()
+    network = state.network
     state.count_negatives()
-    state.optimizer = state.new_optimizer()
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
@@ -312,22 +327,33 @@ def train_once(
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(state.schedule.sized(like.training["batch_size"]), epochs=like.epochs)
+    if continues:
+        rate = CONTINUED_RATE * schedule.learning_rate
+        schedule = replace(schedule, epochs=CONTINUED_EPOCHS, learning_rate=rate)
+    _limit_negatives(network, schedule.batch_size * windows.targets // len(windows))
     arrays: list[npt.NDArray[np.generic]] = [
         column for part in parts for column in (part.ids, part.offsets, part.times)
     ]
-    run = train_network(
-        state,
-        windows,
-        (lambda: _monitored(state, sample)) if valid is not None else None,
-        schedule,
-        arrays=arrays,
-        checkpoint=checkpoint,
-        stage=stage,
-        min_useful_metric=_minimum_useful(state, exact) if valid is not None and schedule.monitor == "mrr" else None,
-    )
-    short = schedule.epochs > state.schedule.epochs  # not even the smallest batch makes enough steps of an epoch
-    tried = valid is not None and short and state.keeps_histories and isinstance(network, CountsToo)
-    trained = yield from _unless_idle(network, run, parts, schedule.min_steps) if tried else run
+    # On a large log the network is worth its time, and to try it without costs as much as a tenth of an epoch.
+    is_small = schedule.batch_size < state.schedule.batch_size
+    is_behind = None
+    if valid is not None and is_small and state.keeps_histories and isinstance(network, CountsToo):
+        is_behind = partial(_adds_nothing, network, *parts)
+    trained = Trained(best_epoch=0, seconds_an_epoch=0.0, improving=False, steps=0)
+    if not (continues and isinstance(network, CountsToo) and network.idle):
+        trained = yield from train_network(
+            state,
+            windows,
+            (lambda: _monitored(state, sample)) if valid is not None else None,
+            schedule,
+            arrays=arrays,
+            checkpoint=checkpoint,
+            stage=stage,
+            min_useful_metric=_minimum_useful(state, exact)
+            if valid is not None and schedule.monitor == "mrr"
+            else None,
+            is_behind=is_behind,
+        )
     if isinstance(network, Finishes) and state.keeps_histories:
         network.finish(parts[0], parts[1] if valid is not None else None, earlier)
         state.metadata.members = network.members
@@ -339,32 +365,27 @@ def train_once(
         "steps": trained.steps,
         "warm_up": warm_up,
     }
-    if trained.improving:
-        state.metadata.ended = IMPROVING
+    if like is not None and like.training is not None and continues:
+        state.metadata.epochs += like.epochs
+        state.metadata.training = {**like.training, "steps": like.training["steps"] + trained.steps}
+    state.metadata.ended = IMPROVING if trained.improving else ""
     if isinstance(network, CountsToo) and network.idle:
-        state.metadata.ended, state.metadata.epochs = IDLE, 1
+        state.metadata.ended = LEFT_OUT
     state.seconds_an_epoch = trained.seconds_an_epoch
 
 
-def _unless_idle(
-    network: Model, run: Generator[Report, None, Trained], parts: Sequence[Histories], steps: int
-) -> Generator[Report, None, Trained]:
-    """A training that ends after so many steps where the network then adds nothing to what a copy of it counts."""
-    tried = False
-    while True:
-        try:
-            report = next(run)
-        except StopIteration as end:
-            return cast(Trained, end.value)
-        yield report
-        taken = (report.epoch - 1) * report.steps + report.step
-        if not tried and report.valid is not None and taken >= steps:
-            tried, trial = True, deepcopy(network)
-            assert isinstance(trial, CountsToo)
-            trial.finish(parts[0], parts[1], None)
-            if share(trial.idle):
-                run.close()
-                return Trained(report.epoch, report.seconds / report.epoch, False, taken)
+def _limit_negatives(network: Model, num_targets: int) -> None:
+    """Draw fewer negatives in training where batches are small: each costs as much as a target's own scores."""
+    for module in module_of(network).modules():
+        if isinstance(module, ItemHead | ItemLayer) and module.negatives is not None:
+            module.negatives = min(module.negatives, max(MIN_NEGATIVES, NEGATIVES_PER_TARGET * num_targets))
+
+
+def _adds_nothing(network: CountsToo, train: Histories, valid: Histories) -> bool:
+    """Return whether a network as it is now adds nothing to the count-based parts of its ensemble."""
+    trial = deepcopy(network)
+    trial.finish(train, valid, None)
+    return trial.idle
 
 
 def _evaluation_sample(valid: Histories, num_ids: int = 1, events: int | None = None) -> Histories:

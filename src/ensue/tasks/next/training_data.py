@@ -16,8 +16,6 @@ from ensue.tasks.next.settings import SharedSettings
 
 COUNTED = "sessions; all sessions of one user count as one"
 """Unit of the k-anonymity threshold."""
-IDLE = "the network was left out: it does not improve on the baselines on held-out data"
-"""What is said of a blend that only counts."""
 MIN_REPEAT_SHARE, MIN_IMMEDIATE_REPEAT_SHARE = 0.05, 0.2
 """Shares from which repeats, and immediate repeats, may be recommended."""
 

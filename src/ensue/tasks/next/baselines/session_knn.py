@@ -48,6 +48,8 @@ from ensue.vocabulary import FIRST
 Vector = npt.NDArray[np.float32]
 WIDEST = 256
 """Clicks of a session that the kernel compares at most."""
+AT_ONCE = 256
+"""Targets, about, that are looked up at once: each lists all items of hundreds of past sessions."""
 EVENTS = 2**18
 """So many events are counted at once."""
 
@@ -183,9 +185,13 @@ class VSKNN(ItemCounts):
 
     def __call__(self, batch: Batch) -> Output:
         """Return the scores, (targets, ids), and each event's part of the similarity, (batch, time, time)."""
-        cell, shares, weights = self.score(batch)
-        rows = int(batch.target_mask.sum())
-        return Output(log_mixture(self.totals, self.settings.popularity, rows, cell, shares), (weights,))
+        scores, weights = [], []
+        for part in batch.split(AT_ONCE):
+            cell, shares, similarity = self.score(part)
+            rows = int(part.target_mask.sum())
+            scores.append(log_mixture(self.totals, self.settings.popularity, rows, cell, shares))
+            weights.append(similarity)
+        return Output(torch.cat(scores), (torch.cat(weights),))
 
     def score(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Score the items of the neighbours.

@@ -47,6 +47,7 @@ from ensue.learning.ensemble import Candidates, fit_weights
 from ensue.nn.item_head import ALL_IDS, Output, Product, rows_of
 from ensue.nn.validation import LARGEST_COUNT, require_number
 from ensue.tasks.next.baselines.repeats import own_values
+from ensue.tasks.next.baselines.session_knn import AT_ONCE
 from ensue.tasks.next.dataset import hide_seen, repeats
 from ensue.tasks.next.ensembles.held_out import drawn, likeliest_power, mean_gain
 from ensue.tasks.next.ensembles.memory import BlendMemory
@@ -222,6 +223,7 @@ class Blend(nn.Module):
             valid: what neither part has seen; ``None`` to take over the numbers of ``earlier``.
             earlier: the same model, trained on a part of the data.
         """
+        self.memory = BlendMemory.empty(self.settings, len(self.beside))
         self.remember(learned)
         if valid is not None:
             self._choose(learned, valid, hide=not repeats(learned))
@@ -243,14 +245,20 @@ class Blend(nn.Module):
 
     def _recall(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Row x ids + item of what the neighbours hold, what it adds at weight 1, and each event's part in it."""
-        device, number = batch.ids.device, id(batch)
+        number = id(batch)
         if self._recalled is not None and number in self._recalled:
             return self._recalled[number]
-        # They are found in NumPy, wherever the network is.
-        cell, said, weights = self.memory.sessions.score(batch.to(torch.device("cpu")))
-        cell, place = torch.unique(cell, return_inverse=True)
-        share = torch.zeros(len(cell)).index_add_(0, place, said)
-        found = cell.to(device), share.div_(FLOOR).log1p_().to(device), weights.to(device)
+        # Every neighbour lists all its items: a few targets at a time bound the memory that these lists take.
+        device, cells, shares, parts = batch.ids.device, list[Tensor](), list[Tensor](), list[Tensor]()
+        num_targets = 0
+        for part in batch.to(torch.device("cpu")).split(AT_ONCE):
+            cell, share, weights = self.memory.sessions.score(part)
+            cell, place = torch.unique(cell, return_inverse=True)
+            cells.append(cell + num_targets * len(self.beside))
+            shares.append(torch.zeros(len(cell)).index_add_(0, place, share).div_(FLOOR).log1p_())
+            parts.append(weights)
+            num_targets += int(part.target_mask.sum())
+        found = torch.cat(cells).to(device), torch.cat(shares).to(device), torch.cat(parts).to(device)
         if self._recalled is not None:
             self._recalled[number] = found
         return found

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from ensue import metrics
 from ensue.data.histories import Histories, Index
+from ensue.tasks.next.baselines.session_knn import AT_ONCE
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.model import Batch, Model
+from ensue.training.loop import evaluation_batches
 
 AT = 20
 """Length of the list whose NDCG chooses how far candidates lean."""
@@ -25,8 +27,7 @@ def drawn(model: Model, valid: Histories, device: torch.device) -> list[tuple[In
     """Windows drawn at random, of about ``TRIED`` targets: where each target step stands, and batches."""
     windows, found, num_targets = Windows(valid, model.reach), [], 0
     order = np.random.default_rng(0).permutation(len(windows))
-    for at in range(0, len(order), 64):
-        index = order[at : at + 64]
+    for index in evaluation_batches(order, windows.stops - windows.target_starts, AT_ONCE):
         found.append((windows.positions(index), windows.batch(index).to(device)))
         num_targets += found[-1][1].num_targets
         if num_targets >= TRIED:

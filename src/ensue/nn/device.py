@@ -70,12 +70,13 @@ def in_order(device: torch.device) -> Iterator[None]:
     enabled, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     about: Any = torch.utils.deterministic
     filled = about.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # The public function also imports the compiler, for its settings: a second or more of a fit.
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
     about.fill_uninitialized_memory = False  # it takes time, and no sum depends on it
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(enabled, warn_only=warn)
+        torch._C._set_deterministic_algorithms(enabled, warn_only=warn)
         about.fill_uninitialized_memory = filled
 
 

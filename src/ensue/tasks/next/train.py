@@ -127,9 +127,9 @@ def train(
 
 
 def refit(state: NextState, full: Histories, checkpoint: Checkpoint) -> Iterator[Report]:
-    """Train the selected model on all sessions: an ensemble continues, a network starts again for its best epochs."""
+    """Train the selected model on all sessions: ``blend`` continues, another starts again for its best epochs."""
     selected = state.metadata
-    continues = state.schedule is not None and isinstance(state.network, Finishes)
+    continues = state.schedule is not None and isinstance(state.network, CountsToo)
     if continues:
         add_values(state, distinct(full))
     learn_values(state, full, continues=continues)
@@ -306,11 +306,11 @@ def train_once(
 ) -> Generator[Report, None, None]:
     """Train the model of a state from its beginning to its best weights, or, in a refit, ``like`` its first training.
 
-    In a refit the network of an ensemble continues from its weights; one that is left out of the sum is not trained.
+    In a refit the network of ``blend`` continues from its weights; one that is left out of the sum is not trained.
     """
     assert state.schedule is not None
     earlier = state.model
-    continues = like is not None and isinstance(earlier, Finishes)
+    continues = like is not None and isinstance(earlier, CountsToo)
     if not continues:
         for line in sizing.lines(state):
             yield Report(stage, 0, state.schedule.epochs, 0, 0, 0.0, 0.0, note=line)

@@ -179,7 +179,6 @@ class CascadeBlend(nn.Module):
             valid: what neither part has seen; ``None`` to take over the mixture of ``earlier``.
             earlier: the same model, trained on a part of the data.
         """
-        self.memory = CascadeStore(self.memory.num_ids)
         self.remember(learned)
         if valid is not None:
             self._mix(valid, hide=not repeats(learned))

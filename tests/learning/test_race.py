@@ -1,0 +1,76 @@
+"""The race between a network and what costs less, and the report of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from ensue.data.texts import Texts
+from ensue.learning.life import race
+from ensue.tasks.classify import train
+from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.training.loop import Trained
+from ensue.training.report import LEFT_OUT, Report, StopRequest
+from tests.tasks.classify.contract import planted
+
+
+def training(epochs: int, steps: int = 10) -> Generator[Report, None, Trained]:
+    """Report as a training does; it ends after an epoch in which it was asked to."""
+    stop = StopRequest()
+    for epoch in range(1, epochs + 1):
+        yield Report("fit", epoch, epochs, 1, steps, 1.0, 0.0, stop=stop)
+        yield Report("fit", epoch, epochs, steps, steps, 1.0, 0.0, valid=0.5, stop=stop)
+        if stop.is_made:
+            break
+    return Trained(epoch, 0.0, improving=False, steps=epoch * steps)
+
+
+def run(epochs: int, behind_at: int | None, min_steps: int = 0) -> tuple[list[int], list[str], Trained, bool]:
+    """Return the epochs at which the race was decided, the notes, and its result."""
+    rungs, notes, epoch = [], [], 0
+
+    def is_behind() -> bool:
+        rungs.append(epoch)
+        return epoch == behind_at
+
+    def reports() -> Generator[Report, None, Trained]:
+        nonlocal epoch
+        inner = training(epochs)
+        while True:
+            try:
+                report = next(inner)
+            except StopIteration as end:
+                trained: Trained = end.value
+                return trained
+            epoch = report.epoch
+            yield report
+
+    racing = race(reports(), is_behind, min_steps=min_steps)
+    while True:
+        try:
+            notes.append(next(racing).note)
+        except StopIteration as end:
+            return rungs, [note for note in notes if note], *end.value
+
+
+def test_a_network_that_is_never_behind_is_looked_at_at_powers_of_two() -> None:
+    rungs, notes, trained, lost = run(20, None)
+    assert (rungs, notes, trained.best_epoch, lost) == ([1, 2, 4, 8], [], 20, False)
+    assert run(20, None, min_steps=25)[0] == [3, 6]  # after 30 steps of 10 each epoch
+
+
+def test_a_network_that_is_behind_is_not_trained_on() -> None:
+    rungs, notes, trained, lost = run(20, 2)
+    assert (rungs, trained.best_epoch, lost) == ([1, 2], 2, True)
+    assert notes == [f"stopped after epoch 2 of at most 20: {LEFT_OUT}"]
+
+
+def test_best_of_texts_ends_after_one_epoch_where_the_network_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_behind, epochs in ((True, [1]), (False, [1, 2, 3, 4])):
+        monkeypatch.setattr(train, "adds_nothing", lambda *_, is_behind=is_behind: is_behind)
+        made = ClassifyPredictor("best", settings={"dim": 4, "hidden": 4, "epochs": 4}, seed=0, device="cpu")
+        reports = [*made.fit(Texts.of(planted(150, 0)), Texts.of(planted(60, 1)))]
+        assert [report.epoch for report in reports if report.valid is not None] == epochs
+        assert (made.metadata.ended == LEFT_OUT) is is_behind
+        assert any("stopped after epoch 1 of at most 4" in report.note for report in reports) is is_behind

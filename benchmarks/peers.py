@@ -88,7 +88,9 @@ def fit_vsknn(training: Sequence[Sequence[str]]) -> Answer:
         pass
     return lambda queries: [
         [choice.value for choice in answer.choices]
-        for answer in predictor.predict([History(tuple(query)) for query in queries], K, evidence=False)
+        for answer in predictor.predict(
+            [History(tuple(query)) for query in queries], K, evidence=False, exclude_seen=False
+        )
     ]
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
+import math
 from collections.abc import Callable, Iterable
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "ensue"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 INK, BLUE, ORANGE, GREY, PALE = "#1a1a1a", "#2f6f9f", "#b4540a", "#6b6b6b", "#e3e8ec"
 WIDTH = 620
 
@@ -240,6 +244,45 @@ def words() -> str:
     return _svg(160, "Suggest: words shared with the next query, and its rank among ten", parts)
 
 
+def growth() -> str:
+    """Draw the CPU seconds of fit and evaluate against the events of a log, both as logarithms."""
+    found = json.loads((RESULTS / "growth.json").read_text("utf-8"))
+    lines = [
+        (model, step, [(row["events"], row[step]) for row in found["rows"] if row["model"] == model], exponents[step])
+        for model, exponents in found["exponents"].items()
+        for step in ("fit", "evaluate")
+    ]
+    points = [point for *_, line, _ in lines for point in line]
+    (left, right), (low, high) = (
+        (math.log10(min(values)), math.log10(max(values))) for values in zip(*points, strict=True)
+    )
+
+    def place(events: float, seconds: float) -> tuple[float, float]:
+        """Return where a point is drawn: the left and the lower edge hold the smallest of all points."""
+        x = 60 + 330 * (math.log10(events) - left) / (right - left)
+        return round(x, 1), round(230 - 190 * (math.log10(seconds) - low) / (high - low), 1)
+
+    parts = [_line(60, 240, 400, 240), _line(60, 240, 60, 30), _text(60, 20, "CPU seconds")]
+    for events in sorted({point[0] for point in points}):
+        x, _ = place(events, 10**low)
+        parts += [_line(x, 240, x, 245), _text(x, 262, f"{events:,}", GREY, "middle", 12)]
+    for seconds in (10**low, 10**high):
+        _, y = place(10**left, seconds)
+        parts += [_line(55, y, 60, y), _text(50, y + 4, f"{seconds:.2g}", GREY, "end", 12)]
+    for number, (model, step, line, exponent) in enumerate(lines):
+        colour, dash = (BLUE, ORANGE)[number // 2 % 2], "5 3" if step == "evaluate" else ""
+        places = [place(*point) for point in line]
+        parts += [_line(*start, *end, colour, 2, dash) for start, end in pairwise(places)]
+        parts += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in places]
+        y = 60 + 26 * number
+        parts += [
+            _line(425, y - 5, 450, y - 5, colour, 2, dash),
+            _text(458, y, f"{model}, {step}: {exponent}", size=13),
+        ]
+    parts += [_text(425, 36, "exponent", GREY), _text(400, 284, "events", anchor="end")]
+    return _svg(295, "CPU seconds of fit and evaluate against the events of a log", parts)
+
+
 def package_imports() -> dict[str, set[str]]:
     """Return what each package and each module beside them imports, the name of the package alone for its own parts."""
     imported: dict[str, set[str]] = {}
@@ -288,6 +331,7 @@ def packages() -> str:
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     "packages": packages,
+    "growth": growth,
     "full": full,
     "macro": macro,
     "sampled": sampled,

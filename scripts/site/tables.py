@@ -220,6 +220,35 @@ def texts() -> str:
     return "\n".join([*lines, "", source(found)])
 
 
+def peers() -> str:
+    """Return count-based models next to the fastest library of their task."""
+    found = load("benchmarks/results/peers.json")
+    head = "| task | model | fit, CPU seconds | answers per CPU second | one answer, ms | hits, % |"
+    lines = [head, "|---" * 6 + "|"]
+    lines += [
+        f"| {row['task']} | {row['model']} | {row['fit_cpu_seconds']} | {row['per_cpu_second']:,} | "
+        f"{row['one_cpu_ms']:.2f} | {row['hits']} |"
+        for row in found["rows"]
+    ]
+    return "\n".join([*lines, "", source(found)])
+
+
+def growth() -> str:
+    """Return the CPU seconds of fit and evaluate by the size of a log."""
+    found = load("benchmarks/results/growth.json")
+    head = f"| model | events | items | fit, CPU seconds | evaluate {found['test_sessions']:,} sessions, CPU seconds |"
+    lines = [head, "|---" * 5 + "|"]
+    lines += [
+        f"| {row['model']} | {row['events']:,} | {row['items']:,} | {row['fit']} | {row['evaluate']} |"
+        for row in found["rows"]
+    ]
+    lines += [
+        f"| {model} | exponent | | {exponents['fit']} | {exponents['evaluate']} |"
+        for model, exponents in found["exponents"].items()
+    ]
+    return "\n".join([*lines, "", source(found)])
+
+
 def poolings() -> str:
     """Return the accuracy of poolings and baselines, one column per data set."""
     found = load("studies/results/centrality.json")
@@ -303,6 +332,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "linking": linking,
     "linking_at_size": linking_at_size,
     "texts": texts,
+    "peers": peers,
+    "growth": growth,
     "poolings": poolings,
     "stream": stream,
 }

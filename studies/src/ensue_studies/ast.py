@@ -34,7 +34,7 @@ from ensue.tasks.link.measures import Pool, at_cut
 from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.text.encoder import Encoder
-from ensue_studies.datasets import DataSet, available, fingerprint, folder_of
+from ensue_studies.datasets import DataSet, available, fingerprint, folder_of, planned
 from ensue_studies.page import (
     Page,
     Row,
@@ -165,7 +165,8 @@ def run(data: Path, request: Request) -> Study:
     Args:
         data: see :func:`find_sets` and :func:`find_vectors`.
         request: ``models``: ``sbert=NAME``, the name or folder of an installed sentence-transformers model, adds its
-            rows. ``quick``: few epochs, one seed, and the first words of each article. ``seeds``: per network.
+            rows. ``quick``: one data set, fewer networks, few epochs, one seed, and the first words of each article.
+            ``seeds``: per network.
 
     Raises:
         DataError: no data set is available, or the file of cached runs is something else.
@@ -176,19 +177,21 @@ def run(data: Path, request: Request) -> Study:
     require_models(named, TRAINED, ", and sbert=NAME for an installed sentence-transformers model")
     for name in encoders[:1]:
         Encoder(name, find_device(None)).probe()  # an encoder that cannot be read is refused now, not after hours
-    models = (*named, *(ENCODED if encoders else ())) if request.models else TRAINED
     plan = QUICK if request.quick else FULL
     trainer = Trainer(plan, request.cached_runs(), find_vectors(data), "".join(encoders[:1]))
     names = ("statistics", "overall", "precision", "paired_tests", "heads", "thresholds", "map")
     tables: Tables = {name: [] for name in names}
     tables["weights"] = sparse_weights()
-    sets, absent = find_sets(data)
+    found, absent = find_sets(data)
+    sets, left_out = planned(found, plan.sets)
     for data_set in sets:
+        models = (*named, *(ENCODED if encoders else ())) or plan.models.get(data_set.name, TRAINED)
+        left_out += [] if request.models else [name for name in TRAINED if name not in models]
         corpus = data_set.train
         request.log(f"{data_set.name}: {len(corpus.posts):,} posts, {len(corpus.articles):,} articles")
         tables["statistics"] += statistics(data_set)
         extend(tables, _tables(plan, trainer, data_set, models, request.seeds))
-    text = introduction(trainer, sets, absent, request)
+    text = introduction(trainer, sets, absent, left_out, request)
     return Study("ast", tables, write(text, tables), draw(tables))
 
 
@@ -399,11 +402,19 @@ def weights_sentence(rows: Rows) -> str:
 # --- page --------------------------------------------------------------------------------------------------------
 
 
-def introduction(trainer: Trainer, sets: Sequence[DataSet[Corpus]], absent: Sequence[str], request: Request) -> str:
+def introduction(
+    trainer: Trainer,
+    sets: Sequence[DataSet[Corpus]],
+    absent: Sequence[str],
+    left_out: Sequence[str],
+    request: Request,
+) -> str:
     """Return the text above the first table."""
     page = Page("# AST: tables and plots")
     vectors = "vectors of a file" if trainer.vectors else "trained vectors"
-    page.text(PAPER["quick"] if request.quick else "", PAPER["introduction"].format(vectors=vectors))
+    if request.quick:
+        page.text(PAPER["quick"], PAPER["left_out"].format(names=listed(left_out)) if left_out else "")
+    page.text(PAPER["introduction"].format(vectors=vectors))
     page.text(PAPER["encoder"].format(encoder=Path(trainer.encoder).name) if trainer.encoder else "")
     page.data_sets({data.name: f"{data.about}." for data in sets}, absent)
     return str(page)

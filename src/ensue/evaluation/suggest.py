@@ -33,8 +33,8 @@ from ensue.evaluation.examples import Examples, Json, Scored, fraction_of, ids_o
 from ensue.lines import plural, quoted
 from ensue.metrics import STOP_WORDS, Floats
 from ensue.tasks.suggest.catalogue import COUNTING
-from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest.privacy import prints
 from ensue.vocabulary import FIRST, Vocabulary
 
 PROTOCOLS = ("full", "paper")

@@ -9,21 +9,25 @@ from html import escape
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
+import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
 from ensue.nn.device import Undrawn, find_device, memory_for
-from ensue.nn.validation import Bounded, assign_tensors, require_shapes
+from ensue.nn.validation import Bounded, assign_tensors, require_ids, require_offsets, require_shapes, require_table
 from ensue.schedule import Schedule
 from ensue.settings import require_seed
 from ensue.store.card import Scores, card_text, read_scores
 from ensue.store.folder import Settings, described, read_model, write_folder
 from ensue.store.pack import TensorFile, files_of, pack, read_packed, unpack
+from ensue.text.tokens import Tokens
 from ensue.training.optimizer import FILE as OPTIMIZER
 from ensue.training.optimizer import LateOptimizer, RowAdam, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.training.report import Report
+from ensue.vocabulary import UNKNOWN
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
 """How many of something there are."""
@@ -390,3 +394,23 @@ class State(Generic[NetworkT]):
 
 
 AnyState: TypeAlias = State[Any]
+
+
+def require_tokens(name: str, tokens: Tokens, num_ids: int, first_id: int = UNKNOWN) -> None:
+    """Check texts as ids that a file holds, whoever wrote it.
+
+    Args:
+        name: what the message calls them.
+        tokens: the texts.
+        num_ids: ids of the vocabulary, padding and unknown included.
+        first_id: the smallest that passes.
+
+    Raises:
+        ValueError: an id or an offset is out of place, or a text without a sentence.
+    """
+    require_table(f"{name}.ids", tokens.ids, torch.int32, [None])
+    require_ids(f"{name}.ids", tokens.ids, num_ids, first_id)
+    require_offsets(f"{name}.sentences", tokens.sentences, len(tokens.ids))
+    require_offsets(f"{name}.texts", tokens.texts, len(tokens.sentences) - 1)
+    if (np.diff(tokens.texts) < 1).any():
+        raise ValueError(f"{name} holds a text without a sentence")

@@ -22,13 +22,11 @@ from itertools import chain, pairwise
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
 from ensue.data.histories import Ids, Index, offsets_of, ranges
 from ensue.data.scripts import CHARACTER, COMMON, UNSPACED
 from ensue.errors import SettingError
 from ensue.forks import require_polars
-from ensue.nn.validation import require_ids, require_offsets, require_table
 from ensue.vocabulary import UNKNOWN, Vocabulary
 
 BREAK = "<sssss>"
@@ -141,27 +139,6 @@ def rows_of_tokens(tokens: Tokens) -> list[bytes]:
     """Return the ids of each text as bytes, to be compared."""
     ends = tokens.sentences[tokens.texts].tolist()
     return [tokens.ids[start:end].tobytes() for start, end in pairwise(ends)]
-
-
-def require_tokens(name: str, tokens: Tokens, num_ids: int, first_id: int = UNKNOWN) -> None:
-    """Check texts as ids that a file holds, whoever wrote it.
-
-    Args:
-        name: what the message calls them.
-        tokens: the texts.
-        num_ids: ids of the vocabulary, padding and unknown included.
-        first_id: the smallest that passes.
-
-    Raises:
-        ValueError: an id or an offset is out of place, or a text without a sentence.
-    """
-    ids, sentences, texts = map(torch.from_numpy, (tokens.ids, tokens.sentences, tokens.texts))
-    require_table(f"{name}.ids", ids, torch.int32, [None])
-    require_ids(f"{name}.ids", ids, num_ids, first_id)
-    require_offsets(f"{name}.sentences", sentences, len(ids))
-    require_offsets(f"{name}.texts", texts, len(sentences) - 1)
-    if (np.diff(tokens.texts) < 1).any():
-        raise ValueError(f"{name} holds a text without a sentence")
 
 
 @dataclass(eq=False)

@@ -30,8 +30,8 @@ from ensue.evaluation.suggest import METRICS, SHOWN, ScoredSuggestions
 from ensue.tasks.suggest.baselines.counting import Suggestions
 from ensue.tasks.suggest.batch import pad
 from ensue.tasks.suggest.catalogue import COUNTING, MODELS
-from ensue.tasks.suggest.dataset import prints
 from ensue.tasks.suggest.predictor import SuggestPredictor
+from ensue.tasks.suggest.privacy import prints
 from ensue.vocabulary import FIRST
 from ensue_studies.datasets import DataSet, available, columns_of, fingerprint, folder_of, packed
 from ensue_studies.page import (

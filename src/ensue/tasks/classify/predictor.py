@@ -19,7 +19,7 @@ from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
-from ensue.learning.state import NETWORK, Folders, require_trained
+from ensue.learning.state import NETWORK, Folders, require_tokens, require_trained
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
@@ -34,7 +34,7 @@ from ensue.tasks.classify.catalogue import MODELS as CATALOGUE
 from ensue.tasks.classify.dataset import Remembered, Sides, codes, prints
 from ensue.tasks.classify.ensembles.blend import NETWORK as NEURAL
 from ensue.tasks.classify.state import ClassifyState
-from ensue.text.tokens import Tokenizer, require_tokens
+from ensue.text.tokens import Tokenizer
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.report import Report
 from ensue.vocabulary import FIRST

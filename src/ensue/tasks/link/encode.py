@@ -14,6 +14,7 @@ from torch import Tensor
 from ensue.data.histories import Index
 from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import SettingError
+from ensue.learning.state import require_tokens
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.tasks.link.article_index import ArticleIndex
@@ -26,7 +27,7 @@ from ensue.tasks.link.state import LinkState, LinkStateT
 from ensue.text.encoder import Encoder
 from ensue.text.lexical import COUNTED, Cells, Counted, counted_terms
 from ensue.text.terms import Terms
-from ensue.text.tokens import Tokens, require_tokens
+from ensue.text.tokens import Tokens
 from ensue.vocabulary import UNKNOWN
 
 LEXICAL = {"tfidf": "words", "bm25": "bm25"}

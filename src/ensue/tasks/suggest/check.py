@@ -14,8 +14,7 @@ from ensue.data.queries import Queries, QueriesReport
 from ensue.data.schema import FindingRow, counts_text
 from ensue.lines import part_of, plural
 from ensue.records import History
-from ensue.tasks.suggest.dataset import prints
-from ensue.tasks.suggest.privacy import Floor
+from ensue.tasks.suggest.privacy import Floor, prints
 from ensue.vocabulary import FIRST
 
 _ROWS, _SHOWN, _TURNS = 3, 80, 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.histories import Histories, Ids, Index, ranges, scrambled
+from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.tasks.suggest.batch import UNKNOWN, Batch, look_up
 from ensue.training.loop import epoch_batches, evaluation_batches
@@ -106,18 +105,3 @@ def latest(sessions: Histories, turns: int) -> Histories:
     places = ranges(sessions.offsets[1:] - lengths, lengths)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Histories(sessions.ids[places], offsets, sessions.vocabulary)
-
-
-def prints(sessions: Histories) -> npt.NDArray[np.int32]:
-    """(pairs,) fingerprints of each query with the one before it, in order.
-
-    They have 32 bits, so that every guess hits one of some million pairs by chance often enough to prove nothing.
-    """
-    values = sessions.vocabulary.values
-    used, codes = np.unique(sessions.ids, return_inverse=True)
-    digests = b"".join(hashlib.blake2b(values[id - FIRST].encode(), digest_size=8).digest() for id in used.tolist())
-    numbers = np.frombuffer(digests, np.uint64)[codes]
-    owners = sessions.sequence_index()
-    beside = owners[1:] == owners[:-1]
-    mixed = scrambled(scrambled(numbers[:-1][beside]) + numbers[1:][beside])
-    return (mixed >> np.uint64(32)).astype(np.uint32).view(np.int32)

@@ -20,8 +20,7 @@ from ensue.data.queries import Queries
 from ensue.data.queries.tokens import SPECIAL
 from ensue.learning.life import EVENTS, Forgotten, clear_rows, remove_examples, remove_hashes
 from ensue.store.pack import TABLES, TREE, pack
-from ensue.tasks.suggest.dataset import prints
-from ensue.tasks.suggest.privacy import bounded
+from ensue.tasks.suggest.privacy import bounded, prints
 from ensue.tasks.suggest.state import SuggestState
 
 

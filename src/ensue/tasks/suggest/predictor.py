@@ -30,8 +30,7 @@ from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE
-from ensue.tasks.suggest.dataset import prints
-from ensue.tasks.suggest.privacy import Floor, bounded, people_of, shared_steps
+from ensue.tasks.suggest.privacy import Floor, bounded, people_of, prints, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.tasks.suggest.train import note_cuts
 from ensue.training.checkpoint import Checkpoint

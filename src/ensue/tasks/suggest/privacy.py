@@ -15,6 +15,7 @@ count, the same session once. With ``min_users`` 1 none of this holds: whatever 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -24,14 +25,13 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Index, scrambled
 from ensue.data.queries import Queries
 from ensue.data.queries.personal import is_harmless, looks_personal
 from ensue.data.queries.rows import RUNS, count_words, runs_of
 from ensue.data.queries.rules import normalise, normalise_ascii, normalised
 from ensue.data.queries.tokens import SPECIAL, QueryTokenizer
 from ensue.errors import SettingError
-from ensue.learning.state import Count
 from ensue.vocabulary import FIRST
 
 Mask = npt.NDArray[np.bool_]
@@ -58,7 +58,7 @@ class Floor:
     queries: frozenset[str]
     words: frozenset[str]
     together: Mapping[str, frozenset[str]]
-    left_out: Mapping[str, Count]
+    left_out: Mapping[str, Annotated[int, Field(ge=0)]]
 
     @classmethod
     def of(cls, queries: Queries, min_users: int = 5, pair_users: int | None = None) -> Floor:
@@ -277,3 +277,18 @@ def _together(queries: Queries, words: pl.Series, min_users: int) -> dict[str, f
     for first, second in zip(words.gather(enough["word"]), words.gather(enough["word_right"]), strict=True):
         found.setdefault(first, set()).add(second)
     return {word: frozenset(others) for word, others in sorted(found.items())}
+
+
+def prints(sessions: Histories) -> npt.NDArray[np.int32]:
+    """Return fingerprints of each query with the one before it, in order, (pairs,).
+
+    They have 32 bits, so that every guess hits one of some million pairs by chance often enough to prove nothing.
+    """
+    values = sessions.vocabulary.values
+    ids, codes = np.unique(sessions.ids, return_inverse=True)
+    digests = b"".join(hashlib.blake2b(values[id - FIRST].encode(), digest_size=8).digest() for id in ids.tolist())
+    hashes = np.frombuffer(digests, np.uint64)[codes]
+    owners = sessions.sequence_index()
+    is_pair = owners[1:] == owners[:-1]
+    pair_hashes = scrambled(scrambled(hashes[:-1][is_pair]) + hashes[1:][is_pair])
+    return (pair_hashes >> np.uint64(32)).astype(np.uint32).view(np.int32)

@@ -20,10 +20,10 @@ from ensue.lines import plural
 from ensue.records import History
 from ensue.schedule import RISING, Schedule
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
-from ensue.tasks.suggest.dataset import CELLS, Sessions, prints
+from ensue.tasks.suggest.dataset import CELLS, Sessions
 from ensue.tasks.suggest.ensembles.reranker import learn_counted_order, learn_order
 from ensue.tasks.suggest.metadata import Metadata
-from ensue.tasks.suggest.privacy import bounded, people_of, shared_steps
+from ensue.tasks.suggest.privacy import bounded, people_of, prints, shared_steps
 from ensue.tasks.suggest.state import SuggestState
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.loop import mean_loss

@@ -306,7 +306,7 @@ def packages() -> str:
 
     def depth(name: str) -> int:
         if name not in depths:
-            depths[name] = 1 + max((depth(other) for other in imported[name] if other in imported), default=0)
+            depths[name] = 1 + max((depth(other) for other in imported[name] if other in shown), default=0)
         return depths[name]
 
     order = sorted(shown, key=lambda name: (depth(name), name))

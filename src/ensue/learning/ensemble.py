@@ -11,7 +11,7 @@ bound never raises the loss once it is halved where it would (Lange, Hunter & Ya
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +83,8 @@ def fit_weights(
     weights = mean if start is None else start
     index = np.arange(len(mean))
     while len(index):
-        weights = _newton([candidates.columns(index) for candidates in sets], mean[index], precision[index], weights)
+        objective = _Objective([candidates.columns(index) for candidates in sets], mean[index], precision[index])
+        weights = minimise(weights, objective.loss, objective.newton_step)
         bound = np.zeros(len(index)) if non_negative is None else np.where(non_negative[index], weights, 0.0)
         if bound.min() >= 0:
             break
@@ -93,22 +94,58 @@ def fit_weights(
     return fitted
 
 
-def _newton(sets: Sequence[Candidates], mean: Floats, precision: Floats, weights: Floats) -> Floats:
-    """Minimise by Newton's method, each step halved until the loss does not rise."""
+def minimise(
+    weights: Floats,
+    loss: Callable[[Floats], float],
+    newton_step: Callable[[Floats], Floats],
+    tolerance: float = TOLERANCE,
+) -> Floats:
+    """Return the weights of least loss by Newton's method, each step halved until the loss does not rise.
 
-    def objective(weights: Floats) -> tuple[float, list[tuple[Floats, Floats]]]:
-        loss = float(precision @ (weights - mean) ** 2) / 2
-        probabilities = []
-        for candidates in sets:
-            losses, *pair = candidates._evaluate(weights)
-            loss += float(losses.sum())
-            probabilities.append((pair[0], pair[1]))
-        return loss, probabilities
-
-    loss, probabilities = objective(weights)
+    Args:
+        weights: where the search begins.
+        loss: of weights.
+        newton_step: from the weights whose loss was computed last.
+        tolerance: relative decrease of the loss below which the search ends.
+    """
+    current = loss(weights)
     for _ in range(MAX_STEPS):
-        gradient, curvature = precision * (weights - mean), np.diag(precision)
-        for candidates, (all_shares, true_shares) in zip(sets, probabilities, strict=True):
+        step = newton_step(weights)
+        for _ in range(MAX_HALVINGS):
+            new = loss(weights + step)
+            if new <= current:
+                break
+            step = step / 2
+        else:
+            return weights
+        decrease = current - new
+        weights, current = weights + step, new
+        if decrease <= tolerance * abs(current):
+            break
+    return weights
+
+
+class _Objective:
+    """The loss of weights over sets of candidates, and Newton's step from the weights that were evaluated last."""
+
+    def __init__(self, sets: Sequence[Candidates], mean: Floats, precision: Floats) -> None:
+        self.sets, self.mean, self.precision = sets, mean, precision
+        self.probabilities: list[tuple[Floats, Floats]] = []
+
+    def loss(self, weights: Floats) -> float:
+        """Return the sum of all losses and of the prior."""
+        total = float(self.precision @ (weights - self.mean) ** 2) / 2
+        self.probabilities = []
+        for candidates in self.sets:
+            losses, *pair = candidates._evaluate(weights)
+            total += float(losses.sum())
+            self.probabilities.append((pair[0], pair[1]))
+        return total
+
+    def newton_step(self, weights: Floats) -> Floats:
+        """Return the step to the minimum of the quadratic approximation."""
+        gradient, curvature = self.precision * (weights - self.mean), np.diag(self.precision)
+        for candidates, (all_shares, true_shares) in zip(self.sets, self.probabilities, strict=True):
             # Covariance of the features under each target's probabilities, summed over the targets.
             features = candidates.features.reshape(-1, len(weights))
             means = (all_shares[:, None, :] @ candidates.features)[:, 0]
@@ -116,19 +153,7 @@ def _newton(sets: Sequence[Candidates], mean: Floats, precision: Floats, weights
             curvature = curvature + (features * all_shares.reshape(-1, 1)).T @ features - means.T @ means
         # Collinear features make the curvature singular; this little more leaves the optimum where it is.
         damping = DAMPING * (1.0 + np.trace(curvature)) * np.eye(len(weights))
-        step = np.linalg.solve(curvature + damping, gradient)
-        for _ in range(MAX_HALVINGS):
-            new_loss, new_probabilities = objective(weights - step)
-            if new_loss <= loss:
-                break
-            step = step / 2
-        else:
-            return weights
-        decrease = loss - new_loss
-        weights, loss, probabilities = weights - step, new_loss, new_probabilities
-        if decrease <= TOLERANCE * abs(loss):
-            break
-    return weights
+        return -np.linalg.solve(curvature + damping, gradient)
 
 
 def _softmax(scores: Floats) -> tuple[Floats, Floats]:

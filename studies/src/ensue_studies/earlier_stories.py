@@ -23,7 +23,7 @@ than 59 stories give no threshold at 95 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -32,15 +32,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Index
+from ensue.learning.ensemble import minimise
 from ensue.metrics import Floats
-from ensue.tasks.link.review.audit import allowed_misses, log_choose
+from ensue.tasks.link.review.audit import allowed_misses, audit_size, log_choose
 from ensue.tasks.link.review.review import Answers, Reader, ReviewSettings, telling
 from ensue.text.sparse import SparseRows
 
 FOLDS = 5
 NEAR = 0.75
 """Share of its relevant posts from which a story teaches the regression: stopping is not thought of before."""
-_ADDED, _RIDGE, _ROUNDS, _STEP, _LEAST = 0.1, 1e-3, 50, 2.0, 1e-9
+_ADDED, _RIDGE, _TOLERANCE = 0.1, 1e-3, 1e-15
 
 
 class Walk(NamedTuple):
@@ -94,14 +95,18 @@ def simulate(
         relevant: (posts,) the truth; of one post at least.
         settings: its target and its batch count.
     """
+    settings = ReviewSettings() if settings is None else settings
     order: list[int] = []
+    predicted: list[float] = []
 
     def ask(posts: Index) -> Answers:
         order.extend(posts.tolist())
+        predicted.extend(reader.probabilities()[posts].tolist())
         return relevant[posts]
 
-    settings = ReviewSettings() if settings is None else settings
-    reader, total, last = Reader(start, rows, ask), int(relevant.sum()), len(start)
+    reader = Reader(start, rows, ask)
+    total = int(relevant.sum())
+    last = len(start)
     read, expected = [], []
     for _ in reader.read_on(settings, patient=True):
         read.append(len(order))
@@ -110,8 +115,8 @@ def simulate(
             last = min(last, 2 * len(order))
         if reader.found == total or len(order) >= last:
             break
-    known = (np.array(order), relevant[order], np.array(reader.predicted), np.array(read), np.array(expected))
-    return Walk(len(start), total, *known)
+    columns = (np.array(order), relevant[order], np.array(predicted), np.array(read), np.array(expected))
+    return Walk(len(start), total, *columns)
 
 
 @dataclass(frozen=True)
@@ -139,16 +144,20 @@ class LeftModel:
                  for walk, own in zip(walks, near, strict=True) if own.any()]  # fmt: skip
         rows, left = (np.concatenate([side[part] for side in sides]) for part in (0, 1))
         shares = np.concatenate([np.full(side[2], 1 / side[2]) for side in sides])
-        weights = np.zeros(rows.shape[1])
-        weights[0] = math.log(float(np.average(left, weights=shares)) + _ADDED)
-        for _ in range(_ROUNDS):
+
+        def loss(weights: Floats) -> float:
+            logs = np.clip(rows @ weights, -20, 20)
+            return float((shares * (np.exp(logs) - left * logs)).sum() + _RIDGE / 2 * weights @ weights)
+
+        def newton_step(weights: Floats) -> Floats:
             mean = np.exp(np.clip(rows @ weights, -20, 20))
-            slope = rows.T @ (shares * (left - mean)) - _RIDGE * weights
-            curve = (rows * (shares * mean)[:, None]).T @ rows + _RIDGE * np.eye(len(weights))
-            step = np.clip(np.linalg.solve(curve, slope), -_STEP, _STEP)
-            weights = weights + step
-            if np.abs(step).max() < _LEAST:
-                break
+            gradient = rows.T @ (shares * (left - mean)) - _RIDGE * weights
+            curvature = (rows * (shares * mean)[:, None]).T @ rows + _RIDGE * np.eye(len(weights))
+            return np.linalg.solve(curvature, gradient)
+
+        start = np.zeros(rows.shape[1])
+        start[0] = math.log(float(np.average(left, weights=shares)) + _ADDED)
+        weights = minimise(start, loss, newton_step, _TOLERANCE)
         mean = np.exp(np.clip(rows @ weights, -20, 20))
         spread = float((shares * ((left - mean) ** 2 - mean)).sum() / (shares * mean**2).sum())
         return cls(tuple(weights.tolist()), max(spread, 0.0))
@@ -175,9 +184,62 @@ class StoppingRule:
     def is_reached(
         self, hits: npt.NDArray[np.bool_], predicted: Floats, unread: int, found: int, expected: float
     ) -> bool:
-        """Return whether the target is reached: see :class:`ensue.tasks.link.review.review.StoppingRule`."""
+        """Return whether the target is reached.
+
+        Args:
+            hits: (read,) whether each post that was read is relevant, in the order of reading.
+            predicted: (read,) the probability that the model gave to each before it was read.
+            unread: number of posts.
+            found: relevant posts in all, those of earlier sittings among them.
+            expected: the sum of the probabilities of the unread.
+        """
         row = features(hits, predicted, unread, found, expected, self.target)
         return self.left.log_chance(row, allowed_misses(found, self.target)) > self.threshold
+
+
+class Stopped(NamedTuple):
+    """A review that a rule may stop.
+
+    Attributes:
+        labelled: number of posts that were read.
+        found: relevant posts among them.
+        certificate: unread posts of a random sample that, holding none that is relevant, would confirm the rule;
+            ``None`` where it did not stop the review.
+    """
+
+    labelled: int
+    found: int
+    certificate: int | None
+
+
+def review_by_rule(
+    start: Floats, rows: SparseRows, ask: Callable[[Index], Answers], rule: StoppingRule, confidence: float = 0.95
+) -> Stopped:
+    """Read the best posts until the rule says that its target is reached, or all are read.
+
+    Args:
+        start: as in :func:`ensue.tasks.link.review.review.review`.
+        rows: as in :func:`ensue.tasks.link.review.review.review`.
+        ask: the reader.
+        rule: of earlier stories.
+        confidence: of the certificate.
+    """
+    hits: list[bool] = []
+    predicted: list[float] = []
+
+    def ask_and_note(posts: Index) -> Answers:
+        answers = ask(posts)
+        hits.extend((answers == 1).tolist())
+        predicted.extend(reader.probabilities()[posts[: len(answers)]].tolist())
+        return answers
+
+    reader = Reader(start, rows, ask_and_note)
+    for _ in reader.read_on(ReviewSettings(target=rule.target), patient=True):
+        unread = len(reader.unread())
+        if rule.is_reached(np.array(hits), np.array(predicted), unread, reader.found, reader.expected()):
+            size = audit_size(unread, reader.found, 0, rule.target, 1 - confidence)
+            return Stopped(len(hits), reader.found, size)
+    return Stopped(len(hits), reader.found, None)
 
 
 def stopping_rule(walks: Sequence[Walk], target: float = 0.9, confidence: float = 0.95) -> StoppingRule | None:
@@ -234,7 +296,7 @@ def features(
     Of 100 unread and 18 found with a target of .9, the latest 50 count (:func:`telling`); with one hit among them, the
     rest being like them leaves 1.5 / 50 x 100: half a hit is added.
 
-    Args are those of :meth:`ensue.tasks.link.review.review.StoppingRule.is_reached`, and the recall to reach.
+    Args are those of :meth:`StoppingRule.is_reached`, and the recall to reach.
     """
     latest = slice(-telling(unread, found, target) if unread else None, None)
     some, said, whole = int(hits[latest].sum()), float(predicted[latest].sum()), float(predicted.sum())

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from ensue.data.histories import Index
+from ensue.learning.ensemble import minimise
 from ensue.metrics import Floats
 
 AT = (50, 100, 200, 500, 1000, 2000, 3000)
@@ -22,7 +23,7 @@ AT = (50, 100, 200, 500, 1000, 2000, 3000)
 RESAMPLES = 1000
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.floating]
-_STEPS, _RIDGE, _BINS = 100, 1e-12, 1 << 16
+_STEPS, _DAMPING, _TOLERANCE, _BINS = 100, 1e-12, 1e-12, 1 << 16
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
@@ -273,8 +274,19 @@ def calibrate(scores: Scores, related: Mask, *, shares: bool = False) -> Calibra
     centres, scales = terms.mean(1, keepdims=True), terms.std(1, keepdims=True)
     scales = np.where(scales, scales, 1.0)
     columns = np.concatenate([(terms - centres) / scales, np.ones((1, len(x)))])
-    weights = np.append(np.zeros(len(terms)), np.log((right + 1) / (wrong + 1)))
-    weights = _newton(columns, targets, counts, weights)
+
+    def loss(weights: Floats) -> float:
+        logits = weights @ columns
+        return float((counts * np.logaddexp(0, logits) - targets * logits).sum())
+
+    def newton_step(weights: Floats) -> Floats:
+        probabilities = 1 / (1 + np.exp(-np.clip(weights @ columns, -500, 500)))
+        gradient = columns @ (counts * probabilities - targets)
+        curvature = columns * (counts * probabilities * (1 - probabilities)) @ columns.T
+        return -np.linalg.solve(curvature + _DAMPING * np.eye(len(weights)), gradient)
+
+    start = np.append(np.zeros(len(terms)), np.log((right + 1) / (wrong + 1)))
+    weights = minimise(start, loss, newton_step, _TOLERANCE)
     if shares and (weights[:-1] <= 0).any():
         return calibrate(scores, related)
     if weights[0] <= 0:
@@ -283,23 +295,6 @@ def calibrate(scores: Scores, related: Mask, *, shares: bool = False) -> Calibra
     slopes = weights[:-1] / scales[:, 0]
     intercept = float(weights[-1] - (weights[:-1] * centres[:, 0] / scales[:, 0]).sum())
     return Calibration(float(slopes[0]), intercept, float(slopes[1]) if shares else 0.0)
-
-
-def _newton(columns: Floats, targets: Floats, counts: Floats, weights: Floats) -> Floats:
-    """(columns,) the weights of least log loss from some on, steps halved where they would raise it."""
-    loss = _loss(weights @ columns, targets, counts)
-    for _ in range(_STEPS):
-        share = 1 / (1 + np.exp(-np.clip(weights @ columns, -500, 500)))
-        slope = columns @ (counts * share - targets)
-        curvature = columns * (counts * (share * (1 - share))) @ columns.T
-        step = np.linalg.solve(curvature + _RIDGE * np.eye(len(weights)), slope)
-        size = 1.0
-        while (new := _loss((weights - size * step) @ columns, targets, counts)) > loss and size > 1e-10:
-            size /= 2
-        if loss - new <= 1e-12 * abs(loss):
-            break
-        weights, loss = weights - size * step, new
-    return weights
 
 
 def _binned(x: Floats, targets: Floats) -> tuple[Floats, Floats, Floats]:
@@ -317,7 +312,3 @@ def _closeness(logs: Scores) -> Floats:
     """-ln(1 - share) of logarithms of shares, at most 34: what is beyond it cannot be told from the whole."""
     close: Floats = -np.log(-np.expm1(np.minimum(logs.astype(np.float64), -1e-15)))
     return close
-
-
-def _loss(logits: Floats, targets: Floats, counts: Floats) -> float:
-    return float((counts * np.logaddexp(0, logits) - targets * logits).sum())

@@ -19,8 +19,9 @@ from ensue.text.encoder import Encoder
 
 BATCH_SIZE = 1 << 13
 """Number of posts that are encoded at once."""
-COMMIT_INTERVAL = 60.0
-"""Seconds after which vectors are written while others are still to be encoded."""
+COMMIT_INTERVAL, COMMIT_FRACTION = 60.0, 0.1
+"""Seconds after which vectors are written while others are still to be encoded; more where the last commit, which
+writes all vectors, took more than that fraction of them."""
 
 
 class Synced(NamedTuple):
@@ -58,14 +59,15 @@ def sync(state: LinkState, posts: Posts, folder: Path, progress: Callable[[int, 
     deleted = index.remove(index.rows.ids.filter(~index.rows.ids.is_in(posts.ids.implode())))
     hashes = text_hashes(posts.texts)
     new = np.flatnonzero(index.is_new(posts.ids, hashes))
-    committed = time.monotonic()
+    committed, interval = time.monotonic(), COMMIT_INTERVAL
     for low in range(0, len(new), BATCH_SIZE):
         chosen = new[low : low + BATCH_SIZE]
         vectors = vectors_of(state, posts.texts.gather(chosen)).numpy()
         index.add(posts.ids.gather(chosen), hashes[chosen], vectors)
-        if time.monotonic() - committed > COMMIT_INTERVAL:
+        if (started := time.monotonic()) - committed > interval:
             index.save()
             committed = time.monotonic()
+            interval = max(COMMIT_INTERVAL, (committed - started) / COMMIT_FRACTION)
         if progress is not None:
             progress(low + len(chosen), len(new))
     if deleted or len(new):

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
-from torch import Tensor
 
 from ensue.data.histories import Index
 from ensue.errors import ModelFolderError, SettingError
@@ -30,7 +29,7 @@ from ensue.text.lexical import require_rising
 from ensue.text.terms import Keys
 
 LISTS = "lists.faiss"
-MAX_SCORES = 1 << 26
+MAX_SCORES = 1 << 23
 """Number of scores that one step of an exact search computes, at most."""
 MIN_ROWS_PER_LIST, MAX_ITERATIONS = 39, 10
 """Vectors from which each centroid is trained (faiss warns below), and the number of k-means iterations."""
@@ -67,7 +66,7 @@ class Rows:
     encoder: str
     ids: pl.Series
     hashes: Keys
-    vectors: Annotated[Tensor, torch.float32]
+    vectors: npt.NDArray[np.float32]
     numbers: Index
     num_lists: int = 0
 
@@ -124,7 +123,8 @@ class VectorIndex:
         if dim < 1:
             raise SettingError(f"dim is {dim}; it must be at least 1")
         no_texts = text_hashes(pl.Series([], dtype=pl.String))
-        rows = Rows(encoder, pl.Series([], dtype=pl.String), no_texts, torch.zeros(0, dim), no_texts.view(np.int64))
+        no_vectors = np.zeros((0, dim), np.float32)
+        rows = Rows(encoder, pl.Series([], dtype=pl.String), no_texts, no_vectors, no_texts.view(np.int64))
         return cls(Path(folder), rows, like)
 
     @classmethod
@@ -189,7 +189,7 @@ class VectorIndex:
             rows,
             ids=pl.concat([rows.ids, ids.cast(pl.String)]),
             hashes=np.concatenate([rows.hashes, hashes]),
-            vectors=torch.cat([rows.vectors, torch.from_numpy(units)]),
+            vectors=_appended(rows.vectors, units),
             numbers=np.concatenate([rows.numbers, numbers]),
         )
         if lists is not None:
@@ -205,7 +205,7 @@ class VectorIndex:
                 rows,
                 ids=rows.ids.filter(~stored),
                 hashes=rows.hashes[rest],
-                vectors=rows.vectors[torch.from_numpy(rest)],
+                vectors=rows.vectors[rest],
                 numbers=rows.numbers[rest],
             )
             if lists is not None:
@@ -227,7 +227,7 @@ class VectorIndex:
             raise SettingError("lists need at least one text, and there must be at least one list")
         faiss = import_faiss()
         num_lists = max(1, min(num_lists or round(len(self) ** 0.5), len(self) // MIN_ROWS_PER_LIST))
-        units = self.rows.vectors.numpy()
+        units = self.rows.vectors
         lists = faiss.index_factory(units.shape[1], f"IVF{num_lists},Flat", faiss.METRIC_INNER_PRODUCT)
         lists.cp.niter, lists.cp.seed = MAX_ITERATIONS, 0
         lists.train(units[:: max(1, len(self) // (MIN_ROWS_PER_LIST * num_lists))])
@@ -270,7 +270,7 @@ class VectorIndex:
         if nprobe is None:
             step = max(1, MAX_SCORES // max(len(self), 1))
             for low in range(0, len(units), step):
-                best, places = topk(torch.from_numpy(units[low : low + step]) @ self.rows.vectors.T, k)
+                best, places = topk(torch.from_numpy(units[low : low + step] @ self.rows.vectors.T), k)
                 scores[low : low + step, : best.shape[1]] = best
                 rows[low : low + step, : best.shape[1]] = places
         else:
@@ -296,7 +296,7 @@ class VectorIndex:
         rows = pl.DataFrame({"id": ids}).join(stored, on="id", how="left", maintain_order="left")["row"]
         if rows.null_count():
             raise SettingError(f"id {ids.filter(rows.is_null())[0]!r} is not in the index; add its vector first")
-        vectors: npt.NDArray[np.float32] = self.rows.vectors[torch.from_numpy(rows.to_numpy().astype(np.int64))].numpy()
+        vectors: npt.NDArray[np.float32] = self.rows.vectors[rows.to_numpy()]
         return vectors
 
     def _inverted_lists(self, *, mapped: bool = False) -> Any:
@@ -320,6 +320,16 @@ class VectorIndex:
         return lists
 
 
+def _appended(vectors: npt.NDArray[np.float32], units: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the vectors with more below them; an array that owns its memory grows in place, without a second copy."""
+    if not vectors.flags.owndata or not len(vectors):
+        return np.concatenate([vectors, units])
+    num_old = len(vectors)
+    vectors.resize((num_old + len(units), vectors.shape[1]), refcheck=False)  # no view of it is stored anywhere
+    vectors[num_old:] = units
+    return vectors
+
+
 def _unit_rows(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    lengths = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
+    lengths = np.linalg.norm(vectors.astype(np.float32, copy=False), axis=1, keepdims=True)
     return np.ascontiguousarray(vectors / np.maximum(lengths, 1e-12), np.float32)

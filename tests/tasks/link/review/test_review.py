@@ -148,15 +148,6 @@ def test_refused_settings(settings: dict[str, float], message: str) -> None:
     assert str(error.value) == message
 
 
-def test_a_story_statement_says_what_it_assumes() -> None:
-    progress = Progress(1000, 120, 45, 0, None, True, 0.97, 0.9, certificate=400)
-    assert progress.recall_at_least == 0.9
-    assert progress.sentence == (
-        "120 of 1,000 posts read, 45 relevant: recall at least 0.90, if this story is like the earlier ones (400 "
-        "unread posts at random, none relevant, would confirm it); the target is reached"
-    )
-
-
 def test_looks_that_were_taken_leave_less_chance_of_error() -> None:
     truth = np.arange(400) < 30
     start, rows = features(truth, 0, 0.1)

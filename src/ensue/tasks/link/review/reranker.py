@@ -13,35 +13,41 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Index
+from ensue.learning.ensemble import minimise
 from ensue.metrics import Floats
 from ensue.text.sparse import SparseRows
 
 STRENGTH = 10.0
 """Inverse of the L2 penalty, as scikit-learn's ``C``."""
-_ROUNDS, _LEAST = 30, 1e-9
+_MIN_CURVATURE = 1e-9
 
 
 class Reranker:
-    """Posts that are ranked anew as labels come.
+    """Posts that are re-ranked as labels come.
 
     Args:
-        start: (posts,) log-odds before any label; or (posts, ways), the first of them that.
+        start: (posts,) log-odds before any label; or (posts, scores), the first of them that.
         rows: (posts, features) of length 1 each, or 0.
     """
 
     def __init__(self, start: Floats, rows: SparseRows) -> None:
-        ways = np.column_stack([start])
-        self.start, self.rows, spread = ways[:, 0], rows, ways.std(0)
-        standard = (ways - ways.mean(0)) / np.where(spread > 0, spread, 1.0)
+        scores = np.column_stack([start])
+        self.start, self.rows = scores[:, 0], rows
+        spread = scores.std(0)
+        standard = (scores - scores.mean(0)) / np.where(spread > 0, spread, 1.0)
         self.dense = np.concatenate([standard, np.ones((len(start), 1))], axis=1)
+        self._clear()
+
+    def _clear(self) -> None:
         self.read: Index = np.empty(0, np.int64)
         """The labelled posts, in the order they came."""
         self.kernel: Floats = np.empty((0, 0))
         """Their inner products."""
-        self.shares: Floats = np.empty(0)
+        self.weights: Floats = np.empty(0)
+        """Their weights in the sum of rows."""
 
     def odds(self, read: Index, labels: npt.NDArray[np.bool_]) -> Floats:
-        """(posts,) log-odds of all posts, given all labels so far.
+        """Return the log-odds of all posts, given all labels so far, (posts,).
 
         Args:
             read: numbers of the labelled posts.
@@ -50,29 +56,33 @@ class Reranker:
         if not len(read):
             return self.start
         if not np.isin(self.read, read).all():  # a label was taken back: from the beginning
-            self.read, self.kernel, self.shares = np.empty(0, np.int64), np.empty((0, 0)), np.empty(0)
-        self._take(np.setdiff1d(read, self.read))
-        own_labels = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
-        self.shares = solve(self.kernel, self.start[self.read], own_labels, STRENGTH, self.shares)
-        moved = self.rows @ (self.rows[self.read].T @ self.shares)
-        odds: Floats = self.start + moved + self.dense @ (self.dense[self.read].T @ self.shares)
+            self._clear()
+        self._add(np.setdiff1d(read, self.read))
+        ordered_labels = labels[np.argsort(read)][np.searchsorted(np.sort(read), self.read)]
+        self.weights = solve(self.kernel, self.start[self.read], ordered_labels, STRENGTH, self.weights)
+        gains = self.rows @ (self.rows[self.read].T @ self.weights)
+        odds: Floats = self.start + gains + self.dense @ (self.dense[self.read].T @ self.weights)
         return odds
 
-    def _take(self, new: Index) -> None:
+    def _add(self, new: Index) -> None:
         """Add posts to the labelled ones, with their inner products."""
-        first, every = len(self.read), np.concatenate([self.read, new])
-        beside = (self.rows[every] @ self.rows[new].T).toarray() + self.dense[every] @ self.dense[new].T
-        kernel = np.empty((len(every), len(every)))
-        kernel[:first, :first], kernel[:, first:], kernel[first:] = self.kernel, beside, beside.T
-        self.read, self.kernel, self.shares = every, kernel, np.append(self.shares, np.zeros(len(new)))
+        num_old = len(self.read)
+        self.read = np.concatenate([self.read, new])
+        products = (self.rows[self.read] @ self.rows[new].T).toarray() + self.dense[self.read] @ self.dense[new].T
+        kernel = np.empty((len(self.read), len(self.read)))
+        kernel[:num_old, :num_old] = self.kernel
+        kernel[:, num_old:] = products
+        kernel[num_old:] = products.T
+        self.kernel = kernel
+        self.weights = np.append(self.weights, np.zeros(len(new)))
 
 
 def solve(
     kernel: Floats, start: Floats, labels: npt.NDArray[np.bool_], strength: float, guess: Floats | None = None
 ) -> Floats:
-    """(labelled,) the weights a of the rows, w = sum of a_i x_i, under which the labels are likeliest.
+    """Return the weights a of the rows, w = sum of a_i x_i, under which the labels are likeliest, (labelled,).
 
-    Minimises the summed log-loss plus |w|^2 / (2 strength), by Newton's method with halved steps.
+    They minimise the summed log-loss plus |w|^2 / (2 strength).
 
     Args:
         kernel: (labelled, labelled) inner products of the rows.
@@ -81,26 +91,21 @@ def solve(
         strength: how much the labels count.
         guess: where to begin.
     """
-    true = labels.astype(np.float64)
-    shares = np.zeros(len(true)) if guess is None else guess
+    targets = labels.astype(np.float64)
 
-    def objective(shares: Floats) -> float:
-        odds = start + kernel @ shares
-        return float((np.logaddexp(0, odds) - true * odds).sum() + shares @ kernel @ shares / (2 * strength))
+    def loss(weights: Floats) -> float:
+        gains = kernel @ weights
+        odds = start + gains
+        return float((np.logaddexp(0, odds) - targets * odds).sum() + weights @ gains / (2 * strength))
 
-    value = objective(shares)
-    for _ in range(_ROUNDS):
-        moved = kernel @ shares
-        chance = 1 / (1 + np.exp(-np.clip(start + moved, -500, 500)))
-        curve = np.maximum(chance * (1 - chance), _LEAST)
-        target = moved + (true - chance) / curve
+    def newton_step(weights: Floats) -> Floats:
+        gains = kernel @ weights
+        probabilities = 1 / (1 + np.exp(-np.clip(start + gains, -500, 500)))
+        curvature = np.maximum(probabilities * (1 - probabilities), _MIN_CURVATURE)
+        # Iteratively reweighted least squares: ridge regression of these targets on the kernel.
+        working_targets = gains + (targets - probabilities) / curvature
         system = kernel.copy()
-        system.flat[:: len(true) + 1] += 1 / (strength * curve)
-        step = np.linalg.solve(system, target) - shares
-        size = 1.0
-        while (new := objective(shares + size * step)) > value and size > _LEAST:
-            size /= 2
-        if value - new <= _LEAST * max(abs(value), 1.0):
-            break
-        shares, value = shares + size * step, new
-    return shares
+        system.flat[:: len(targets) + 1] += 1 / (strength * curvature)
+        return np.asarray(np.linalg.solve(system, working_targets)) - weights
+
+    return minimise(np.zeros(len(targets)) if guess is None else guess, loss, newton_step)

@@ -17,9 +17,8 @@ What this costs is set by how many are found: with F, the first sample takes 1 -
 unread, which is .43 at 50, .26 at 100, .06 at 500 and .03 at 1,000; no rule that assumes nothing can do with less, for
 F / 9 + 1 relevant posts may hide anywhere.
 
-**Earlier stories** can say it sooner, where this story is like them: a :class:`StoppingRule` fitted on labelled
-stories, as the studies do. Stories of another corpus are not exchangeable with this one, so the command line, which
-cannot know, uses audits.
+Earlier stories can say it sooner where this story is like them (``ensue_studies.earlier_stories``). Stories of another
+corpus are not exchangeable with this one, so the command line, which cannot know, uses audits.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Index
-from ensue.errors import SettingError
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.settings import Settings, Size, must_be
@@ -85,29 +83,6 @@ class Shared(Protocol):
         ...
 
 
-class StoppingRule(Protocol):
-    """Rule that was fitted on earlier stories, and says when to stop without an audit."""
-
-    @property
-    def target(self) -> float:
-        """The recall that it vouches for."""
-        ...
-
-    def is_reached(
-        self, hits: npt.NDArray[np.bool_], predicted: Floats, unread: int, found: int, expected: float
-    ) -> bool:
-        """Return whether the target is reached.
-
-        Args:
-            hits: (read,) whether each post that was read is relevant, in the order of reading.
-            predicted: (read,) the probability that the model gave to each before it was read.
-            unread: posts.
-            found: relevant posts in all, those of earlier sittings among them.
-            expected: the sum of the probabilities of the unread.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """State of a review after a batch or an audit."""
@@ -125,19 +100,12 @@ class Progress:
     """Whether the target recall is reached, as stated."""
     estimate: float | None = None
     """Estimated recall, by the probabilities of the unread; no bound."""
-    target: float | None = None
-    """The recall that earlier stories vouch for, where they do."""
     unsure: int = 0
     """Posts that nobody could decide; each counts as one that may be relevant and was not found."""
-    certificate: int | None = None
-    """Posts of a random sample of the unread that, holding none that is relevant, would show what earlier stories
-    vouch for without them."""
 
     @property
     def recall_at_least(self) -> float | None:
         """The bound on recall, or ``None`` where nothing can be said yet."""
-        if self.target is not None:
-            return self.target
         if self.left_at_most is None or not self.found + self.left_at_most:
             return None
         return self.found / (self.found + self.left_at_most)
@@ -150,11 +118,6 @@ class Progress:
         if self.recall_at_least is None:
             return f"{read}; recall cannot be estimated yet"
         reached = "; the target is reached" if self.reached else ""
-        if self.target is not None:
-            beside = ""
-            if self.certificate is not None:
-                beside = f" ({plural(self.certificate, 'unread post')} at random, none relevant, would confirm it)"
-            return f"{read}: recall at least {self.target:.2f}, if this story is like the earlier ones{beside}{reached}"
         return f"{read}, at most {self.left_at_most:,} unread: recall at least {self.recall_at_least:.2f}{reached}"
 
 
@@ -166,13 +129,12 @@ def review(
     labels: tuple[Index, Answers] | None = None,
     looks: int = 0,
     shared: Shared | None = None,
-    rule: StoppingRule | None = None,
 ) -> Iterator[Progress]:
     """Ask for labels until the target is reached, everything is read, or the reader stops.
 
     Args:
-        start: (posts,) log-odds of relevance before any label; the order counts, and for ``rule`` the values do. Or
-            (posts, ways), the first of them that; labels weigh the others too.
+        start: (posts,) log-odds of relevance before any label; or (posts, ways), the first of them that; labels weigh
+            the others too.
         rows: (posts, features) of length 1 each, for the re-ranking.
         ask: the reader.
         settings: how it goes.
@@ -180,28 +142,19 @@ def review(
         looks: at audits that were taken earlier in this review, which have used their part of 1 - confidence.
         shared: the labels of all readers, in place of ``labels`` and ``looks``. What others find outside a sample is
             counted as found and, still, among what may be left: the statement is on the safe side.
-        rule: what earlier stories taught; without it, audits say when to stop.
 
     Yields:
-        Where the review stands, after every batch and every look; the last one is the answer.
-
-    Raises:
-        SettingError: the rule vouches for another target.
+        The state of the review, after every batch and every look; the last one is the answer.
     """
     settings = ReviewSettings() if settings is None else settings
-    if rule is not None and rule.target != settings.target:
-        raise SettingError(f"target: {settings.target:g}, but the rule was fitted for {rule.target:g}; fit one")
     reader, audits = Reader(start, rows, ask, labels, looks, shared), 0
 
     def alpha(taken: int) -> float:
         return SPENT * (1 - settings.confidence) * (1 - SPENT) ** taken
 
     while len(reader.unread()):
-        for _ in reader.read_on(settings, patient=rule is not None):
-            progress = reader.progress(audits, settings, rule=rule)
-            yield progress
-            if progress.reached:
-                return
+        for _ in reader.read_on(settings):
+            yield reader.progress(audits)
         if reader.stopped or not len(reader.unread()):
             break
         random = np.random.default_rng((settings.seed, reader.looks))
@@ -214,13 +167,13 @@ def review(
             hits = int((reader.labels[sample[:size]] != 0).sum())  # who is unsure may have seen a relevant one
             left = most_relevant(len(sample), size, hits, alpha(reader.look())) - hits + reader.unsure
             reached = reader.found >= settings.target * (reader.found + left)
-            yield reader.progress(audits, settings, left, reached=reached)
+            yield reader.progress(audits, left, reached=reached)
             if reached:
                 return
         if reader.stopped:
             break
     done = not len(reader.unread())
-    yield reader.progress(audits, settings, reader.unsure if done else None, reached=done)
+    yield reader.progress(audits, reader.unsure if done else None, reached=done)
 
 
 def start_odds(*said: Floats) -> Floats:
@@ -254,10 +207,6 @@ class Reader:
         self.reranker, self.ask, self.shared = Reranker(start, rows), ask, shared
         self.labels, self.read = np.zeros(len(start), np.int8), np.zeros(len(start), bool)
         self.stopped, self._looks = False, looks
-        self.said: list[bool] = []
-        """Relevance of the posts read in this review, in their order."""
-        self.predicted: list[float] = []
-        """And the probability that it had before."""
         if shared is not None:
             labels = shared.labels()
         if labels is not None:
@@ -315,8 +264,6 @@ class Reader:
             shown = posts[low : low + batch]
             shown = shown[~self.read[shown]]  # others may have read some
             answers = np.asarray(self.ask(shown), np.int8)
-            self.said += (answers == 1).tolist()
-            self.predicted += _probabilities(self.odds[shown[: len(answers)]]).tolist()
             if self.shared is None:
                 self.read[shown[: len(answers)]], self.labels[shown[: len(answers)]] = True, answers
             else:
@@ -331,32 +278,26 @@ class Reader:
 
     def expected(self) -> float:
         """Relevant posts among the unread, by their probabilities."""
-        return float(_probabilities(self.odds[~self.read]).sum())
+        return float(self.probabilities()[~self.read].sum())
+
+    def probabilities(self) -> Floats:
+        """Return the probability that each post is relevant, (posts,)."""
+        probabilities: Floats = 1 / (1 + np.exp(-np.clip(self.odds, -500, 500)))
+        return probabilities
 
     def estimate(self) -> float:
         """Found over found and expected."""
         return self.found / (self.found + self.expected()) if self.found else 0.0
 
-    def progress(
-        self,
-        audits: int,
-        settings: ReviewSettings,
-        left: int | None = None,
-        *,
-        reached: bool = False,
-        rule: StoppingRule | None = None,
-    ) -> Progress:
-        """Return where the review stands."""
-        target, certificate, posts = None, None, (len(self.read), int(self.read.sum()), self.found)
-        if left is None and rule is not None:
-            unread, read = len(self.unread()), (np.array(self.said, bool), np.array(self.predicted))
-            if rule.is_reached(*read, unread, self.found, self.expected()):
-                reached, target = True, settings.target
-                certificate = audit_size(unread, self.found, 0, target, 1 - settings.confidence)
-        return Progress(*posts, audits, left, reached, self.estimate(), target, self.unsure, certificate)
-
-
-def _probabilities(odds: Floats) -> Floats:
-    """Return the probabilities of log-odds."""
-    sure: Floats = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
-    return sure
+    def progress(self, audits: int, left: int | None = None, *, reached: bool = False) -> Progress:
+        """Return the state of the review."""
+        return Progress(
+            posts=len(self.read),
+            labelled=int(self.read.sum()),
+            found=self.found,
+            audits=audits,
+            left_at_most=left,
+            reached=reached,
+            estimate=self.estimate(),
+            unsure=self.unsure,
+        )

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.tasks.link.encode import encoded, vectors_of
-from ensue.tasks.link.measures import Mask, Pool, by_row
+from ensue.tasks.link.link_metrics import Mask, Pool, by_row
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue_studies.results import provenance

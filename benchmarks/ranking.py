@@ -22,8 +22,8 @@ import numpy as np
 import polars as pl
 
 from ensue.data.posts.dataset import Articles, Posts
+from ensue.tasks.link.corpus_ranking import rank
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.ranked import rank
 from ensue_studies.results import provenance
 
 WORDS, POST, ARTICLE = 50_000, 12, 200

@@ -42,7 +42,7 @@ import polars as pl
 from ensue.data.posts.corpus import Corpus, read_corpus
 from ensue.data.posts.dataset import Articles, hold_out_posts
 from ensue.metrics import Floats
-from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.link_metrics import Calibration
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.review.review import ReviewSettings, review, start_odds
 from ensue.tasks.link.scores import scores_of

@@ -13,7 +13,7 @@ from ensue.evaluation import link as evaluator
 from ensue.evaluation.comparison import compare, evaluate
 from ensue.evaluation.result import Result
 from ensue.records import Article, Post
-from ensue.tasks.link.measures import Pool
+from ensue.tasks.link.link_metrics import Pool
 from ensue.tasks.link.predictor import LinkPredictor
 from tests.tasks.link.checks import NAMES, planted, post
 

@@ -31,7 +31,7 @@ from ensue.evaluation.comparison import score_rankings
 from ensue.metrics import STOP_WORDS
 from ensue.predictor import AnyPredictor, make
 from ensue.records import Article, Post
-from ensue.tasks.link.measures import AT
+from ensue.tasks.link.link_metrics import AT
 
 TRIALS = int(os.environ.get("ENSUE_RANDOM_SETS", "15"))
 TOLERANCE = 1e-9

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from ensue.data.posts.dataset import given_part, read_articles, read_posts
 from ensue.errors import SettingError
 from ensue.store.pack import pack, unpack
-from ensue.tasks.link.measures import Pool, by_row
+from ensue.tasks.link.link_metrics import Pool, by_row
 from ensue.text.lexical import KINDS, Kind, Lexical
 from ensue.text.terms import STOP_WORDS, character_terms, word_terms
 from ensue.text.weights import LENGTH, SATURATION

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from ensue.tasks.link.measures import AtCut
+    from ensue.tasks.link.link_metrics import AtCut
 
 _MAX_TEXT = 100
 """Characters that are shown of a longer text."""

@@ -64,11 +64,11 @@ def link(
         require_output(output, [articles, posts])
     corpus, reports = _read(articles, posts, reading)
     from ensue.cli import ranking, writing  # torch
-    from ensue.tasks.link import ranked
+    from ensue.tasks.link import corpus_ranking
 
     predictor = _predictor(folder, corpus, model, encoder, unsupervised=unsupervised)
     with _progress(predictor):
-        result = ranked.rank(predictor, corpus.articles, corpus.posts, reviewed=review)
+        result = corpus_ranking.rank(predictor, corpus.articles, corpus.posts, reviewed=review)
     if review:
         result = ranking.review_posts(result, posts, labels, annotator.strip(), overlap)
     if json:
@@ -78,8 +78,8 @@ def link(
     if output is not None:
         frame = result.written(flat=not writing.is_listed(output))
         writing.write(frame, output, byte_order_mark=reports[1].byte_order_mark)
-        if len(result.posts) > ranked.SHOWN:
-            display.log(f"sentences are written for the best {ranked.SHOWN:,} posts")
+        if len(result.posts) > corpus_ranking.MAX_QUOTED:
+            display.log(f"sentences are written for the best {corpus_ranking.MAX_QUOTED:,} posts")
         display.log(f"wrote {output}: {plural(len(result.posts), 'post')}")
 
 
@@ -101,7 +101,7 @@ def _read(articles: Path, posts: Path, reading: Reading) -> tuple[Corpus, tuple[
 
 def _predictor(folder: Path | None, corpus: Corpus, model: str, encoder: str, *, unsupervised: bool) -> LinkPredictor:
     """Return the predictor of a folder, or one of lexical scores; log what it scores with."""
-    from ensue.tasks.link import ranked, sync
+    from ensue.tasks.link import corpus_ranking, sync
     from ensue.tasks.link.predictor import LinkPredictor
 
     if folder is not None:
@@ -118,7 +118,7 @@ def _predictor(folder: Path | None, corpus: Corpus, model: str, encoder: str, *,
         display.training(predictor.learn(corpus.posts))
     dense = "vectors trained on these texts" if unsupervised else encoder if model == "best" else ""
     scores = encoder if model == "sbert" else "lexical scores" + (f" and {dense}" if dense else "")
-    labels = ranked.labels_of(predictor, corpus.articles, corpus.posts)
+    labels = corpus_ranking.labels_of(predictor, corpus.articles, corpus.posts)
     probabilities = "no probabilities unless posts are labelled"
     if labels is not None:
         probabilities = (

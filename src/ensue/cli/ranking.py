@@ -17,8 +17,8 @@ import numpy.typing as npt
 from ensue.cli import display
 from ensue.data.histories import Index
 from ensue.lines import plural
-from ensue.tasks.link.cut import LEAST
-from ensue.tasks.link.ranked import EVEN, RankedCorpus
+from ensue.tasks.link.corpus_ranking import EVEN, RankedCorpus
+from ensue.tasks.link.cut import MIN_POSTS
 from ensue.tasks.link.review.labels import NO, UNSURE, YES, Labels, labels_file
 from ensue.tasks.link.review.review import review
 
@@ -58,7 +58,9 @@ def show(ranking: RankedCorpus, k: int) -> None:
             f"the best cutoff is between {cut.low:.3f} ({cut.most:,}) and {cut.high:.3f} ({cut.least:,})"
         )
     elif probabilities is None:
-        reason = f"it needs at least {LEAST} posts, scored by best, tfidf or bm25 without --encoder and --unsupervised"
+        reason = (
+            f"it needs at least {MIN_POSTS} posts, scored by best, tfidf or bm25 without --encoder and --unsupervised"
+        )
         display.line(f"no cutoff suggested: {reason}")
     if probabilities is not None:
         display.line(

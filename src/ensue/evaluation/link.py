@@ -31,7 +31,7 @@ from ensue.evaluation.result import Row
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
 from ensue.tasks.link.catalogue import COUNTING
-from ensue.tasks.link.measures import AtCut, Mask, Pool, at_cut, by_list, by_row
+from ensue.tasks.link.link_metrics import AtCut, Mask, Pool, at_cut, by_list, by_row
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.scores import scores_of
 from ensue.tasks.link.train import part_of, training_hashes

@@ -30,7 +30,7 @@ from ensue.nn.device import find_device
 from ensue.nn.normalisers import sparsemax
 from ensue.significance import LEVEL
 from ensue.tasks.link.catalogue import COUNTING, MODELS
-from ensue.tasks.link.measures import Pool, at_cut
+from ensue.tasks.link.link_metrics import Pool, at_cut
 from ensue.tasks.link.models.star import AST
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.text.encoder import Encoder

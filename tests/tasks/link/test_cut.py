@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ensue.tasks.link.cut import BACKGROUNDS, LEAST, TAILS, Background, placed, suggested_cut, walked_cut
+from ensue.tasks.link.cut import BACKGROUNDS, MIN_POSTS, TAILS, Background, placed, suggested_cut, walked_cut
 
 FLAT = Background(1.0, tuple(float(np.log(1 - tail)) for tail in TAILS), 0.0, 0.0, 0.5, 2.0)
 """Scores of the background are uniform between 0 and 1."""
@@ -49,7 +49,7 @@ def test_a_cut_moves_with_the_scale_of_the_corpus() -> None:
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
-    scores = np.random.default_rng(0).random(LEAST)
+    scores = np.random.default_rng(0).random(MIN_POSTS)
     assert suggested_cut(scores, "best") is not None
     assert suggested_cut(scores[:-1], "best") is None
     assert suggested_cut(scores, "sbert") is None

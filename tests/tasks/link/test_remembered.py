@@ -17,7 +17,7 @@ from ensue.refresh import refresh
 from ensue.refresh.trial import link_slices
 from ensue.tasks.link.encode import encode_remembered
 from ensue.tasks.link.held_out import remember
-from ensue.tasks.link.measures import by_row
+from ensue.tasks.link.link_metrics import by_row
 from ensue.tasks.link.predictor import LinkPredictor
 from ensue.tasks.link.scores import LinkScores, reciprocal_ranks
 from tests.tasks.link.checks import NAMES, THEMES, article

@@ -83,9 +83,9 @@ class ArticleIndex:
 
     def observe(self, texts: pl.Series) -> None:
         """Count the words and character n-grams of these texts too: without training no score needs other terms."""
-        for counted in ("words", "characters"):
-            frequencies = self.terms[counted].frequencies(texts)
-            for name in (counted, f"{HEAD}{counted}"):
+        for kind in ("words", "characters"):
+            frequencies = self.terms[kind].frequencies(texts)
+            for name in (kind, f"{HEAD}{kind}"):
                 self.terms[name].take(frequencies)
         self._weigh()
 

@@ -120,8 +120,8 @@ def _with_links(findings: LinkFindings, corpus: Corpus, others: Mapping[str, Cor
     posts = corpus.posts
     pairs, num_unknown = posts.pairs(corpus.articles)
     train = _training_part(corpus)
-    parts = {name: corpus.part(name) for name in sorted(corpus.parts - {"train"}) if "train" in corpus.parts}
-    splits = {name: link_leaks(train.posts, split.posts) for name, split in {**parts, **others}.items()}
+    file_splits = {name: corpus.part(name) for name in sorted(corpus.parts - {"train"}) if "train" in corpus.parts}
+    splits = {name: link_leaks(train.posts, split.posts) for name, split in {**file_splits, **others}.items()}
     num_headlines = int((headline_copies(posts.texts, corpus.articles.titles) >= 0).sum())
     return replace(
         findings,
@@ -163,8 +163,8 @@ def _warnings(corpus: Corpus, num_unknown: int, num_headlines: int, splits: Mapp
         repeats = part_of(num_headlines, num_posts, "post", "repeats", "repeat")
         yield f"{repeats} a headline: matching titles finds those"
     if num_named := _count_named(corpus):
-        holds = part_of(num_named, num_posts, "post", "holds", "hold")
-        yield f"{holds} the id of an article that it is about: matching ids finds those"
+        posts = part_of(num_named, num_posts, "post", "holds", "hold")
+        yield f"{posts} the id of an article that it is about: matching ids finds those"
     for name, leak in splits.items():
         yield from _leak_warnings(name, leak)
 

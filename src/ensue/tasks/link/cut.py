@@ -22,7 +22,7 @@ import numpy as np
 
 from ensue.metrics import Floats
 
-LEAST = 30
+MIN_POSTS = 30
 """Posts that a list must have."""
 TAILS = (0.9, 0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 """Shares of the background that lie above the points of a table."""
@@ -52,11 +52,11 @@ class Background:
     def survival(self, u: Floats) -> Floats:
         """Share of the background above u; between and beyond the points its logarithm is a line."""
         points, logs = np.array(self.points), np.log(TAILS)
-        found = np.interp(u, points, logs)
+        log_survival = np.interp(u, points, logs)
         slope = (logs[-1] - logs[-4]) / (points[-1] - points[-4])
         beyond = u > points[-1]
-        found[beyond] = logs[-1] + slope * (u[beyond] - points[-1])
-        tail: Floats = np.where(u < points[0], 1.0, np.exp(found))
+        log_survival[beyond] = logs[-1] + slope * (u[beyond] - points[-1])
+        tail: Floats = np.where(u < points[0], 1.0, np.exp(log_survival))
         return tail
 
 
@@ -88,14 +88,14 @@ def suggested_cut(scores: Floats, name: str) -> SuggestedCut | None:
         scores: of posts with the article of the story that suits each best.
         name: of the score, a key of ``BACKGROUNDS``.
     """
-    known = BACKGROUNDS.get(name)
-    if known is None or len(scores) < LEAST or np.ptp(scores) < _TINY:
+    background = BACKGROUNDS.get(name)
+    if background is None or len(scores) < MIN_POSTS or np.ptp(scores) < _TINY:
         return None
-    cut = walked_cut(scores, known)
-    if known.trust:
-        cut = float(np.exp(known.trust * np.log(known.fixed) + (1 - known.trust) * np.log(cut)))
-    low, high = known.low * cut, known.high * cut
-    posts, most, least = (int((scores >= own).sum()) for own in (cut, low, high))
+    cut = walked_cut(scores, background)
+    if background.trust:
+        cut = float(np.exp(background.trust * np.log(background.fixed) + (1 - background.trust) * np.log(cut)))
+    low, high = background.low * cut, background.high * cut
+    posts, most, least = (int((scores >= threshold).sum()) for threshold in (cut, low, high))
     return SuggestedCut(cut, low, high, posts, most, least)
 
 

@@ -80,7 +80,7 @@ class Links:
         rank[turn[np.lexsort((lengths[turn], pool))]] = np.arange(len(groups))
         order = order[np.argsort(rank[np.searchsorted(groups, group)], kind="stable")]
         batches = [order[low : low + size] for low in range(0, len(order), size)]
-        return [batches[place] for place in random.permutation(len(batches))]
+        return [batches[index] for index in random.permutation(len(batches))]
 
     def groups(self, targets: int = CHECKED) -> Iterator[Index]:
         """All pairs once, in the order of their articles, in groups of as many as asked for, or ``CHECKED``."""

@@ -52,9 +52,9 @@ class EncodedPosts:
     def lexical_scores(self, index: ArticleIndex, name: str) -> npt.NDArray[np.float32]:
         """Return the scores of a name in ``ensue.tasks.link.article_index.KINDS``, (posts, articles)."""
         lexical = index.lexical[name]
-        if (counted := lexical.counted) not in self._cells:
-            self._cells[counted] = index.lexical[counted].cells(self.terms[counted])
-        return lexical.scores_of(self._cells[counted], self.num)
+        if (kind := lexical.counted) not in self._cells:
+            self._cells[kind] = index.lexical[kind].cells(self.terms[kind])
+        return lexical.scores_of(self._cells[kind], self.num)
 
     def cosines(self, articles: Tensor) -> Floats:
         """(posts, articles) with vectors of articles."""
@@ -78,9 +78,9 @@ def numbers_of(state: LinkState, texts: pl.Series, name: str) -> EncodedPosts:
 
 def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index) -> EncodedPosts:
     """Some remembered posts for a model that reads such numbers; a network reads them anew."""
-    part = posts.select(chosen)
-    vectors = part.vectors if part.tokens is None else network_vectors(state, part.tokens)
-    return EncodedPosts(part.num, part.terms, vectors)
+    selected = posts.select(chosen)
+    vectors = selected.vectors if selected.tokens is None else network_vectors(state, selected.tokens)
+    return EncodedPosts(selected.num, selected.terms, vectors)
 
 
 class TermsOf(dict[Counted, Terms]):
@@ -92,13 +92,13 @@ class TermsOf(dict[Counted, Terms]):
 
     def __missing__(self, counted: Counted) -> Terms:
         """Count the terms of a kind."""
-        made = self[counted] = counted_terms(self.texts, counted)
-        return made
+        terms = self[counted] = counted_terms(self.texts, counted)
+        return terms
 
 
 def terms_of(texts: pl.Series, name: str) -> dict[Counted, Terms]:
     """The terms that a model of the name counts."""
-    return {counted: counted_terms(texts, counted) for counted in kinds_of(name)}
+    return {kind: counted_terms(texts, kind) for kind in kinds_of(name)}
 
 
 def kinds_of(name: str) -> tuple[Counted, ...]:
@@ -145,15 +145,15 @@ def vectors_of(state: LinkState, texts: pl.Series) -> Tensor:
 
 def encoded(state: LinkState, texts: pl.Series) -> Tokens:
     """Texts as the network reads them: ids of words and, of words it has no row for, of their pieces."""
-    own = state.network_settings
-    tokens = state.tokenizer.encode(texts, max_words=own.max_words, keep_words=own.bag > 0)
-    return with_pieces(tokens) if own.bag else tokens
+    settings = state.network_settings
+    tokens = state.tokenizer.encode(texts, max_words=settings.max_words, keep_words=settings.bag > 0)
+    return with_pieces(tokens) if settings.bag else tokens
 
 
 def network_vectors(state: LinkState, tokens: Tokens) -> Tensor:
     """(texts, width) unit vectors of the network on the CPU, of texts as ids of words."""
-    parts = [part for _, part in encode_texts(state.network.eval(), tokens)]
-    return torch.cat(parts) if parts else torch.zeros(0, state.network.width)
+    blocks = [block for _, block in encode_texts(state.network.eval(), tokens)]
+    return torch.cat(blocks) if blocks else torch.zeros(0, state.network.width)
 
 
 def joined(state: LinkStateT, articles: Articles) -> tuple[LinkStateT, list[int]]:

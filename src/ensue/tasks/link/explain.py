@@ -27,12 +27,12 @@ def explain(state: LinkState, records: Sequence[Post], k: int) -> list[LinkExpla
 
 def explanation(state: LinkState, record: Post, answer: LinkAnswer) -> LinkExplanation:
     """Return the attributions of an answer's best article."""
-    words = [part for part in record.text.split() if part]
+    words = [word for word in record.text.split() if word]
     tested = words[:TESTED]
     if not answer.choices or not words:
         return LinkExplanation(record.text, tuple(words), (), (), answer)
     column = int(np.flatnonzero((state.articles.ids == answer.choices[0].value).to_numpy())[0])
-    without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(tested))]
+    without = [" ".join(words[:index] + words[index + 1 :]) for index in range(len(tested))]
     scores = scores_alone(state, [record.text, *without])[:, column]
     quotes = Quotes([state.articles.texts[column]])
     (cosines,) = quotes.cosines(pl.Series("text", [record.text]))

@@ -7,7 +7,7 @@ import numpy as np
 from ensue.data.histories import Index
 from ensue.data.near_copies import near_copies
 from ensue.data.posts.dataset import Posts, groups_of
-from ensue.tasks.link.measures import Mask
+from ensue.tasks.link.link_metrics import Mask
 
 FOLDS = 5
 

@@ -40,13 +40,13 @@ def forget_users(
     forgotten = Forgotten()
     if records is None or not len(records[0]):
         return forgotten
-    mine, rest = records
-    complete = remove_hashes(state, forgotten, training_hashes(mine), training_hashes(rest), "posts")
+    mine, other_posts = records
+    complete = remove_hashes(state, forgotten, training_hashes(mine), training_hashes(other_posts), "posts")
     words = state.article_index.word_terms
-    own_terms = np.intersect1d(state.post_terms, np.setdiff1d(words(mine.texts), words(rest.texts)))
+    own_terms = np.intersect1d(state.post_terms, np.setdiff1d(words(mine.texts), words(other_posts.texts)))
     state.post_terms = np.setdiff1d(state.post_terms, own_terms)
     forgotten.add(TABLES, "fingerprints of words that nobody else used", len(own_terms))
-    texts = {*mine.texts} - {*rest.texts}
+    texts = {*mine.texts} - {*other_posts.texts}
     remove_examples(state, forgotten, lambda shown: shown[0] not in texts)
     if state.remembered is not None:
         remaining = np.flatnonzero(~_held_by(state, state.remembered, mine))
@@ -58,9 +58,9 @@ def forget_users(
         forgotten.add(path.name, "vectors of posts", index.remove(mine.ids))
         index.save()
     if len(state.tokenizer.vocabulary) > FIRST and complete:
-        columns = (mine.texts, rest.texts, state.article_index.articles.texts)
-        used, *others = (np.unique(state.tokenizer.encode(column).ids) for column in columns)
-        remove_words(state, forgotten, np.setdiff1d(used, np.concatenate(others)))
+        columns = (mine.texts, other_posts.texts, state.article_index.articles.texts)
+        used, *other_ids = (np.unique(state.tokenizer.encode(column).ids) for column in columns)
+        remove_words(state, forgotten, np.setdiff1d(used, np.concatenate(other_ids)))
     elif len(state.tokenizer.vocabulary) > FIRST:
         note_remaining_words(forgotten, "posts")
     if state.schedule is not None:
@@ -92,4 +92,4 @@ def _term_rows(terms: Mapping[Counted, Terms], num: int) -> list[tuple[bytes, ..
         order = np.lexsort((keys, owners))
         ends = np.searchsorted(owners[order], np.arange(num + 1))
         columns.append([(keys[order[a:b]], counts[order[a:b]]) for a, b in pairwise(ends)])
-    return [tuple(part.tobytes() for cell in row for part in cell) for row in zip(*columns, strict=True)]
+    return [tuple(array.tobytes() for cell in row for array in cell) for row in zip(*columns, strict=True)]

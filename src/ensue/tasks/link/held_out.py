@@ -13,9 +13,9 @@ from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.significance import exceeds_standard_error
 from ensue.tasks.link.encode import encode_posts, encoded, has_vectors, terms_of, vectors_of
-from ensue.tasks.link.ensembles.choice import Chosen, Labelled, alike, choose, clusters
+from ensue.tasks.link.ensembles.selection import Labelled, Selection, clusters, is_alike, select_weights
 from ensue.tasks.link.folds import FOLDS, folds_of
-from ensue.tasks.link.measures import at_cut, by_row, calibrate, cross_fitted
+from ensue.tasks.link.link_metrics import at_cut, by_row, calibrate, cross_fitted
 from ensue.tasks.link.metadata import Validation
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import LEARNED, features, names_of, scores_of
@@ -62,37 +62,37 @@ def choose_weights(state: LinkState, labelled: Corpus, every: Corpus | None = No
         The posts that taught, and (posts, articles) the scores of each fold of them by what the other folds taught.
     """
     num, names, notes = len(labelled), names_of(state), state.metadata.notes
-    labelled, chosen = _chosen(state, labelled, names)
+    labelled, fit = _chosen(state, labelled, names)
     if every is not None:
-        taught, other = _chosen(state, every, [name for name in names if name != LEARNED])
-        gains = chosen.alone - other.alone[-len(labelled) :]
+        all_labelled, other_fit = _chosen(state, every, [name for name in names if name != LEARNED])
+        gains = fit.single_ranks - other_fit.single_ranks[-len(labelled) :]
         if not exceeds_standard_error(gains, clusters(labelled.related)):
-            num, labelled, chosen = len(every), taught, other
+            num, labelled, fit = len(every), all_labelled, other_fit
             notes.append("the network is left out: it does not improve the ranking of held-out posts")
     if len(labelled) < num:
-        others = plural(num - len(labelled), "other post")
-        notes.append(f"{others} are not used to fit weights: validation posts become less likely with them")
-    state.weights, state.null_logit = chosen.weights, chosen.null_logit
-    state.prior_strength, state.neighbour_weight = chosen.strength, chosen.beside
-    state.metadata.floors, state.metadata.penalty = chosen.floors, chosen.penalty
-    state.metadata.alone = next(iter(chosen.weights)) if len(chosen.weights) == 1 else None
-    return labelled, chosen.scores
+        unused = plural(num - len(labelled), "other post")
+        notes.append(f"{unused} are not used to fit weights: validation posts become less likely with them")
+    state.weights, state.null_logit = fit.weights, fit.null_logit
+    state.prior_strength, state.neighbour_weight = fit.prior.strength, fit.prior.neighbour_weight
+    state.metadata.floors, state.metadata.penalty = fit.score_mrr, fit.penalty
+    state.metadata.alone = next(iter(fit.weights)) if len(fit.weights) == 1 else None
+    return labelled, fit.prior.scores
 
 
-def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpus, Chosen]:
+def _chosen(state: LinkState, labelled: Corpus, names: list[str]) -> tuple[Corpus, Selection]:
     """The posts that taught, and what they chose of some scores."""
     posts = encode_posts(state, labelled.posts, state.model_name)
     scores = np.empty((len(labelled), len(state.article_index), len(names)), np.float32)
-    for place, (_, values) in enumerate(features(state, posts, names)):
-        scores[:, :, place] = values
-    words, counted = posts.terms["words"], state.article_index.lexical["words"]
-    data = Labelled(names, scores, labelled.related, folds(state, labelled), words, counted)
-    given = (labelled.posts.parts == "valid").to_numpy() if labelled.posts.parts is not None else None
-    if given is not None and not alike(data, given, state.seed):
-        labelled = labelled.select(given)
-        words = chosen_terms(words, np.flatnonzero(given))
-        data = Labelled(names, scores[given], labelled.related, folds(state, labelled), words, counted)
-    return labelled, choose(data, state.seed, together=state.shared.cross_post_prior)
+    for column, (_, values) in enumerate(features(state, posts, names)):
+        scores[:, :, column] = values
+    words, lexical = posts.terms["words"], state.article_index.lexical["words"]
+    data = Labelled(names, scores, labelled.related, folds(state, labelled), words, lexical)
+    is_validation = (labelled.posts.parts == "valid").to_numpy() if labelled.posts.parts is not None else None
+    if is_validation is not None and not is_alike(data, is_validation, state.seed):
+        labelled = labelled.select(is_validation)
+        words = chosen_terms(words, np.flatnonzero(is_validation))
+        data = Labelled(names, scores[is_validation], labelled.related, folds(state, labelled), words, lexical)
+    return labelled, select_weights(data, state.seed, together=state.shared.cross_post_prior)
 
 
 def learn_probabilities(state: LinkState, labelled: Corpus, scores: Floats | None = None) -> None:
@@ -103,24 +103,24 @@ def learn_probabilities(state: LinkState, labelled: Corpus, scores: Floats | Non
         labelled: the posts.
         scores: (posts, articles) where folds of the posts taught them to each other.
     """
-    own = scores_of(state, labelled.posts).whole() if scores is None else scores
+    post_scores = scores_of(state, labelled.posts).whole() if scores is None else scores
     related = labelled.related
     shares = scores is not None
-    state.calibration = calibrate(own, related, shares=shares)
-    sure = (
-        cross_fitted(own, related, folds(state, labelled), shares=shares)
+    state.calibration = calibrate(post_scores, related, shares=shares)
+    probabilities = (
+        cross_fitted(post_scores, related, folds(state, labelled), shares=shares)
         if len(labelled) > 1
-        else state.calibration.probabilities(own)
+        else state.calibration.probabilities(post_scores)
     )
-    even, first = at_cut(sure, related, EVEN), own.argmax(1)
-    rows = np.arange(len(own))
+    even, first = at_cut(probabilities, related, EVEN), post_scores.argmax(1)
+    rows = np.arange(len(post_scores))
     state.metadata.validation = Validation(
-        mrr=float(by_row(own, related)[:, 0].mean()),
+        mrr=float(by_row(post_scores, related)[:, 0].mean()),
         precision=even.precision,
         precision_interval=even.precision_interval,
         recall=even.recall,
         recall_interval=even.recall_interval,
-        first_said=float(sure[rows, first].mean()),
+        first_said=float(probabilities[rows, first].mean()),
         first_right=float(related[rows, first].mean()),
     )
 
@@ -134,13 +134,13 @@ def remember(state: LinkState, held: Corpus, num: int) -> Remembered | None:
         num: how many.
     """
     usable = np.intersect1d(held.pairs[:, 1], held.posts.texts.str.contains(r"\w").arg_true().to_numpy())
-    drawn = np.sort(np.random.default_rng(state.seed).permutation(usable)[:num])
-    if not len(drawn):
+    sampled = np.sort(np.random.default_rng(state.seed).permutation(usable)[:num])
+    if not len(sampled):
         return None
-    part, name, tokens, vectors = held.select(drawn), state.model_name, None, None
-    texts = part.posts.texts
+    selected, name, tokens, vectors = held.select(sampled), state.model_name, None, None
+    texts = selected.posts.texts
     if has_vectors(state, name) and isinstance(state.settings, LinkSettings):
         tokens = encoded(state, texts)
     elif has_vectors(state, name):
         vectors = vectors_of(state, texts)
-    return Remembered(len(drawn), part.pairs, terms_of(texts, name), tokens, vectors)
+    return Remembered(len(sampled), selected.pairs, terms_of(texts, name), tokens, vectors)

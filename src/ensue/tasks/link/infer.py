@@ -29,16 +29,16 @@ def predict(state: LinkState, records: Sequence[Post], k: int, *, evidence: bool
     state.article_index  # noqa: B018 trained?
     answers: list[LinkAnswer] = []
     for low in range(0, len(records), GROUP):
-        part = records[low : low + GROUP]
-        texts = [record.text for record in part]
+        block = records[low : low + GROUP]
+        texts = [record.text for record in block]
         scores = scores_alone(state, texts)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        known, lengths = _known_words(state, texts)
-        for row, record in enumerate(part):
+        in_vocabulary, lengths = _known_words(state, texts)
+        for row, record in enumerate(block):
             columns = best[row].tolist()
             quotes = closest_sentences(state, record.text, columns) if evidence else [""] * len(columns)
             choices = _choices(state, columns, scores[row], quotes)
-            answers.append(LinkAnswer(choices, known[row], lengths[row], id=record.id))
+            answers.append(LinkAnswer(choices, in_vocabulary[row], lengths[row], id=record.id))
     return answers
 
 
@@ -63,15 +63,15 @@ def closest_sentences(state: LinkState, text: str, columns: Sequence[int]) -> li
 
 
 def _choices(state: LinkState, columns: Sequence[int], scores: Floats, quotes: Sequence[str]) -> tuple[Link, ...]:
-    sure = probabilities(state, scores[list(columns)])
+    calibrated = probabilities(state, scores[list(columns)])
     return tuple(
         Link(
             state.articles.ids[column],
             float(scores[column]),
-            None if sure is None else float(sure[place]),
-            quotes[place],
+            None if calibrated is None else float(calibrated[rank]),
+            quotes[rank],
         )
-        for place, column in enumerate(columns)
+        for rank, column in enumerate(columns)
     )
 
 
@@ -87,13 +87,13 @@ def _known_words(state: LinkState, texts: Sequence[str]) -> tuple[list[int], lis
     column = pl.Series("text", texts, dtype=pl.String)
     if isinstance(state.settings, LinkSettings) and state.model_name != "best":
         tokens = state.tokenizer.encode(column)
-        ends, known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
+        ends, is_known = tokens.sentences[tokens.texts], tokens.ids != UNKNOWN
     else:
         split = split_words(column)
         known_words = state.article_index.known_words(state.post_terms)
-        ends, known = (
+        ends, is_known = (
             split.sentences[split.texts],
             np.array([known_words[word] for word in split.words.to_list()], bool),
         )
-    sums = np.concatenate([[0], np.cumsum(known)])
+    sums = np.concatenate([[0], np.cumsum(is_known)])
     return np.diff(sums[ends]).tolist(), np.diff(ends).tolist()

@@ -34,17 +34,17 @@ def with_pieces(tokens: Tokens) -> Tokens:
         tokens: with their words, and each text one sentence.
     """
     assert tokens.words is not None
-    places = np.flatnonzero(tokens.ids == UNKNOWN)
-    if not len(places):
+    positions = np.flatnonzero(tokens.ids == UNKNOWN)
+    if not len(positions):
         return replace(tokens, words=None)
-    distinct, which = np.unique(tokens.words.gather(places).to_numpy(), return_inverse=True)
+    distinct, which = np.unique(tokens.words.gather(positions).to_numpy(), return_inverse=True)
     pieces, offsets = pieces_of(list(distinct))
     sizes = np.ones(len(tokens.ids), np.int64)
-    sizes[places] = np.diff(offsets)[which]
+    sizes[positions] = np.diff(offsets)[which]
     # Of ids 7 1 8 whose second word has the pieces -3 -5, sizes are 1 2 1 and the new ids 7 -3 -5 8.
     ids: Ids = np.repeat(tokens.ids, sizes)
     ends = offsets_of(sizes)
-    ids[ranges(ends[places], sizes[places])] = pieces[ranges(offsets[which], sizes[places])]
+    ids[ranges(ends[positions], sizes[positions])] = pieces[ranges(offsets[which], sizes[positions])]
     return replace(tokens, ids=ids, sentences=ends[tokens.sentences], words=None)
 
 

@@ -32,7 +32,7 @@ from ensue.store.pack import read_tensors
 from ensue.tasks.link import encode, explain, infer, scores, train
 from ensue.tasks.link.article_index import COUNTED, ArticleIndex
 from ensue.tasks.link.encode import require_remembered, vectors_of
-from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.link_metrics import Calibration
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.scores import LinkScores, names_of
 from ensue.tasks.link.settings import LinkSettings, SbertSettings
@@ -163,8 +163,10 @@ def stored_data(summary: Mapping[str, Any]) -> list[str]:
     vectors = "- vectors of the posts that `ensue link --folder` ranked last, next to the folder in `NAME.posts`"
     lines = [f"{articles}.", f"{posts}.", f"{vectors}."]
     if num := int(summary["facts"].get("remembered", 0)):
-        what = f"{plural(num, 'held-out post')} as word ids, with their articles, in"
-        lines.append(f"- {what} `baselines.safetensors`, to test updates on; whoever guesses a word can look for it;")
+        remembered = f"{plural(num, 'held-out post')} as word ids, with their articles, in"
+        lines.append(
+            f"- {remembered} `baselines.safetensors`, to test updates on; whoever guesses a word can look for it;"
+        )
         lines.append("  `ensue fit --set remembered=0` stores none.")
     return lines
 
@@ -216,29 +218,29 @@ class LinkPredictor(LinkState):
         """
         self.require_data(data)
         index, _, new = self.article_index.joined(data.articles)
-        learned = replace(data, articles=index.articles).linked()
-        if not new and not len(learned):
+        linked = replace(data, articles=index.articles).linked()
+        if not new and not len(linked):
             raise DataError(
                 "new data: no article is new, and no post is about a known one; there is nothing to train on"
             )
         self.article_index, self.post_index = index, None
         metadata = self.metadata
         metadata.updates += 1
-        self.linked = tuple(sorted({*self.linked, *learned.posts.about}))
-        if len(learned):
-            self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), training_hashes(learned.posts)))
-            self.post_terms = np.union1d(self.post_terms, index.word_terms(learned.posts.texts))
+        self.linked = tuple(sorted({*self.linked, *linked.posts.about}))
+        if len(linked):
+            self.train_prints = torch.from_numpy(np.union1d(self.train_prints.numpy(), training_hashes(linked.posts)))
+            self.post_terms = np.union1d(self.post_terms, index.word_terms(linked.posts.texts))
         metadata.articles = len(index)
-        metadata.posts += len(learned)
-        metadata.links += len(learned.pairs)
+        metadata.posts += len(linked)
+        metadata.links += len(linked.pairs)
         report = NO_TRAINING
         if self.model is not None:
-            if len(learned) and self.schedule is not None:
-                linked_articles = learned.articles.select(np.unique(learned.pairs[:, 0]))
-                texts = [linked_articles.texts, learned.posts.texts]
+            if len(linked) and self.schedule is not None:
+                linked_articles = linked.articles.select(np.unique(linked.pairs[:, 0]))
+                texts = [linked_articles.texts, linked.posts.texts]
                 self.tokenizer.add(texts, min_count=self.network_settings.least_count)
                 resize_embeddings(self, len(self.tokenizer.vocabulary))
-                *_, report = train_update(self, links(self, learned))
+                *_, report = train_update(self, links(self, linked))
                 self.network.eval()
             index.vectors = vectors_of(self, index.articles.texts)
         return report

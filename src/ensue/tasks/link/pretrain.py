@@ -54,7 +54,7 @@ READ = 2048
 """Articles at most whose products are kept; of more, so many are drawn."""
 FAINT = 0.3
 """Relative scale of the random initial values of the remaining dimensions, which separate new articles."""
-_LEAST = 1e-6
+_EPSILON = 1e-6
 
 
 def term_vectors(tokens: Tokens, weights: npt.NDArray[np.float32], size: int, seed: int) -> npt.NDArray[np.float32]:
@@ -67,16 +67,18 @@ def term_vectors(tokens: Tokens, weights: npt.NDArray[np.float32], size: int, se
         seed: of what is drawn.
     """
     random = np.random.default_rng(seed)
-    chosen = np.sort(random.permutation(len(tokens))[:READ])
-    part = tokens.select(chosen)
-    owners = np.repeat(np.arange(len(part)), part.lengths)
-    cells, counts = np.unique(owners * len(weights) + part.ids, return_counts=True)
+    sampled = np.sort(random.permutation(len(tokens))[:READ])
+    documents = tokens.select(sampled)
+    owners = np.repeat(np.arange(len(documents)), documents.lengths)
+    cells, counts = np.unique(owners * len(weights) + documents.ids, return_counts=True)
     owners, terms = np.divmod(cells, len(weights))
-    rows = unit_rows(owners, terms, counts, weights, len(part))
-    axes, there = _axes(rows, size), np.unique(terms)
+    rows = unit_rows(owners, terms, counts, weights, len(documents))
+    axes, distinct_terms = _axes(rows, size), np.unique(terms)
     vectors = FAINT * random.standard_normal((len(weights), size), np.float32)
     # The columns of V have length 1, so that their mean square over the terms is one over how many these are.
-    vectors[np.ix_(there, np.arange(axes.shape[1]))] = rows.T[there] @ (axes * np.sqrt(len(there)))
+    vectors[np.ix_(distinct_terms, np.arange(axes.shape[1]))] = rows.T[distinct_terms] @ (
+        axes * np.sqrt(len(distinct_terms))
+    )
     return vectors
 
 
@@ -99,12 +101,12 @@ def word_vectors(texts: pl.Series, words: Sequence[str], size: int, seed: int) -
     idf = smooth_idf(np.bincount(terms, minlength=len(keys)), len(read))
     rows = unit_rows(owners, terms, counts, idf, len(read))
     axes = _axes(rows, size)
-    held, runs, _ = character_terms(pl.Series(words, dtype=pl.String))
-    places = np.searchsorted(keys, runs).clip(max=max(len(keys) - 1, 0))
-    known = np.flatnonzero(keys[places] == runs) if len(keys) else np.empty(0, np.int64)
-    held, places = held[known], places[known]
-    by_word = sparse_rows(held, places, idf[places], (len(words), len(keys))) @ (rows.T @ axes)
-    by_word /= max(np.sqrt((by_word**2).mean()), _LEAST) if by_word.size else 1
+    owners_of_runs, runs, _ = character_terms(pl.Series(words, dtype=pl.String))
+    columns = np.searchsorted(keys, runs).clip(max=max(len(keys) - 1, 0))
+    is_known = np.flatnonzero(keys[columns] == runs) if len(keys) else np.empty(0, np.int64)
+    owners_of_runs, columns = owners_of_runs[is_known], columns[is_known]
+    by_word = sparse_rows(owners_of_runs, columns, idf[columns], (len(words), len(keys))) @ (rows.T @ axes)
+    by_word /= max(np.sqrt((by_word**2).mean()), _EPSILON) if by_word.size else 1
     vectors = FAINT * random.standard_normal((len(words) + PIECES, size), np.float32)
     vectors[:, : axes.shape[1]] = np.concatenate([by_word, _by_piece(words, by_word)])
     return vectors
@@ -123,9 +125,9 @@ def _by_piece(words: Sequence[str], vectors: npt.NDArray[np.float64]) -> npt.NDA
 def _axes(rows: SparseRows, size: int) -> npt.NDArray[np.float64]:
     """(rows, at most size) U / S of rows = U S V', the largest first, so that V is rows' times it."""
     powers, axes = np.linalg.eigh((rows @ rows.T).toarray())
-    kept = np.flatnonzero(powers > _LEAST * powers[-1])[::-1][:size]
-    found: npt.NDArray[np.float64] = axes[:, kept] / np.sqrt(powers[kept])
-    return found
+    largest = np.flatnonzero(powers > _EPSILON * powers[-1])[::-1][:size]
+    scaled: npt.NDArray[np.float64] = axes[:, largest] / np.sqrt(powers[largest])
+    return scaled
 
 
 SHORTEST, LONGEST = 8, 30
@@ -160,8 +162,8 @@ class Cloze:
         """A shuffled epoch of articles, one a group, in batches of at most ``size`` and of like size."""
         random = np.random.default_rng(seed)
         order = random.permutation(len(self.usable))
-        chosen = order[np.unique(self.same[order], return_index=True)[1]]
-        return np.array_split(random.permutation(self.usable[chosen]), max(1, -(-len(chosen) // size)))
+        first_of_group = order[np.unique(self.same[order], return_index=True)[1]]
+        return np.array_split(random.permutation(self.usable[first_of_group]), max(1, -(-len(first_of_group) // size)))
 
     def groups(self, targets: int) -> Iterator[Index]:
         """All articles once, so many at a time."""
@@ -183,12 +185,14 @@ class Cloze:
         passage = (np.repeat(lows, lengths) <= inside) & (inside < np.repeat(lows + sizes, lengths))
         sides = []
         for side in (~passage, passage):
-            chosen = np.flatnonzero(side)
-            kept = random.random(len(chosen)) >= DROPPED
-            kept[np.unique(owners[chosen], return_index=True)[1]] = True  # a text keeps its first word, if nothing else
-            chosen = chosen[kept]
-            ends = offsets_of(np.bincount(owners[chosen], minlength=len(index)))
-            tokens = Tokens(words[chosen], ends, np.arange(len(index) + 1))
+            tokens_of_side = np.flatnonzero(side)
+            is_kept = random.random(len(tokens_of_side)) >= DROPPED
+            is_kept[np.unique(owners[tokens_of_side], return_index=True)[1]] = (
+                True  # a text keeps its first word, if nothing else
+            )
+            tokens_of_side = tokens_of_side[is_kept]
+            ends = offsets_of(np.bincount(owners[tokens_of_side], minlength=len(index)))
+            tokens = Tokens(words[tokens_of_side], ends, np.arange(len(index) + 1))
             sides.append(text_blocks(tokens, np.arange(len(index))))
         return Batch(sides[0], sides[1], torch.eye(len(index), dtype=torch.bool))
 
@@ -227,18 +231,18 @@ def pretrain(state: LinkState, articles: Articles, checkpoint: Checkpoint) -> Ge
         articles: of the corpus.
         checkpoint: of the training that follows; this one has its own beside it.
     """
-    network, own = module_of(state.network), state.network_settings
+    network, settings = module_of(state.network), state.network_settings
     assert isinstance(network, Linker)
     tokens = encoded(state, articles.texts)
-    if own.bag:
+    if settings.bag:
         num_words = len(state.tokenizer.vocabulary)
         weights = term_weights(tokens, num_words)
         terms = replace(tokens, ids=np.where(tokens.ids < 0, num_words - 1 - tokens.ids, tokens.ids))
-        network.start_bag(*map(torch.from_numpy, (weights, term_vectors(terms, weights, own.bag, state.seed))))
-        if own.vectors is None and network.dim:
+        network.start_bag(*map(torch.from_numpy, (weights, term_vectors(terms, weights, settings.bag, state.seed))))
+        if settings.vectors is None and network.dim:
             words = ["", "", *state.tokenizer.vocabulary.values]  # padding and unknown have no characters
             network.start_read(torch.from_numpy(word_vectors(articles.texts, words, network.dim, state.seed)))
-    if own.pretrain == "none":
+    if settings.pretrain == "none":
         return
     data = Cloze(tokens, near_copies(articles.texts), headline_words(state, articles))
     if len(data) < 2:
@@ -249,21 +253,21 @@ def pretrain(state: LinkState, articles: Articles, checkpoint: Checkpoint) -> Ge
         epochs=max(1, min(EPOCHS, STEPS // steps)), batch_size=BATCH, learning_rate=RATE, decay=True, weight_decay=0.0,
         refit=False, replay=0,
     )  # fmt: skip
-    network.bag_alone = own.bag > 0
+    network.bag_alone = settings.bag > 0
     optimizer = make_optimizer(network, schedule, undecayed=[network.table.weight])
     yield from train(
         Pretraining(network), data, None, schedule, optimizer=optimizer, seed=state.seed,
-        stage="pretrain", checkpoint=checkpoint.sibling("-pretrain"), fingerprint=f"{own} {len(tokens.ids)}",
+        stage="pretrain", checkpoint=checkpoint.sibling("-pretrain"), fingerprint=f"{settings} {len(tokens.ids)}",
     )  # fmt: skip
-    network.bag_alone = own.encoder == "bag"
+    network.bag_alone = settings.encoder == "bag"
     state.metadata.notes.append(f"pretrained on {plural(len(data), 'article')} for {schedule.epochs} epochs")
 
 
 def term_weights(tokens: Tokens, num_words: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """(words + pieces,) the IDF of each word by the texts that hold it; a new word, in pieces, counts as the rarest."""
     owners = np.repeat(np.arange(len(tokens)), tokens.lengths)
-    held = np.unique(owners * num_words + tokens.ids.clip(min=0)) % num_words
-    idf = smooth_idf(np.bincount(held, minlength=num_words), len(tokens))
+    document_words = np.unique(owners * num_words + tokens.ids.clip(min=0)) % num_words
+    idf = smooth_idf(np.bincount(document_words, minlength=num_words), len(tokens))
     pieces = np.full(PIECES, idf.max() / PIECES_A_WORD**0.5)
     return np.concatenate([idf, pieces]).astype(np.float32)
 

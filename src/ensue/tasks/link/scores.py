@@ -14,10 +14,10 @@ from ensue.data.posts.dataset import Posts
 from ensue.errors import SettingError
 from ensue.metrics import Floats
 from ensue.tasks.link.encode import LEXICAL, EncodedPosts, encode_posts, encode_remembered
-from ensue.tasks.link.ensembles.choice import UNTRAINED
 from ensue.tasks.link.ensembles.neighbours import Neighbours
+from ensue.tasks.link.ensembles.selection import UNTRAINED
 from ensue.tasks.link.ensembles.weighted_sum import log_shares, standardised, transductive_prior, weighted_sum
-from ensue.tasks.link.measures import by_row
+from ensue.tasks.link.link_metrics import by_row
 from ensue.tasks.link.remembered import Remembered
 from ensue.tasks.link.state import LinkState
 from ensue.text.encoder import Encoder
@@ -74,8 +74,8 @@ class LinkScores:
 
     def whole(self) -> Floats:
         """(posts, articles)."""
-        parts = [block for _, block in self.blocks()]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.state.article_index)))
+        blocks = [block for _, block in self.blocks()]
+        return np.concatenate(blocks) if blocks else np.zeros((0, len(self.state.article_index)))
 
     def best(self, columns: Sequence[int]) -> tuple[Floats, Index]:
         """Return the highest score with any of some articles, (posts,), and its index among them, (posts,).
@@ -170,8 +170,8 @@ def reciprocal_ranks(state: LinkState, posts: Remembered, ids: pl.Series, name: 
     scores = LinkScores(
         state, posts.num, lambda chosen: encode_remembered(state, posts, chosen), name or state.model_name
     )
-    parts = [by_row(part[:, columns], related[low : low + len(part)])[:, 0] for low, part in scores.blocks()]
-    return np.concatenate(parts)
+    ranks = [by_row(block[:, columns], related[low : low + len(block)])[:, 0] for low, block in scores.blocks()]
+    return np.concatenate(ranks)
 
 
 def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Iterator[tuple[str, Floats]]:
@@ -188,8 +188,8 @@ def features(state: LinkState, posts: EncodedPosts, names: Sequence[str]) -> Ite
             return posts.cosines(index.vectors)
         if name == SUM:
             available = names_of(state)
-            weights = {part: weight for part, weight in ADDED.items() if part in available}
-            return sum((weight * standard(part) for part, weight in weights.items()), standard(UNTRAINED))
+            weights = {score_name: weight for score_name, weight in ADDED.items() if score_name in available}
+            return sum((weight * standard(score_name) for score_name, weight in weights.items()), standard(UNTRAINED))
         if name == TOPICS:
             assert index.latent is not None
             return index.latent.vectors(posts.terms["stems"], posts.num) @ index.topics.T

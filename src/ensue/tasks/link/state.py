@@ -16,7 +16,7 @@ from ensue.schedule import Schedule, by_hand, require_fixed
 from ensue.settings import changed
 from ensue.tasks.link.article_index import ArticleIndex
 from ensue.tasks.link.catalogue import MODELS, SHARED
-from ensue.tasks.link.measures import Calibration
+from ensue.tasks.link.link_metrics import Calibration
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import Linker
 from ensue.tasks.link.remembered import Remembered
@@ -42,16 +42,16 @@ class LinkState(State[Linker]):
     def configure(self, model: str, settings: dict[str, object]) -> None:
         """Take the settings of a model; nothing is trained yet."""
         MODELS.require(model)
-        changes, self.model_name, (_, own, schedule) = settings, model, MODELS[model]
+        changes, self.model_name, (_, defaults, schedule) = settings, model, MODELS[model]
         if model == "best" and changes.get("encoder") and not changes.get("network"):
             changes["network"] = "sbert"
         network = str(changes.get("network", "")) if model == "best" else ""
         if network:
-            own, schedule = _network_settings(network)
-        self.settings, self.schedule, self.shared = changed(by_hand(changes), own, schedule, SHARED)
+            defaults, schedule = _network_settings(network)
+        self.settings, self.schedule, self.shared = changed(by_hand(changes), defaults, schedule, SHARED)
         if model != "best" and self.shared.network:
             raise SettingError(f"network is {self.shared.network!r}; only model best weights a trained network")
-        if isinstance(own, LinkSettings) and changes.get("encoder", own.encoder) != own.encoder:
+        if isinstance(defaults, LinkSettings) and changes.get("encoder", defaults.encoder) != defaults.encoder:
             raise SettingError(f"encoder is {changes['encoder']!r}; name the model {changes['encoder']} instead")
         if isinstance(self.settings, SbertSettings) and not self.settings.encoder.strip():
             raise SettingError(
@@ -118,8 +118,8 @@ class LinkState(State[Linker]):
     @property
     def pulls(self) -> bool:
         """Whether posts of one corpus tell of each other what they are about."""
-        told = bool(self.prior_strength or self.neighbour_weight)
-        return self.model_name == "best" and told and self.shared.cross_post_prior
+        is_fitted = bool(self.prior_strength or self.neighbour_weight)
+        return self.model_name == "best" and is_fitted and self.shared.cross_post_prior
 
     def new_optimizer(self) -> RowAdam:
         """Return an optimizer with a lower learning rate for an encoder that starts as a mean of word vectors.
@@ -142,9 +142,9 @@ LinkStateT = TypeVar("LinkStateT", bound=LinkState)
 
 def _network_settings(name: str) -> tuple[LinkSettings | SbertSettings, Schedule | None]:
     """The settings and the schedule of the network or encoder whose cosine ``best`` shall weigh."""
-    networks = [own for own, row in MODELS.items() if row.source]
+    networks = [settings for settings, row in MODELS.items() if row.source]
     if name not in networks:
         raise SettingError(f"network is {name!r}; choose from {', '.join(networks)}, or remove it")
-    _, own, schedule = MODELS[name]
-    assert own is not None
-    return replace(own), schedule
+    _, settings, schedule = MODELS[name]
+    assert settings is not None
+    return replace(settings), schedule

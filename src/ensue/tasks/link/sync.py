@@ -61,15 +61,15 @@ def sync(state: LinkState, posts: Posts, folder: Path, progress: Callable[[int, 
     new = np.flatnonzero(index.is_new(posts.ids, hashes))
     committed, interval = time.monotonic(), COMMIT_INTERVAL
     for low in range(0, len(new), BATCH_SIZE):
-        chosen = new[low : low + BATCH_SIZE]
-        vectors = vectors_of(state, posts.texts.gather(chosen)).numpy()
-        index.add(posts.ids.gather(chosen), hashes[chosen], vectors)
+        batch = new[low : low + BATCH_SIZE]
+        vectors = vectors_of(state, posts.texts.gather(batch)).numpy()
+        index.add(posts.ids.gather(batch), hashes[batch], vectors)
         if (started := time.monotonic()) - committed > interval:
             index.save()
             committed = time.monotonic()
             interval = max(COMMIT_INTERVAL, (committed - started) / COMMIT_FRACTION)
         if progress is not None:
-            progress(low + len(chosen), len(new))
+            progress(low + len(batch), len(new))
     if deleted or len(new):
         index.save()
     state.post_index = index

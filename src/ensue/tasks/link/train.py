@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import torch
-from torch import Tensor
 
 from ensue.data.near_copies import plain_words
 from ensue.data.posts.corpus import Corpus, require_links
@@ -26,7 +24,7 @@ from ensue.tasks.link.dataset import Links
 from ensue.tasks.link.encode import encode_posts, encoded, vectors_of
 from ensue.tasks.link.folds import FOLDS
 from ensue.tasks.link.held_out import choose_weights, learn_probabilities, most, remember, sample
-from ensue.tasks.link.measures import by_row
+from ensue.tasks.link.link_metrics import by_row
 from ensue.tasks.link.metadata import Metadata
 from ensue.tasks.link.models.network import LEARNED_DIM, Linker
 from ensue.tasks.link.pretrain import pretrain
@@ -124,9 +122,8 @@ def example(state: LinkState, valid: Corpus, index: int) -> Example | None:
 def _both(first: Posts, second: Posts) -> Posts:
     """The posts of both as the parts train and valid, without the file they were read from."""
     offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
-    pairs = zip((first.texts, first.ids, first.about), (second.texts, second.ids, second.about), strict=True)
-    texts, ids, about = (pl.concat(both) for both in pairs)
-    return Posts(texts, ids, about, offsets, pl.Series(["train"] * len(first) + ["valid"] * len(second)))
+    texts, ids, links = (pl.concat([getattr(first, name), getattr(second, name)]) for name in ("texts", "ids", "about"))
+    return Posts(texts, ids, links, offsets, pl.Series(["train"] * len(first) + ["valid"] * len(second)))
 
 
 def untrained(
@@ -185,19 +182,19 @@ def learn(state: LinkState, posts: Posts) -> Iterator[Report]:
     random, articles = np.random.default_rng(state.seed), state.articles
     sample = np.sort(random.permutation(len(posts))[:READ])
     texts = posts.texts.gather(sample)
-    yield from _of_texts(state, Articles(*(pl.concat(both) for both in (
+    yield from _of_texts(state, Articles(*(pl.concat(pair) for pair in (
         (articles.bodies, texts), (articles.titles, pl.repeat("", len(texts), eager=True)), (articles.ids, texts)
     ))), NO_CHECKPOINT)  # fmt: skip
-    few = encode_posts(state, posts.select(sample[:SAMPLE]), "best")
-    lexical, cosines = mean_cosine(state, few), few.cosines(state.article_index.vectors)
+    encoded_sample = encode_posts(state, posts.select(sample[:SAMPLE]), "best")
+    lexical, cosines = mean_cosine(state, encoded_sample), encoded_sample.cosines(state.article_index.vectors)
     state.learned_scale = float(lexical.std() / max(cosines.std(), 1e-9)) if lexical.size else 0.0
 
 
 def _of_texts(state: LinkState, texts: Articles, checkpoint: Checkpoint) -> Generator[Report, None, None]:
     """Train a network of texts alone, and give the articles vectors."""
-    own = state.network_settings
+    settings = state.network_settings
     state.tokenizer = learn_words(
-        [texts.texts], lower=own.lower, min_count=own.least_count, vectors=None, extra_words=0
+        [texts.texts], lower=settings.lower, min_count=settings.least_count, vectors=None, extra_words=0
     )
     torch.manual_seed(state.seed)
     state.model = state.new_network(len(state.tokenizer.vocabulary), 0)
@@ -212,85 +209,70 @@ def _train(state: LinkState, part: Corpus, held: Corpus, checkpoint: Checkpoint)
 
     The losses over cosines have a ceiling, so that no loss tells of weights that went astray: ranks do.
     """
-    schedule, own, index = state.schedule, state.network_settings, state.article_index
+    schedule, settings, index = state.schedule, state.network_settings, state.article_index
     assert schedule is not None
-    known = _read_first(state, part)
+    articles = _read_first(state, part)
     state.tokenizer = learn_words(
-        [known.texts, part.posts.texts],
-        lower=own.lower, min_count=own.least_count, vectors=own.vectors, extra_words=own.extra_words,
+        [articles.texts, part.posts.texts],
+        lower=settings.lower, min_count=settings.least_count, vectors=settings.vectors,
+        extra_words=settings.extra_words,
     )  # fmt: skip
     torch.manual_seed(state.seed)
     words = state.tokenizer.vocabulary
-    start = start_vectors(own.vectors, words.values, own.dim) if own.vectors is not None else None
-    dim = start[1].shape[1] if start is not None else own.dim or LEARNED_DIM
+    start = start_vectors(settings.vectors, words.values, settings.dim) if settings.vectors is not None else None
+    dim = start[1].shape[1] if start is not None else settings.dim or LEARNED_DIM
     network = state.new_network(len(words), dim)
     if start is not None:
-        network.place(*start, tuned=own.tuned)
+        network.place(*start, tuned=settings.tuned)
         state.metadata.known_vectors = len(start[0])
     state.model = network
-    yield from pretrain(state, known, checkpoint)
+    yield from pretrain(state, articles, checkpoint)
     state.optimizer = state.new_optimizer()
     data = links(state, part)
     fitted = schedule.fitted(len(data), len(data))
     if fitted != schedule:
-        own_links = plural(len(data), "link")
-        state.metadata.notes.append(f"{own_links}: {fitted.batch_size} per batch and at most {fitted.epochs} epochs")
-    learned = part.select(np.arange(min(len(part), SAMPLE)))
-    _start_share(state, learned)
-    before, untaught = _validate(state, learned), _Start.of(state, held)
+        num_links = plural(len(data), "link")
+        state.metadata.notes.append(f"{num_links}: {fitted.batch_size} per batch and at most {fitted.epochs} epochs")
+    sample = part.select(np.arange(min(len(part), SAMPLE)))
+    _start_share(state, sample)
+    sample_mrr = _validate(state, sample)
+    # Without a bag there is no pretraining to go back to.
+    pretrained_mrr = _validate(state, held) if settings.bag else -1.0
+    pretrained = {name: tensor.clone() for name, tensor in state.network.state_dict().items()} if settings.bag else {}
     columns = (data.pairs, data.articles.ids, data.articles.texts, data.posts.ids, data.posts.texts)
     yield from train_network(state, data, lambda: _validate(state, held), fitted, arrays=columns, checkpoint=checkpoint)
-    if (after := _validate(state, learned)) < before / 2:
+    if (trained_mrr := _validate(state, sample)) < sample_mrr / 2:
         raise SettingError(
-            f"training made the model worse: the MRR of training posts fell from {before:.3f} to {after:.3f}; "
-            f"learning_rate is {schedule.learning_rate:g}, try a smaller one"
+            f"training made the model worse: the MRR of training posts fell from {sample_mrr:.3f} to "
+            f"{trained_mrr:.3f}; learning_rate is {schedule.learning_rate:g}, try a smaller one"
         )
-    kept = untaught.kept(state, held)
+    if _validate(state, held) <= pretrained_mrr:
+        state.network.load_state_dict(pretrained)
+        state.metadata.notes.append("the trained part is left out: it does not improve the ranking of held-out posts")
+        state.metadata.epochs = 0
     network.eval()
     index.vectors = vectors_of(state, index.articles.texts)
     state.metadata.words = len(words)
-    if kept:
-        state.metadata.epochs = 0
 
 
 @torch.no_grad()
-def _start_share(state: LinkState, learned: Corpus) -> None:
-    """Let the encoder count, beside the bag, by as much as ranks posts of training best; ties go to the bag."""
+def _start_share(state: LinkState, sample: Corpus) -> None:
+    """Set the share of the encoder next to the bag that ranks training posts best; ties go to the bag."""
     network = module_of(state.network)
     assert isinstance(network, Linker)
     if not network.settings.bag or not network.encoder.width:
         return
     width = network.encoder.width
     network.share.zero_()  # both count alike
-    articles, posts = (vectors_of(state, texts) for texts in (state.articles.texts, learned.posts.texts))
-    encoder, bag = ((posts[:, part] @ articles[:, part].T).numpy() for part in (slice(width), slice(width, None)))
+    articles, posts = (vectors_of(state, texts) for texts in (state.articles.texts, sample.posts.texts))
+    encoder, bag = (
+        (posts[:, columns] @ articles[:, columns].T).numpy() for columns in (slice(width), slice(width, None))
+    )
 
     def mrr(share: float) -> float:
-        return float(by_row(share * encoder + (1 - share) * bag, learned.related)[:, 0].mean())
+        return float(by_row(share * encoder + (1 - share) * bag, sample.related)[:, 0].mean())
 
     network.share.fill_(torch.tensor(max(SHARES, key=mrr)).logit())
-
-
-class _Start(NamedTuple):
-    """A network before it learns posts."""
-
-    mrr: float
-    weights: dict[str, Tensor]
-
-    @classmethod
-    def of(cls, state: LinkState, held: Corpus) -> _Start:
-        """Return the network's MRR on held-out posts and a copy of its weights; 0 and nothing without pretraining."""
-        if not state.network_settings.bag:
-            return cls(0.0, {})
-        return cls(_validate(state, held), {name: own.clone() for name, own in state.network.state_dict().items()})
-
-    def kept(self, state: LinkState, held: Corpus) -> bool:
-        """Restore the pretrained weights if training ranks held-out posts no better, and return whether it does not."""
-        if not self.weights or _validate(state, held) > self.mrr:
-            return False
-        state.network.load_state_dict(self.weights)
-        state.metadata.notes.append("the trained part is left out: it does not improve the ranking of held-out posts")
-        return True
 
 
 def links(state: LinkState, data: Corpus) -> Links:

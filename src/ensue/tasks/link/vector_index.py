@@ -200,16 +200,16 @@ class VectorIndex:
         lists, rows = self._inverted_lists(), self.rows
         stored = rows.ids.is_in(ids.implode())
         if stored.any():
-            rest = (~stored).to_numpy()
+            is_kept = (~stored).to_numpy()
             self.rows = replace(
                 rows,
                 ids=rows.ids.filter(~stored),
-                hashes=rows.hashes[rest],
-                vectors=rows.vectors[rest],
-                numbers=rows.numbers[rest],
+                hashes=rows.hashes[is_kept],
+                vectors=rows.vectors[is_kept],
+                numbers=rows.numbers[is_kept],
             )
             if lists is not None:
-                lists.remove_ids(rows.numbers[~rest])
+                lists.remove_ids(rows.numbers[~is_kept])
         return int(stored.sum())
 
     def cluster(self, num_lists: int | None = None) -> None:
@@ -270,9 +270,9 @@ class VectorIndex:
         if nprobe is None:
             step = max(1, MAX_SCORES // max(len(self), 1))
             for low in range(0, len(units), step):
-                best, places = topk(torch.from_numpy(units[low : low + step] @ self.rows.vectors.T), k)
+                best, best_rows = topk(torch.from_numpy(units[low : low + step] @ self.rows.vectors.T), k)
                 scores[low : low + step, : best.shape[1]] = best
-                rows[low : low + step, : best.shape[1]] = places
+                rows[low : low + step, : best.shape[1]] = best_rows
         else:
             lists = self._inverted_lists(mapped=True)
             if lists is None or nprobe < 1:

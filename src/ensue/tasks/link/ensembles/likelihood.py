@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ensue.learning import ensemble
 from ensue.metrics import Floats
-from ensue.tasks.link.measures import Mask
+from ensue.tasks.link.link_metrics import Mask
 
 CANDIDATES, SAMPLED = 128, 64
 """Candidate articles of a post: the best by any score, and a sample of the others."""
@@ -76,12 +76,12 @@ def candidates(scores: npt.NDArray[np.float32], related: Mask, seed: int = 0) ->
     true, offsets = related, np.zeros((num, size))
     if size > CANDIDATES + SAMPLED:
         order = np.argpartition(-np.where(related, np.inf, scores.max(2)), CANDIDATES, axis=1)
-        drawn = np.random.default_rng(seed).integers(CANDIDATES, size, (num, SAMPLED))
-        chosen = np.concatenate([order[:, :CANDIDATES], np.take_along_axis(order, drawn, axis=1)], axis=1)
-        offsets = np.zeros(chosen.shape)
+        sampled = np.random.default_rng(seed).integers(CANDIDATES, size, (num, SAMPLED))
+        columns = np.concatenate([order[:, :CANDIDATES], np.take_along_axis(order, sampled, axis=1)], axis=1)
+        offsets = np.zeros(columns.shape)
         offsets[:, CANDIDATES:] = np.log((size - CANDIDATES) / SAMPLED)
-        true = np.take_along_axis(related, chosen, axis=1)
-        scores = np.take_along_axis(scores, chosen[:, :, None], axis=1)
+        true = np.take_along_axis(related, columns, axis=1)
+        scores = np.take_along_axis(scores, columns[:, :, None], axis=1)
     features = np.zeros((num, scores.shape[1] + 1, width + 1))
     features[:, :-1, :-1] = scores
     features[:, -1, -1] = 1.0

@@ -24,7 +24,7 @@ from ensue.text.weights import smooth_idf
 
 WEIGHTS = (0.0, 0.3, 1.0)
 """Grid of w, chosen on held-out posts."""
-_LEAST = 0.01
+_MIN_PROBABILITY = 0.01
 """Shares below are left out: most of all articles have next to none."""
 
 
@@ -39,19 +39,25 @@ class Neighbours:
 
     def __init__(self, terms: Terms, shares: Floats, articles: Lexical) -> None:
         owners, keys, _ = terms
-        held, num = np.concatenate([articles.keys, keys]), len(articles) + len(shares)
-        every, counts = np.unique(held, return_counts=True)
-        self.terms, places = np.unique(keys, return_inverse=True)
-        self.rarity = smooth_idf(counts[np.searchsorted(every, self.terms)], num) ** 2
+        all_keys, num = np.concatenate([articles.keys, keys]), len(articles) + len(shares)
+        distinct_keys, counts = np.unique(all_keys, return_counts=True)
+        self.terms, term_rows = np.unique(keys, return_inverse=True)
+        self.rarity = smooth_idf(counts[np.searchsorted(distinct_keys, self.terms)], num) ** 2
         self.unknown = float(smooth_idf(np.zeros(1, np.int64), num)[0]) ** 2
-        rows, columns = np.nonzero(shares >= _LEAST)
+        rows, columns = np.nonzero(shares >= _MIN_PROBABILITY)
         self.shares = sparse_rows(rows, columns, shares[rows, columns], shares.shape)
         width = shares.shape[1] + 1  # in the last column every post counts 1, for d
         rows, columns = np.append(rows, np.arange(len(shares))), np.append(columns, np.full(len(shares), width - 1))
         order, values = np.argsort(rows, kind="stable"), np.append(self.shares.data, np.ones(len(shares)))
-        beside = sparse_rows(rows[order], columns[order], values[order], (len(shares), width))
-        weights, order = self._weights(owners, self.rarity[places], len(shares)), np.argsort(places, kind="stable")
-        sums = sparse_rows(places[order], owners[order], weights[order], (len(self.terms), len(shares))) @ beside
+        post_probabilities = sparse_rows(rows[order], columns[order], values[order], (len(shares), width))
+        weights, order = (
+            self._weights(owners, self.rarity[term_rows], len(shares)),
+            np.argsort(term_rows, kind="stable"),
+        )
+        sums = (
+            sparse_rows(term_rows[order], owners[order], weights[order], (len(self.terms), len(shares)))
+            @ post_probabilities
+        )
         offsets, articles_of, data = sums.indptr.astype(np.int64), sums.indices.astype(np.int32), sums.data
         self.postings = Postings(offsets, articles_of, data.astype(np.float32), width)
 
@@ -65,17 +71,17 @@ class Neighbours:
             weight: w.
         """
         owners, keys, _ = terms
-        places, known = places_of(self.terms, keys)
-        values = self._weights(owners, np.where(known, self.rarity[places], self.unknown), len(logs))
-        sums = self.postings.scores(owners[known], places[known], values[known], len(logs))
-        told, near = sums[:, :-1], sums[:, -1:]
-        own = np.flatnonzero((rows >= 0) & (np.bincount(owners, minlength=len(logs)) > 0))
-        told[own] -= self.shares[rows[own]].toarray()
-        near[own] -= 1
-        told, near = told.clip(min=0), near.clip(min=0)  # what is taken away was rounded otherwise
+        columns, is_known = places_of(self.terms, keys)
+        values = self._weights(owners, np.where(is_known, self.rarity[columns], self.unknown), len(logs))
+        sums = self.postings.scores(owners[is_known], columns[is_known], values[is_known], len(logs))
+        votes, totals = sums[:, :-1], sums[:, -1:]
+        sampled = np.flatnonzero((rows >= 0) & (np.bincount(owners, minlength=len(logs)) > 0))
+        votes[sampled] -= self.shares[rows[sampled]].toarray()
+        totals[sampled] -= 1
+        votes, totals = votes.clip(min=0), totals.clip(min=0)  # what is taken away was rounded otherwise
         with np.errstate(divide="ignore"):
-            mixed: Floats = np.logaddexp(logs, np.log(weight * told / (near + 1)))
-        mixed -= np.log1p(weight * near / (near + 1))
+            mixed: Floats = np.logaddexp(logs, np.log(weight * votes / (totals + 1)))
+        mixed -= np.log1p(weight * totals / (totals + 1))
         return mixed
 
     @staticmethod

@@ -87,6 +87,6 @@ def log_shares(sums: Floats, prior: Floats, null_logit: float) -> Floats:
     """
     moved = sums + prior[:-1]
     top = np.maximum(moved.max(1, keepdims=True), null_logit + prior[-1])
-    whole = np.exp(moved - top).sum(1, keepdims=True) + np.exp(null_logit + prior[-1] - top)
-    logs: Floats = moved - top - np.log(whole)
+    totals = np.exp(moved - top).sum(1, keepdims=True) + np.exp(null_logit + prior[-1] - top)
+    logs: Floats = moved - top - np.log(totals)
     return logs

@@ -69,5 +69,5 @@ def contrastive_loss(cosines: Tensor, related: Tensor, *, temperature: float = 0
     """
     scores = cosines / temperature
     hidden = scores.masked_fill(related, torch.finfo(scores.dtype).min)
-    both = (torch.logaddexp(hidden.logsumexp(axis, keepdim=True), scores) - scores for axis in (0, 1))
-    return torch.stack([losses[related].sum() for losses in both]).sum() / (2 * related.sum().clamp(min=1))
+    losses_by_axis = (torch.logaddexp(hidden.logsumexp(axis, keepdim=True), scores) - scores for axis in (0, 1))
+    return torch.stack([losses[related].sum() for losses in losses_by_axis]).sum() / (2 * related.sum().clamp(min=1))

@@ -134,9 +134,9 @@ class Linker(nn.Module):
         """Rows for words that are new: at random, as spread as those before."""
         old = self.table.weight
         rows = old.new_empty(num_words - len(old), old.shape[1])
-        for part in (slice(0, self.dim), slice(self.dim, old.shape[1])):
-            if old[:, part].numel():
-                rows[:, part].normal_(std=float(old[PADDING + 2 :, part].std()))
+        for columns in (slice(0, self.dim), slice(self.dim, old.shape[1])):
+            if old[:, columns].numel():
+                rows[:, columns].normal_(std=float(old[PADDING + 2 :, columns].std()))
         if self.settings.bag:
             rows[:, -1] = old[PADDING + 2 :, -1].max()  # whoever comes late is rare
         self.table = nn.Embedding(num_words, old.shape[1], sparse=True, _weight=torch.cat([old, rows]))
@@ -178,24 +178,24 @@ class Linker(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the settings over a batch."""
-        cosines, own = self(batch).float(), self.settings
-        if own.loss == "triplet":
-            return triplet_loss(cosines, batch.related, margin=own.margin, epsilon=own.epsilon)
-        return contrastive_loss(cosines, batch.related, temperature=own.temperature)
+        cosines, settings = self(batch).float(), self.settings
+        if settings.loss == "triplet":
+            return triplet_loss(cosines, batch.related, margin=settings.margin, epsilon=settings.epsilon)
+        return contrastive_loss(cosines, batch.related, temperature=settings.temperature)
 
     def _read_by_encoder(self, words: Words) -> Words:
         return words._replace(vectors=words.vectors[:, : self.dim])
 
     def _look(self, ids: Tensor, mask: Tensor) -> Words:
         distinct, index = torch.unique(ids, return_inverse=True)
-        known = distinct[distinct >= 0]  # sorted, so that pieces stand first
-        vectors: Tensor = self.table(known)
+        word_ids = distinct[distinct >= 0]  # sorted, so that pieces stand first
+        vectors: Tensor = self.table(word_ids)
         if self.training and bool(self.fixed.any()):
-            still = functional.pad(vectors[:, : self.dim].detach(), (0, vectors.shape[1] - self.dim))
-            free = functional.pad(vectors[:, self.dim :], (self.dim, 0)) + still
-            vectors = torch.where(self.fixed[known][:, None], free, vectors)
-        if len(known) < len(distinct):
-            vectors = torch.cat([self.pieces(-1 - distinct[: len(distinct) - len(known)]), vectors])
+            fixed = functional.pad(vectors[:, : self.dim].detach(), (0, vectors.shape[1] - self.dim))
+            free = functional.pad(vectors[:, self.dim :], (self.dim, 0)) + fixed
+            vectors = torch.where(self.fixed[word_ids][:, None], free, vectors)
+        if len(word_ids) < len(distinct):
+            vectors = torch.cat([self.pieces(-1 - distinct[: len(distinct) - len(word_ids)]), vectors])
         return Words(vectors, index, mask)
 
 

@@ -80,11 +80,11 @@ class Ring(nn.Module):
         Returns:
             (rows, length, dim), 0 at padding.
         """
-        both = self.inward.weight[self.dim :]  # W_K over W_V
-        each = functional.linear(words.vectors, both)
+        key_value = self.inward.weight[self.dim :]  # W_K over W_V
+        each = functional.linear(words.vectors, key_value)
         if nodes is None:
             each = torch.cat([each, self.inward(self.norm(words.vectors))], 1)
-        last = functional.linear(relay, both)
+        last = functional.linear(relay, key_value)
         attend = self._attend_compiled if fused_window.fits(each) else self._attend
         mixed = attend(words, each, nodes, last)
         if not self.residual:
@@ -93,9 +93,9 @@ class Ring(nn.Module):
 
     def _attend_compiled(self, words: Words, each: Tensor, nodes: Tensor | None, last: Tensor) -> Tensor:
         """Return the attention of :meth:`_attend`, by a compiled function."""
-        firsts, own = torch.tensor_split(each, [2 * self.dim], 1)
-        own = own if nodes is None else self.inward(self.norm(nodes)).flatten(0, 1)
-        queries, *nears = own.chunk(3, 1)
+        firsts, node_projections = torch.tensor_split(each, [2 * self.dim], 1)
+        node_projections = node_projections if nodes is None else self.inward(self.norm(nodes)).flatten(0, 1)
+        queries, *nears = node_projections.chunk(3, 1)
         index = words.places if nodes is None else None
         windows = fused_window.Windows(words.places, index, words.mask, self.heads, self.neighbours)
         keys, values = zip(nears, firsts.chunk(2, 1), last.chunk(2, 1) if self.relay else (None, None), strict=True)
@@ -107,21 +107,21 @@ class Ring(nn.Module):
 
         A word gives the key and the value of its embedding and, where they are the nodes, a query, a key and a value.
         """
-        firsts, own = torch.tensor_split(words.spread(each), [2 * self.dim], 2)
-        own = own if nodes is None else self.inward(self.norm(nodes))
-        queries, nears = torch.split(own, [self.dim, 2 * self.dim], 2)
+        firsts, node_projections = torch.tensor_split(words.spread(each), [2 * self.dim], 2)
+        node_projections = node_projections if nodes is None else self.inward(self.norm(nodes))
+        queries, nears = torch.split(node_projections, [self.dim, 2 * self.dim], 2)
         contexts = [*self._shifts(nears), firsts, *([last[:, None]] if self.relay else [])]
         scores = torch.stack([(queries * context[..., : self.dim]) @ self.summing for context in contexts])
         weights = self._normalised(scores.movedim(0, -1), words.mask)
         mixed = queries.new_zeros(*queries.shape[:2], self.heads, self.dim // self.heads)
-        for place, context in enumerate(contexts):
-            mixed = mixed + weights[..., place, None] * _by_head(context[..., self.dim :], self.heads)
+        for index, context in enumerate(contexts):
+            mixed = mixed + weights[..., index, None] * _by_head(context[..., self.dim :], self.heads)
         return mixed.flatten(2)
 
     def _normalised(self, scores: Tensor, mask: Tensor) -> Tensor:
         """(rows, length, heads, keys): neighbours from left to right with the token among them, embedding, relay."""
-        near = [shifted & mask for shifted in self._shifts(mask)]
-        seen = torch.stack([*near, *([mask] * (scores.shape[-1] - len(near)))])[..., None]
+        neighbour_masks = [shifted & mask for shifted in self._shifts(mask)]
+        seen = torch.stack([*neighbour_masks, *([mask] * (scores.shape[-1] - len(neighbour_masks)))])[..., None]
         return entmax(scores * (self.dim // self.heads) ** -0.5, _alpha(self.alphas), seen.movedim(0, -1))
 
     def _shifts(self, tokens: Tensor) -> list[Tensor]:
@@ -260,8 +260,8 @@ def _by_head(vectors: Tensor, heads: int) -> Tensor:
 def _projections(dim: int) -> nn.Linear:
     """W_Q over W_K over W_V, each with Glorot's start; as in the paper, without biases."""
     layer = nn.Linear(dim, 3 * dim, bias=False)
-    for part in layer.weight.chunk(3):
-        nn.init.xavier_uniform_(part)
+    for matrix in layer.weight.chunk(3):
+        nn.init.xavier_uniform_(matrix)
     return layer
 
 

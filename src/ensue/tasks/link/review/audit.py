@@ -52,10 +52,10 @@ def allowed_misses(found: int, target: float) -> int:
 
 def _at_most(posts: int, relevant: int, sampled: int, hits: int) -> float:
     """P(X <= hits) of the hypergeometric distribution."""
-    whole = log_choose(posts, sampled)
-    least = max(0, sampled - (posts - relevant))
+    log_total = log_choose(posts, sampled)
+    fewest = max(0, sampled - (posts - relevant))
     terms = (
-        log_choose(relevant, x) + log_choose(posts - relevant, sampled - x) - whole for x in range(least, hits + 1)
+        log_choose(relevant, x) + log_choose(posts - relevant, sampled - x) - log_total for x in range(fewest, hits + 1)
     )
     return math.fsum(math.exp(term) for term in terms)
 

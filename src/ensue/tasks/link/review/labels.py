@@ -24,8 +24,8 @@ from ensue.store.access import ensure_file, sibling_access
 YES, NO, UNSURE = 1, 0, -1
 """Labels of a post; in the file ``true``, ``false`` and ``null``."""
 _EXAMPLE = '{"id": "p1", "relevant": true}'
-_SAID = {True: YES, False: NO, None: UNSURE}
-_WRITTEN = {said: written for written, said in _SAID.items()}
+_LABELS = {True: YES, False: NO, None: UNSURE}
+_WRITTEN_LABELS = {label: written for written, label in _LABELS.items()}
 
 
 def labels_file(posts: Path, articles: Articles) -> Path:
@@ -56,16 +56,16 @@ class Labels:
         """Looks at audits that anybody took, which used up part of the review's chance of error."""
         self._end = self._number = 0
         try:
-            place = path.with_name(f".{path.name}.lock")
+            lock_path = path.with_name(f".{path.name}.lock")
             # One descriptor for all: closing another one of the same file would let go of every claim.
-            self._lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            self._lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise self._unwritable(error) from error
         if path.exists():
             require_regular(path)
         with self._locked():
-            if path.exists() and (whole := self._bytes()) and not whole.endswith(b"\n"):
-                os.truncate(path, whole.rfind(b"\n") + 1)  # a line that a kill cut short has no end
+            if path.exists() and (content := self._bytes()) and not content.endswith(b"\n"):
+                os.truncate(path, content.rfind(b"\n") + 1)  # a line that a kill cut short has no end
         self.refresh()
 
     def refresh(self) -> None:
@@ -93,13 +93,13 @@ class Labels:
 
         ``None`` where nobody labelled it, and where this reader may still settle what others left open.
         """
-        said = self.given.get(name)
-        if not said:
+        votes = self.given.get(name)
+        if not votes:
             return None
-        counts = Counter(said.values())
+        counts = Counter(votes.values())
         if counts[YES] != counts[NO]:
             return YES if counts[YES] > counts[NO] else NO
-        return UNSURE if self.reader in said else None
+        return UNSURE if self.reader in votes else None
 
     def add(self, name: str, said: int) -> None:
         """Keep a label; it is on the disk when this returns.
@@ -107,7 +107,7 @@ class Labels:
         Raises:
             DataError: the file cannot be written.
         """
-        self._append({"id": name, "relevant": _WRITTEN[said], "by": self.reader})
+        self._append({"id": name, "relevant": _WRITTEN_LABELS[said], "by": self.reader})
 
     def undo(self) -> str | None:
         """Take the latest label of this reader back; the id of the post, or ``None`` where there is none.
@@ -129,9 +129,9 @@ class Labels:
         """
         with self._locked():
             self.refresh()
-            before = self.looks
-            self._write({"look": before + 1})
-        return before
+            looks = self.looks
+            self._write({"look": looks + 1})
+        return looks
 
     def claim(self, name: str) -> bool:
         """Claim a post for this reader until :meth:`release`; return False if another reader holds it."""
@@ -151,15 +151,15 @@ class Labels:
 
     def counts(self) -> dict[str, Counter[int]]:
         """Reader -> how often they said what."""
-        found: dict[str, Counter[int]] = {}
-        for said in self.given.values():
-            for reader, own in said.items():
-                found.setdefault(reader, Counter())[own] += 1
-        return found
+        counts: dict[str, Counter[int]] = {}
+        for votes in self.given.values():
+            for reader, label in votes.items():
+                counts.setdefault(reader, Counter())[label] += 1
+        return counts
 
     def disagreements(self) -> dict[str, dict[str, int]]:
         """Posts of which somebody says yes and somebody no: id -> reader -> what they said."""
-        return {name: said for name, said in self.given.items() if {YES, NO} <= set(said.values())}
+        return {name: votes for name, votes in self.given.items() if {YES, NO} <= set(votes.values())}
 
     def agreement(self) -> tuple[int, int, float | None]:
         """Posts of which two or more people are sure, how many of them they see alike, and Krippendorff's alpha.
@@ -167,7 +167,7 @@ class Labels:
         Nominal, over yes and no (Krippendorff 2004, chapter 11): 1 less the observed over the expected disagreement;
         ``None`` where all say the same of all.
         """
-        units = [(list(said.values()).count(YES), list(said.values()).count(NO)) for said in self.given.values()]
+        units = [(list(votes.values()).count(YES), list(votes.values()).count(NO)) for votes in self.given.values()]
         units = [unit for unit in units if sum(unit) > 1]
         yes, no = (sum(unit[side] for unit in units) for side in (0, 1))
         seen = sum(2 * y * n / (y + n - 1) for y, n in units)
@@ -214,17 +214,17 @@ class Labels:
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); expected {_EXAMPLE}") from error
         fields = row if isinstance(row, dict) else {}
-        name, reader, said = fields.get("id"), fields.get("by", ""), fields.get("relevant", "")
+        name, reader, relevant = fields.get("id"), fields.get("by", ""), fields.get("relevant", "")
         if isinstance(fields.get("look"), int):
             self.looks = max(self.looks, fields["look"])
         elif isinstance(name, str) and isinstance(reader, str) and fields.get("undo") is True:
             self.given.get(name, {}).pop(reader, None)
             if reader == self.reader and name in self.mine:
                 self.mine.remove(name)
-        elif isinstance(name, str) and isinstance(reader, str) and (said is None or isinstance(said, bool)):
-            self.given.setdefault(name, {})[reader] = _SAID[said]
+        elif isinstance(name, str) and isinstance(reader, str) and (relevant is None or isinstance(relevant, bool)):
+            self.given.setdefault(name, {})[reader] = _LABELS[relevant]
             if reader == self.reader:
-                self.mine = [*(own for own in self.mine if own != name), name]
+                self.mine = [*(labelled for labelled in self.mine if labelled != name), name]
         else:
             raise DataError(f"{where}: is not a label; expected {_EXAMPLE}")
 

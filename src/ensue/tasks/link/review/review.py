@@ -10,14 +10,15 @@ more than the target lets be missed (and ``patience`` in a row at least), a simp
 nobody has read is labelled. If x of its m posts are relevant, the number K of relevant ones among the N unread is,
 with confidence 1 - alpha, no larger than the largest K with P(X <= x | N, K, m) > alpha (hypergeometric, exact; the
 bound of Clopper & Pearson 1934 without replacement). Recall is then at least (found + x) / (found + K). A sample is as
-large as it must be to reach the target if it holds nothing; if it holds x, it grows to what x allows, up to ``LOOKS``
-times, and then reading goes on. Each look may be wrong with ``SPENT`` of what is left of 1 - confidence (a union bound
-over looks), so that a statement is wrong at most once in 20 times, whatever the model, the posts and the order.
+large as it must be to reach the target if it holds nothing; if it holds x, it grows to what x allows, up to
+``MAX_LOOKS`` times, and then reading goes on. Each look may be wrong with ``ALPHA_FRACTION`` of what is left of 1 -
+confidence (a union bound over looks), so that a statement is wrong at most once in 20 times, whatever the model, the
+posts and the order.
 What this costs is set by how many are found: with F, the first sample takes 1 - alpha ** (1 / (F / 9 + 1)) of the
 unread, which is .43 at 50, .26 at 100, .06 at 500 and .03 at 1,000; no rule that assumes nothing can do with less, for
 F / 9 + 1 relevant posts may hide anywhere.
 
-Earlier stories can say it sooner where this story is like them (``ensue_studies.earlier_stories``). Stories of another
+Earlier stories can say it sooner where this story is like them, as the studies measure. Stories of another
 corpus are not exchangeable with this one, so the command line, which cannot know, uses audits.
 """
 
@@ -38,11 +39,11 @@ from ensue.tasks.link.review.audit import allowed_misses, audit_size, most_relev
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.text.sparse import SparseRows
 
-SPENT = 0.5
+ALPHA_FRACTION = 0.5
 """Part of the remaining chance of error that a look at an audit may use."""
-LOOKS = 4
+MAX_LOOKS = 4
 """Times that a sample is made larger before reading goes on."""
-_SURE = 1e-9
+_MIN_PROBABILITY = 1e-9
 Answers = npt.NDArray[np.int8] | npt.NDArray[np.bool_]
 """1 for a relevant post, 0 for another one, -1 where the reader is unsure."""
 Ask = Callable[[Index], Answers]
@@ -150,7 +151,7 @@ def review(
     reader, audits = Reader(start, rows, ask, labels, looks, shared), 0
 
     def alpha(taken: int) -> float:
-        return SPENT * (1 - settings.confidence) * (1 - SPENT) ** taken
+        return ALPHA_FRACTION * (1 - settings.confidence) * (1 - ALPHA_FRACTION) ** taken
 
     while len(reader.unread()):
         for _ in reader.read_on(settings):
@@ -158,16 +159,17 @@ def review(
         if reader.stopped or not len(reader.unread()):
             break
         random = np.random.default_rng((settings.seed, reader.looks))
-        before, sample, size, hits = reader.found, random.permutation(reader.unread()), 0, 0
+        num_found, sample = reader.found, random.permutation(reader.unread())
+        size = hits = 0
         audits += 1
-        for _ in range(LOOKS):
-            size = audit_size(len(sample), before, hits, settings.target, alpha(reader.looks))
+        for _ in range(MAX_LOOKS):
+            size = audit_size(len(sample), num_found, hits, settings.target, alpha(reader.looks))
             if not reader.label(sample[:size], settings.batch):  # those that are not read yet
                 break
             hits = int((reader.labels[sample[:size]] != 0).sum())  # who is unsure may have seen a relevant one
-            left = most_relevant(len(sample), size, hits, alpha(reader.look())) - hits + reader.unsure
-            reached = reader.found >= settings.target * (reader.found + left)
-            yield reader.progress(audits, left, reached=reached)
+            num_left = most_relevant(len(sample), size, hits, alpha(reader.look())) - hits + reader.unsure
+            reached = reader.found >= settings.target * (reader.found + num_left)
+            yield reader.progress(audits, num_left, reached=reached)
             if reached:
                 return
         if reader.stopped:
@@ -176,14 +178,14 @@ def review(
     yield reader.progress(audits, reader.unsure if done else None, reached=done)
 
 
-def start_odds(*said: Floats) -> Floats:
+def start_odds(*probabilities: Floats) -> Floats:
     """(posts, ways) log-odds of (posts,) probabilities, the first of which a review starts from.
 
     What posts of a corpus tell of each other finds most of a story sooner, and its last posts later, than what each
     says alone; labels tell how far to trust either.
     """
-    sure = np.clip(np.stack(said, axis=1), _SURE, 1 - _SURE)
-    odds: Floats = np.log(sure / (1 - sure))
+    clipped = np.clip(np.stack(probabilities, axis=1), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    odds: Floats = np.log(clipped / (1 - clipped))
     return odds
 
 
@@ -236,8 +238,8 @@ class Reader:
         return int((self.labels == -1).sum())
 
     def _ranked(self) -> Floats:
-        sure = np.flatnonzero(self.read & (self.labels >= 0))
-        return self.reranker.odds(sure, self.labels[sure] == 1)
+        decided = np.flatnonzero(self.read & (self.labels >= 0))
+        return self.reranker.odds(decided, self.labels[decided] == 1)
 
     def unread(self) -> Index:
         """The posts that have no label."""
@@ -247,11 +249,11 @@ class Reader:
         """Label the best of the rest until nothing relevant came for a while or, of the patient, to the end."""
         dry = 0
         while len(order := self.unread()):
-            left = max(settings.patience, telling(len(order), self.found, settings.target)) - dry
-            left = len(order) if patient else left
-            if left <= 0:
+            num_posts = max(settings.patience, telling(len(order), self.found, settings.target)) - dry
+            num_posts = len(order) if patient else num_posts
+            if num_posts <= 0:
                 return
-            best = order[np.argsort(-self.odds[order], kind="stable")][: min(settings.batch, left)]
+            best = order[np.argsort(-self.odds[order], kind="stable")][: min(settings.batch, num_posts)]
             if not self.label(best, settings.batch):
                 return
             hits = np.flatnonzero(self.labels[best] == 1)
@@ -261,16 +263,16 @@ class Reader:
     def label(self, posts: Index, batch: int) -> bool:
         """Ask for some posts, a batch at a time, and rank the rest anew; whether all were labelled."""
         for low in range(0, len(posts), batch):
-            shown = posts[low : low + batch]
-            shown = shown[~self.read[shown]]  # others may have read some
-            answers = np.asarray(self.ask(shown), np.int8)
+            unread = posts[low : low + batch]
+            unread = unread[~self.read[unread]]  # others may have read some
+            answers = np.asarray(self.ask(unread), np.int8)
             if self.shared is None:
-                self.read[shown[: len(answers)]], self.labels[shown[: len(answers)]] = True, answers
+                self.read[unread[: len(answers)]], self.labels[unread[: len(answers)]] = True, answers
             else:
-                rows, given = self.shared.labels()
+                rows, labels = self.shared.labels()
                 self.read[:], self.labels[:] = False, 0
-                self.read[rows], self.labels[rows] = True, given
-            if len(answers) < len(shown):
+                self.read[rows], self.labels[rows] = True, labels
+            if len(answers) < len(unread):
                 self.stopped = True
                 return False
         self.odds = self._ranked()

@@ -63,22 +63,22 @@ class Pool:
             weights: (posts,) how often each post counts. [default: once]
         """
         pair_weights = np.ones(len(self.hits)) if weights is None else weights[self.posts]
-        above = np.cumsum(pair_weights)
-        right = np.cumsum(pair_weights * self.hits)
-        if not len(right) or not right[-1]:
+        num_pairs = np.cumsum(pair_weights)
+        num_true = np.cumsum(pair_weights * self.hits)
+        if not len(num_true) or not num_true[-1]:
             return {"pooled_ap": 0.0, "mrp": 0.0, "auc": 0.5}
-        total, num_wrong = right[-1], above[-1] - right[-1]
-        gained = np.diff(right[self.ends], prepend=0)
-        wrong = np.diff(above[self.ends] - right[self.ends], prepend=0)
-        precision = right[self.ends] / np.maximum(above[self.ends], 1e-9)
+        total, num_wrong = num_true[-1], num_pairs[-1] - num_true[-1]
+        gained = np.diff(num_true[self.ends], prepend=0)
+        wrong = np.diff(num_pairs[self.ends] - num_true[self.ends], prepend=0)
+        precision = num_true[self.ends] / np.maximum(num_pairs[self.ends], 1e-9)
         # The number of true pairs is a cutoff too, and changes with the weights.
         cutoffs = [total if r == self.num_related else r for r in self.cutoffs]
-        indices = np.minimum(np.searchsorted(above, cutoffs), len(above) - 1)
+        indices = np.minimum(np.searchsorted(num_pairs, cutoffs), len(num_pairs) - 1)
         pairs = total * num_wrong
         return {
             "pooled_ap": float((gained * precision).sum() / total),
-            "mrp": float((right[indices] / np.maximum(above[indices], 1)).mean()),
-            "auc": float((wrong * (right[self.ends] - gained / 2)).sum() / pairs) if pairs else 0.5,
+            "mrp": float((num_true[indices] / np.maximum(num_pairs[indices], 1)).mean()),
+            "auc": float((wrong * (num_true[self.ends] - gained / 2)).sum() / pairs) if pairs else 0.5,
         }
 
 
@@ -100,8 +100,8 @@ def by_row(scores: Scores, related: Mask, at: int = 10, relevant: Index | None =
     scores, related, total = scores[rows], related[rows], total[rows]
     order = np.lexsort((related, -scores), axis=-1)  # a relevant column comes after the others of the same score
     hits = np.take_along_axis(related & (scores > -np.inf), order, axis=1)
-    count, places = hits.cumsum(1), np.arange(1, hits.shape[1] + 1)
-    precision = (count / places * hits).sum(1) / total
+    count, ranks = hits.cumsum(1), np.arange(1, hits.shape[1] + 1)
+    precision = (count / ranks * hits).sum(1) / total
     first = hits.any(1) / (hits.argmax(1) + 1) if hits.shape[1] else np.zeros(len(hits))
     return np.stack([first, hits[:, :at].sum(1) / total, precision], axis=1)
 
@@ -169,8 +169,8 @@ def at_cut(scores: Scores, related: Mask, cut: float, seed: int = 0) -> AtCut:
         cut: the threshold.
         seed: of the resamples.
     """
-    chosen = scores >= cut
-    return at_counts(cut, (chosen & related).sum(0), chosen.sum(0), related.sum(0), seed)
+    is_retrieved = scores >= cut
+    return at_counts(cut, (is_retrieved & related).sum(0), is_retrieved.sum(0), related.sum(0), seed)
 
 
 def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, related_pairs: Index, seed: int = 0) -> AtCut:
@@ -187,21 +187,21 @@ def at_counts(cut: float | None, right_pairs: Index, chosen_pairs: Index, relate
         seed: of the resamples.
     """
     counts = np.stack([right_pairs, chosen_pairs, related_pairs]).astype(np.float64)
-    right, retrieved, relevant = counts.sum(1)
+    num_right, retrieved, relevant = counts.sum(1)
     times = np.random.default_rng(seed).multinomial(
         counts.shape[1], np.full(counts.shape[1], 1 / counts.shape[1]), RESAMPLES
     )
-    drawn = times @ counts.T
+    resampled = times @ counts.T
     intervals = []
-    for whole, total in ((1, retrieved), (2, relevant)):
-        low, high = wilson(right, total)
-        some = drawn[:, whole] > 0
-        if some.any():
-            ends = np.percentile(drawn[some, 0] / drawn[some, whole], (2.5, 97.5))
+    for column, total in ((1, retrieved), (2, relevant)):
+        low, high = wilson(num_right, total)
+        is_defined = resampled[:, column] > 0
+        if is_defined.any():
+            ends = np.percentile(resampled[is_defined, 0] / resampled[is_defined, column], (2.5, 97.5))
             low, high = min(low, float(ends[0])), max(high, float(ends[1]))
         intervals.append((low, high))
-    precision, recall = (float(right / total) if total else 0.0 for total in (retrieved, relevant))
-    return AtCut(cut, int(retrieved), int(right), int(relevant), precision, intervals[0], recall, intervals[1])
+    precision, recall = (float(num_right / total) if total else 0.0 for total in (retrieved, relevant))
+    return AtCut(cut, int(retrieved), int(num_right), int(relevant), precision, intervals[0], recall, intervals[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +218,8 @@ class Calibration:
         logits = self.slope * scores.astype(np.float64) + self.intercept
         if self.certainty:
             logits = logits + self.certainty * _closeness(scores)
-        sure: Floats = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
-        return sure
+        calibrated: Floats = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
+        return calibrated
 
     def cut(self, probability: float) -> float | None:
         """The score that has a probability; ``None`` where every score has the same one."""
@@ -246,11 +246,13 @@ def cross_fitted(scores: Floats, related: Mask, folds: Index, *, shares: bool = 
         folds: (posts,) the number of each post's fold; at least two folds.
         shares: of :func:`calibrate`.
     """
-    sure = np.empty(scores.shape)
+    probabilities = np.empty(scores.shape)
     for fold in np.unique(folds):
-        own = folds == fold
-        sure[own] = calibrate(scores[~own], related[~own], shares=shares).probabilities(scores[own])
-    return sure
+        in_fold = folds == fold
+        probabilities[in_fold] = calibrate(scores[~in_fold], related[~in_fold], shares=shares).probabilities(
+            scores[in_fold]
+        )
+    return probabilities
 
 
 def calibrate(scores: Scores, related: Mask, *, shares: bool = False) -> Calibration:
@@ -265,8 +267,8 @@ def calibrate(scores: Scores, related: Mask, *, shares: bool = False) -> Calibra
         shares: whether the scores are logarithms of shares.
     """
     x, true = scores.ravel().astype(np.float64), related.ravel()
-    right, wrong = int(true.sum()), int((~true).sum())
-    targets = np.where(true, (right + 1) / (right + 2), 1 / (wrong + 2))
+    num_true, num_false = int(true.sum()), int((~true).sum())
+    targets = np.where(true, (num_true + 1) / (num_true + 2), 1 / (num_false + 2))
     counts = np.ones(len(x))
     if len(x) > _BINS:
         x, targets, counts = _binned(x, targets)
@@ -285,7 +287,7 @@ def calibrate(scores: Scores, related: Mask, *, shares: bool = False) -> Calibra
         curvature = columns * (counts * probabilities * (1 - probabilities)) @ columns.T
         return -np.linalg.solve(curvature + _DAMPING * np.eye(len(weights)), gradient)
 
-    start = np.append(np.zeros(len(terms)), np.log((right + 1) / (wrong + 1)))
+    start = np.append(np.zeros(len(terms)), np.log((num_true + 1) / (num_false + 1)))
     weights = minimise(start, loss, newton_step, _TOLERANCE)
     if shares and (weights[:-1] <= 0).any():
         return calibrate(scores, related)
@@ -302,10 +304,10 @@ def _binned(x: Floats, targets: Floats) -> tuple[Floats, Floats, Floats]:
     low, high = float(x.min()), float(x.max())
     steps = ((x - low) / (high - low or 1.0) * (_BINS - 1)).astype(np.int64)
     counts = np.bincount(steps, minlength=_BINS)
-    held = counts > 0
-    sums: Floats = np.bincount(steps, x, _BINS)[held].astype(np.float64)
-    wanted: Floats = np.bincount(steps, targets, _BINS)[held].astype(np.float64)
-    return sums / counts[held], wanted, counts[held].astype(np.float64)
+    is_filled = counts > 0
+    sums: Floats = np.bincount(steps, x, _BINS)[is_filled].astype(np.float64)
+    target_sums: Floats = np.bincount(steps, targets, _BINS)[is_filled].astype(np.float64)
+    return sums / counts[is_filled], target_sums, counts[is_filled].astype(np.float64)
 
 
 def _closeness(logs: Scores) -> Floats:

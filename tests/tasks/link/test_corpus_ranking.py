@@ -12,10 +12,10 @@ from ensue.cli.ranking import ranked_json
 from ensue.data.posts.dataset import Posts
 from ensue.records import Post
 from ensue.tasks.link import scores as scoring
+from ensue.tasks.link.corpus_ranking import FileLabels, rank
 from ensue.tasks.link.folds import folds_of
-from ensue.tasks.link.measures import at_cut, calibrate, cross_fitted
+from ensue.tasks.link.link_metrics import at_cut, calibrate, cross_fitted
 from ensue.tasks.link.predictor import LinkPredictor
-from ensue.tasks.link.ranked import FileLabels, rank
 from tests.tasks.link.checks import NAMES, planted, post
 
 

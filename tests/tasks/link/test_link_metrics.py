@@ -10,8 +10,8 @@ from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from ensue.tasks.link import measures
-from ensue.tasks.link.measures import (
+from ensue.tasks.link import link_metrics
+from ensue.tasks.link.link_metrics import (
     Calibration,
     Pool,
     at_cut,
@@ -178,7 +178,7 @@ def test_many_scores_are_taken_in_steps(monkeypatch: pytest.MonkeyPatch) -> None
     scores = random.normal(size=30_000)
     related = random.random(30_000) < 1 / (1 + np.exp(1 - 2 * scores))
     exact = calibrate(scores, related)
-    monkeypatch.setattr(measures, "_BINS", 2000)
+    monkeypatch.setattr(link_metrics, "_BINS", 2000)
     found = calibrate(scores, related)
     assert (found.slope, found.intercept) == pytest.approx((exact.slope, exact.intercept), rel=1e-4)
 

@@ -21,7 +21,7 @@ from ensue.metrics import Floats
 from ensue.tasks.link.cut import SuggestedCut, suggested_cut
 from ensue.tasks.link.encode import joined
 from ensue.tasks.link.folds import folds_of
-from ensue.tasks.link.measures import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
+from ensue.tasks.link.link_metrics import AtCut, Calibration, Mask, at_counts, calibrate, cross_fitted
 from ensue.tasks.link.quotes import Quotes
 from ensue.tasks.link.review.reranker import Reranker
 from ensue.tasks.link.review.review import start_odds
@@ -31,12 +31,12 @@ from ensue.tasks.link.train import training_hashes
 from ensue.text.lexical import Lexical
 from ensue.text.sparse import SparseRows
 
-SHOWN = 1000
+MAX_QUOTED = 1000
 """Posts from the best down whose sentence is looked for; below that the reader has long stopped."""
 COLUMNS = ("probability", "article", "sentence", "copy_of")
 """What the output has beside the input's columns; ``score`` where there are no probabilities."""
 EVEN = 0.5
-_SAID = {1: "yes", 0: "no", -1: "unsure"}
+LABEL_NAMES = {1: "yes", 0: "no", -1: "unsure"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class RankedCorpus:
         order: (posts,) their numbers, best first.
         scores: (posts,) with the article that suits each best.
         columns: (posts,) number of that article.
-        probabilities: (posts,) P(relevant), or ``None`` where nothing was labelled to learn it from.
-        copies: (posts,) number of the best ranked post that says the same; its own where that is itself.
+        copies: (posts,) number of the best ranked post that says the same, which may be the post itself.
+        probabilities: (posts,) P(relevant), or ``None`` where there are no labels to fit it on.
         cut: what a probability of one half catches, where posts have labels and probabilities differ.
         source: where the probabilities come from, for people.
         labels: what the labels of the file are to all this; ``None`` where none tells one post from another.
         suggested: where the list stops being about the story, told from the scores; ``None`` where probabilities say
             it, or where it cannot be told.
-        said: after a review, number of a post -> reader -> 1 for yes, 0 for no, -1 for unsure.
+        votes: after a review, number of a post -> reader -> 1 for yes, 0 for no, -1 for unsure.
         alone: (posts,) probabilities of each without what the others tell; ``None`` where they tell nothing, or no
             review was asked for.
     """
@@ -79,13 +79,13 @@ class RankedCorpus:
     order: Index
     scores: Floats
     columns: Index
-    probabilities: Floats | None
     copies: Index
-    cut: AtCut | None
-    source: str
+    probabilities: Floats | None = None
+    cut: AtCut | None = None
+    source: str = ""
     labels: FileLabels | None = None
     suggested: SuggestedCut | None = None
-    said: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    votes: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     alone: Floats | None = None
 
     def table(self, num: int | None = None) -> pl.DataFrame:
@@ -104,21 +104,23 @@ class RankedCorpus:
             self.posts.ids[copy] if copy != row else ""
             for row, copy in zip(rows.tolist(), self.copies[rows].tolist(), strict=True)
         ]
-        shown = rows[:SHOWN]
-        sentences = self._quotes.closest(self.posts.texts.gather(shown), self.columns[shown])
+        quoted_rows = rows[:MAX_QUOTED]
+        sentences = self._quotes.closest(self.posts.texts.gather(quoted_rows), self.columns[quoted_rows])
         frame = pl.DataFrame(
             {
                 name: values[rows],
                 COLUMNS[1]: self.articles.ids.gather(self.columns[rows]),
-                COLUMNS[2]: sentences + [""] * (len(rows) - len(shown)),
+                COLUMNS[2]: sentences + [""] * (len(rows) - len(quoted_rows)),
                 COLUMNS[3]: copies,
             }
         )
-        if not self.said:
+        if not self.votes:
             return frame
-        said = [self.said.get(row, {}) for row in rows.tolist()]
-        told = [", ".join(f"{reader}: {_SAID[own]}" for reader, own in by.items()) for by in said]
-        return frame.with_columns(reviewed=pl.Series(told, dtype=pl.String))
+        votes = [self.votes.get(row, {}) for row in rows.tolist()]
+        texts = [
+            ", ".join(f"{reader}: {LABEL_NAMES[label]}" for reader, label in by_reader.items()) for by_reader in votes
+        ]
+        return frame.with_columns(reviewed=pl.Series(texts, dtype=pl.String))
 
     def written(self, *, flat: bool = False) -> pl.DataFrame:
         """All columns of the posts' file (of JSON, if ``flat``, its fields as columns) and ours, best first."""
@@ -130,8 +132,8 @@ class RankedCorpus:
         lexical.add(self.posts.texts)
         spread = float(self.scores.std()) or 1.0
         odds = (self.scores - self.scores.mean()) / spread - 2  # without labels, an order is all there is
-        if said := [own for own in (self.probabilities, self.alone) if own is not None]:
-            odds = start_odds(*said)
+        if probabilities := [values for values in (self.probabilities, self.alone) if values is not None]:
+            odds = start_odds(*probabilities)
         return odds, lexical.rows(self.posts.texts)
 
     def reviewed(
@@ -140,7 +142,7 @@ class RankedCorpus:
         rows: SparseRows,
         read: Index,
         labels: npt.NDArray[np.bool_],
-        said: Mapping[int, Mapping[str, int]] | None = None,
+        votes: Mapping[int, Mapping[str, int]] | None = None,
     ) -> RankedCorpus:
         """The same posts ranked anew by the labels of a review; those that were read are sure.
 
@@ -149,28 +151,18 @@ class RankedCorpus:
             rows: of :meth:`review_start`.
             read: numbers of the labelled posts.
             labels: whether each belongs to the story.
-            said: by whom what was said, those who were unsure among them.
+            votes: label of each annotator of a post, also of those who were unsure.
         """
         if not len(read):
-            return replace(self, said=said or {})
+            return replace(self, votes=votes or {})
         odds = Reranker(start, rows).odds(read, labels).copy()
         odds[read] = np.where(labels, np.inf, -np.inf)
-        sure = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
+        probabilities = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         order = np.lexsort((-self.scores, -odds))
         copies = _copies(order, self.copies)
         source = f"after {len(read):,} labels, {int(labels.sum()):,} of them yes"
-        return replace(
-            self,
-            scores=odds,
-            order=order,
-            probabilities=sure,
-            copies=copies,
-            source=source,
-            cut=None,
-            labels=None,
-            suggested=None,
-            said=said or {},
-        )
+        reviewed = RankedCorpus(self.articles, self.posts, order, odds, self.columns, copies, probabilities)
+        return replace(reviewed, source=source, votes=votes or {}, alone=self.alone)
 
     @cached_property
     def _quotes(self) -> Quotes:
@@ -189,31 +181,30 @@ def rank(
         grouped: whether to look for posts that say the same.
         reviewed: whether a review is to follow, which weighs what each post says alone too.
     """
-    whole, places = joined(state, articles)
-    scores, columns = scores_of(whole, posts).best(places)
+    joined_state, story = joined(state, articles)
+    scores, columns = scores_of(joined_state, posts).best(story)
     order = np.argsort(-scores, kind="stable")
     related = _related(articles, posts)
     labels = labels_of(state, articles, posts)
+    groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
+    ranking = RankedCorpus(articles, posts, order, scores, columns, _copies(order, groups), labels=labels)
     calibration, source = state.calibration, "fitted on held-out posts"
     if labels is not None and labels.taught:
         calibration, source = calibrate(scores, related), "fitted on the labels of this file"
-    groups = near_copies(posts.texts) if grouped and len(posts) else np.arange(len(posts))
-    copies = _copies(order, groups)
     if calibration is None:
-        lexical = state.model is None and not state.learned_scale
-        suggested = suggested_cut(scores, state.model_name) if lexical else None
-        none = (None, copies, None, "", labels)
-        return RankedCorpus(articles, posts, order, scores, columns, *none, suggested)
-    sure, cut = calibration.probabilities(scores), None
+        is_lexical = state.model is None and not state.learned_scale
+        return replace(ranking, suggested=suggested_cut(scores, state.model_name) if is_lexical else None)
+    probabilities = calibration.probabilities(scores)
+    cut = single = None
     if not calibration.slope:
-        source += f"; they are constant, {sure[0]:.2f} for every post, because labels do not rise with scores"
+        source += f"; they are constant, {probabilities[0]:.2f} for every post, because labels do not rise with scores"
     elif labels is not None:
-        counted = cross_fitted(scores, related, folds_of(posts, related, state.seed)) if labels.taught else sure
-        cut = _at_cut(counted >= EVEN, columns, articles, posts, calibration)
-    known, alone = (sure, copies, cut, source, labels), None
+        folds = folds_of(posts, related, state.seed)
+        held_out = cross_fitted(scores, related, folds) if labels.taught else probabilities
+        cut = _at_cut(held_out >= EVEN, columns, articles, posts, calibration)
     if reviewed and state.pulls:
-        alone = calibration.probabilities(scores_of(whole, posts, alone=True).best(places)[0])
-    return RankedCorpus(articles, posts, order, scores, columns, *known, alone=alone)
+        single = calibration.probabilities(scores_of(joined_state, posts, alone=True).best(story)[0])
+    return replace(ranking, probabilities=probabilities, cut=cut, source=source, alone=single)
 
 
 def labels_of(state: LinkState, articles: Articles, posts: Posts) -> FileLabels | None:
@@ -221,8 +212,8 @@ def labels_of(state: LinkState, articles: Articles, posts: Posts) -> FileLabels 
     related = _related(articles, posts)
     if not related.any() or related.all():
         return None
-    learned = np.isin(training_hashes(posts.select(related)), state.train_prints.numpy())
-    return FileLabels(int(related.sum()), int(learned.sum()), state.calibration is None)
+    is_trained = np.isin(training_hashes(posts.select(related)), state.train_prints.numpy())
+    return FileLabels(int(related.sum()), int(is_trained.sum()), state.calibration is None)
 
 
 def _related(articles: Articles, posts: Posts) -> Mask:
@@ -235,16 +226,16 @@ def _related(articles: Articles, posts: Posts) -> Mask:
 def _at_cut(chosen: Mask, columns: Index, articles: Articles, posts: Posts, calibration: Calibration) -> AtCut:
     """A post counts once: under the article it is about, or under the one that suits it best."""
     numbers, rows = posts.pairs(articles)[0].T
-    own = np.full(len(posts), len(articles))
-    np.minimum.at(own, rows, numbers)  # the first of those it is about
-    related = own < len(articles)
-    own = np.where(related, own, columns)
+    articles_of = np.full(len(posts), len(articles))
+    np.minimum.at(articles_of, rows, numbers)  # the first of those it is about
+    related = articles_of < len(articles)
+    articles_of = np.where(related, articles_of, columns)
     size = len(articles)
     return at_counts(
         calibration.cut(EVEN),
-        np.bincount(own[chosen & related], minlength=size),
-        np.bincount(own[chosen], minlength=size),
-        np.bincount(own[related], minlength=size),
+        np.bincount(articles_of[chosen & related], minlength=size),
+        np.bincount(articles_of[chosen], minlength=size),
+        np.bincount(articles_of[related], minlength=size),
     )
 
 

@@ -39,6 +39,8 @@ def test_the_command_line_fits_updates_and_lists_similar_items(ensue: Ensue, tmp
     later.write_text("session,item,time\nq,boat1,1\nq,boat2,2\nq,boat8,3\n")
     scored = ensue("evaluate", folder, later, "--cutoffs", "20")
     assert re.search(r"core +│ trained items +│ 1 ", scored.out) and re.search(r"core +│ new items +│ 1 ", scored.out)
+    assert re.search(r"core +│ new items by nearest features +│ 1 ", scored.out)
+    assert re.search(r"core +│ new items by popularity +│ 1 ", scored.out)
     result = json.loads(ensue("evaluate", folder, later, "--cutoffs", "20", "--json").out)
     subsets = {row["model"]: row["by_item"]["new"] for row in result["rows"]}
     assert subsets["core"]["hit@20"] == 1 and subsets["core"]["mrr"] > subsets["popularity"]["mrr"]

@@ -12,7 +12,10 @@ from ensue.metrics import UNBOUNDED, label
 from ensue.significance import p_value_text
 from ensue.tasks import TASKS
 
-_SUBSETS = {"by_length": "queries before: {}", "by_pair": "pair {} in training", "by_item": "{} items"}
+_SUBSETS = {
+    "by_length": "queries before: {}", "by_pair": "pair {} in training", "by_item": "{} items",
+    "new_items_by": "new items by {}",
+}  # fmt: skip
 """Notes that hold the metrics of subsets, and the titles of these subsets."""
 _SUGGEST_METRICS = ("bleu", "content@1", "mrr@10", "recall@10")
 """Metrics that the table of subsets shows for ``suggest``."""

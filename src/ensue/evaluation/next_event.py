@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -48,6 +48,7 @@ from ensue.data.rankings import Rankings, placed
 from ensue.errors import DataError, SettingError
 from ensue.evaluation.bootstrap import BootstrapResult, means_over_units
 from ensue.evaluation.examples import Examples, Json, Scored, ids_of, means_of, rank_column
+from ensue.evaluation.new_items import NewItemBaselines
 from ensue.lines import plural
 from ensue.metrics import CUTOFFS, Floats
 from ensue.tasks.next.predictor import NextPredictor
@@ -92,11 +93,13 @@ class TargetRanks(Scored):
         rank: (targets,) from 1; ``metrics.MISS`` where it has none.
         cutoffs: k of HR@k and NDCG@k.
         seconds: of all predictions.
+        new_item_ranks: (targets,) ranks by each baseline that scores new items, if there are new items.
     """
 
     rank: Floats
     cutoffs: Sequence[int]
     seconds: float = 0.0
+    new_item_ranks: Mapping[str, Floats] = field(default_factory=dict)
 
     def metrics(self) -> Mapping[str, Floats]:
         """Return the (targets,) of each metric."""
@@ -190,7 +193,12 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         seconds = time.perf_counter() - start
         ranks = np.full(len(self.data.ids), metrics.MISS)
         ranks[event] = rank
-        return TargetRanks(ranks[self.events], self.cutoffs, seconds)
+        new_item_ranks: dict[str, Floats] = {}
+        if component is None and exclusion is None and self.protocol != "sampled" and self._is_new(predictor).any():
+            baselines = NewItemBaselines(predictor, self.data.encode(predictor.vocabulary), self._exclusion(predictor))
+            by_baseline = baselines.ranks(ranks, max(self.cutoffs))
+            new_item_ranks = {name: ranks[self.events] for name, ranks in by_baseline.items()}
+        return TargetRanks(ranks[self.events], self.cutoffs, seconds, new_item_ranks)
 
     def score_rankings(self, rankings: Rankings) -> TargetRanks:
         """Return the ranks of another program; a target that its list lacks is a miss, and so is an unknown one."""
@@ -201,14 +209,28 @@ class SessionTargets(Examples[NextPredictor, TargetRanks]):
         return TargetRanks(rank, self.cutoffs)
 
     def notes(self, runs: Sequence[TargetRanks]) -> Json:
-        """Return the metrics of items with and without training events, where a model has an item table."""
+        """Return the metrics of items with and without training events, where a model has an item table.
+
+        Next to those of items without are the metrics of baselines that score such items by their features and counts.
+        """
         predictor = next((predictor for predictor in self.predictors if predictor.known_items is not None), None)
         if predictor is None:
             return {}
-        ids = self.data.encode(predictor.vocabulary).ids[self.events]
-        is_new = (ids != UNKNOWN) & (predictor.counting["popularity"].totals.numpy()[ids] == 0)
+        is_new = self._is_new(predictor)
         subsets = {"trained": ~is_new, "new": is_new}
-        return {"by_item": {name: means_of(runs, mask, self.names) for name, mask in subsets.items()}}
+        notes: Json = {"by_item": {name: means_of(runs, mask, self.names) for name, mask in subsets.items()}}
+        for name in runs[0].new_item_ranks:
+            ranked = [TargetRanks(run.new_item_ranks[name], self.cutoffs) for run in runs]
+            notes.setdefault("new_items_by", {})[name] = means_of(ranked, is_new, self.names)
+        return notes
+
+    def _is_new(self, predictor: NextPredictor) -> Mask:
+        """Return (targets,) whether an item is in the item table of a predictor, but not in its training data."""
+        if predictor.known_items is None:
+            return np.zeros(len(self.events), np.bool_)
+        ids = self.data.encode(predictor.vocabulary).ids[self.events]
+        is_new: Mask = (ids != UNKNOWN) & (predictor.counting["popularity"].totals.numpy()[ids] == 0)
+        return is_new
 
     def frame(self) -> pl.DataFrame:
         """Return one row per target, in the order of the data."""

@@ -14,10 +14,13 @@ import torch
 from ensue import DataError, History, ModelFolderError, NextEvent, SettingError, compare, load
 from ensue.data.histories import CATEGORY, IGNORE, NUMBER, TEXT, TIME, Histories, Items
 from ensue.data.items import read_items
+from ensue.evaluation.new_items import NewItemBaselines
 from ensue.learning.state import evaluating
+from ensue.metrics import MISS
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.item_features import ColumnEncoder, FeatureEncoder
 from ensue.tasks.next.model import Batch
+from ensue.tasks.next.training_data import Exclusion
 from tests import encoders
 from tests.folders import resum
 
@@ -248,6 +251,37 @@ def test_compare_gives_the_table_to_networks_alone(table: Path) -> None:
     assert by_item["core"]["new"]["mrr"] > 0 == by_item["markov"]["new"]["mrr"]
     with pytest.raises(SettingError, match="items: markov counts ids"):
         compare(["markov"], sessions(1, 60), held_out, items=table)
+
+
+def test_new_items_are_ranked_by_features_and_counts_too(fitted: NextEvent) -> None:
+    pairs = [(f"{kind}{number}", f"{kind}{(number + 1) % 8}", f"{kind}8") for number in range(8) for kind in KINDS]
+    held_out = [History(values, (10.0 * row, 10.0 * row + 1, 10.0 * row + 2)) for row, values in enumerate(pairs)]
+    model, *baselines = fitted.evaluate(held_out, cutoffs=[3, 5]).rows
+    new, by_baseline = model.notes["by_item"]["new"], model.notes["new_items_by"]
+    assert {name: metrics["targets"] for name, metrics in by_baseline.items()} == {
+        "nearest features": 24,
+        "popularity": 24,
+    }
+    assert new["mrr"] > by_baseline["nearest features"]["mrr"] > by_baseline["popularity"]["mrr"] > 0
+    assert all("new_items_by" not in row.notes for row in baselines)
+    untimed = fitted.evaluate([list(values) for values in pairs], cutoffs=[3, 5]).rows[0].notes["new_items_by"]
+    assert [*untimed] == ["nearest features"]
+    sampled = fitted.evaluate(held_out, protocol="sampled").rows[0].notes
+    assert "new_items_by" not in sampled and sampled["by_item"]["new"]["targets"] == 24
+
+
+def test_trained_items_are_hit_as_often_by_baselines_of_new_items(fitted: NextEvent) -> None:
+    predictor = fitted.predictor_
+    pairs = [(f"{kind}{number}", f"{kind}{(number + 1) % 8}", f"{kind}8") for number in range(8) for kind in KINDS]
+    data = Histories.of([History(values) for values in pairs]).encode(predictor.vocabulary)
+    ranks = np.full(len(data.ids), MISS)
+    rank, _, events = predictor.ranks(data)
+    ranks[events] = rank
+    trained = np.tile([False, True, False], len(pairs))
+    for k in (2, 3, 4):
+        (nearest,) = NewItemBaselines(predictor, data, Exclusion.NONE).ranks(ranks, k).values()
+        assert (nearest[trained] <= k).sum() == (ranks[trained] <= k).sum()
+        assert np.isfinite(nearest[2::3]).all() and not np.isfinite(nearest[::3]).any()
 
 
 @pytest.mark.parametrize(

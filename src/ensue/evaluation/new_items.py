@@ -1,0 +1,178 @@
+"""Baselines that rank items without training events, reported next to a model with an item table.
+
+=======================  ===========================================================================================
+nearest by features      the mean score that the model gives to the ``NEIGHBOURS`` trained items with the most similar
+                         features
+popularity               how often each new item came in the test data so far, whatever the session
+=======================  ===========================================================================================
+
+Both add one number to the scores of all new items: the one at which trained targets have the HR@k that they have with
+the model. So the baselines differ from the model in which new items they show, not in how many trained items make room
+for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue import metrics
+from ensue.data.histories import Histories, Index
+from ensue.metrics import Floats
+from ensue.tasks.next.dataset import Windows, hide_seen
+from ensue.tasks.next.infer import CELLS, LEAST
+from ensue.tasks.next.predictor import NextPredictor
+from ensue.tasks.next.training_data import Exclusion
+from ensue.vocabulary import UNKNOWN
+
+NEAREST, POPULARITY = "nearest features", "popularity"
+NEIGHBOURS = 10
+"""Trained items whose scores are averaged, weighted by similarity."""
+_LOWEST = -1e9
+"""In place of -inf in a product, where 0 times infinity is no number."""
+_MAX_OFFSET = 1e3
+"""Largest addition to the scores of new items."""
+_ROWS = 256
+"""New items that are compared with the trained ones at once."""
+
+
+class NewItemBaselines:
+    """Ranks of targets by baselines that score new items.
+
+    Args:
+        predictor: a network with an item table.
+        data: test data, encoded in its vocabulary.
+        exclusion: which events of a session are ruled out.
+    """
+
+    def __init__(self, predictor: NextPredictor, data: Histories, exclusion: Exclusion) -> None:
+        assert predictor.known_items is not None
+        self.predictor, self.data, self.exclusion = predictor, data, exclusion
+        item_ids = torch.from_numpy(predictor.vocabulary.ids(predictor.known_items.items.ids.to_list())).long()
+        is_new = predictor.counting["popularity"].totals[item_ids] == 0
+        self.new_ids, self.trained_ids = item_ids[is_new], item_ids[~is_new]
+        self.neighbours = self._neighbours(is_new)
+        self.column = torch.full((len(predictor.vocabulary),), -1)
+        """(ids,) the column of each new item in its scores, -1 for other ids."""
+        self.column[self.new_ids] = torch.arange(len(self.new_ids))
+        self.names = (NEAREST, POPULARITY) if data.timed else (NEAREST,)
+
+    def ranks(self, model_ranks: Floats, k: int) -> dict[str, Floats]:
+        """Return the rank of each event by each baseline, (events,); ``metrics.MISS`` where it has none.
+
+        Args:
+            model_ranks: (events,) ranks by the model.
+            k: cutoff of the hit rate of trained targets, which each baseline has in common with the model.
+        """
+        is_trained = self.column.numpy()[self.data.ids] < 0
+        num_hits = int((is_trained & (model_ranks <= k)).sum())
+        limits: dict[str, list[Tensor]] = {name: [] for name in self.names}
+        for _, targets, shown, new_scores in self._scores():
+            for name in self.names:
+                limits[name].append(self._limits(targets, shown, new_scores[name], k))
+        offsets = {name: _offset(torch.cat(parts), num_hits) for name, parts in limits.items()}
+        ranks = {name: np.full(len(self.data.ids), metrics.MISS) for name in self.names}
+        for events, targets, shown, new_scores in self._scores():
+            for name in self.names:
+                scores = shown.index_copy(1, self.new_ids, new_scores[name] + offsets[name])
+                of_targets = metrics.ranks(scores, targets).double()
+                is_shown = scores.gather(1, targets[:, None])[:, 0] > -torch.inf
+                ranks[name][events] = of_targets.masked_fill(~is_shown, metrics.MISS).numpy()
+        return ranks
+
+    def _scores(self) -> Iterator[tuple[Index, Tensor, Tensor, dict[str, Tensor]]]:
+        """Yield events, their ids, (targets, ids) scores without new items, and (targets, new items) by baseline."""
+        in_vocabulary = self.data.ids != UNKNOWN
+        known, events = self.data.keep(in_vocabulary), np.flatnonzero(in_vocabulary)
+        windows = Windows(known, self.predictor.network.reach)
+        column = self.column.numpy()[self.data.ids]
+        counts = _RunningCounts(self.data, column, len(self.new_ids)) if self.data.timed else None
+        for group in windows.groups(max(1, CELLS // max(len(self.predictor.vocabulary), LEAST))):
+            positions = windows.positions(group)
+            output, targets = self.predictor.scores(windows, group)
+            new_scores = {NEAREST: output.scores[:, self.trained_ids].clamp(min=_LOWEST) @ self.neighbours.T}
+            if counts is not None:
+                new_scores[POPULARITY] = counts.before(self.data.times[events[positions + 1]]).add(0.1).log()
+            shown = hide_seen(output.scores, known, positions, self.exclusion)
+            is_hidden = shown[:, self.new_ids] == -torch.inf
+            new_scores = {name: scores.masked_fill(is_hidden, -torch.inf) for name, scores in new_scores.items()}
+            yield events[positions + 1], targets, shown.index_fill(1, self.new_ids, -torch.inf), new_scores
+
+    def _limits(self, targets: Tensor, shown: Tensor, new_scores: Tensor, k: int) -> Tensor:
+        """Return the largest offset at which each trained target in the top k stays there, (such targets,)."""
+        is_trained = self.column[targets] < 0
+        targets, shown, new_scores = targets[is_trained], shown[is_trained], new_scores[is_trained]
+        ranks = metrics.ranks(shown, targets)
+        in_top = (ranks <= k) & (shown.gather(1, targets[:, None])[:, 0] > -torch.inf)
+        highest = new_scores[in_top].topk(min(k, new_scores.shape[1]), dim=1).values
+        # A target at rank r leaves the top k when k - r + 1 new items are ahead; columns count from 0.
+        column = k - ranks[in_top].long()
+        displacing = highest.gather(1, column.clamp(max=highest.shape[1] - 1)[:, None])[:, 0]
+        target_scores = shown[in_top].gather(1, targets[in_top][:, None])[:, 0]
+        return torch.where(column < highest.shape[1], target_scores - displacing, torch.inf)
+
+    def _neighbours(self, is_new: Tensor) -> Tensor:
+        """Return the weight of each trained item in the score of each new one, (new items, trained items)."""
+        known = self.predictor.known_items
+        assert known is not None
+        tokens, weights = known.encoder.encode(known.items)
+        # Token 0 is the same for all items and says nothing.
+        rows = torch.arange(len(tokens))[:, None].expand_as(tokens)
+        entries = torch.stack([rows[tokens > 0], tokens[tokens > 0]])
+        shape = len(tokens), known.encoder.num_tokens
+        features = torch.sparse_coo_tensor(entries, weights[tokens > 0], shape, check_invariants=False).coalesce()
+        lengths = torch.sparse.sum(features * features, 1).to_dense().sqrt().clamp(min=1e-12)
+        trained, new = ((is_new == value).nonzero()[:, 0] for value in (False, True))
+        trained_features = features.index_select(0, trained)
+        matrix = torch.zeros(len(new), len(trained))
+        for low in range(0, len(new), _ROWS):
+            chunk = slice(low, low + _ROWS)
+            vectors = features.index_select(0, new[chunk]).to_dense() / lengths[new[chunk], None]
+            similarity = (trained_features @ vectors.T).T / lengths[trained]
+            highest, index = similarity.topk(min(NEIGHBOURS, len(trained)), dim=1)
+            fractions = highest.clamp(min=1e-6)
+            matrix[chunk] = matrix[chunk].scatter(1, index, fractions / fractions.sum(1, keepdim=True))
+        return matrix
+
+
+class _RunningCounts:
+    """The number of events of each new item before a time.
+
+    Args:
+        data: test data with times.
+        column: (events,) the column of the event's item, -1 where it is not new.
+        num_columns: number of new items.
+    """
+
+    def __init__(self, data: Histories, column: Index, num_columns: int) -> None:
+        self.num_columns = num_columns
+        self.times = np.unique(data.times)
+        # One key per event, in order of the item and then of the time, so that two searches count a range.
+        self.keys = np.sort(self._keys(column, data.times)[column >= 0])
+
+    def _keys(self, column: Index, times: Floats) -> Index:
+        keys: Index = column * (len(self.times) + 1) + np.searchsorted(self.times, times)
+        return keys
+
+    def before(self, times: Floats) -> Tensor:
+        """Return (times, new items) counts of events before each time."""
+        columns = np.arange(self.num_columns)
+        first = np.searchsorted(self.keys, columns * (len(self.times) + 1))
+        return torch.from_numpy(np.searchsorted(self.keys, self._keys(columns, times[:, None])) - first).float()
+
+
+def _offset(limits: Tensor, num_hits: int) -> float:
+    """Return the largest offset at which so many trained targets stay in the top k.
+
+    Args:
+        limits: (trained targets in the top k,) the largest offset at which each stays.
+        num_hits: of the trained targets.
+    """
+    if num_hits > len(limits) or not len(limits):
+        return -_MAX_OFFSET
+    falling = limits.sort(descending=True).values
+    # Ties count against the target, so the offset stays below the limit.
+    return float((falling[max(num_hits - 1, 0)] - 1e-4).clamp(-_MAX_OFFSET, _MAX_OFFSET))

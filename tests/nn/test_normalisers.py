@@ -9,18 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue import kernels
 from ensue.errors import SettingError
-from ensue.nn import normalisers
 from ensue.nn.attention import masked_softmax
-from ensue.nn.normalisers import FEW, LEAST, MOST, Alphas, entmax, sparsemax
+from ensue.nn.normalisers import LEAST, MOST, Alphas, entmax, sparsemax
 from tests.kernels.paths import on_both_paths
 from tests.oracles import link as link_oracles
 
 pytestmark = on_both_paths
 
 ALPHAS = [1.01, 1.1, 1.25, 1.5, 1.75, 1.9, 1.99, 2.0]
-SIZES = [1, 2, 5, FEW, FEW + 1, 30, 1000]
+SIZES = [1, 2, 5, 16, 17, 30, 1000]
 RAGGED = torch.tensor([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]], dtype=torch.bool)
 
 
@@ -162,24 +160,6 @@ def test_an_alpha_out_of_reach(alpha: float) -> None:
     with pytest.raises(SettingError) as error:
         entmax(random(2, 3), alpha)
     assert str(error.value) == f"alpha is {alpha}; it must be between 1 (softmax) and 2 (sparsemax)"
-
-
-def test_newton_never_needs_many_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels.load("off")
-    calls: list[int] = []
-    powers = normalisers._powers
-
-    def counted(bases: Tensor, *rest: object) -> None:
-        calls.append(len(bases))
-        powers(bases, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(normalisers, "_powers", counted)
-    for size in SIZES:
-        for alpha in ALPHAS:
-            for spread in (0.01, 1.0, 100.0):
-                calls.clear()
-                entmax(spread * random(50, size).float(), torch.tensor(alpha))
-                assert len(calls) <= (6 if alpha < 1.2 else 13), (size, alpha, spread)
 
 
 # --- its gradients ----------------------------------------------------------------------------------------------------

@@ -7,13 +7,9 @@ sparse transformers, EMNLP 2019. With p = alpha - 1 and m the largest score, the
 
 which is sparsemax at alpha 2 and goes to softmax, with u = log(sum_i exp(z_i - m)), as alpha goes to 1.
 
-The p-th power of the sum of the w_i is a norm, so it is convex in u and falls; Newton's method on it, from u = 0, never
-passes the root. It needs 3 to 8 evaluations as a rule, the fewer the closer to softmax, where Newton on the
-sum itself needs the more; bisection takes 25. Rows that have arrived are left out. Powers are taken by log1p, which
-loses nothing as p goes to 0. At alpha 1.5 and 2 there are no powers, and a few keys are sorted and solved exactly.
-
-**Layout.** Few keys are worked on with the keys as the slowest axis in memory (the axes stay as they are), so that
-every pass runs along the rows; scores that come so are not copied, and weights leave so.
+The sum falls in u, and u is found by bisection here; the compiled kernel needs 3 to 8 steps of Newton's method on the
+p-th power of the sum instead, which is a norm and therefore convex in u. Powers are taken by log1p, which loses nothing
+as p goes to 0.
 """
 
 from __future__ import annotations
@@ -30,16 +26,11 @@ from ensue.errors import SettingError
 from ensue.nn.attention import masked_softmax
 from ensue.nn.autograd import Context, apply
 
-FEW = 16
-"""Up to so many keys are sorted, or laid out with the keys slowest."""
 LEAST, MOST = 1.01, 2.0
 """Range of learned alphas; below it, closer to softmax, no weight is ever 0 in float32."""
 _FLATTEST = 1e-6  # the least alpha - 1 that is computed with: the weights differ from softmax by less than rounding
 _FLAT = 1e-2  # up to here the gradient in alpha needs a series in float32
-_LOWEST = -100.0  # exponent of 2: its power counts as 0, and is still a normal number
-_EASY = (1.5, 2.0)  # where powers are squares, or none
 _MAX_DIMS = 9  # of the kernel
-_STEPS = 40  # of Newton at most; the tolerance ends it long before
 
 
 def entmax(scores: Tensor, alpha: float | Tensor, mask: Tensor | None = None) -> Tensor:
@@ -117,7 +108,6 @@ class Alphas(nn.Module):
 
 
 class _Cases(Context, Protocol):
-    easy: float | None
     alpha: float | None
 
 
@@ -170,13 +160,9 @@ def _call_entmax(
 class _Entmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: _Cases, scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -> Tensor:
-        hidden = _laid_out(scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min))
-        gaps = hidden - hidden.amax(-1, keepdim=True)
-        rows = gaps.flatten(0, -2) if gaps.dim() > 1 else gaps[None]
-        power = _power(alpha, gaps).expand(*gaps.shape[:-1], 1).reshape(-1, 1)
-        ctx.easy = alpha - 1 if not isinstance(alpha, Tensor) and alpha in _EASY else None
-        weights = _sorted(rows, ctx.easy) if ctx.easy and gaps.shape[-1] <= FEW else _newton(rows, power, ctx.easy)
-        weights = weights.div_(weights.sum(-1, keepdim=True)).view(gaps.shape)
+        hidden = scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        weights = _bisected(hidden - hidden.amax(-1, keepdim=True), _power(alpha, scores))
+        weights = weights.div_(weights.sum(-1, keepdim=True))
         if mask is not None:
             weights = weights.masked_fill_(~mask, 0.0)
         ctx.save_for_backward(weights, *([alpha] if isinstance(alpha, Tensor) else []))
@@ -186,10 +172,7 @@ class _Entmax(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: _Cases, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, grad = ctx.saved_tensors[0], _laid_out(grad)
-        if ctx.easy is not None:
-            slopes = weights.sqrt() if ctx.easy == 0.5 else weights.sign()
-            return _through(slopes, grad).mul_(slopes), None, None
+        weights = ctx.saved_tensors[0]
         alpha = ctx.alpha if ctx.alpha is not None else ctx.saved_tensors[1]
         power = _power(alpha, weights)
         # -p log(w): at most 85 p in float32, for exp(85) is a number, and exp(85) x 0 is 0.
@@ -203,108 +186,30 @@ class _Entmax(torch.autograd.Function):
         return errors.mul_(slopes), to_alpha, None
 
 
-def _laid_out(rows: Tensor) -> Tensor:
-    """Few keys as the slowest axis in memory, many as the fastest."""
-    if rows.dim() < 2 or rows.shape[-1] > FEW:
-        return rows.contiguous()
-    keys = rows.movedim(-1, 0)
-    if keys.is_contiguous():
-        return rows
-    return torch.stack(rows.unbind(-1)).movedim(0, -1)
-
-
 def _power(alpha: float | Tensor, like: Tensor) -> Tensor:
-    """P = alpha - 1, within reach: (…, 1)."""
+    """Return p = alpha - 1 within its range, (…, 1)."""
     return torch.as_tensor(alpha, dtype=like.dtype, device=like.device).sub(1).clamp(_FLATTEST, 1)
 
 
-def _newton(gaps: Tensor, power: Tensor, easy: float | None) -> Tensor:
-    """The weights by Newton's method on ||w^p|| = (sum_i w_i)^p = 1.
-
-    With s_i = w_i^(1 - p), a step leads to u + (sum w) (1 - (sum w)^(-p)) / (p sum s).
+def _bisected(gaps: Tensor, power: Tensor) -> Tensor:
+    """Return the weights, (…, keys), to be divided by their sum.
 
     Args:
-        gaps: (rows, keys) scores less their maximum; overwritten.
-        power: (rows, 1) p.
-        easy: p where it is 1/2 or 1 in all rows.
-
-    Returns:
-        (rows, keys), to be divided by their sum.
+        gaps: (…, keys) scores less their maximum.
+        power: (…, 1) p.
     """
-    tolerance = torch.finfo(gaps.dtype).eps * (8 + math.log(max(gaps.shape[-1], 1)))  # u alone rounds by log(keys)
-    most = torch.expm1(-power * math.log(gaps.shape[-1])) / -power  # u where all scores are equal
-    steep, u = gaps.mul_(power), torch.zeros_like(power)
-    result = weights = torch.empty_like(steep)
-    slopes, chosen = torch.empty_like(steep), None
-    for number in range(_STEPS):
-        _powers(torch.sub(steep, power * u, out=weights).clamp_(min=-1), slopes, power, easy)
-        if chosen is not None:
-            result.index_copy_(0, chosen, weights)
-        total = weights.sum(-1, keepdim=True)
-        moving = (total - 1).abs_() > tolerance * 2 ** max(0, number - 6)  # rounding may leave more
-        count = int(moving.sum())
-        if not count:
-            break
-        step = total * torch.expm1(-power * total.log()) / (power * slopes.sum(-1, keepdim=True))
-        u = torch.minimum(u - step.clamp_(max=0), most)
-        if count < len(u) / 3:
-            left = moving[:, 0].nonzero()[:, 0]
-            chosen = left if chosen is None else chosen[left]
-            steep, power, u, most = (part.index_select(0, left) for part in (steep, power, u, most))
-            weights, slopes = torch.empty_like(steep), torch.empty_like(steep)
-    return result
 
+    def weights(u: Tensor) -> Tensor:
+        return (torch.clamp(power * (gaps - u), min=-1).log1p() / power).exp()
 
-def _powers(bases: Tensor, slopes: Tensor, power: Tensor, easy: float | None) -> None:
-    """Make w = (1 + base)^(1 / p) of ``bases``, from -1 to 0, and put s = w^(1 - p) into ``slopes``."""
-    if easy is not None:
-        torch.add(bases, 1, out=slopes)
-        if easy == 1:
-            bases.copy_(slopes)
-            slopes.sign_()
-        else:
-            torch.mul(slopes, slopes, out=bases)
-        return
-    # Powers of 2 cost half of those of e, and above all no more where they are denormal. Any number above 0 times the
-    # log of 0 is the -inf that sparsemax needs.
-    exponent = ((1 - power) / (power * math.log(2))).clamp_(min=torch.finfo(bases.dtype).tiny)
-    torch.log1p(bases, out=slopes).mul_(exponent).clamp_(min=_LOWEST).exp2_()
-    bases.mul_(slopes).add_(slopes)
-
-
-def _sorted(gaps: Tensor, power: float) -> Tensor:
-    """The weights at p = 1/2 or 1: of every number of keys that may count, the one that fits (Peters et al., Alg. 2).
-
-    Args:
-        gaps: (rows, keys) scores less their maximum; overwritten.
-        power: p.
-
-    Returns:
-        (rows, keys), to be divided by their sum.
-    """
-    steep = gaps.mul_(power)
-    falling = _sort_falling(steep)
-    total, squares, threshold = torch.zeros_like(falling[0]), torch.zeros_like(falling[0]), falling[0] - 1
-    for number, key in enumerate(falling, 1):
-        total = total + key
-        if power == 1:
-            threshold = torch.maximum(threshold, (total - 1) / number)
-            continue
-        squares, mean = torch.addcmul(squares, key, key), total / number
-        candidate = mean - torch.addcmul((1 - squares) / number, mean, mean).clamp_(min=0).sqrt_()
-        threshold = torch.where(candidate <= key, candidate, threshold)
-    weights = steep.sub_(threshold[:, None]).clamp_(min=0)
-    return weights if power == 1 else weights.square_()
-
-
-def _sort_falling(rows: Tensor) -> list[Tensor]:
-    """(rows, keys) as one tensor a key, the largest first: neighbours change places until all stand in order."""
-    keys = list(rows.unbind(-1))
-    for turn in range(len(keys)):
-        for place in range(turn % 2, len(keys) - 1, 2):
-            above, below = keys[place], keys[place + 1]
-            keys[place], keys[place + 1] = torch.maximum(above, below), torch.minimum(above, below)
-    return keys
+    # The sum is at least 1 at u = 0, and at most 1 at the u of equal scores.
+    low = gaps.new_zeros(gaps[..., :1].shape)
+    high = (torch.expm1(-power * math.log(max(gaps.shape[-1], 1))) / -power).expand_as(low)
+    for _ in range(torch.finfo(gaps.dtype).bits):
+        middle = (low + high) / 2
+        is_below = weights(middle).sum(-1, keepdim=True) >= 1
+        low, high = torch.where(is_below, middle, low), torch.where(is_below, high, middle)
+    return weights(low)
 
 
 def _through(slopes: Tensor, grad: Tensor) -> Tensor:

@@ -373,22 +373,6 @@ def test_mapped_tensors_learn_and_grow_as_copied_ones_and_the_file_stays(
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
 
 
-def test_a_check_is_right_by_what_candidates_are_off_on_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All events among candidates, some of them exactly as well: with all of those the mean is the exact one."""
-    monkeypatch.setattr(item_index, "CANDIDATES", 20)
-    monkeypatch.setattr(item_index, "SAMPLE", 100)
-    predictor = fitted("sansr")
-    data = Histories.of(sessions(60, 8)).encode(predictor.vocabulary, drop_unknown=True)
-    exact = (1 / predictor.ranks(data)[0]).mean()
-    assert train.mean_reciprocal_rank(predictor, data) == pytest.approx(exact)
-    monkeypatch.setattr(train, "LEAST_CHECKED", 100)
-    some = train._evaluation_sample(data, events=100)
-    assert 100 <= len(some.ids) < 110 < len(data.ids)
-    near = [(1 / predictor.ranks(part, approximate=True)[0]).mean() for part in (data, some)]
-    expected = near[0] + (1 / predictor.ranks(some)[0]).mean() - near[1]
-    assert train.mean_reciprocal_rank(predictor, data) == pytest.approx(expected)
-
-
 def test_of_a_very_large_catalogue_fewer_events_are_ranked_whole() -> None:
     data = Histories.of(sessions(9_000, 8))
     assert len(data.ids) > 31_000

@@ -8,8 +8,7 @@ items alone; where it permits few items, those are all scored, and the index the
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -27,7 +26,6 @@ from ensue.tasks.next.item_filter import ItemFilter, rows_by_filter
 from ensue.tasks.next.item_index import LARGE, ItemIndex, make_index
 from ensue.tasks.next.model import Multiplies
 from ensue.tasks.next.state import NextState
-from ensue.training.distributed import broadcast, rank_and_size, share
 from ensue.vocabulary import FIRST, PADDING
 
 PROBED_FOR_TOTALS = 8
@@ -319,8 +317,8 @@ def is_indexed(state: NextState) -> bool:
     return large and isinstance(state.network, Multiplies) and state.device.type == "cpu" and has_faiss()
 
 
-def index_items(state: NextState, *, together: bool = False) -> None:
-    """See :meth:`ensue.tasks.next.predictor.NextPredictor.index_items`; ``together`` if every rank calls it."""
+def index_items(state: NextState) -> None:
+    """See :meth:`ensue.tasks.next.predictor.NextPredictor.index_items`."""
     state.index = None
     state.metadata.index = None
     if not is_indexed(state):
@@ -334,27 +332,8 @@ def index_items(state: NextState, *, together: bool = False) -> None:
         counts=state.counting["popularity"].totals,
         seen=torch.zeros(len(histories), 0, dtype=torch.int64),
     )
-
-    def make() -> ItemIndex:
-        return make_index(product, len(state.vocabulary), lambda index: nearest(index, product_scores, 1).totals)
-
-    state.index = _from_first_rank(make) if together else make()
+    state.index = make_index(product, len(state.vocabulary), lambda index: nearest(index, product_scores, 1).totals)
     state.metadata.index = state.index.facts
-
-
-def _from_first_rank(make: Callable[[], ItemIndex]) -> ItemIndex:
-    """Return what the first rank makes with the threads of all ranks of its machine, on every rank."""
-    (rank, world), made = rank_and_size(), None
-    if world == 1:
-        return make()
-    if rank == 0:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(threads * int(os.environ.get("LOCAL_WORLD_SIZE", 1)))  # the others wait
-        made = make()
-        torch.set_num_threads(threads)
-    data = np.frombuffer(b"" if made is None else made.to_bytes(), np.uint8)
-    sent = broadcast(torch.from_numpy(np.resize(data, share(len(data)))))
-    return ItemIndex.from_bytes(sent.numpy().tobytes()) if made is None else made
 
 
 def _measured_histories(state: NextState) -> Histories:

@@ -28,7 +28,7 @@ from ensue.tasks.next.dataset import Windows, distinct, history_hashes
 from ensue.tasks.next.feature_fit import fit_features
 from ensue.tasks.next.item_features import FeatureEncoder, KnownItems
 from ensue.tasks.next.model import CountsToo, Finishes, Model
-from ensue.tasks.next.nearest import index_items, is_indexed
+from ensue.tasks.next.nearest import index_items
 from ensue.tasks.next.ranking import target_ranks
 from ensue.tasks.next.state import Metadata, NextState
 from ensue.tasks.next.training_data import (
@@ -48,8 +48,7 @@ from ensue.vocabulary import FIRST, Vocabulary
 EVALUATION_SAMPLE = 30_000
 """Events at most of the held-out histories that a check ranks: a ranking of all costs as much as learning them."""
 CHECKED_SCORES, LEAST_CHECKED = 3 * 10**9, 1_000
-"""Scores that a check of whole catalogues makes at most, so above 100,000 values it ranks fewer events; but never fewer
-than these. Where an index gives candidates, all events are ranked among those, and these many exactly as well."""
+"""Scores that a check makes at most, so above 100,000 items it ranks fewer events, and the lowest number of these."""
 
 MIN_NEGATIVES, NEGATIVES_PER_TARGET = 512, 8
 """Negatives of a training batch at least, and for each of its targets, where the settings draw more."""
@@ -322,8 +321,7 @@ def train_once(
     parts = [part.encode(state.vocabulary, drop_unknown=True) for part in (data, valid) if part is not None]
     for part, where in zip(parts, ("training data", "validation data"), strict=False):
         require_targets(part, where)
-    windows, exact = Windows(parts[0], network.reach), _evaluation_sample(parts[-1], len(state.vocabulary))
-    sample = _evaluation_sample(parts[-1]) if is_indexed(state) else exact
+    windows, sample = Windows(parts[0], network.reach), _evaluation_sample(parts[-1], len(state.vocabulary))
     schedule = state.schedule.fitted(len(windows), windows.targets)
     if like is not None and like.training is not None:
         schedule = replace(state.schedule.sized(like.training["batch_size"]), epochs=like.epochs)
@@ -349,7 +347,7 @@ def train_once(
             arrays=arrays,
             checkpoint=checkpoint,
             stage=stage,
-            min_useful_metric=_minimum_useful(state, exact)
+            min_useful_metric=_minimum_useful(state, sample)
             if valid is not None and schedule.monitor == "mrr"
             else None,
             is_behind=is_behind,
@@ -388,15 +386,14 @@ def _adds_nothing(network: CountsToo, train: Histories, valid: Histories) -> boo
     return trial.idle
 
 
-def _evaluation_sample(valid: Histories, num_ids: int = 1, events: int | None = None) -> Histories:
-    """Histories drawn at random, the same ones every time, of about as many events as a check ranks, in their order.
+def _evaluation_sample(valid: Histories, num_ids: int = 1) -> Histories:
+    """Return histories drawn at random, always the same ones, with about as many events as a check ranks, in order.
 
     Args:
-        valid: what was held out.
-        num_ids: scores that each event takes.
-        events: at most; ``EVALUATION_SAMPLE`` unless given.
+        valid: held-out data.
+        num_ids: number of scores that each event takes.
     """
-    events = min(events or EVALUATION_SAMPLE, max(LEAST_CHECKED, CHECKED_SCORES // num_ids))
+    events = min(EVALUATION_SAMPLE, max(LEAST_CHECKED, CHECKED_SCORES // num_ids))
     if len(valid.ids) <= events:
         return valid
     return _of_about(valid, np.random.default_rng(0).permutation(len(valid)), events)
@@ -409,25 +406,19 @@ def _of_about(data: Histories, order: Index, events: int) -> Histories:
 
 
 def mean_reciprocal_rank(state: NextState, valid: Histories, counting: str | None = None) -> float:
-    """Micro MRR as in protocol ``full``, over targets that the predictor knows; of a counting row if named.
+    """Return the micro MRR as in protocol ``full``, over targets in the vocabulary.
 
-    Each rank of a group scores its share of the histories. Where an index gives candidates all are ranked among those,
-    and by how much that is off is measured on about ``LEAST_CHECKED`` events, which are ranked exactly too.
+    Each rank of a group scores its share of the histories.
+
+    Args:
+        state: of a predictor.
+        valid: encoded histories.
+        counting: a baseline to use instead of the model.
     """
-    if counting is None:
-        index_items(state, together=True)
     rank, world = rank_and_size()
-
-    def mean(part: Histories, *, approximate: bool) -> float:
-        own = part.select(np.arange(rank, len(part), world)) if world > 1 else part
-        exclusion = state.metadata.ruled_out
-        found, *_ = target_ranks(state, own, exclusion=exclusion, counting=counting, approximate=approximate)
-        return mean_over_ranks(metrics.reciprocal_rank(found))
-
-    if counting is not None or state.index is None:
-        return mean(valid, approximate=False)
-    some = _evaluation_sample(valid, events=LEAST_CHECKED)
-    return mean(valid, approximate=True) + mean(some, approximate=False) - mean(some, approximate=True)
+    shard = valid.select(np.arange(rank, len(valid), world)) if world > 1 else valid
+    ranks, *_ = target_ranks(state, shard, exclusion=state.metadata.ruled_out, counting=counting)
+    return mean_over_ranks(metrics.reciprocal_rank(ranks))
 
 
 def _monitored(state: NextState, valid: Histories) -> float:

@@ -120,8 +120,8 @@ class NewItemBaselines:
         assert known is not None
         tokens, weights = known.encoder.encode(known.items)
         # Token 0 is the same for all items and says nothing.
-        rows = torch.arange(len(tokens))[:, None].expand_as(tokens)
-        entries = torch.stack([rows[tokens > 0], tokens[tokens > 0]])
+        rows = torch.arange(len(tokens))[:, None].expand_as(tokens)[tokens > 0]
+        entries = torch.stack([rows, tokens[tokens > 0]])
         shape = len(tokens), known.encoder.num_tokens
         features = torch.sparse_coo_tensor(entries, weights[tokens > 0], shape, check_invariants=False).coalesce()
         lengths = torch.sparse.sum(features * features, 1).to_dense().sqrt().clamp(min=1e-12)

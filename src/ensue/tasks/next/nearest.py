@@ -182,10 +182,6 @@ class Nearest:
         ids = _joined([ids, _search(self.index, chosen, num, item_filter)])
         return ids, chosen.score(ids).masked_fill(~item_filter.mask[ids], -torch.inf)
 
-    def rest(self) -> tuple[Tensor, Tensor]:
-        """Return scores of the index's sample, and for how many ids each of them stands; see :func:`_rest`."""
-        return _rest(self.index, self.product_scores, self.ids)
-
 
 def nearest(index: ItemIndex, product_scores: ProductScores, k: int, *, totals_only: bool = False) -> Nearest:
     """Return the candidates of some histories, scored.
@@ -211,11 +207,11 @@ def nearest(index: ItemIndex, product_scores: ProductScores, k: int, *, totals_o
 
 def _log_totals(index: ItemIndex, product_scores: ProductScores, ids: Tensor, scores: Tensor) -> Tensor:
     """Return (histories,) logarithms of the sum of exp(scores): of candidates, and of the rest by a sample of it."""
-    sampled, ids_per_sample = _rest(index, product_scores, ids)
+    sampled, ids_per_sample = sampled_rest(index, product_scores, ids)
     return torch.logaddexp(scores.logsumexp(1), sampled.logsumexp(1) + ids_per_sample.log())
 
 
-def _rest(index: ItemIndex, product_scores: ProductScores, ids: Tensor) -> tuple[Tensor, Tensor]:
+def sampled_rest(index: ItemIndex, product_scores: ProductScores, ids: Tensor) -> tuple[Tensor, Tensor]:
     """Return (histories, sample) scores, -inf for candidates, and (histories,) for how many ids each other one stands.
 
     Args:

@@ -27,7 +27,7 @@ from ensue.tasks.next.dataset import Windows, draw_negatives, hide_seen, seen_id
 from ensue.tasks.next.infer import CELLS, LEAST, SOME, catalogue_scores, scores
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Model
-from ensue.tasks.next.nearest import ProductScores, multiplied, nearest
+from ensue.tasks.next.nearest import ProductScores, multiplied, nearest, sampled_rest
 from ensue.tasks.next.own_unknown import Candidates, of_targets
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
@@ -193,7 +193,7 @@ class _Ranker:
         found = nearest(index, product_scores, 1)
         target_scores = found.product_scores.score(targets[:, None])
         ahead = ((found.scores >= target_scores) & (found.ids != targets[:, None])).sum(1).double()
-        sampled, ids_per_sample = found.rest()
+        sampled, ids_per_sample = sampled_rest(index, found.product_scores, found.ids)
         ahead += ((sampled >= target_scores) & (index.sample != targets[:, None])).sum(1) * ids_per_sample
         ranks = torch.where(target_scores[:, 0] > -torch.inf, 1 + ahead.floor(), metrics.MISS)
         return ranks, found.totals, target_scores[:, 0]

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from ensue.nn import sampling
 from ensue.nn.item_head import ItemTable
 from ensue.nn.sampling import (
-    AliasTable,
     Sampler,
     draw_unseen,
     drawn_together,
@@ -128,34 +127,7 @@ def test_the_sampled_loss_and_its_gradients_are_those_of_its_formula(
     torch.testing.assert_close(torch.autograd.grad(3 * loss, [hidden, items.weight]), wanted)
 
 
-def zipf(num: int) -> Tensor:
-    """Shares of very unlike size in random order; the first two have none."""
-    order = torch.randperm(num, generator=torch.Generator().manual_seed(4))
-    shares = (1 / torch.arange(1, num + 1).double() ** 1.1)[order]
-    shares[:FIRST] = 0
-    return shares / shares.sum()
-
-
-@pytest.mark.parametrize("shares", [torch.tensor([0.1, 0.2, 0.7]), torch.full((7,), 1 / 7), zipf(1000), zipf(12_345)])
-def test_columns_of_an_alias_table_hold_each_share_to_the_last_digits(shares: Tensor) -> None:
-    shares = shares.double() / shares.double().sum()
-    table, num = AliasTable(shares), len(shares)
-    held = table.keep.clone().index_add_(0, table.alias, 1 - table.keep) / num
-    torch.testing.assert_close(held, shares, rtol=1e-9, atol=1e-15)
-    assert float(table.keep.min()) >= 0 and float(table.keep.max()) <= 1
-    if num == 3:  # heights .3 .6 2.1: the heavy one fills both others
-        assert table.alias.tolist() == [2, 2, 2] and table.keep.tolist() == pytest.approx([0.3, 0.6, 1.0])
-
-
-def test_an_alias_table_draws_by_column_and_height() -> None:
-    table = AliasTable(torch.tensor([0.1, 0.2, 0.7]).double())
-    # thirds are the columns; .09 x 3 = .27 is below .3 and .11 x 3 = .33 above it; in the second .6 of it is its own
-    uniform = torch.tensor([0.0, 0.09, 0.11, 0.34, 0.52, 0.54, 0.7, 1 - 1e-16], dtype=torch.float64)
-    assert table.draw(uniform).tolist() == [0, 0, 2, 1, 1, 2, 2, 2]
-
-
-def test_of_many_ids_as_many_are_drawn_as_by_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "MANY", 5)
+def test_ids_are_drawn_in_proportion_to_their_counts() -> None:
     sampler = Sampler(8, 1.0)
     sampler.count(torch.tensor([50.0, 50.0, 0.0, 4.0, 9.0, 1.0, 30.0, 2.0]))
     torch.manual_seed(0)

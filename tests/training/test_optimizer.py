@@ -290,7 +290,7 @@ def test_l2_pulls_at_the_touched_rows_of_a_large_table(monkeypatch: pytest.Monke
     decaying = Schedule(learning_rate=RATE, weight_decay=0.1)
     dense, by_rows = made(), made()
     optimizers = [make_optimizer(dense, decaying)]
-    monkeypatch.setattr(optimizer, "MANY", ROWS - 1)
+    monkeypatch.setattr(optimizer, "MAX_DECAYED_ROWS", ROWS - 1)
     optimizers.append(make_optimizer(by_rows, decaying))
     assert not dense.table.sparse and by_rows.table.sparse
     for model, one in zip((dense, by_rows), optimizers, strict=True):

@@ -123,43 +123,6 @@ PAIRS = 32
 """Negatives of the pairwise losses: for each target of SANSR, for each batch of BPR-MF."""
 WORTH = 2**16
 """From so many scores on the sampled loss takes them in blocks, with the gradient at once."""
-MANY = 100_000
-"""Above so many ids they are drawn by an alias table; up to it by search in a running sum, which is as fast there."""
-
-
-class AliasTable:
-    """Draws in a time that does not grow with the number of choices (Walker 1977).
-
-    Each choice has a column of the same height, filled up to ``keep`` by itself and above that by one other choice, its
-    alias. The columns are filled as by Vose (1991), all at once: the light ones, in order, take what they lack from the
-    heavy ones, in order, so running sums of what is lacking and of what is to spare say who gives to whom. A heavy one
-    that has given too much takes the rest from the next::
-
-        shares .1 .2 .7, columns of 1/3: keep .3 .6 1, alias 2 2 2
-
-    Args:
-        shares: (choices,) float64, 0 or more, one at least above 0.
-    """
-
-    def __init__(self, shares: Tensor) -> None:
-        height = shares * (len(shares) / shares.sum())
-        light, heavy = (height < 1).nonzero()[:, 0], (height >= 1).nonzero()[:, 0]
-        lacking, spare = (1 - height[light]).cumsum(0), (height[heavy] - 1).cumsum(0)
-        self.keep, self.alias = height.clamp(max=1.0), torch.arange(len(shares), device=shares.device)
-        if len(light) and len(heavy):
-            before = torch.cat([lacking.new_zeros(1), lacking[:-1]])
-            giver = torch.searchsorted(spare, before).clamp_(max=len(heavy) - 1)
-            self.alias[light] = heavy[giver]
-            emptied = torch.searchsorted(lacking, spare[:-1], right=True)
-            some = (emptied < len(light)).nonzero()[:, 0]
-            self.keep[heavy[some]] = (1 + spare[some] - lacking[emptied[some]]).clamp(0.0, 1.0)
-            self.alias[heavy[some]] = heavy[some + 1]
-
-    def draw(self, uniform: Tensor) -> Tensor:
-        """(…) choices of (…) float64 in [0, 1), whose multiple says a column and the height in it."""
-        columns = uniform * len(self.keep)
-        column = columns.long().clamp_(max=len(self.keep) - 1)
-        return torch.where(columns - column < self.keep[column], column, self.alias[column])
 
 
 class Sampler(nn.Module):
@@ -175,7 +138,7 @@ class Sampler(nn.Module):
         self.power = power
         self.register_buffer("totals", torch.ones(num_ids))
         self.totals: Tensor
-        self._cached: tuple[Tensor, int, Tensor, Tensor | AliasTable] | None = None
+        self._cached: tuple[Tensor, int, Tensor, Tensor] | None = None
         self._together: torch.Generator | None = None
 
     def validate(self, name: str) -> None:
@@ -194,19 +157,16 @@ class Sampler(nn.Module):
         """Ids of the given shape; with one axis they are a batch's, and the same on ranks that draw together."""
         ends, generator = self._read()[1], self._together if len(shape) == 1 else None
         uniform = torch.rand(shape, dtype=torch.float64, device=self.totals.device, generator=generator)
-        if isinstance(ends, AliasTable):
-            return ends.draw(uniform)
         return torch.searchsorted(ends, uniform * ends[-1], right=True).clamp(max=len(ends) - 1)
 
-    def _read(self) -> tuple[Tensor, Tensor | AliasTable]:
-        """(ids,) the shares and their running sum or alias table, made anew only when the counts have changed."""
+    def _read(self) -> tuple[Tensor, Tensor]:
+        """Return the (ids,) probabilities and their running sum, computed again only when the counts have changed."""
         cached, totals = self._cached, self.totals
         if cached is None or cached[0] is not totals or cached[1] != totals._version:
             raised = totals.pow(self.power)
             raised[:FIRST] = 0
             shares = raised / raised.sum()
-            ends = AliasTable(shares.double()) if len(shares) > MANY else shares.double().cumsum(0)
-            self._cached = cached = totals, totals._version, shares, ends
+            self._cached = cached = totals, totals._version, shares, shares.double().cumsum(0)
         return cached[2], cached[3]
 
 

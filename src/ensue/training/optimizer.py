@@ -22,7 +22,6 @@ from torch.optim.adam import adam
 from ensue import kernels
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import ItemLayer
-from ensue.nn.sampling import MANY
 from ensue.nn.validation import require_number, require_table
 from ensue.schedule import Schedule
 from ensue.store.folder import damage
@@ -31,6 +30,8 @@ from ensue.store.pack import open_tensors
 Group = Mapping[str, Any]
 """Parameters that share settings, and these by name, as torch's optimisers have them."""
 
+MAX_DECAYED_ROWS = 100_000
+"""Number of rows up to which L2 pulls at all rows of a table in every step, and not at the touched ones alone."""
 SLOW = 0.1
 """Factor on the learning rate of slow parameters."""
 FILE = "optimizer.safetensors"
@@ -122,7 +123,7 @@ def make_optimizer(
     """Return Adam with L2 as in the papers: added to the gradient, not decoupled.
 
     L2 moves every row in every step, so with it all tables of the model get dense gradients. In a table of more than
-    ``MANY`` rows it moves the rows that a step touches.
+    ``MAX_DECAYED_ROWS`` rows it moves the rows that a step touches.
 
     Args:
         model: its parameters are trained.
@@ -135,7 +136,7 @@ def make_optimizer(
         for module in model.modules():
             if not isinstance(module, nn.Embedding | ItemLayer) or module.weight in without_decay:
                 continue
-            if len(module.weight) <= MANY:
+            if len(module.weight) <= MAX_DECAYED_ROWS:
                 module.sparse = False
     parameters = [*model.parameters()]
     groups: list[dict[str, Any]] = [

@@ -14,12 +14,11 @@ from torch import nn
 
 from ensue.errors import SettingError
 from ensue.learning.state import module_of
-from ensue.nn.sampling import MANY
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.infer import CELLS
 from ensue.tasks.next.settings import AUTO, SAMPLED, SoftmaxSettings
 from ensue.tasks.next.state import NextState
-from ensue.training.optimizer import by_row, make_optimizer
+from ensue.training.optimizer import MAX_DECAYED_ROWS, by_row, make_optimizer
 from ensue.vocabulary import FIRST
 
 GB = 1e9
@@ -148,7 +147,7 @@ def memory_needed(state: NextState) -> int:
 
     def make_network(num: int) -> nn.Module:
         network = module_of(MODELS[state.model_name].make(state.settings, num))
-        if num_ids <= MANY:
+        if num_ids <= MAX_DECAYED_ROWS:
             make_optimizer(network, schedule)  # turns gradients of rows off where L2 pulls at every row
         return network
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.suggest.baselines.shares import GIVEN, SOURCES
-from ensue.tasks.suggest.lookup import look_up
+from ensue.tasks.suggest.lookup import look_up, values_at
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.vocabulary import FIRST
 from tests.tasks.suggest.contract import queries
@@ -22,26 +23,40 @@ def counted() -> SuggestPredictor:
     return made
 
 
+def texts_of(counted: SuggestPredictor, queries: list[int]) -> list[str]:
+    return [counted.following.vocabulary.value(query + FIRST) for query in queries]
+
+
 def test_lists_take_turns(counted: SuggestPredictor) -> None:
     asked = Histories.of([History(("a",)), History(("new",))])
-    one, other = look_up(counted, asked, ["", ""])
+    looked_up = look_up(counted, asked, ["", ""])
+    one, other = (texts_of(counted, queries) for queries in looked_up.queries)
     # Retrieval, what followed a, what stood near it and what came after its word begin with b, its place with b as
     # well, all that is typed with a; then c.
-    assert one.texts[:3] == ["b", "a", "c"] and len(one.texts) == 6
-    assert other.texts[:2] == ["b", "a"] and len(other.texts) <= 6  # a place and what is typed most are known of any
+    assert one[:3] == ["b", "a", "c"] and len(one) == 6
+    assert other[:2] == ["b", "a"] and len(other) <= 6  # a place and what is typed most are known of any
 
 
 def test_shares_are_those_of_the_rows(counted: SuggestPredictor) -> None:
     asked = Histories.of([History(("d", "a"))])
-    (known,) = look_up(counted, asked, [""])
+    known, first = look_up(counted, asked, [""]), np.array([0])
     for name in GIVEN:
         for text, share in counted.shares.suggest(name, asked, 9).of(0):
             place = counted.following.vocabulary.id(text) - FIRST
-            assert known.expected([place])[0, SOURCES.index(name)] == pytest.approx(share)
+            assert known.expected(first, np.array([place]))[0, SOURCES.index(name)] == pytest.approx(share)
     # Of one more that is not kept: as if typed half a time among all sixteen and one.
-    assert known.expected([-1])[0, -1] == pytest.approx(0.5 / 17)
+    assert known.expected(first, np.array([-1]))[0, -1] == pytest.approx(0.5 / 17)
+
+
+def test_ranks_and_values_of_pairs(counted: SuggestPredictor) -> None:
+    known = look_up(counted, Histories.of([History(("new",)), History(("a",))]), ["", ""])
+    b, c = (counted.following.vocabulary.id(text) - FIRST for text in ("b", "c"))
+    assert known.ranks(np.array([0, 1, 1, 1]), np.array([b, b, c, -1])).tolist() == [-1, 0, 1, -1]
+    keys, values = np.array([7, 2, 4]), np.array([0.5, 0.25, 1.0])
+    assert values_at(keys, values, np.array([2, 3, 9, 7])).tolist() == [0.25, 0, 0, 0.5]
+    assert values_at(keys[:0], values[:0], np.array([2])).tolist() == [0]
 
 
 def test_a_prefix_leaves_its_completions(counted: SuggestPredictor) -> None:
-    (known,) = look_up(counted, Histories.of([History(("d",))]), ["b"])
-    assert known.texts == ["bd", "b", "be"]  # bd followed d, be stood beside it; b is typed most
+    (queries,) = look_up(counted, Histories.of([History(("d",))]), ["b"]).queries
+    assert texts_of(counted, queries) == ["bd", "b", "be"]  # bd followed d, be stood beside it; b is typed most

@@ -19,8 +19,8 @@ TEXTS = pl.Series("query", ["find boat", "buy boat", "find a red kite", "naïve 
 @pytest.mark.parametrize("kind", ["words", "bpe"])
 @pytest.mark.parametrize("most", [200_000, 3])
 def test_equals_the_spelling_of_columns(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where words are forgotten between two questions."""
-    monkeypatch.setattr(spelling, "MOST", most)
+    """Also where the caches are cleared between two calls."""
+    monkeypatch.setattr(spelling, "MAX_TEXTS", most)
     tokenizer = QueryTokenizer.fit(TEXTS, kind=kind, min_count=1, size=300)  # type: ignore[arg-type]
     spell, asked = Spelling(tokenizer), ["find boat", "", "boat boat unseen", "café 东京", "find boat"]
     tokens, offsets = spell_out(tokenizer, pl.Series("query", asked))
@@ -29,4 +29,4 @@ def test_equals_the_spelling_of_columns(kind: str, most: int, monkeypatch: pytes
         assert spell(asked) == expected
         assert [spell([text])[0] for text in asked] == expected
     assert spell([""]) == [[UNKNOWN]] and spell([]) == []
-    assert len(spell.words) <= max(most, 6)
+    assert len(spell.texts) <= max(most, 6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -65,14 +66,13 @@ class Batch(NamedTuple):
 
 def pad(sessions: Sequence[Sequence[Sequence[int]]]) -> Batch:
     """Sessions of queries of token ids as a batch on the CPU."""
-    turns = max((len(session) for session in sessions), default=1)
-    width = max((len(query) for session in sessions for query in session), default=1)
-    words = np.zeros((len(sessions), max(turns, 1), max(width, 1)), np.int64)
-    lengths = np.zeros(words.shape[:2], np.int64)
-    for row, session in enumerate(sessions):
-        for turn, query in enumerate(session):
-            words[row, turn, : len(query)] = query
-            lengths[row, turn] = len(query)
+    turns = max(1, max(map(len, sessions), default=1))
+    lengths = np.zeros((len(sessions), turns), np.int64)
+    lengths[np.arange(turns) < np.array([*map(len, sessions)], np.int64)[:, None]] = [
+        len(query) for session in sessions for query in session
+    ]
+    words = np.zeros((*lengths.shape, max(1, int(lengths.max(initial=0)))), np.int64)
+    words[np.arange(words.shape[2]) < lengths[..., None]] = [*chain.from_iterable(chain.from_iterable(sessions))]
     return Batch(torch.from_numpy(words), torch.from_numpy(lengths))
 
 

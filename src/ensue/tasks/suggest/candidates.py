@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
+import numpy.typing as npt
 
+from ensue.data.histories import Index
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.shares import SOURCES
 from ensue.tasks.suggest.similarity import SIMILAR
 
+Mask = npt.NDArray[np.bool_]
 FEATURES = (
     "log_probability",
     "a_token",
@@ -23,103 +26,129 @@ FEATURES = (
     "length",
 )
 """Features of a candidate: log-probability, the same over length to the power of ``exponent``, whether the search wrote
-it, whether it was looked up, 1 / (1 + place there), ln(1 + how often it followed the last query), ln(1 + how often it
+it, whether it was looked up, 1 / (1 + rank there), ln(1 + how often it followed the last query), ln(1 + how often it
 was typed), unknown tokens, tokens."""
 MIXTURE = "mixture"
 COUNTED = (*(f"log_{name}" for name in SOURCES), *(f"root_{name}" for name in SOURCES), MIXTURE)
-"""Further features with count-based models: logarithm and root of the share that each source expects, and the
-logarithm of the mixture of all sources and the network."""
+"""Further features with count-based models: logarithm and root of the probability by each source, and the logarithm of
+the mixture of all sources and the network."""
 EVERY = (*FEATURES, *COUNTED, *SIMILAR)
-"""All that is weighed where counting takes part, in order."""
+"""All features with count-based models, in order."""
 NETWORK = "network"
 MIXED = (NETWORK, *SOURCES)
-"""Parts of the mixture."""
+"""Components of the mixture."""
 TINY = 1e-20
-"""The least share of the mixture: of a longer query the network alone would have the say over the weights."""
+"""Minimum probability of the mixture: of a longer query the network alone would have the say over the weights."""
 
 
-@dataclass(slots=True)
-class Candidate:
-    """One suggestion that is considered."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidates:
+    """Suggestions that are considered for some sessions, as columns of one row per candidate.
 
-    text: str
-    total: float
-    """Its log-probability, the end included."""
-    length: int
-    """Its tokens, the end included."""
-    written: bool
-    unknown: int = 0
-    place: int = -1
-    """Rank among the retrieved queries; -1 if it was not retrieved."""
-    followed: int = 0
-    count: int = 0
-    expected: tuple[float, ...] = ()
-    """By ``SOURCES`` the share that counting expects; empty where counting takes no part."""
-    similar: tuple[float, ...] = (0.0,) * len(SIMILAR)
-    """By ``SIMILAR`` how like the session it is."""
+    Attributes:
+        owners: (candidates,) the session of each, never falling.
+        texts: (candidates,) str.
+        totals: (candidates,) log-probability by the network, the end included; 0 without a network.
+        lengths: (candidates,) tokens, the end included.
+        written: (candidates,) whether the search wrote it.
+        unknown: (candidates,) unknown tokens.
+        ranks: (candidates,) rank among the retrieved queries; -1 for those not retrieved.
+        followed: (candidates,) how often it followed the last query.
+        counts: (candidates,) how often it was typed.
+        expected: (candidates, ``SOURCES``) its probability by each count-based model; 0 without those.
+        similar: (candidates, ``SIMILAR``) its similarity to the session; 0 without count-based models.
+    """
+
+    owners: Index
+    texts: npt.NDArray[np.object_]
+    totals: Floats
+    lengths: Index
+    written: Mask
+    unknown: Index
+    ranks: Index
+    followed: Index
+    counts: Index
+    expected: Floats
+    similar: Floats
+
+    def __len__(self) -> int:
+        """Number of candidates."""
+        return len(self.owners)
+
+    def select(self, index: Index | Mask) -> Candidates:
+        """Return some of the candidates."""
+        return Candidates(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    @classmethod
+    def join(cls, groups: Sequence[Candidates], sessions: Sequence[Index]) -> Candidates:
+        """Return the candidates of several groups of sessions.
+
+        Args:
+            groups: at least one.
+            sessions: for each group, the numbers of its sessions among all.
+        """
+        columns = {
+            field.name: np.concatenate([getattr(group, field.name) for group in groups])
+            for field in fields(cls)
+            if field.name != "owners"
+        }
+        owners = np.concatenate([numbers[group.owners] for group, numbers in zip(groups, sessions, strict=True)])
+        joined = cls(owners=owners, **columns)
+        return joined.select(owners.argsort(kind="stable"))
 
 
-Pool = list[Candidate]
-
-
-def parts(pool: Pool, tokens: int) -> Floats:
+def probabilities(candidates: Candidates, tokens: int) -> Floats:
     """(candidates, ``MIXED``) the probability of each by the network and by counting.
 
-    A word that the network does not know is one of at least as many as it knows. What is not kept of the log, counting
-    does not expect.
+    A word that the network does not know is one of at least as many as it knows. What the log does not hold has no
+    probability by counting.
 
     Args:
-        pool: with expected shares.
+        candidates: with expected probabilities.
         tokens: that the network knows.
     """
-    nothing = (0.0,) * len(SOURCES)
-    rows = [
-        (candidate.total, candidate.unknown, *(candidate.expected if candidate.count else nothing))
-        for candidate in pool
-    ]
-    table = np.array(rows, np.float64).reshape(len(rows), 1 + len(MIXED))
-    table[:, 1] = np.exp(table[:, 0]) / float(max(tokens, 1)) ** table[:, 1]
-    return table[:, 1:]
+    network = np.exp(candidates.totals) / float(max(tokens, 1)) ** candidates.unknown
+    counted = np.where(candidates.counts[:, None] > 0, candidates.expected, 0.0)
+    return np.concatenate([network[:, None], counted], axis=1)
 
 
-def features(pool: Pool, exponent: float, mixture: Mapping[str, float] | None = None, tokens: int = 1) -> Floats:
-    """(candidates, ``FEATURES``), or ``EVERY`` where there is a mixture.
+def features(candidates: Candidates, exponent: float, mixture: Mapping[str, float], tokens: int) -> Floats:
+    """(candidates, ``EVERY``).
 
     Args:
-        pool: what is considered.
+        candidates: what is considered.
         exponent: of the length.
-        mixture: the weight of each part of it.
+        mixture: the weight of each of its components.
         tokens: that the network knows.
     """
-    rows = [
-        (
-            candidate.total,
-            candidate.total / candidate.length**exponent,
-            candidate.written,
-            candidate.place >= 0,
-            1 / (1 + candidate.place) if candidate.place >= 0 else 0.0,
-            candidate.followed,
-            candidate.count,
-            candidate.unknown,
-            candidate.length,
-        )
-        for candidate in pool
+    is_retrieved = candidates.ranks >= 0
+    columns: list[npt.NDArray[np.generic]] = [
+        candidates.totals,
+        candidates.totals / candidates.lengths**exponent,
+        candidates.written,
+        is_retrieved,
+        np.where(is_retrieved, 1 / (1 + np.maximum(candidates.ranks, 0)), 0.0),
+        np.log1p(candidates.followed),
+        np.log1p(candidates.counts),
+        candidates.unknown,
+        candidates.lengths,
     ]
-    table = np.array(rows, np.float64).reshape(len(rows), len(FEATURES))
-    table[:, 5:7] = np.log1p(table[:, 5:7])
-    if mixture is None:
-        return table
-    shares = np.array([candidate.expected for candidate in pool], np.float64).reshape(len(rows), len(SOURCES))
-    mixed = parts(pool, tokens) @ np.array([mixture[name] for name in MIXED])
-    logs = np.log(np.maximum(np.concatenate([shares, mixed[:, None]], axis=1), TINY))
-    similar = np.array([candidate.similar for candidate in pool], np.float64).reshape(len(rows), len(SIMILAR))
-    return np.concatenate([table, logs[:, :-1], np.sqrt(shares), logs[:, -1:], similar], axis=1)
+    table = np.stack(columns, axis=1).astype(np.float64)
+    mixed = probabilities(candidates, tokens) @ np.array([mixture[name] for name in MIXED])
+    logs = np.log(np.maximum(np.concatenate([candidates.expected, mixed[:, None]], axis=1), TINY))
+    roots = np.sqrt(candidates.expected)
+    return np.concatenate([table, logs[:, :-1], roots, logs[:, -1:], candidates.similar], axis=1)
 
 
-def shares(scores: Floats) -> Floats:
-    """Their softmax."""
-    if not len(scores):
-        return scores
-    weights: Floats = np.exp(scores - scores.max())
-    weights /= weights.sum()
-    return weights
+def shares(scores: Floats, owners: Index) -> Floats:
+    """(candidates,) softmax of the scores over the candidates of each session."""
+    size = int(owners.max(initial=-1)) + 1
+    highest = np.full(size, -np.inf)
+    np.maximum.at(highest, owners, scores)
+    weights: Floats = np.exp(scores - highest[owners])
+    return weights / np.bincount(owners, weights, size)[owners]
+
+
+def first_of_each(owners: Index) -> Index:
+    """The first row of each session that has any; ``owners`` never fall."""
+    return np.flatnonzero(np.diff(owners, prepend=-1))

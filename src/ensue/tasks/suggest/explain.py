@@ -23,10 +23,10 @@ from ensue.metrics import Floats
 from ensue.records import History, as_tuple
 from ensue.settings import require_k
 from ensue.tasks.suggest.baselines.shares import GIVEN
-from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch
+from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
-from ensue.tasks.suggest.infer import GROUP, batch_of, clean, clean_prefix, ranked, tokens_of
+from ensue.tasks.suggest.infer import GROUP, clean, clean_prefix, ranked, spelled
 from ensue.tasks.suggest.models.scoring import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.text.sparse import SparseRows
@@ -57,7 +57,7 @@ def answers(
     typed, positions = _typed(state, records)
     sessions = Histories.of(History(values) for values in typed)
     typed_prefixes = [clean_prefix(str(text), normalisation) for text in prefixes]
-    lists = list(ranked(state, sessions, k, typed_prefixes))
+    lists = ranked(state, sessions, k, typed_prefixes)
     known_counts = _known(state, sessions)
     attributions = _attributions(state, sessions, lists, positions) if evidence else iter(())
     return [
@@ -174,7 +174,7 @@ def _largest(contributions: list[tuple[int, float]]) -> Weighted:
 
 
 def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterator[list[Weighted]]:
-    batch = batch_of(state, sessions)
+    batch = pad(spelled(state, sessions)).to(state.device)
     shares = by_query(state, batch, lists)
     tested = [np.argsort(-session_shares[0], kind="stable")[:TESTED] for session_shares in shares]
     cut = sessions.lengths - np.minimum(sessions.lengths, state.shared.turns)
@@ -193,7 +193,7 @@ def _networks(state: SuggestState, sessions: Histories, lists: Lists) -> Iterato
 def by_query(state: SuggestState, batch: Batch, lists: Lists) -> list[Floats]:
     """For each session (choices, turns) how much each suggestion leaned on each query: the mean over its tokens."""
     owners = np.repeat(np.arange(len(lists)), [len(choices) for choices in lists])
-    candidates = tokens_of(state, [[text] for choices in lists for text, _ in choices])[:, 0]
+    candidates = pad([state.search_rules().spelling([text for choices in lists for text, _ in choices])]).words[0]
     rows = torch.from_numpy(owners).to(batch.words.device)
     weights = attributions(state, Batch(batch.words[rows], batch.lengths[rows]), candidates)
     lengths = (candidates != PADDING).sum(1)[:, None].clamp(min=1)
@@ -211,7 +211,8 @@ def _without(state: SuggestState, batch: Batch, lists: Lists, tested: Sequence[I
     """For each session (tested, choices) what each score falls by when the network does not read that query."""
     owners = torch.tensor([row for row, turns in enumerate(tested) for _ in turns])
     deleted = torch.tensor([turn for turns in tested for turn in turns.tolist()])
-    candidates = tokens_of(state, [[text for text, _ in choices] for choices in lists]).to(state.device)
+    spell = state.search_rules().spelling
+    candidates = pad([spell([text for text, _ in choices]) for choices in lists]).words.to(state.device)
     words, lengths = batch.words[owners], batch.lengths[owners]
     positions = torch.arange(lengths.shape[1]).expand(len(owners), -1)
     positions = (positions + (positions >= deleted[:, None]).long()).clamp(max=lengths.shape[1] - 1)
@@ -258,7 +259,7 @@ def explanation(state: SuggestState, record: History, answer: Answer) -> QueryEx
     words = tuple(tuple(tokenizer.decode([id]) for id in span) for span in spans)
     weights: tuple[tuple[float, ...], ...] = ()
     if queries and best and state.schedule is not None:
-        batch = batch_of(state, Histories.of([History(typed)]))
+        batch = pad(spelled(state, Histories.of([History(typed)]))).to(state.device)
         rows = attributions(state, batch, torch.tensor([spans[-1]]))[0]
         positions = batch.mask[0].cpu()
         weights = tuple(tuple(row[positions].tolist()) for row in rows)

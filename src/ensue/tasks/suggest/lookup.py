@@ -1,53 +1,74 @@
-"""Queries of the log that are considered for a session, from every counting model, and the share each expects of any.
+"""Queries of the log that are considered for a session, from all count-based models, and the probability by each model.
 
-Lists of retrieval, of what each given thing says (:mod:`ensue.tasks.suggest.baselines.shares`) and of what is typed
-most take turns until there are twice ``retrieved``. Behind what stands in the search box only its completions stand.
+Lists of retrieval, of each condition (:mod:`ensue.tasks.suggest.baselines.shares`) and of popular queries take turns
+until there are twice ``retrieved``. Where a prefix is typed, only its completions are considered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
 from ensue.tasks.suggest.baselines.shares import GIVEN
 from ensue.tasks.suggest.state import SuggestState
-from ensue.vocabulary import FIRST
+from ensue.text.sparse import SparseRows
 
 
 @dataclass(frozen=True, eq=False)
 class LookedUp:
-    """Counts for one session.
+    """Counts for some sessions.
 
     Attributes:
-        texts: queries that are considered, in the order of their turn.
-        ranks: place of a query to its rank among what retrieval found.
+        queries: for each session the queries that are considered, in the order of their turn.
+        retrieved: (sessions, retrieved) what retrieval gives, best first; negative where there is no more.
         following: the queries of the log.
-        given: a thing given to the share of each query it speaks for; and the share it leaves to all queries.
+        tables: (sessions, queries) probabilities by each of ``GIVEN``; what a row lacks of 1 is divided over all.
     """
 
-    texts: list[str]
-    ranks: Mapping[int, int]
+    queries: list[list[int]]
+    retrieved: Ids
     following: MostFrequentNext
-    given: Sequence[tuple[Mapping[int, float], float]]
+    tables: Sequence[SparseRows]
 
-    def expected(self, places: Sequence[int]) -> Floats:
-        """(places, ``SOURCES``) the share of the query at each; of one not kept (-1), as if it had been typed half."""
-        shares, rows = self.following.shares, np.array(places, np.int64)
-        query_shares = shares[rows] if len(shares) else np.zeros(len(rows))
-        popular = np.where(rows >= 0, query_shares, 0.5 / (self.following.totals.sum() + 1))
-        parts_of_sources = [
-            np.array([shares_of.get(place, 0.0) for place in places]) + rest * popular for shares_of, rest in self.given
-        ]
-        return np.stack([*parts_of_sources, popular], axis=1)
+    def expected(self, sessions: Index, queries: Index) -> Floats:
+        """(pairs, ``SOURCES``) the probability of each query in its session; -1 is one as if it were typed half."""
+        shares, known = self.following.shares, queries >= 0
+        popular = np.full(len(queries), 0.5 / (self.following.totals.sum() + 1))
+        popular[known] = shares[queries[known]]
+        pairs = sessions * len(shares) + np.where(known, queries, 0)
+        columns = []
+        for table in self.tables:
+            owners = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
+            rest = 1 - np.bincount(owners, table.data, table.shape[0])
+            probability = values_at(owners * len(shares) + table.indices, table.data, pairs) * known
+            columns.append(probability + rest[sessions] * popular)
+        return np.stack([*columns, popular], axis=1)
+
+    def ranks(self, sessions: Index, queries: Index) -> Index:
+        """(pairs,) the rank of each query among those retrieved for its session; -1 for those not retrieved."""
+        size = len(self.following.shares) + 1
+        rows, ranks = np.nonzero(self.retrieved >= 0)
+        keys = rows * size + self.retrieved[rows, ranks]
+        return values_at(keys, ranks + 1.0, sessions * size + queries).astype(np.int64) - 1
 
 
-def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -> list[LookedUp]:
+def values_at(keys: Index, values: npt.NDArray[np.number], wanted: Index) -> Floats:
+    """(wanted,) the value of each key, 0 where it is not among ``keys``, which are distinct."""
+    if not len(keys):
+        return np.zeros(len(wanted))
+    order = keys.argsort()
+    places = order[np.searchsorted(keys, wanted, sorter=order).clip(max=len(keys) - 1)]
+    return np.where(keys[places] == wanted, values[places].astype(np.float64), 0.0)
+
+
+def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -> LookedUp:
     """Look up the counts for a few sessions, none of which is empty.
 
     Args:
@@ -57,40 +78,40 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
     """
     settings, following, retrieval = state.shared, state.following, state.retrieval
     assert retrieval is not None
-    query_ids, texts = following.places(sessions)
-    retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, placed=(query_ids, texts))
-    tables = [state.shares.of(name, sessions, query_ids) for name in GIVEN]
-    lookups = []
+    typed, texts = following.places(sessions)
+    retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, placed=(typed, texts))
+    tables = [state.shares.of(name, sessions, typed) for name in GIVEN]
+    looked_up, size = LookedUp([], retrieved, following, tables), 2 * settings.retrieved
+    popular = following.by_frequency[:size]
+    conditional = [_highest_of_rows(table, size) for table in tables]
     for row, prefix in enumerate(prefixes):
-        lists, given = [retrieved[row][retrieved[row] >= 0].tolist()], []
-        for table in tables:
-            entries = slice(table.indptr[row], table.indptr[row + 1])
-            queries, shares = table.indices[entries].astype(np.int64), table.data[entries]
-            lists.append(_highest(queries, shares, 2 * settings.retrieved))
-            given.append((dict(zip(queries.tolist(), shares.tolist(), strict=True)), 1 - float(shares.sum())))
-        ranks = {query_id: rank for rank, query_id in enumerate(lists[0])}
-        lookup = LookedUp([], ranks, following, given)
-        lists.append(following.by_frequency[: 2 * settings.retrieved].tolist())
+        lists = [retrieved[row], *(rows[row] for rows in conditional), popular]
         if prefix:
-            lists = [_completions(lookup, prefix, 2 * settings.retrieved)]
-        turns = dict.fromkeys(
-            query_id for ranked_ids in zip_longest(*lists, fillvalue=-1) for query_id in ranked_ids if query_id >= 0
-        )
-        lookup.texts.extend(
-            following.vocabulary.value(query_id + FIRST) for query_id in [*turns][: 2 * settings.retrieved]
-        )
-        lookups.append(lookup)
-    return lookups
+            lists = [_completions(looked_up, row, prefix, size)]
+        # A column per list, -1 below its end: read row by row, the lists take turns.
+        columns = np.full((max(map(len, lists)), len(lists)), -1, np.int64)
+        for number, queries in enumerate(lists):
+            columns[: len(queries), number] = queries
+        turns = columns[columns >= 0]
+        firsts = np.sort(np.unique(turns, return_index=True)[1])[:size]
+        looked_up.queries.append(turns[firsts].tolist())
+    return looked_up
 
 
-def _highest(queries: Index, shares: Floats, most: int) -> list[int]:
-    """The queries with the highest shares, ties in order of arrival."""
-    order = np.lexsort((queries, -np.round(shares, 12)))[:most]
-    best: list[int] = queries[order].tolist()
-    return best
+def _highest_of_rows(table: SparseRows, size: int) -> list[npt.NDArray[np.integer]]:
+    """For each row the columns of its highest values, ties in rising order."""
+    rows = []
+    for low, high in pairwise(table.indptr.tolist()):
+        columns, values = table.indices[low:high], np.round(table.data[low:high], 12)
+        if len(values) > size:  # ties with the last one stay for the sort
+            is_high = values >= np.partition(values, -size)[-size]
+            columns, values = columns[is_high], values[is_high]
+        rows.append(columns[np.lexsort((columns, -values))[:size]])
+    return rows
 
 
-def _completions(known: LookedUp, prefix: str, most: int) -> list[int]:
-    """The queries that begin with a text, those of the highest mean share first."""
-    query_ids = np.flatnonzero(known.following.queries.str.starts_with(prefix).to_numpy())
-    return _highest(query_ids.astype(np.int64), known.expected(query_ids.tolist()).sum(1), most)
+def _completions(looked_up: LookedUp, row: int, prefix: str, size: int) -> Index:
+    """The queries that begin with a text, those of the highest mean probability first."""
+    queries = np.flatnonzero(looked_up.following.queries.str.starts_with(prefix).to_numpy()).astype(np.int64)
+    sums = looked_up.expected(np.full(len(queries), row), queries).sum(1)
+    return queries[np.lexsort((queries, -np.round(sums, 12)))[:size]]

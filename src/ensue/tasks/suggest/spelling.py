@@ -12,28 +12,31 @@ from itertools import chain
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.tasks.suggest.batch import UNKNOWN
 
-MOST = 200_000
-"""Words that are kept; then all are forgotten."""
+MAX_TEXTS = 200_000
+"""Texts and words whose tokens are cached; then all are computed again."""
 
 
 class Spelling:
-    """Spells texts as ``task.spell_out`` does.
+    """Splits texts as ``task.spell_out`` does; the tokens of words and of texts are cached.
 
     Args:
-        tokenizer: does it for words that are new.
+        tokenizer: splits words that are new.
     """
 
     def __init__(self, tokenizer: QueryTokenizer) -> None:
         self.tokenizer = tokenizer
         self.words: dict[str, list[int]] = {}
+        self.texts: dict[str, list[int]] = {}
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each normalised text; one without any stands as a single unknown token."""
-        parts = [text.split(" ") if text else [] for text in texts]
-        distinct = dict.fromkeys(chain.from_iterable(parts))
-        if len(self.words) + len(distinct) > MOST:
-            self.words = {}
-        spelled = self.words
-        new = [word for word in distinct if word not in spelled]
-        spelled.update(zip(new, self.tokenizer.spell(new), strict=True))
-        return [[*chain.from_iterable(spelled[word] for word in own)] or [UNKNOWN] for own in parts]
+        """The tokens of each normalised text; one without any is a single unknown token. They must not be changed."""
+        new = [text for text in dict.fromkeys(texts) if text not in self.texts]
+        if len(self.texts) + len(new) > MAX_TEXTS:
+            new, self.texts, self.words = [*dict.fromkeys(texts)], {}, {}
+        if new:
+            lists = [text.split(" ") if text else [] for text in new]
+            new_words = [word for word in dict.fromkeys(chain.from_iterable(lists)) if word not in self.words]
+            self.words.update(zip(new_words, self.tokenizer.spell(new_words), strict=True))
+            for text, words in zip(new, lists, strict=True):
+                self.texts[text] = [*chain.from_iterable(self.words[word] for word in words)] or [UNKNOWN]
+        return [self.texts[text] for text in texts]

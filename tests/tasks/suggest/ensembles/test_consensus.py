@@ -9,14 +9,32 @@ import polars as pl
 import pytest
 
 from ensue.metrics import bleu, ngram_counts
-from ensue.tasks.suggest.ensembles.consensus import COSTS, choose_cost, lead, order, worth
+from ensue.tasks.suggest.ensembles import consensus
+from ensue.tasks.suggest.ensembles.consensus import COSTS, worth
 
 POOL = ["red boat", "buy a red boat", "a kite"]
 SHARES = np.array([0.3, 0.3, 0.4])
+ALONE = np.zeros(3, np.int64)
+Pairs = list[tuple[list[str], np.ndarray]]
+
+
+def order(texts: list[str], shares: np.ndarray, cost: float | None) -> np.ndarray:
+    """The places of one session, best first."""
+    return consensus.order(texts, shares, np.zeros(len(texts), np.int64), cost)
+
+
+def lead(texts: list[str], shares: np.ndarray, cost: float) -> int:
+    return int(order(texts, shares, cost)[0])
+
+
+def choose_cost(pools: Pairs, true: pl.Series) -> tuple[float | None, dict[str, float]]:
+    owners = np.repeat(np.arange(len(pools)), [len(texts) for texts, _ in pools])
+    texts = [text for pool, _ in pools for text in pool]
+    return consensus.choose_cost(texts, np.concatenate([shares for _, shares in pools]), owners, true)
 
 
 def test_worth_by_hand() -> None:
-    sums, words = worth(POOL, SHARES)
+    sums, words = worth(POOL, SHARES, ALONE)
     # "red boat": red, boat and the pair of them are in two candidates of 0.3 each: 3 x 0.6.
     # "buy a red boat": buy 0.3, a 0.3 + 0.4, red and boat 0.6 each; buy a 0.3, a red 0.3, red boat 0.6; two triples
     # and one quadruple of 0.3. "a kite": a 0.7, kite 0.4, the pair 0.4.
@@ -55,7 +73,11 @@ def test_worth_equals_a_literal_loop(seed: int) -> None:
         sum(share for gram in grams(text) for other, share in zip(texts, shares, strict=True) if gram in grams(other))
         for text in texts
     ]
-    assert worth(texts, shares)[0] == pytest.approx(expected)
+    owners = np.zeros(len(texts), np.int64)
+    assert worth(texts, shares, owners)[0] == pytest.approx(expected)
+    # Of two sessions with the same texts, one alone has these shares.
+    both = worth([*texts, *texts], np.concatenate([shares, shares / 2]), np.append(owners, owners + 1))[0]
+    assert both == pytest.approx([*expected, *(value / 2 for value in expected)])
 
 
 def test_the_cost_is_the_one_with_the_highest_bleu_that_loses_no_ranks() -> None:

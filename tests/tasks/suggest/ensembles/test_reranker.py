@@ -15,7 +15,7 @@ from ensue.data.histories import Histories
 from ensue.data.queries import Queries
 from ensue.records import History
 from ensue.tasks.suggest.baselines.counting import RepeatLast
-from ensue.tasks.suggest.candidates import EVERY, FEATURES, MIXED, Candidate, features, shares
+from ensue.tasks.suggest.candidates import EVERY, FEATURES, MIXED, Candidates, features, shares
 from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.ensembles import reranker
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
@@ -24,42 +24,45 @@ from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.settings import SuggestSettings
 
 
+def candidates_of(*rows: dict[str, Any], sessions: int = 1) -> Candidates:
+    """The same candidates for some sessions; what a row does not say is that of one that was written."""
+    default = {
+        "text": "", "total": 0.0, "length": 1, "written": True, "unknown": 0, "rank": -1, "followed": 0, "count": 0,
+        "expected": (0.0,) * 5, "similar": (0.0,) * 5,
+    }  # fmt: skip
+    columns = {name: [row.get(name, value) for row in rows] for name, value in default.items()}
+    names = {"text": "texts", "total": "totals", "length": "lengths", "rank": "ranks", "count": "counts"}
+    arrays = {names.get(name, name): np.array(column) for name, column in columns.items()}
+    arrays["texts"] = np.array(columns["text"], np.object_)
+    one = Candidates(owners=np.zeros(len(rows), np.int64), **arrays)
+    return Candidates.join([one] * sessions, [np.array([number]) for number in range(sessions)])
+
+
 def test_features_by_hand() -> None:
-    written = Candidate("a b", -6.0, 3, written=True, followed=3, count=9)
-    found = Candidate("c", -2.0, 2, written=False, unknown=1, place=1)
-    rows = [dict(zip(FEATURES, row, strict=True)) for row in features([written, found], 1.0).tolist()]
-    assert rows[0] == pytest.approx(
-        {
-            "log_probability": -6, "a_token": -2, "written": 1, "found": 0, "found_first": 0,
-            "followed": math.log(4), "frequency": math.log(10), "unknown": 0, "length": 3,
-        }
-    )  # fmt: skip
-    assert rows[1] == pytest.approx(
-        {
-            "log_probability": -2, "a_token": -1, "written": 0, "found": 1, "found_first": 1 / 2,
-            "followed": 0, "frequency": 0, "unknown": 1, "length": 2,
-        }
-    )  # fmt: skip
-
-
-def test_shares_by_hand() -> None:
-    # exp(0) : exp(ln 3) = 1 : 3
-    assert shares(np.array([0.0, math.log(3)])) == pytest.approx([0.25, 0.75])
-    assert shares(np.array([])).tolist() == []
-
-
-def test_counting_adds_features_by_hand() -> None:
-    written = Candidate("a b", math.log(0.02), 3, written=True, expected=(0.01,) * 5)
-    found = Candidate("c", math.log(0.4), 2, written=False, unknown=1, place=1, count=2, expected=(0.5, 0, 0, 0, 0.25))
+    written = {"text": "a b", "total": math.log(0.02), "length": 3, "followed": 3, "count": 9, "expected": (0.01,) * 5}
+    other = {"text": "c", "total": math.log(0.4), "length": 2, "written": False, "unknown": 1, "rank": 1, "count": 2}
     mixture = dict(zip(MIXED, (0.5, 0.1, 0.1, 0.1, 0.1, 0.1), strict=True))
-    table = features([written, found], 1.0, mixture, 10)
+    unseen = {**written, "count": 0}
+    table = features(candidates_of(written, {**other, "expected": (0.5, 0, 0, 0, 0.25)}, unseen), 1.0, mixture, 10)
     rows = [dict(zip(EVERY, row, strict=True)) for row in table.tolist()]
-    # What the log does not keep only the network expects; an unknown word is one of ten.
-    assert rows[0]["mixture"] == pytest.approx(math.log(0.5 * 0.02))
+    assert [rows[0][name] for name in FEATURES] == pytest.approx(
+        [math.log(0.02), math.log(0.02) / 3, 1, 0, 0, math.log(4), math.log(10), 0, 3]
+    )
+    assert [rows[1][name] for name in FEATURES] == pytest.approx(
+        [math.log(0.4), math.log(0.4) / 2, 0, 1, 1 / 2, 0, math.log(3), 1, 2]
+    )
+    # What the log does not hold only the network expects; an unknown word is one of ten.
+    assert rows[0]["mixture"] == pytest.approx(math.log(0.5 * 0.02 + 0.5 * 0.01))
+    assert rows[2]["mixture"] == pytest.approx(math.log(0.5 * 0.02))
     assert rows[1]["mixture"] == pytest.approx(math.log(0.5 * 0.4 / 10 + 0.1 * 0.5 + 0.1 * 0.25))
     assert rows[1]["log_last-query"] == pytest.approx(math.log(0.5)) and rows[1]["root_popular"] == 0.5
     assert rows[1]["log_turn"] == pytest.approx(math.log(1e-20)) and rows[0]["root_turn"] == pytest.approx(0.1)
-    assert table[:, : len(FEATURES)].tolist() == features([written, found], 1.0).tolist()
+
+
+def test_shares_by_hand() -> None:
+    # exp(0) : exp(ln 3) = 1 : 3 in the first session; the second has one candidate.
+    assert shares(np.array([0.0, math.log(3), -5.0]), np.array([0, 0, 1])) == pytest.approx([0.25, 0.75, 1.0])
+    assert shares(np.array([]), np.array([], np.int64)).tolist() == []
 
 
 @pytest.mark.parametrize("strength", [1.0, 30.0])
@@ -82,10 +85,16 @@ def test_the_weights_equal_those_of_a_literal_logit(strength: float) -> None:
 
     expected = minimize(loss, center, tol=1e-10).x / scale
     prior = np.array([0.0, 0, 0, 1])
-    found = fit_order(pools, np.array(answers), strength, prior)
+    sizes = np.array([len(pool) for pool in pools])
+    owners, rows = np.repeat(np.arange(len(pools)), sizes), np.cumsum(sizes) - sizes + answers
+    found = fit_order(every, owners, rows, strength, prior)
     assert found == pytest.approx(expected, abs=1e-3) and found[2] == 0
-    assert fit_order(pools, np.array(answers), strength, prior, found) == pytest.approx(found, abs=1e-6)
-    assert fit_order(pools, np.array(answers), None, prior).tolist() == [0, 0, 0, 1]
+    assert fit_order(every, owners, rows, strength, prior, found) == pytest.approx(found, abs=1e-6)
+    assert fit_order(every, owners, rows, None, prior).tolist() == [0, 0, 0, 1]
+    half = owners < 20  # targets without an answer are left out
+    without = np.where(np.arange(40) < 20, rows, -1)
+    alone = fit_order(every[half], owners[half], rows[:20], strength, prior)
+    assert fit_order(every, owners, without, strength, prior) == pytest.approx(alone, abs=1e-6)
 
 
 def test_a_counting_model_that_ranks_better_is_kept() -> None:
@@ -98,12 +107,12 @@ def test_a_counting_model_that_ranks_better_is_kept() -> None:
 def ordered(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Any:
     """A predictor whose pools are always the same three, after its order was learned on thirty sessions."""
     nothing = (0.001,) * 5
-    pool = [
-        Candidate("buy a red boat today", -4.5, 6, written=True, expected=nothing),
-        Candidate("buy a red boat", -3.0, 5, written=True, expected=nothing),
-        Candidate("where is the kite", -2.9, 5, written=False, place=0, expected=nothing),
-    ]
-    monkeypatch.setattr(reranker, "pools", lambda state, part, k, begun: [pool] * len(part))
+    pool = (
+        {"text": "buy a red boat today", "total": -4.5, "length": 6, "expected": nothing},
+        {"text": "buy a red boat", "total": -3.0, "length": 5, "expected": nothing},
+        {"text": "where is the kite", "total": -2.9, "length": 5, "written": False, "rank": 0, "expected": nothing},
+    )
+    monkeypatch.setattr(reranker, "consider", lambda state, part, k, prefixes: candidates_of(*pool, sessions=len(part)))
     monkeypatch.setattr(reranker, "count", lambda state, name, part, k: RepeatLast().suggest(part, k))
     held = Queries(Histories.of(History(("red boat", "buy a red boat")) for _ in range(30)))
     shared = SuggestSettings(**settings)  # type: ignore[arg-type]
@@ -117,9 +126,10 @@ def test_the_cost_of_a_word_is_learned_where_it_is_asked_for(monkeypatch: pytest
     facts = ordered(monkeypatch, first="consensus", exponent=0.0).metadata.to_dict()
     # By the network alone: exp(-4.5), exp(-3) and exp(-2.9), so the kite is likeliest and never right; the other two
     # share ten n-grams, and of them the shorter leads once a word costs more than its share of them.
-    weighed = shares(np.array([-4.5, -3.0, -2.9]))
-    pool = (["buy a red boat today", "buy a red boat", "where is the kite"], weighed)
-    cost, figures = choose_cost([pool] * 30, pl.Series(["buy a red boat"] * 30))
+    texts = ["buy a red boat today", "buy a red boat", "where is the kite"] * 30
+    owners = np.repeat(np.arange(30), 3)
+    weights = shares(np.tile([-4.5, -3.0, -2.9], 30), owners)
+    cost, figures = choose_cost(texts, weights, owners, pl.Series(["buy a red boat"] * 30))
     assert figures == {"likeliest": 0.0, "consensus": 1.0} and cost is not None and cost > 0
     assert (facts["word_cost"], facts["validation_bleu"]) == (cost, figures) and "mix" not in facts
     mixed = ordered(monkeypatch, retrieved=5).metadata.to_dict()

@@ -9,105 +9,120 @@ P(g) being the share of all candidates that hold g, each weighed by its own. Wit
 The cost is chosen on held-out sessions, by BLEU over all of them. What leads pushes all that was likelier one place
 down: a cost that lowers the mean reciprocal rank there is not taken. Only the first place changes: the others stay in
 order of their shares.
+
+Candidates of several sessions are columns of one row each; ``owners`` are their sessions, which never fall.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ensue import metrics
 from ensue.data.histories import Index
 from ensue.metrics import NGRAMS, Floats
+from ensue.tasks.suggest.candidates import first_of_each
 
 COSTS = tuple(round(0.05 * step, 2) for step in range(17))
 """Grid of the cost per word; at 0.8 hardly more than one word is left."""
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""Odd factor that makes the same n-gram another number in another session."""
 
 
-def worth(texts: Sequence[str], shares: Floats) -> tuple[Floats, Floats]:
+def worth(texts: Sequence[str], shares: Floats, owners: Index) -> tuple[Floats, Floats]:
     """Return the expected overlap of each candidate, and its number of words.
 
     Args:
-        texts: (candidates,) distinct.
-        shares: (candidates,) they sum to 1.
+        texts: (candidates,) distinct in a session.
+        shares: (candidates,) they sum to 1 in a session.
+        owners: (candidates,).
     """
     ngrams = [_grams(text) for text in texts]
-    share: dict[tuple[str, ...], float] = {}
-    for grams, candidate_share in zip(ngrams, shares.tolist(), strict=True):
-        for gram in grams:
-            share[gram] = share.get(gram, 0.0) + candidate_share
-    sums = [sum(share[gram] for gram in grams) for grams in ngrams]
-    return np.array(sums, np.float64), np.array([text.count(" ") + 1 for text in texts], np.float64)
+    holders = np.repeat(np.arange(len(ngrams)), [len(grams) for grams in ngrams])
+    flat = np.concatenate([np.empty(0, np.uint64), *ngrams])
+    _, codes = np.unique(flat + owners[holders].astype(np.uint64) * _GOLDEN, return_inverse=True)
+    share = np.bincount(codes, shares[holders])
+    sums: Floats = np.bincount(holders, share[codes], len(ngrams)).astype(np.float64)
+    return sums, np.array([text.count(" ") + 1 for text in texts], np.float64)
 
 
-def lead(texts: Sequence[str], shares: Floats, cost: float) -> int:
-    """The place of the one that is worth most; of equals the likeliest.
+def lead(sums: Floats, words: Floats, shares: Floats, owners: Index, cost: float) -> Index:
+    """(sessions with candidates,) the candidate that is worth most; of equals the likeliest.
 
     Args:
-        texts: (candidates,) distinct, at least one.
+        sums: (candidates,) of :func:`worth`.
+        words: (candidates,) of :func:`worth`.
         shares: (candidates,).
+        owners: (candidates,).
         cost: of a word.
     """
-    sums, words = worth(texts, shares)
-    return int(np.lexsort((-shares, -np.round(sums - cost * words, 12)))[0])
+    best_first: Index = np.lexsort((-shares, -np.round(sums - cost * words, 12), owners))
+    return best_first[first_of_each(owners)]
 
 
-def order(texts: Sequence[str], shares: Floats, cost: float | None) -> Index:
-    """(candidates,) places, best first: by share, with the one that is worth most in front; ``None``: by share."""
-    positions = np.argsort(-shares, kind="stable").astype(np.int64)
-    if cost is None or len(positions) < 2:
-        return positions
-    first = lead(texts, shares, cost)
-    return np.concatenate([[first], positions[positions != first]])
+def order(texts: Sequence[str], shares: Floats, owners: Index, cost: float | None) -> Index:
+    """(candidates,) session after session and best first: by share, with the one that is worth most in front.
+
+    Args:
+        texts: (candidates,) distinct in a session.
+        shares: (candidates,).
+        owners: (candidates,).
+        cost: of a word; ``None``: by share alone.
+    """
+    is_behind = np.ones(len(owners), np.bool_)
+    if cost is not None:
+        is_behind[lead(*worth(texts, shares, owners), shares, owners, cost)] = False
+    positions: Index = np.lexsort((-shares, is_behind, owners))
+    return positions
 
 
 def choose_cost(
-    pools: Sequence[tuple[Sequence[str], Floats]], true: pl.Series
+    texts: Sequence[str], shares: Floats, owners: Index, true: pl.Series
 ) -> tuple[float | None, dict[str, float]]:
-    """The cost with the highest BLEU over some targets, ``None`` where the likeliest has it; and both figures.
+    """The cost with the highest BLEU over some targets, ``None`` where the likeliest has it; and both metrics.
 
     Args:
-        pools: candidates and shares a target; those without any are left out of the figures.
+        texts: (candidates,).
+        shares: (candidates,).
+        owners: (candidates,) the target of each; those without any are left out of the metrics.
         true: (targets,) what came.
     """
-    rows = [place for place, (texts, _) in enumerate(pools) if len(texts)]
-    pools_of, targets = [pools[place] for place in rows], true.gather(rows)
-    likeliest = [int(shares.argmax()) for _, shares in pools_of]
-    measured = [(texts, shares, *worth(texts, shares)) for texts, shares in pools_of]
-    answers = [texts.index(text) if text in texts else -1 for (texts, _), text in zip(pools_of, targets, strict=True)]
+    filled, rows = np.unique(owners, return_inverse=True)
+    targets = true.gather(filled)
+    is_true = np.array(texts, np.object_) == targets.to_numpy()[rows]
+    answers = np.full(len(filled), -1)
+    answers[rows[is_true]] = np.flatnonzero(is_true)
+    has_answer = answers >= 0
+    is_above = shares > np.where(has_answer, shares[answers], np.inf)[rows] if len(texts) else is_true
+    num_above = np.bincount(rows, is_above, len(filled))
 
-    def figures(first: Sequence[int]) -> tuple[float, Floats]:
-        ranks = [_rank(shares, *own) for (_, shares), *own in zip(pools_of, first, answers, strict=True)]
-        return _bleu([texts[place] for (texts, _), place in zip(pools_of, first, strict=True)], targets), 1 / np.array(
-            ranks
-        )
+    def measure(first: Index) -> tuple[float, Floats]:
+        # What leads pushes the answer one place down unless it stood before it already, or is the answer.
+        ranks = np.where(first == answers, 1.0, 1 + num_above + ~is_above[first])
+        leading = pl.Series("query", [texts[place] for place in first.tolist()], dtype=pl.String)
+        bleu = float(metrics.bleu(metrics.ngram_counts(leading, targets).sum(0)))
+        return bleu, np.where(has_answer, 1 / ranks, 0.0)
 
-    plain, before = figures(likeliest) if pools_of else (0.0, np.zeros(0))
+    if not len(filled):
+        return None, {"likeliest": 0.0, "consensus": 0.0}
+    likeliest: Index = np.lexsort((-shares, rows))[first_of_each(rows)]
+    plain, ranks_before = measure(likeliest)
     best, high = None, plain
-    for cost in COSTS if pools_of else ():
-        leads = [
-            int(np.lexsort((-shares, -np.round(sums - cost * words, 12)))[0]) for _, shares, sums, words in measured
-        ]
-        bleu, ranks = figures(leads)
-        if bleu > high and ranks.sum() >= before.sum():
+    sums, words = worth(texts, shares, rows)
+    for cost in COSTS:
+        bleu, ranks = measure(lead(sums, words, shares, rows, cost))
+        if bleu > high and ranks.sum() >= ranks_before.sum():
             best, high = cost, bleu
     return best, {"likeliest": round(plain, 5), "consensus": round(high, 5)}
 
 
-def _rank(shares: Floats, first: int, answer: int) -> float:
-    """The rank of the answer where another candidate leads; infinite where there is none."""
-    if answer < 0 or answer == first:
-        return np.inf if answer < 0 else 1.0
-    is_above = shares > shares[answer]
-    return float(1 + is_above.sum() + (not is_above[first]))
-
-
-def _bleu(first: Sequence[str], true: pl.Series) -> float:
-    return float(metrics.bleu(metrics.ngram_counts(pl.Series("query", first, dtype=pl.String), true).sum(0)))
-
-
-def _grams(text: str) -> set[tuple[str, ...]]:
+@lru_cache(maxsize=2**16)
+def _grams(text: str) -> npt.NDArray[np.uint64]:
+    """Hashes of the distinct n-grams of a text, in order."""
     words = text.split(" ")
-    return {tuple(words[low : low + n]) for n in range(1, NGRAMS + 1) for low in range(len(words) - n + 1)}
+    grams = (" ".join(words[low : low + n]) for n in range(1, NGRAMS + 1) for low in range(len(words) - n + 1))
+    return np.array([hash(gram) for gram in dict.fromkeys(grams)], np.int64).view(np.uint64)

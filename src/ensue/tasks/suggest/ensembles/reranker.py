@@ -12,7 +12,7 @@ Where a count-based model ranks the held-out sessions better than all that, or n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -21,15 +21,15 @@ import polars as pl
 from ensue import metrics
 from ensue.data.histories import Histories, Index
 from ensue.data.queries import Queries, prefixes
-from ensue.learning.ensemble import Candidates, fit_weights
+from ensue.learning import ensemble
 from ensue.metrics import Floats
 from ensue.significance import exceeds_standard_error, significantly_positive
-from ensue.tasks.suggest.candidates import EVERY, MIXED, MIXTURE, NETWORK, Pool, features, parts, shares
+from ensue.tasks.suggest.candidates import EVERY, MIXED, MIXTURE, NETWORK, Candidates, features, probabilities, shares
 from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import latest
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
 from ensue.tasks.suggest.ensembles.mixture import learn_mixture
-from ensue.tasks.suggest.infer import GROUP, count, pools, scored, values
+from ensue.tasks.suggest.infer import consider, count, scored, values
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
@@ -58,7 +58,8 @@ class _HeldOut(NamedTuple):
 class _Targets(NamedTuple):
     """Candidates of held-out targets."""
 
-    pools: list[Pool]
+    candidates: Candidates
+    """Whose owners are the targets."""
     true: pl.Series
     folds: Index
     """(targets,) those of a fold are learned together."""
@@ -80,7 +81,8 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
         better than all counting models, paired by sessions.
     """
     folds = np.random.default_rng(0).integers(FOLDS, size=len(data))
-    candidates: list[Pool] = []
+    groups: list[Candidates] = []
+    targets_of: list[Index] = []
     true: list[str] = []
     owners, fold_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     ranked: dict[str, list[Floats]] = {name: [] for name in COUNTING}
@@ -103,14 +105,16 @@ def learn_counted_order(state: SuggestState, data: Queries) -> tuple[str, bool]:
             np.bool_,
         )
         sessions, queries = targets.sessions.select(is_rankable), targets.true.filter(is_rankable)
-        for low in range(0, len(queries), GROUP):
-            group = sessions.select(slice(low, low + GROUP))
-            candidates += pools(other, group, SHOWN, [""] * len(group))
+        groups.append(consider(other, sessions, SHOWN, [""] * len(sessions)))
+        targets_of.append(np.arange(len(true), len(true) + len(queries)))
         true += queries.to_list()
         owners.append(targets.owners[is_rankable] + owners[-1].max(initial=-1) + 1)
         fold_of.append(np.full(len(queries), fold))
         for name in COUNTING:
             ranked[name].append(_ranks(other, name, sessions, queries))
+    if not groups:
+        groups, targets_of = [consider(state, data.histories.select(slice(0, 0)), SHOWN, [])], [np.empty(0, np.int64)]
+    candidates = Candidates.join(groups, targets_of)
     pooled = _Targets(candidates, pl.Series("query", true, dtype=pl.String), np.concatenate(fold_of), drawn)
     reciprocal = {name: np.concatenate([np.empty(0), *ranks]) for name, ranks in ranked.items()}
     mixed = _learn_mix(state, pooled, reciprocal, writes=False)
@@ -138,19 +142,16 @@ def learn_order(state: SuggestState, held: Queries, counted: Metadata | None = N
     targets = _draw(held, settings.turns, MOST)
     if settings.retrieved:
         metadata.mixture = dict.fromkeys(MIXED, 1 / len(MIXED))
-    candidates: list[Pool] = []
-    for low in range(0, len(targets.true), GROUP):
-        batch = targets.sessions.select(slice(low, low + GROUP))
-        candidates += pools(state, batch, SHOWN, [""] * len(batch))
+    candidates = consider(state, targets.sessions, SHOWN, [""] * len(targets.true))
     pooled = _Targets(candidates, targets.true, targets.owners % FOLDS, len(targets.true))
     if not settings.retrieved:
         _choose_first(state, pooled)
         return None
     ranked = {name: _ranks(state, name, targets.sessions, targets.true) for name in COUNTING}
     if counted is not None:
-        looked_up = [[candidate for candidate in pool if candidate.count] for pool in candidates]
-        scores = [scored(pool, counted, settings.exponent, metadata.tokens) for pool in looked_up]
-        ranked[RERANKER] = _reciprocal(scores, _answers(looked_up, targets.true))
+        looked_up = candidates.select(candidates.counts > 0)
+        scores = scored(looked_up, counted, settings.exponent, metadata.tokens)
+        ranked[RERANKER] = _reciprocal(scores, looked_up.owners, _answers(looked_up, targets.true))
     _learn_mix(state, pooled, ranked, writes=True)
     assert metadata.validation_mrr is not None
     return _better(metadata.validation_mrr)
@@ -181,19 +182,21 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
         ranked: (targets,) one over the rank of what came, by each counting model.
         writes: whether a network takes part.
     """
-    metadata, tokens, exponent, candidates = state.metadata, state.metadata.tokens, state.shared.exponent, targets.pools
+    metadata, tokens, candidates = state.metadata, state.metadata.tokens, targets.candidates
     answers = _answers(candidates, targets.true)
-    true_candidates = [pool[answer] for pool, answer in zip(candidates, answers.tolist(), strict=True) if answer >= 0]
-    weights = learn_mixture(parts(true_candidates, tokens)[:, 0 if writes else 1 :])
+    weights = learn_mixture(probabilities(candidates.select(answers[answers >= 0]), tokens)[:, 0 if writes else 1 :])
     weights = weights if writes else np.concatenate([[0.0], weights])
     metadata.mixture = {name: float(f"{weight:.6g}") for name, weight in zip(MIXED, weights.tolist(), strict=True)}
-    tables = [features(pool, exponent, metadata.mixture, tokens) for pool in candidates]
+    table = features(candidates, state.shared.exponent, metadata.mixture, tokens)
     metadata.found_in_pool = round(float((answers >= 0).sum()) / max(targets.drawn, 1), 4)
     alone = {NETWORK: "a_token", MIXTURE: MIXTURE} if writes else {MIXTURE: MIXTURE}
-    columns = {key: [table[:, EVERY.index(name)] for table in tables] for key, name in alone.items()}
-    reciprocal = {key: _reciprocal(columns[key], answers) for key in alone}
-    strength, reciprocal["mixed"] = _choose_strength(tables, answers, targets.folds, reciprocal[MIXTURE])
-    mix = fit_order(*_known(tables, answers), strength, CENTER)
+    reciprocal = {
+        key: _reciprocal(table[:, EVERY.index(name)], candidates.owners, answers) for key, name in alone.items()
+    }
+    strength, reciprocal["mixed"] = _choose_strength(
+        table, candidates.owners, answers, targets.folds, reciprocal[MIXTURE]
+    )
+    mix = fit_order(table, candidates.owners, answers, strength, CENTER)
     metadata.mix = {name: float(f"{weight:.6g}") for name, weight in zip(EVERY, mix.tolist(), strict=True)}
     ranks = {**reciprocal, **ranked}
     metadata.validation_mrr = {
@@ -203,22 +206,22 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
     return reciprocal["mixed"]
 
 
-def _answers(pools_of: Sequence[Pool], true: pl.Series) -> Index:
-    """(targets,) which candidate came, -1 where none did."""
-    columns = (
-        next((column for column, candidate in enumerate(pool) if candidate.text == text), -1)
-        for pool, text in zip(pools_of, true, strict=True)
-    )
-    return np.fromiter(columns, np.int64, len(true))
+def _answers(candidates: Candidates, true: pl.Series) -> Index:
+    """(targets,) the candidate that came, -1 where none did."""
+    rows = np.flatnonzero(candidates.texts == true.to_numpy()[candidates.owners])
+    answers = np.full(len(true), -1)
+    answers[candidates.owners[rows]] = rows
+    return answers
 
 
 def _choose_first(state: SuggestState, targets: _Targets) -> None:
     """Choose the cost per word for the suggestion ranked first."""
     if state.shared.first == "consensus":
-        weighed = [
-            ([candidate.text for candidate in pool], shares(values(state, pool))) for pool in targets.pools[:MOST]
-        ]
-        state.metadata.word_cost, state.metadata.validation_bleu = choose_cost(weighed, targets.true[:MOST])
+        candidates = targets.candidates.select(targets.candidates.owners < MOST)
+        weights = shares(values(state, candidates), candidates.owners)
+        state.metadata.word_cost, state.metadata.validation_bleu = choose_cost(
+            candidates.texts.tolist(), weights, candidates.owners, targets.true[:MOST]
+        )
 
 
 def _better(figures: Mapping[str, float]) -> str | None:
@@ -228,7 +231,7 @@ def _better(figures: Mapping[str, float]) -> str | None:
 
 
 def _choose_strength(
-    tables: Sequence[Floats], answers: Index, folds: Index, mixture: Floats
+    table: Floats, owners: Index, answers: Index, folds: Index, mixture: Floats
 ) -> tuple[float | None, Floats]:
     """Return the strongest prior whose cross-validated MRR is within a standard error of the best, and its ranks.
 
@@ -237,57 +240,56 @@ def _choose_strength(
     tried: list[tuple[float | None, Floats]] = [(None, mixture)]
     weights: dict[int, Floats | None] = dict.fromkeys(range(FOLDS))
     for strength in PRIORS[::-1]:
-        ranks = np.zeros(len(tables))
+        scores = np.zeros(len(table))
         for fold in range(FOLDS):
-            others, held_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            known = _known([tables[row] for row in others.tolist()], answers[others])
-            weights[fold] = fold_weights = fit_order(*known, strength, CENTER, weights[fold])
-            ranks[held_out] = _reciprocal([tables[row] @ fold_weights for row in held_out.tolist()], answers[held_out])
-        tried.append((strength, ranks))
+            others = np.where(folds == fold, -1, answers)
+            weights[fold] = fold_weights = fit_order(table, owners, others, strength, CENTER, weights[fold])
+            held_out = folds[owners] == fold
+            scores[held_out] = table[held_out] @ fold_weights
+        tried.append((strength, _reciprocal(scores, owners, answers)))
     best = max((ranks for _, ranks in tried), key=lambda ranks: float(ranks.sum()))
     return next((strength, ranks) for strength, ranks in tried if not exceeds_standard_error(best - ranks))
 
 
-def _known(tables: Sequence[Floats], answers: Index) -> tuple[list[Floats], Index]:
-    """The pools that hold the truth, and where."""
-    rows = np.flatnonzero(answers >= 0)
-    return [tables[row] for row in rows.tolist()], answers[rows]
-
-
 def fit_order(
-    pools_of: Sequence[Floats], answers: Index, strength: float | None, prior: Floats, start: Floats | None = None
+    table: Floats, owners: Index, answers: Index, strength: float | None, prior: Floats, start: Floats | None = None
 ) -> Floats:
     """Return the feature weights under which the answers are likeliest, (features,).
 
     Args:
-        pools_of: (candidates, features) of each target.
-        answers: (targets,) index of the candidate that came.
+        table: (candidates, features).
+        owners: (candidates,) the target of each, never falling.
+        answers: (targets,) the candidate that came; -1 leaves the target out.
         strength: precision of a normal prior on standardised features; ``None``: the mean of the prior alone.
         prior: (features,) mean of the prior.
         start: (features,) initial weights. [default: the mean of the prior]
     """
-    if strength is None or not len(pools_of):
+    has_answer = answers >= 0
+    if strength is None or not has_answer.any():
         return prior
-    rows = np.concatenate(pools_of)
-    mean, scale = rows.mean(0), rows.std(0)
+    rows = np.flatnonzero(has_answer[owners])
+    mean, scale = table[rows].mean(0), table[rows].std(0)
     varies = scale >= 1e-9  # a constant feature keeps its weight
     scale[~varies] = 1.0
-    sizes = np.array([len(pool) for pool in pools_of])
+    # One row per target with an answer, its candidates side by side.
+    sizes = np.bincount(owners[rows], minlength=len(answers))[has_answer]
     is_candidate = np.arange(sizes.max()) < sizes[:, None]
     features = np.zeros((*is_candidate.shape, len(prior)))
-    features[is_candidate] = (rows - mean) / scale * varies
-    true = np.arange(sizes.max()) == answers[:, None]
-    candidates = Candidates(features, true, np.where(is_candidate, 0.0, -np.inf))
+    features[is_candidate] = (table[rows] - mean) / scale * varies
+    true = np.zeros(is_candidate.shape, np.bool_)
+    true[is_candidate] = rows == answers[owners[rows]]
+    candidates = ensemble.Candidates(features, true, np.where(is_candidate, 0.0, -np.inf))
     precision = np.full(len(prior), strength)
-    weights = fit_weights([candidates], prior * scale, precision, start=None if start is None else start * scale)
+    weights = ensemble.fit_weights(
+        [candidates], prior * scale, precision, start=None if start is None else start * scale
+    )
     unscaled: Floats = weights / scale
     return unscaled
 
 
-def _reciprocal(scores: Sequence[Floats], answers: Index) -> Floats:
+def _reciprocal(scores: Floats, owners: Index, answers: Index) -> Floats:
     """(targets,) one over the rank of each answer, after all that tie with it; 0 beyond ``SHOWN``, and of -1."""
-    ranks = [
-        np.inf if answer < 0 else int((pool_scores >= pool_scores[answer]).sum())
-        for pool_scores, answer in zip(scores, answers.tolist(), strict=True)
-    ]
-    return metrics.reciprocal_rank(np.array(ranks, np.float64), SHOWN)
+    has_answer = answers >= 0
+    of_answers = np.append(scores, np.inf)[answers]
+    ranks = np.bincount(owners, scores >= of_answers[owners], len(answers))
+    return metrics.reciprocal_rank(np.where(has_answer, ranks, np.inf), SHOWN)

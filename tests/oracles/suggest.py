@@ -193,40 +193,40 @@ def both_ways(reader: BiLSTM, items: Vectors) -> tuple[Vectors, Tensor]:
     return [torch.cat(pair) for pair in zip(forth, back, strict=True)], torch.cat([forth[-1], back[0]])
 
 
-def heard(teller: RecurrentWriter, ids: list[int]) -> Vectors:
-    table = teller.words.table
+def heard(writer: RecurrentWriter, ids: list[int]) -> Vectors:
+    table = writer.words.table
     return [math.sqrt(table.embedding_dim) * table.weight[id] for id in ids]
 
 
-def told(teller: RecurrentWriter, start: Tensor, memory: Vectors, target: list[int]) -> list[Tensor]:
+def told(writer: RecurrentWriter, start: Tensor, memory: Vectors, target: list[int]) -> list[Tensor]:
     """(ids,) probabilities at each token of the target and at its end."""
-    state, cell = torch.tanh(teller.first.weight @ start + teller.first.bias).chunk(2)
-    items = heard(teller, [BEGIN, *target])
-    states, _ = lstm(teller.lstm, items, state, cell)
+    state, cell = torch.tanh(writer.first.weight @ start + writer.first.bias).chunk(2)
+    items = heard(writer, [BEGIN, *target])
+    states, _ = lstm(writer.lstm, items, state, cell)
     found = []
     for item, hidden in zip(items, states, strict=True):
-        if teller.score is None:
-            joined = teller.joined.weight @ torch.cat([hidden, item]) + teller.joined.bias
+        if writer.score is None:
+            joined = writer.joined.weight @ torch.cat([hidden, item]) + writer.joined.bias
         else:
-            share = softmax([teller.score.weight @ hidden @ other for other in memory])
+            share = softmax([writer.score.weight @ hidden @ other for other in memory])
             context = torch.stack([s * other for s, other in zip(share, memory, strict=True)]).sum(0)
-            joined = torch.tanh(teller.joined.weight @ torch.cat([context, hidden]) + teller.joined.bias)
-        found.append(shares_of_words(teller.words, joined))
+            joined = torch.tanh(writer.joined.weight @ torch.cat([context, hidden]) + writer.joined.bias)
+        found.append(shares_of_words(writer.words, joined))
     return found
 
 
 def seq2seq(model: Seq2Seq, session: list[list[int]], target: list[int]) -> list[Tensor]:
-    states, last = both_ways(model.reader, heard(model.teller, session[-1]))
-    return told(model.teller, last, states, target)
+    states, last = both_ways(model.reader, heard(model.writer, session[-1]))
+    return told(model.writer, last, states, target)
 
 
 def hlstm(model: HLSTM, session: list[list[int]], target: list[int]) -> list[Tensor]:
     queries = []
     for query in session:
-        states, last = both_ways(model.reader, heard(model.teller, query))
+        states, last = both_ways(model.reader, heard(model.writer, query))
         queries.append(torch.stack(states).amax(0) if model.settings.pooling == "max" else last)
     zero = torch.zeros(model.settings.dim, dtype=torch.float64)
-    return told(model.teller, lstm(model.sessions, queries, zero, zero)[0][-1], [], target)
+    return told(model.writer, lstm(model.sessions, queries, zero, zero)[0][-1], [], target)
 
 
 def next_word_shares(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ensue.schedule import Schedule
 from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, Batch, pad, select
-from ensue.tasks.suggest.models.scoring import score
+from ensue.tasks.suggest.model import score
 from ensue.training.optimizer import make_optimizer
 from tests.oracles.suggest import target_log_likelihoods
 

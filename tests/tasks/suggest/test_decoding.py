@@ -15,7 +15,7 @@ from torch import Tensor
 from ensue.errors import SettingError
 from ensue.nn.transformer import Rows
 from ensue.tasks.suggest.batch import BEGIN, END, FIRST, PADDING, UNKNOWN, Batch, pad
-from ensue.tasks.suggest.decoding import Found, beam_search, merged
+from ensue.tasks.suggest.decoding import Found, beam_search
 from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.recurrent import HLSTM, Seq2Seq
 from ensue.tasks.suggest.models.transformers import Transformer
@@ -167,7 +167,7 @@ class Counting:
 
 def test_stops_as_soon_as_nothing_open_can_win_by_hand() -> None:
     """After "4" and its end, 0.9 x 0.9: the best open beam has 0.9 x 0.05 = 0.045, which no further word can raise."""
-    model = Counting()
+    model: Any = Counting()
     found = beam_search(model, torch.zeros(1), pad([[[5]]]), Search(beam=2, keep=1, longest=9, exponent=0.0))
     assert model.steps == 2
     assert found.tokens[0, 0].tolist() == [4] + [0] * 8
@@ -202,7 +202,8 @@ def test_exhaustive_waits_for_long_ones_by_hand() -> None:
 
     def found(exhaustive: bool, *begun: int) -> list[list[int]]:
         search = Search(beam=1 + 1, keep=1, longest=9, exponent=1.0, exhaustive=exhaustive)
-        tokens = beam_search(Late(torch.zeros(0)), torch.tensor(begun), pad([[[5]]] * len(begun)), search).tokens
+        model: Any = Late(torch.zeros(0))
+        tokens = beam_search(model, torch.tensor(begun), pad([[[5]]] * len(begun)), search).tokens
         return [[id for id in row if id] for row in tokens[:, 0].tolist()]
 
     assert found(False, 5) == [[4]]
@@ -244,11 +245,6 @@ def test_where_all_is_banned_there_is_nothing() -> None:
     found = suggest(build("mtn"), pad(sessions(3)), Search(), banned=torch.ones(NUM_IDS, dtype=torch.bool))
     assert (found.scores == -math.inf).all()
     assert not any(spelled(found, row) for row in range(3))
-
-
-def test_spellings_of_one_text_are_merged() -> None:
-    found = merged(["new york", "newark", "new york", "york"], [-1.0, -2.0, -0.5, -0.1], typed=["york"])
-    assert found == [("new york", -0.5), ("newark", -2.0)]
 
 
 # --- what is being typed ---------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ A beam of 1 is greedy decoding: it takes the likeliest token, and stops at the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +20,10 @@ from torch import Tensor
 
 from ensue.nn.topk import topk
 from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch
-from ensue.tasks.suggest.model import Stepwise, Written
+from ensue.tasks.suggest.model import Decoder
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
 
-Memory = TypeVar("Memory")
-State = TypeVar("State", bound=Written)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -65,8 +62,8 @@ class _Ended(NamedTuple):
 
 @torch.inference_mode()
 def beam_search(
-    writer: Stepwise[Memory, State],
-    memory: Memory,
+    writer: Decoder,
+    memory: object,
     batch: Batch,
     search: Search,
     *,
@@ -174,16 +171,3 @@ def _written(typed: Typed, written: Ints, token: Ints) -> Ints:
     sizes, ends = typed.sizes.numpy(force=True), typed.ends.numpy(force=True)
     bytes_written: Ints = np.minimum(written + sizes[token], ends[:, None])
     return bytes_written
-
-
-def merged(texts: Iterable[str], scores: Iterable[float], typed: Iterable[str] = ()) -> list[tuple[str, float]]:
-    """Suggestions of one row, each text once with its best score, best first, without those typed already.
-
-    Pieces of words can spell the same text in more than one way.
-    """
-    best: dict[str, float] = {}
-    left_out = set(typed)
-    for text, score in zip(texts, scores, strict=True):
-        if text not in left_out and score > best.get(text, -torch.inf):
-            best[text] = score
-    return sorted(best.items(), key=lambda pair: -pair[1])

@@ -27,7 +27,7 @@ from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.dataset import spell_out
 from ensue.tasks.suggest.infer import GROUP, clean, clean_prefix, ranked, spelled
-from ensue.tasks.suggest.models.scoring import score
+from ensue.tasks.suggest.model import score
 from ensue.tasks.suggest.state import SuggestState
 from ensue.text.sparse import SparseRows
 from ensue.vocabulary import FIRST

@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 import torch
 
-from ensue.data.histories import Histories, Index
+from ensue.data.histories import Histories
 from ensue.data.queries.rules import Normalisation, normalise, normalise_ascii
 from ensue.errors import SettingError
 from ensue.learning.state import evaluating
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions, last_places
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.retrieval import NONE
 from ensue.tasks.suggest.baselines.shares import SOURCES
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
@@ -28,9 +28,9 @@ from ensue.tasks.suggest.candidates import EVERY, Candidates, features, first_of
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
-from ensue.tasks.suggest.lookup import LookedUp, look_up, values_at
+from ensue.tasks.suggest.lookup import LookedUp, look_up
 from ensue.tasks.suggest.metadata import Metadata
-from ensue.tasks.suggest.models.scoring import score
+from ensue.tasks.suggest.model import score
 from ensue.tasks.suggest.similarity import SIMILAR
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
@@ -174,20 +174,21 @@ def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, pr
     ]
     allowed = state.floor.shows(text for _, text, *_ in rows)
     columns = [*zip(*(row for row in rows if row[1] in allowed), strict=True)] or [()] * 6
-    owners, queries = np.array(columns[0], np.int64), following.vocabulary.ids(columns[1]).astype(np.int64) - FIRST
-    nothing = np.zeros((len(owners), 1))
+    owners, texts = np.array(columns[0], np.int64), columns[1]
+    queries = following.vocabulary.ids(texts).astype(np.int64) - FIRST
+    nothing = np.zeros(len(owners), np.int64)
     return Candidates(
         owners=owners,
-        texts=np.array(columns[1], np.object_),
+        texts=np.array(texts, np.object_),
         totals=np.array(columns[2], np.float64),
         lengths=np.array(columns[3], np.int64),
         written=np.array(columns[4], np.bool_),
         unknown=np.array(columns[5], np.int64),
-        ranks=np.full(len(owners), -1) if counts is None else counts.ranks(owners, queries),
-        followed=_followed(following, sessions, owners, queries),
+        ranks=nothing - 1 if counts is None else counts.ranks(owners, queries),
+        followed=nothing if counts is None else counts.followed(owners, queries),
         counts=np.append(following.totals, 0)[np.maximum(queries, NONE)],
-        expected=nothing.repeat(len(SOURCES), 1) if counts is None else counts.expected(owners, queries),
-        similar=nothing.repeat(len(SIMILAR), 1) if counts is None else state.similarity.of(typed, columns[1], owners),
+        expected=np.zeros((len(owners), len(SOURCES))) if counts is None else counts.expected(owners, queries),
+        similar=np.zeros((len(owners), len(SIMILAR))) if counts is None else state.similarity.of(typed, texts, owners),
     )
 
 
@@ -209,14 +210,6 @@ def _looked_up(
     for row, texts in zip(short, _frequent(following, sessions, k, prefixes, short), strict=True):
         lists[row] += texts[: 2 * k - num_written[row]]
     return lists
-
-
-def _followed(following: MostFrequentNext, sessions: Histories, owners: Index, queries: Index) -> Index:
-    """(candidates,) how often each followed the last query of its session."""
-    size = len(following.queries) + 1
-    last = last_places(sessions, following.places(sessions)[0])
-    sources, followers, counts = following.follow(last, np.full(len(last), size))
-    return values_at(sources * size + followers, counts, owners * size + queries).astype(np.int64)
 
 
 def spelled(state: SuggestState, sessions: Histories) -> list[list[list[int]]]:

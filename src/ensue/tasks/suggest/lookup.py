@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ensue.data.histories import Histories, Ids, Index
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.counting import MostFrequentNext
+from ensue.tasks.suggest.baselines.counting import MostFrequentNext, last_places
 from ensue.tasks.suggest.baselines.shares import GIVEN
 from ensue.tasks.suggest.state import SuggestState
 from ensue.text.sparse import SparseRows
@@ -28,12 +28,14 @@ class LookedUp:
     Attributes:
         queries: for each session the queries that are considered, in the order of their turn.
         retrieved: (sessions, retrieved) what retrieval gives, best first; negative where there is no more.
+        last: (sessions,) the last query of each.
         following: the queries of the log.
         tables: (sessions, queries) probabilities by each of ``GIVEN``; what a row lacks of 1 is divided over all.
     """
 
     queries: list[list[int]]
     retrieved: Ids
+    last: Index
     following: MostFrequentNext
     tables: Sequence[SparseRows]
 
@@ -58,6 +60,12 @@ class LookedUp:
         keys = rows * size + self.retrieved[rows, ranks]
         return values_at(keys, ranks + 1.0, sessions * size + queries).astype(np.int64) - 1
 
+    def followed(self, sessions: Index, queries: Index) -> Index:
+        """(pairs,) how often each query followed the last one of its session."""
+        size = len(self.following.shares) + 1
+        owners, followers, counts = self.following.follow(self.last, np.full(len(self.last), size))
+        return values_at(owners * size + followers, counts, sessions * size + queries).astype(np.int64)
+
 
 def values_at(keys: Index, values: npt.NDArray[np.number], wanted: Index) -> Floats:
     """(wanted,) the value of each key, 0 where it is not among ``keys``, which are distinct."""
@@ -81,7 +89,7 @@ def look_up(state: SuggestState, sessions: Histories, prefixes: Sequence[str]) -
     typed, texts = following.places(sessions)
     retrieved = retrieval.candidates(sessions, settings.retrieved, typed=settings.repeats, placed=(typed, texts))
     tables = [state.shares.of(name, sessions, typed) for name in GIVEN]
-    looked_up, size = LookedUp([], retrieved, following, tables), 2 * settings.retrieved
+    looked_up, size = LookedUp([], retrieved, last_places(sessions, typed), following, tables), 2 * settings.retrieved
     popular = following.by_frequency[:size]
     conditional = [_highest_of_rows(table, size) for table in tables]
     for row, prefix in enumerate(prefixes):

@@ -1,70 +1,63 @@
-"""Interfaces of the networks of task ``suggest``: an encoder of sessions and a decoder, not inherited."""
+"""Base class of the networks of task ``suggest``: an encoder of sessions and a decoder that writes the next query."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
-from ensue.tasks.suggest.batch import Batch
+from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
 
 
-class Written(Protocol):
-    """Decoder state of some rows."""
+class Decoder(Protocol):
+    """The part of a network that scores and writes queries; memories and states are its own types."""
 
-    def select(self, index: Tensor) -> Self:
-        """Rows picked, repeated or put in order."""
+    def loss(self, memory: Any, read: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean cross-entropy of all tokens of ``targets`` that are not padding, in nats."""
         ...
 
-
-Memory = TypeVar("Memory")
-Read = TypeVar("Read", contravariant=True)
-State = TypeVar("State", bound=Written)
-
-
-class Likelihood(Protocol[Read]):
-    """Scorer of complete queries."""
-
-    def likelihood(self, memory: Read, read: Tensor, targets: Tensor) -> Tensor:
+    def likelihood(self, memory: Any, read: Tensor, targets: Tensor) -> Tensor:
         """(rows, length) log-probability of each token of ``targets`` after those of ``read``; 0 at padding."""
         ...
 
-
-class Stepwise(Protocol[Read, State]):
-    """Decoder as the beam search uses it, token by token."""
-
-    def start(self, memory: Read) -> State:
-        """The state before the first token."""
+    def start(self, memory: Any) -> Any:
+        """Return the state before the first token; its ``select`` picks, repeats or orders rows."""
         ...
 
-    def step(self, memory: Read, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+    def step(self, memory: Any, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
         """Read (rows,) tokens: (rows, ids) log-probabilities of the next, and the state after it."""
         ...
 
-
-class Decoder(Likelihood[Read], Stepwise[Read, State], Protocol[Read, State]):
-    """The part of a network that writes a query."""
-
-
-class Model(Protocol[Memory, State]):
-    """An ``nn.Module`` that is made of ``(settings, num_ids)``."""
-
-    @property
-    def writer(self) -> Decoder[Memory, State]:
-        """The decoder."""
+    def attention(self, memory: Any, read: Tensor) -> Tensor:
+        """(rows, length, source) attention to the memory at each token, where ``places`` say what it is of."""
         ...
 
-    def encode(self, batch: Batch) -> Memory:
-        """Return the memory that the decoder attends to after the last query of each row."""
-        ...
+
+class Network(nn.Module):
+    """A network that is made of ``(settings, num_ids)``.
+
+    Attributes:
+        writer: the decoder.
+    """
+
+    writer: Decoder
+
+    def remember(self, batch: Batch, ends: Tensor) -> Any:
+        """Return the memory that the decoder reads after each of the queries at (batch, turns) ``ends``, in order."""
+        raise NotImplementedError
+
+    def encode(self, batch: Batch) -> Any:
+        """Return the memory that the decoder reads after the last query of each row."""
+        return self.remember(batch, batch.last)
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy a token over every query that followed another, in nats."""
-        ...
+        return self.writer.loss(self.remember(batch, batch.followed), *next_queries(batch))
 
+    @torch.no_grad()
     def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """Return the attributions of each token of a suggestion to each earlier token, as the network defines them.
+        """Return the attributions of each token of a suggestion to each earlier token: the attention of the decoder.
 
         Args:
             batch: the sessions.
@@ -73,12 +66,46 @@ class Model(Protocol[Memory, State]):
         Returns:
             (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
         """
-        ...
+        return self.attend(self.encode(batch), batch, candidates)
 
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """See :class:`torch.nn.Module`."""
-        ...
+    def attend(self, memory: Any, batch: Batch, candidates: Tensor) -> Tensor:
+        """Return :meth:`attributions` by the attention to one memory."""
+        read, _ = spell(candidates, (candidates != PADDING).sum(1))
+        shares = self.writer.attention(memory, read)[:, :-1] * (read[:, 1:, None] != PADDING)
+        return put_in_place(shares, memory.places, (batch.words.shape[1], batch.words.shape[2]))
 
 
-AnyModel: TypeAlias = Model[Any, Any]
-"""Which memory a network makes, and how its writer goes on, is its own business."""
+def score(writer: Decoder, memory: object, candidates: Tensor) -> Tensor:
+    """Log-probability of each candidate as the next query, its end included.
+
+    Args:
+        writer: of a network.
+        memory: one row a session.
+        candidates: (rows, choices, width) token ids, 0 at padding.
+
+    Returns:
+        (rows, choices) in nats; -inf for a candidate without tokens.
+    """
+    rows, choices, width = candidates.shape
+    lengths = (candidates != PADDING).sum(2).flatten()
+    totals = writer.likelihood(memory, *spell(candidates.reshape(rows * choices, width), lengths)).sum(1)
+    return totals.masked_fill(lengths == 0, -torch.inf).view(rows, choices)
+
+
+def put_in_place(shares: Tensor, places: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Attention over a memory as attention over the queries it was made of.
+
+    Args:
+        shares: (rows, width, source).
+        places: (rows, source) where in turns x width each stands; -1 = nowhere, whose part goes to the others.
+        shape: turns and width of the batch.
+
+    Returns:
+        (rows, width, turns, source width); each (turns x source width) sums to 1, or to 0 where there was nothing.
+    """
+    # Places [4 5 -1] in 3 turns x 4 words are words 0 and 1 of turn 1; what the end token got goes to these two.
+    rows, width, _ = shares.shape
+    shares = shares * (places >= 0)[:, None]
+    shares = shares / shares.sum(2, keepdim=True).clamp(min=torch.finfo(shares.dtype).tiny)
+    where = places.clamp(min=0)[:, None].expand_as(shares)
+    return shares.new_zeros(rows, width, shape[0] * shape[1]).scatter_add(2, where, shares).view(rows, width, *shape)

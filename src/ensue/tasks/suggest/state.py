@@ -23,7 +23,7 @@ from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out
 from ensue.tasks.suggest.metadata import Metadata
-from ensue.tasks.suggest.model import AnyModel
+from ensue.tasks.suggest.model import Network
 from ensue.tasks.suggest.privacy import Floor, people_of
 from ensue.tasks.suggest.rules import Rules
 from ensue.tasks.suggest.settings import (
@@ -37,7 +37,7 @@ from ensue.tasks.suggest.similarity import Similarity
 from ensue.vocabulary import FIRST
 
 
-class SuggestState(State[AnyModel]):
+class SuggestState(State[Network]):
     """A query suggester: see :class:`~ensue.learning.state.State` for its arguments."""
 
     task = "suggest"
@@ -61,7 +61,7 @@ class SuggestState(State[AnyModel]):
         """Splits queries into tokens and holds their ids."""
         self.retrieval: Retrieval | None = None
         """The queries of the log that may be shown, and their counts; ``None`` before training."""
-        self.model: AnyModel | Retrieval | None = None
+        self.model: Network | Retrieval | None = None
         self.metadata: Metadata = Metadata(sessions=0, queries=0, distinct=0, tokens=0, normalisation="plain", notes=[])
         self.train_prints = torch.zeros(0, dtype=torch.int32)
         """(distinct pairs of queries,) hashes, by which test pairs among the training data are detected."""
@@ -138,7 +138,7 @@ class SuggestState(State[AnyModel]):
         """What the network is taught of some queries: words below the floor are unknown to it, pieces of words too."""
         return spell_out(self.tokenizer, values if self.tokenizer.kind == "words" else self.floor.common(values))
 
-    def make_network(self) -> AnyModel:
+    def make_network(self) -> Network:
         """An untrained network where torch makes tensors."""
-        network: AnyModel = MODELS[self.model_name].make(self.settings, len(self.tokenizer))
+        network: Network = MODELS[self.model_name].make(self.settings, len(self.tokenizer))
         return network

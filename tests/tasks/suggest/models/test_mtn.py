@@ -46,7 +46,7 @@ def test_all_prefixes_at_once_equal_each_alone(model: MTN) -> None:
 
 
 def likelihoods(model: MTN, batch: Batch) -> Tensor:
-    return model.writer.likelihood(model._remember(batch, batch.followed), *next_queries(batch))
+    return model.writer.likelihood(model.remember(batch, batch.followed), *next_queries(batch))
 
 
 def test_later_queries_change_nothing(model: MTN) -> None:
@@ -78,7 +78,7 @@ def test_label_smoothing_is_torchs() -> None:
     plain, smooth = network(), network(smoothing=0.3)
     batch = pad(SESSIONS)
     read, said = next_queries(batch)
-    states, *_ = plain.writer.states(plain._remember(batch, batch.followed), read, Rows.of(said != 0))
+    states, *_ = plain.writer.states(plain.remember(batch, batch.followed), read, Rows.of(said != 0))
     scores = plain.writer.words.log_probabilities(states)[:, 1:]
     expected = nn.functional.cross_entropy(scores, said[said != 0] - 1, label_smoothing=0.3)
     torch.testing.assert_close(smooth.loss(batch), expected)
@@ -88,7 +88,7 @@ def test_what_is_smoothed_beside_copying_is_the_vocabulary_alone() -> None:
     plain, smooth = network(copy=True), network(copy=True, smoothing=0.3)
     batch = pad(SESSIONS)
     read, said = next_queries(batch)
-    there, memory = said != 0, plain._remember(batch, batch.followed)
+    there, memory = said != 0, plain.remember(batch, batch.followed)
     states, _ = plain.writer.states(memory, read, Rows.of(there))
     spread = plain.writer.words.log_probabilities(states)[:, 1:].mean(1)  # cross-entropy against all tokens evenly
     expected = -(0.7 * plain.writer.likelihood(memory, read, said)[there] + 0.3 * spread).mean()

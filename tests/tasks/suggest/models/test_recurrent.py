@@ -53,7 +53,7 @@ def test_the_entropy_term_equals_the_loop() -> None:
 
 
 def likelihoods(model: Any, batch: Batch) -> Tensor:
-    found: Tensor = model.teller.likelihood(model._remember(batch, batch.followed), *next_queries(batch))
+    found: Tensor = model.writer.likelihood(model.remember(batch, batch.followed), *next_queries(batch))
     return found
 
 
@@ -88,12 +88,12 @@ def test_without_attention_leaning_is_the_gradient() -> None:
         for place, id in enumerate(query):
             ends = []
             for sign in (1, -1):
-                kept = model.teller.words.table.weight.data[id].clone()
-                model.teller.words.table.weight.data[id] *= 1 + sign * small  # no word stands twice, or is suggested
+                kept = model.writer.words.table.weight.data[id].clone()
+                model.writer.words.table.weight.data[id] *= 1 + sign * small  # no word stands twice, or is suggested
                 memory = model.encode(batch)
-                model.teller.words.table.weight.data[id] = kept
+                model.writer.words.table.weight.data[id] = kept
                 read = torch.tensor([[2, 10]])
-                ends.append(float(model.teller.likelihood(memory, read, torch.tensor([[10, 11]])).detach()[0, 1]))
+                ends.append(float(model.writer.likelihood(memory, read, torch.tensor([[10, 11]])).detach()[0, 1]))
             sizes[turn, place] = abs(ends[0] - ends[1]) / (2 * small)
     torch.testing.assert_close(leaned, sizes / sizes.sum(), rtol=1e-5, atol=1e-7)
 

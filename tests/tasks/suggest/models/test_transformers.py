@@ -52,7 +52,7 @@ def test_all_prefixes_at_once_equal_each_alone(model: Transformer) -> None:
 
 
 def likelihoods(model: Transformer, batch: Batch) -> Tensor:
-    return model.writer.likelihood(model._remember(batch, batch.followed), *next_queries(batch))
+    return model.writer.likelihood(model.remember(batch, batch.followed), *next_queries(batch))
 
 
 def test_later_queries_change_nothing(model: Transformer) -> None:

@@ -46,8 +46,8 @@ from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.incremental import PackedEncoder
 from ensue.nn.transformer import EncoderLayer, Rows, sinusoids
-from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
-from ensue.tasks.suggest.models import scoring
+from ensue.tasks.suggest.batch import Batch
+from ensue.tasks.suggest.model import Network
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Memory, Writer
 from ensue.tasks.suggest.settings import MTNSettings
@@ -106,13 +106,15 @@ class _Read(NamedTuple):
     lean: Tensor | None  # (batch, turns, turns) how much each query's vector leaned on each query
 
 
-class MTN(nn.Module):
+class MTN(Network):
     """The network over token ids; see the module's table for the equations.
 
     Args:
         settings: sizes and variants.
         num_ids: tokens, the special ones included.
     """
+
+    writer: Writer
 
     def __init__(self, settings: MTNSettings, num_ids: int) -> None:
         super().__init__()
@@ -128,14 +130,6 @@ class MTN(nn.Module):
         self.drop = Dropout(settings.dropout)
         self.kept = DerivedCache(self._fused)
 
-    def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy a token over every query that followed another, in nats."""
-        return self.writer.loss(self._remember(batch, batch.followed), *next_queries(batch))
-
-    def encode(self, batch: Batch) -> Memory:
-        """Return the memory that the decoder attends to after the last query of each row."""
-        return self._remember(batch, batch.last)
-
     @torch.no_grad()
     def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
         """Return attributions to earlier words: the attention of the decoder's last layer.
@@ -143,27 +137,17 @@ class MTN(nn.Module):
         Half of what a token holds is its query's session vector: that half goes to the queries the vector leaned on
         (attention rollout, Abnar & Zuidema 2020: each layer is half what it read, half itself), and there to the words
         by the size of their weight in the projection.
-
-        Args:
-            batch: the sessions.
-            candidates: (rows, width) ids of a suggestion for each.
-
-        Returns:
-            (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
         """
-        lengths, shape = (candidates != PADDING).sum(1), (batch.words.shape[1], batch.words.shape[2])
         read = self._read(batch, batch.last, weigh=True)
         assert read.lean is not None
-        memory = self._gather(batch, batch.last, read)
-        words, _ = spell(candidates, lengths)
-        shares = self.writer.attention(memory, words)[:, :-1] * (words[:, 1:, None] != PADDING)
-        near = scoring.put_in_place(shares, memory.places, shape)
+        near = self.attend(self._gather(batch, batch.last, read), batch, candidates)
         parts = self.project.weigh(batch.mask, near.dtype).abs()
         parts = parts / parts.sum(2, keepdim=True).clamp(min=torch.finfo(parts.dtype).tiny)
         far = (near.sum(3) @ read.lean)[..., None] * parts[:, None]
         return (near + far) / 2
 
-    def _remember(self, batch: Batch, ends: Tensor) -> Memory:
+    def remember(self, batch: Batch, ends: Tensor) -> Memory:
+        """Return the memory of the last query of each end, or of all queries up to it."""
         return self._gather(batch, ends, self._read(batch, ends))
 
     def _read(self, batch: Batch, ends: Tensor, *, weigh: bool = False) -> _Read:

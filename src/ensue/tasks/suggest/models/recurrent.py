@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from ensue.nn.attention import masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.recurrent import BiLSTM, LSTMLayer
-from ensue.tasks.suggest.batch import PADDING, Batch, next_queries, spell
-from ensue.tasks.suggest.models import scoring
+from ensue.tasks.suggest.batch import PADDING, Batch, spell
+from ensue.tasks.suggest.model import Network
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.settings import HLSTMSettings, Seq2SeqSettings
 
@@ -126,6 +126,10 @@ class RecurrentWriter(nn.Module):
         log_shares = self.words.log_likelihood(vectors[there], targets[there])
         return vectors.new_zeros(targets.shape).masked_scatter(there, log_shares)
 
+    def attention(self, memory: Memory, read: Tensor) -> Tensor:
+        """(rows, length, source) attention at each token; no source where it attends to nothing."""
+        return self.states(memory, read, self.start(memory))[2]
+
     def start(self, memory: Memory) -> State:
         """Nothing is written yet."""
         return State(memory.start[:, 0].contiguous(), memory.start[:, 1].contiguous())
@@ -136,7 +140,7 @@ class RecurrentWriter(nn.Module):
         return self.words.log_probabilities(vectors[:, 0]), state
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(Network):
     """An LSTM both ways over the last query, and one that writes with attention to its states.
 
     Args:
@@ -144,50 +148,24 @@ class Seq2Seq(nn.Module):
         num_ids: tokens, the special ones included.
     """
 
+    writer: RecurrentWriter
+
     def __init__(self, settings: Seq2SeqSettings, num_ids: int) -> None:
         super().__init__()
-        self.teller = RecurrentWriter(settings, num_ids, attends=True)
+        self.writer = RecurrentWriter(settings, num_ids, attends=True)
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
 
-    @property
-    def writer(self) -> RecurrentWriter:
-        """Return the decoder; its parameters keep their first name in a folder."""
-        return self.teller
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy a token over every query that followed another, in nats."""
-        return self.teller.loss(self._remember(batch, batch.followed), *next_queries(batch))
-
-    def encode(self, batch: Batch) -> Memory:
-        """Return the memory that the decoder attends to after the last query of each row."""
-        return self._remember(batch, batch.last)
-
-    @torch.no_grad()
-    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """Return the attributions of each word of a suggestion to each word before: the attention weights.
-
-        Args:
-            batch: the sessions.
-            candidates: (rows, width) ids of a suggestion for each.
-
-        Returns:
-            (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
-        """
-        memory = self.encode(batch)
-        read, _ = spell(candidates, (candidates != PADDING).sum(1))
-        shares = self.teller.states(memory, read, self.teller.start(memory))[2][:, :-1] * (read[:, 1:, None] != PADDING)
-        return scoring.put_in_place(shares, memory.places, (batch.words.shape[1], batch.words.shape[2]))
-
-    def _remember(self, batch: Batch, ends: Tensor) -> Memory:
+    def remember(self, batch: Batch, ends: Tensor) -> Memory:
+        """Return the states over the words of each end's query."""
         row, turn = ends.nonzero(as_tuple=True)
         words, mask = batch.words[row, turn], batch.mask[row, turn]
-        states = self.reader(self.teller.look(words), mask)
+        states = self.reader(self.writer.look(words), mask)
         places = turn[:, None] * words.shape[1] + torch.arange(words.shape[1], device=turn.device)
-        start = self.teller.begin(last_states(states, batch.lengths[row, turn]))
-        return Memory(self.teller.drop(states), mask, places, start)
+        start = self.writer.begin(last_states(states, batch.lengths[row, turn]))
+        return Memory(self.writer.drop(states), mask, places, start)
 
 
-class HLSTM(nn.Module):
+class HLSTM(Network):
     """An LSTM both ways over the words of each query, one over the queries, and one that writes.
 
     Args:
@@ -195,44 +173,26 @@ class HLSTM(nn.Module):
         num_ids: tokens, the special ones included.
     """
 
+    writer: RecurrentWriter
+
     def __init__(self, settings: HLSTMSettings, num_ids: int) -> None:
         super().__init__()
         self.settings = settings
-        self.teller = RecurrentWriter(settings, num_ids, attends=False, entropy=settings.entropy)
+        self.writer = RecurrentWriter(settings, num_ids, attends=False, entropy=settings.entropy)
         self.reader = BiLSTM(settings.embedding, settings.dim // 2)
         self.sessions = LSTMLayer(settings.dim, settings.dim, batch_first=True)
-
-    @property
-    def writer(self) -> RecurrentWriter:
-        """Return the decoder; its parameters keep their first name in a folder."""
-        return self.teller
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy a token over every query that followed another, in nats, and M-NSRF's p log p."""
-        return self.teller.loss(self._remember(batch, batch.followed), *next_queries(batch))
-
-    def encode(self, batch: Batch) -> Memory:
-        """The state of each session after its last query."""
-        return self._remember(batch, batch.last)
 
     def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
         """Return attributions to earlier words, by gradients.
 
         The model has no attention: these are |gradient . vector|, normalised; the change of a suggested word's
         log-probability under a small change of an earlier word's vector.
-
-        Args:
-            batch: the sessions.
-            candidates: (rows, width) ids of a suggestion for each.
-
-        Returns:
-            (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
         """
         read, targets = spell(candidates, (candidates != PADDING).sum(1))
         found = []
         with torch.enable_grad():
-            vectors = self.teller.look(batch.words).detach().requires_grad_()
-            scores = self.teller.likelihood(self._sessions(batch, batch.last, vectors), read, targets)
+            vectors = self.writer.look(batch.words).detach().requires_grad_()
+            scores = self.writer.likelihood(self._sessions(batch, batch.last, vectors), read, targets)
             for place in range(targets.shape[1] - 1):
                 (slope,) = torch.autograd.grad(scores[:, place].sum(), vectors, retain_graph=True)
                 found.append((slope * vectors).sum(3).abs().detach() * batch.mask)
@@ -240,8 +200,9 @@ class HLSTM(nn.Module):
         sizes = sizes * (read[:, 1:, None, None] != PADDING)
         return sizes / sizes.sum((2, 3), keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
 
-    def _remember(self, batch: Batch, ends: Tensor) -> Memory:
-        return self._sessions(batch, ends, self.teller.look(batch.words))
+    def remember(self, batch: Batch, ends: Tensor) -> Memory:
+        """Return the state of each session after each end."""
+        return self._sessions(batch, ends, self.writer.look(batch.words))
 
     def _sessions(self, batch: Batch, ends: Tensor, vectors: Tensor) -> Memory:
         kept = ends.flip(1).cumsum(1).flip(1) > 0
@@ -253,7 +214,7 @@ class HLSTM(nn.Module):
         else:
             queries = last_states(states, lengths)
         placed = queries.new_zeros(*kept.shape, self.settings.dim).index_put((row, turn), queries)
-        start = self.teller.begin(self.teller.drop(self.sessions(placed)[0][ends]))
+        start = self.writer.begin(self.writer.drop(self.sessions(placed)[0][ends]))
         empty = start.new_zeros(len(start), 0, self.settings.dim)
         nothing = ends.new_zeros(len(start), 0)
         return Memory(empty, nothing, nothing.long(), start)

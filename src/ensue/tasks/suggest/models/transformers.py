@@ -18,20 +18,22 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.transformer import EncoderLayer, Rows
-from ensue.tasks.suggest.batch import END, PADDING, Batch, next_queries, spell
-from ensue.tasks.suggest.models import scoring
+from ensue.tasks.suggest.batch import END, Batch
+from ensue.tasks.suggest.model import Network
 from ensue.tasks.suggest.models.words import Words
 from ensue.tasks.suggest.models.writer import Memory, Writer
 from ensue.tasks.suggest.settings import TransformerSettings
 
 
-class Transformer(nn.Module):
+class Transformer(Network):
     """The network over token ids.
 
     Args:
         settings: sizes and variants.
         num_ids: tokens, the special ones included.
     """
+
+    writer: Writer
 
     def __init__(self, settings: TransformerSettings, num_ids: int) -> None:
         super().__init__()
@@ -42,32 +44,8 @@ class Transformer(nn.Module):
         self.writer = Writer(words, *sizes, layers=last, copy=settings.copy)
         self.layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(first))
 
-    def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy a token over every query that followed another, in nats."""
-        return self.writer.loss(self._remember(batch, batch.followed), *next_queries(batch))
-
-    def encode(self, batch: Batch) -> Memory:
-        """Return the memory that the decoder attends to after the last query of each row."""
-        return self._remember(batch, batch.last)
-
-    @torch.no_grad()
-    def attributions(self, batch: Batch, candidates: Tensor) -> Tensor:
-        """Return attributions to earlier words: the attention of the decoder's last layer.
-
-        Args:
-            batch: the sessions.
-            candidates: (rows, width) ids of a suggestion for each.
-
-        Returns:
-            (rows, longest, turns, source width); sums to 1 over both last axes, or to 0 after a suggestion's end.
-        """
-        memory = self.encode(batch)
-        read, _ = spell(candidates, (candidates != PADDING).sum(1))
-        shape = batch.words.shape[1], batch.words.shape[2]
-        shares = self.writer.attention(memory, read)[:, :-1] * (read[:, 1:, None] != PADDING)
-        return scoring.put_in_place(shares, memory.places, shape)
-
-    def _remember(self, batch: Batch, ends: Tensor) -> Memory:
+    def remember(self, batch: Batch, ends: Tensor) -> Memory:
+        """Return the memory of the latest queries up to each end, read as one text."""
         words, mask, places = join(batch, ends, self.settings.window)
         rows = Rows.of(mask)
         tokens = self.writer.look(words, rows)

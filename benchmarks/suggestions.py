@@ -1,4 +1,4 @@
-"""Query suggestion: milliseconds of one answer, throughput beside two peers, and what training MTN costs.
+"""Query suggestion: milliseconds of one answer, answers per second in a batch, two peers, and what training MTN costs.
 
 **Answers.** Five suggestions, one session at a time on one thread, raw queries in, ``Answer`` out: look-up, search with
 a beam of 5, scoring and the k-anonymity filter included; with and without the evidence. The models are trained for five
@@ -142,10 +142,20 @@ def questions(data: Queries, asked: int = ASKED + 20) -> list[History]:
 
 
 def answers(model: str, data: Queries) -> list[dict[str, Any]]:
-    """Milliseconds of single answers on one thread: wall clock, and processor time, which a busy machine hides less."""
-    predictor = SuggestPredictor(model, settings={"epochs": EPOCHS}, device="cpu")
-    for _ in predictor.fit(data):
-        pass
+    """Milliseconds of single answers on one thread, and answers per CPU second of one batch of the same sessions.
+
+    Single answers have wall-clock and CPU times; the second is affected less by other programs of the machine.
+
+    Args:
+        model: name of a model, which is trained here, or a model folder.
+        data: sessions.
+    """
+    if (Path(model) / "settings.json").exists():
+        predictor = SuggestPredictor.load(model, device="cpu")
+    else:
+        predictor = SuggestPredictor(model, settings={"epochs": EPOCHS}, device="cpu")
+        for _ in predictor.fit(data):
+            pass
     threads, rows = torch.get_num_threads(), []
     torch.set_num_threads(1)
     for evidence in (False, True):
@@ -155,7 +165,11 @@ def answers(model: str, data: Queries) -> list[dict[str, Any]]:
             predictor.predict([record], K, evidence=evidence)
             wall.append(1000 * (time.perf_counter() - begun))
             processor.append(1000 * (time.process_time() - worked))
-        rows.append({"model": model, "evidence": evidence, **_spread("", wall[20:]), **_spread("cpu_", processor[20:])})
+        records, worked = questions(data)[20:], time.process_time()
+        predictor.predict(records, K, evidence=evidence)
+        batch_rate = round(len(records) / (time.process_time() - worked), 1)
+        row = {"model": Path(model).name, "evidence": evidence, "batch_per_cpu_second": batch_rate}
+        rows.append({**row, **_spread("", wall[20:]), **_spread("cpu_", processor[20:])})
         print(rows[-1], flush=True)
     torch.set_num_threads(threads)
     return rows
@@ -237,7 +251,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sessions", type=Path)
-    parser.add_argument("--models", default="mtn,best")
+    parser.add_argument("--models", default="mtn,best", help="names or model folders")
     parser.add_argument("--peer", type=Path)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()

@@ -10,8 +10,8 @@ from ensue.nn.incremental import MAX_ROWS, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer
 from ensue.tasks.suggest.batch import FIRST, pad
 from ensue.tasks.suggest.decoding import Found, beam_search
-from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.model import score
+from ensue.tasks.suggest.models.mtn import MTN
 from ensue.tasks.suggest.models.words import log_probabilities
 from ensue.tasks.suggest.settings import MTNSettings, Search
 from tests.kernels.paths import HERE, needs_kernels, using

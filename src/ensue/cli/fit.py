@@ -49,6 +49,7 @@ def fit(
     validation: Validation = None,
     set_: Set = None,
     seed: Seed = 0,
+    minutes: Annotated[float | None, typer.Option(help="time limit; training ends early", min=0.01)] = None,
     metric: Annotated[str | None, typer.Option(help="classify: monitor accuracy or macro-f1")] = None,
     min_users: MinUsers = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda [default: GPU if any]")] = None,
@@ -64,6 +65,7 @@ def fit(
 
     `ensue fit TASK --help` lists its models and the settings of `best`.
     """
+    start_time = time.monotonic()
     trained_task = tasks.require(task, context)
     model = require_model(task, model)
     settings = (
@@ -80,6 +82,7 @@ def fit(
         return
     predictor = make(task, model, settings=settings, seed=seed, device=device)
     predictor.keeps_examples = not no_examples
+    predictor.stop_time = None if minutes is None else start_time + 60 * minutes
     path = reading.data(data)
     require_writable(output)
     _require_free(output, replace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -21,7 +22,7 @@ from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, run_key
 from ensue.training.distributed import share
 from ensue.training.loop import Source, Trained, train
 from ensue.training.optimizer import optimizer_tensors, restore_optimizer
-from ensue.training.report import LEFT_OUT, Report
+from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report
 from ensue.vocabulary import FIRST
 
 MOST = 6
@@ -78,6 +79,8 @@ StateT = TypeVar("StateT", bound=AnyState, contravariant=True)
 
 USED = "used for the final training unless --no-refit"
 """Note on validation data that the final training includes."""
+FIRST_TRAINING, LAST_TRAINING = 0.4, 0.8
+"""Fractions of the time that is left for a training that another one on all data follows, and for the last one."""
 NO_TRAINING = Report("update", 1, 1, 1, 1, 0.0, 0.0, stopped=True)
 """Report of an update that trains no network."""
 
@@ -175,7 +178,7 @@ def train_network(
         checkpoint: see :func:`ensue.training.loop.train`.
         stage: its name in the reports.
         min_useful_metric: see :func:`ensue.training.loop.train`.
-        is_behind: see :func:`ensue.learning.race.race`; ``None`` where the network races with nothing.
+        is_behind: see :func:`race`; ``None`` where the network races with nothing.
     """
     assert state.optimizer is not None
     reports = train(
@@ -189,14 +192,26 @@ def train_network(
         checkpoint=checkpoint,
         fingerprint=run_key([state.model_name, state.all_settings], arrays),
         min_useful_metric=min_useful_metric,
+        stop_time=_stop_time(state, refit=valid is not None and schedule.refit),
     )
     if is_behind is None:
         trained = yield from reports
     else:
         trained, lost = yield from race(reports, is_behind, min_steps=schedule.min_steps // 4)
         state.metadata.ended = LEFT_OUT if lost else ""
+    if trained.late:
+        state.metadata.ended = OUT_OF_TIME
+        yield Report(stage, 0, schedule.epochs, 0, 0, 0.0, 0.0, note=OUT_OF_TIME)
     state.metadata.epochs, state.seconds_an_epoch = trained.best_epoch, trained.seconds_an_epoch
     return trained
+
+
+def _stop_time(state: AnyState, *, refit: bool) -> float | None:
+    """Return the time at which the training of a network has to end, so that the rest of the fit has its share."""
+    if state.stop_time is None:
+        return None
+    now = time.monotonic()
+    return now + (state.stop_time - now) * (FIRST_TRAINING if refit else LAST_TRAINING)
 
 
 def race(

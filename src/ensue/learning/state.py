@@ -173,6 +173,8 @@ class State(Generic[NetworkT]):
     leave open."""
     optimizer = LateOptimizer()
     """Optimizer of the network; ``None`` where nothing is trained."""
+    stop_time: float | None = None
+    """Value of ``time.monotonic()`` at which ``fit`` is to be done (``ensue fit --minutes``); ``None`` for no limit."""
     keeps_examples = False
     """Whether training stores some held-out records verbatim for the page; ``ensue fit`` does unless told not to."""
     model_name: str

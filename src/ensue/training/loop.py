@@ -116,6 +116,8 @@ def evaluation_batches(order: Index, weights: Index, targets: int) -> Iterator[I
     return (rows for rows in np.split(order, np.flatnonzero(np.diff(group)) + 1) if len(rows))
 
 
+TIMED_STEPS = 10
+"""Steps after which the duration of a step is known, where the time is limited."""
 PATIENCE_FACTOR = 4
 """Factor on the patience of a run whose monitored metric is still below ``min_useful_metric``."""
 COUNTS = ["epoch", "step", "taken", "waited", "halvings", "best", "best_epoch", "loss_sum", "loss_count", "first_loss"]
@@ -133,6 +135,8 @@ class Trained(NamedTuple):
     """Whether the last epoch there was came out best."""
     steps: int
     """Steps taken in all."""
+    late: bool = False
+    """Whether it ended because its time was over."""
 
 
 def train(
@@ -148,6 +152,7 @@ def train(
     fingerprint: str = "",
     every_seconds: float = 30.0,
     min_useful_metric: float | None = None,
+    stop_time: float | None = None,
 ) -> Generator[Report, None, Trained]:
     """Train a model until the monitored metric stops getting better; it ends with its best weights.
 
@@ -166,6 +171,7 @@ def train(
         min_useful_metric: the monitored metric of a trivial baseline. Until the run passes it, patience is
             ``PATIENCE_FACTOR`` times as long: on sparse data, a network may need ten epochs before it finds more than
             how often each item occurs.
+        stop_time: value of ``time.monotonic()`` after which no step begins; the learning rate decays towards it.
 
     Returns:
         The number of epochs behind the best weights, and what an epoch took.
@@ -180,7 +186,7 @@ def train(
     fingerprint = f"{fingerprint} {json.dumps(asdict(schedule))} {seed} {rank_and_size()[1]}"
     with _Run(model, optimizer, seed, checkpoint.path) as run, whole_steps():
         run.start(fingerprint, resume=checkpoint.resume)
-        first_epoch = run.epoch
+        first_epoch, late = run.epoch, False
         start_time, start_cpu_time = time.monotonic(), time.process_time()
         stop = StopRequest()
         monitor = schedule.monitor if valid is not None else ""
@@ -202,28 +208,36 @@ def train(
             run.keep_best()
             plan = data.plan(schedule.batch(run.halvings), (seed, run.epoch))
             for number in range(run.step, len(plan)):
-                run.set_rate(schedule.rate(run.taken, schedule.epochs * len(plan)))
+                planned = schedule.epochs * len(plan)
+                if stop_time is not None:
+                    elapsed, left = time.monotonic() - start_time, stop_time - time.monotonic()
+                    late = max_over_ranks(left <= 0) > 0
+                    if late:
+                        break
+                    if run.taken >= TIMED_STEPS:
+                        planned = min(planned, run.taken + int(run.taken * left / elapsed) + 1)
+                run.set_rate(schedule.rate(run.taken, planned))
                 signalled = run.learn(data, plan[number], run.taken)
                 run.step, run.taken = number + 1, run.taken + 1
                 run.keep(0.0 if signalled else every_seconds)
                 if signalled:
                     raise Interruption(signalled)
                 yield report(run.epoch + 1, run.step, len(plan), run.mean)
-            checked = (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
+            checked = late or (run.epoch + 1) % schedule.check_every == 0 or run.epoch + 1 == schedule.epochs
             metric = share({"valid": valid()})["valid"] if checked and valid is not None else None
             mean = run.close_epoch(metric, better=schedule.better)
-            over = run.epoch == schedule.epochs or run.waited >= run.patience(schedule, min_useful_metric)
+            over = late or run.epoch == schedule.epochs or run.waited >= run.patience(schedule, min_useful_metric)
             signalled = max_over_ranks(end_asked())
             run.keep(0.0 if over or signalled else every_seconds)
             if signalled:
                 raise Interruption(signalled)
             improving = over and run.improving(schedule)
             yield report(run.epoch, len(plan), len(plan), mean, valid=metric, stopped=over, improving=improving)
-            if stop.is_made:
+            if stop.is_made or late:
                 break
         best, seconds = run.restore_best(), (time.process_time() - start_cpu_time) / max(1, run.epoch - first_epoch)
         run.require_learned(data, schedule)
-        return Trained(best, seconds, run.improving(schedule), run.taken)
+        return Trained(best, seconds, run.improving(schedule), run.taken, late)
 
 
 def one_pass(

@@ -16,6 +16,8 @@ from types import FrameType
 LEFT_OUT = "the network was left out: it does not improve on the baselines on held-out data"
 """Note on a network that lost its race, or whose weight in an ensemble is 0."""
 
+OUT_OF_TIME = "the training ended at its time limit (--minutes); more time may give better metrics"
+
 
 class StopRequest:
     """A request to end a training after the current epoch, made by calling it."""

@@ -366,9 +366,10 @@ def train_once(
     if like is not None and like.training is not None and continues:
         state.metadata.epochs += like.epochs
         state.metadata.training = {**like.training, "steps": like.training["steps"] + trained.steps}
-    state.metadata.ended = IMPROVING if trained.improving else ""
-    if isinstance(network, CountsToo) and network.idle:
-        state.metadata.ended = LEFT_OUT
+    if trained.improving:
+        state.metadata.ended = IMPROVING
+    if isinstance(network, CountsToo) and network.idle != (state.metadata.ended == LEFT_OUT):
+        state.metadata.ended = LEFT_OUT if network.idle else ""
     state.seconds_an_epoch = trained.seconds_an_epoch
 
 

@@ -48,7 +48,7 @@ from ensue.vocabulary import FIRST
 Vector = npt.NDArray[np.float32]
 WIDEST = 256
 """Clicks of a session that the kernel compares at most."""
-AT_ONCE = 256
+AT_ONCE = 128
 """Targets, about, that are looked up at once: each lists all items of hundreds of past sessions."""
 EVENTS = 2**18
 """So many events are counted at once."""

@@ -253,11 +253,18 @@ class Blend(nn.Module):
         num_targets = 0
         for part in batch.to(torch.device("cpu")).split(AT_ONCE):
             cell, share, weights = self.memory.sessions.score(part)
-            cell, place = torch.unique(cell, return_inverse=True)
+            rows = int(part.target_mask.sum())
+            if rows * len(self.beside) <= len(cell):  # a table of all cells is smaller than the lists, and not sorted
+                dense = torch.zeros(rows * len(self.beside)).index_add_(0, cell, share)
+                cell = dense.nonzero()[:, 0]
+                share = dense[cell]
+            else:
+                cell, place = torch.unique(cell, return_inverse=True)
+                share = torch.zeros(len(cell)).index_add_(0, place, share)
             cells.append(cell + num_targets * len(self.beside))
-            shares.append(torch.zeros(len(cell)).index_add_(0, place, share).div_(FLOOR).log1p_())
+            shares.append(share.div_(FLOOR).log1p_())
             parts.append(weights)
-            num_targets += int(part.target_mask.sum())
+            num_targets += rows
         found = torch.cat(cells).to(device), torch.cat(shares).to(device), torch.cat(parts).to(device)
         if self._recalled is not None:
             self._recalled[number] = found

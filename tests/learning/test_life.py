@@ -1,17 +1,21 @@
-"""The race between a network and what costs less, and the report of its end."""
+"""The ends of a training before its last epoch: a race that is lost, and a time limit."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import count
 
 import pytest
 
+from ensue.data.histories import Histories
 from ensue.data.texts import Texts
 from ensue.learning.life import race
+from ensue.records import History
 from ensue.tasks.classify import train
 from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.loop import Trained
-from ensue.training.report import LEFT_OUT, Report, StopRequest
+from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report, StopRequest
 from tests.tasks.classify.contract import planted
 
 
@@ -74,3 +78,16 @@ def test_best_of_texts_ends_after_one_epoch_where_the_network_adds_nothing(monke
         assert [report.epoch for report in reports if report.valid is not None] == epochs
         assert (made.metadata.ended == LEFT_OUT) is is_behind
         assert any("stopped after epoch 1 of at most 4" in report.note for report in reports) is is_behind
+
+
+def test_a_fit_ends_within_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = count()
+    monkeypatch.setattr("time.monotonic", lambda: float(next(ticks)))  # each look at the clock takes a second
+    made = NextPredictor("sansr", settings={"dim": 4, "epochs": 10_000, "patience": 10_000}, seed=0, device="cpu")
+    made.stop_time = 600.0
+    reports = [*made.fit(Histories.of([History(tuple("abcabd")), History(tuple("bcabca"))] * 20))]
+    assert next(ticks) <= 1.1 * 600
+    first = [report for report in reports if report.stage == "fit"]
+    assert first[-1].note == OUT_OF_TIME == made.metadata.ended
+    assert len(first) > 50 and first[-2].stopped and first[-2].epoch < 10_000
+    assert reports[-1].stage == "refit"

@@ -108,11 +108,10 @@ def compare(
         train_data, test_data = _split(train_data, fraction)
         display.log(f"{path}: {len(train_data):,} for training, {len(test_data):,} held out as test data")
     else:
-        test_data, _ = command.read(test, replace(options, schema=schema, items=None, item_columns=""))
+        test_data, _ = command.read(test, options.later(schema))
     command.require(train_data, path, training=True)
     command.require(test_data, test or path)
-    later_reading = replace(training_reading, schema=schema, items=None, item_columns="")
-    valid_data = command.read(validation, later_reading)[0] if validation else None
+    valid_data = command.read(validation, training_reading.later(schema))[0] if validation else None
     from ensue.evaluation import comparison  # torch
 
     model_data = comparison.training_data(task, model_names, train_data)

@@ -77,8 +77,8 @@ def input_present(source: str) -> str:
     return source if source == "-" else str(present(Path(source)))
 
 
-def _add_own(reference: str) -> str:
-    """Make ``FILE.py:CLASS`` a model before a folder is read that was made of it.
+def _add_model(reference: str) -> str:
+    """Add the class ``FILE.py:CLASS`` before a folder is read whose model is of this class.
 
     Raises:
         SettingError: it is no file and class, or the class is no model.
@@ -88,15 +88,15 @@ def _add_own(reference: str) -> str:
     return reference
 
 
-def _add_all_own(references: list[str] | None) -> list[str] | None:
+def _add_models(references: list[str] | None) -> list[str] | None:
     for reference in references or ():
-        _add_own(reference)
+        _add_model(reference)
     return references
 
 
-Own = Annotated[str, typer.Option("--model", callback=_add_own, help="FILE.py:CLASS of the folder's own model")]
+Own = Annotated[str, typer.Option("--model", callback=_add_model, help="FILE.py:CLASS of the folder's own model")]
 OwnModels = Annotated[
-    list[str] | None, typer.Option("--model", callback=_add_all_own, help="FILE.py:CLASS of your own model")
+    list[str] | None, typer.Option("--model", callback=_add_models, help="FILE.py:CLASS of your own model")
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 Folder = Annotated[Path, typer.Argument(help="model folder written by `ensue fit`")]
@@ -194,7 +194,7 @@ class Reading:
         return self.schema.sort if self.sort is None else self.sort
 
     def like(self, folder: Path) -> Reading:
-        """Return these options for a file that the model of a folder is asked about.
+        """Return these options for a file that the model of a folder predicts.
 
         Raises:
             ModelFolderError: the folder is damaged.
@@ -202,7 +202,7 @@ class Reading:
         return replace(self, schema=schema_of(folder))
 
     def later(self, schema: DataSchema) -> Reading:
-        """Return these options for a file that goes with training data: items and people are of the latter alone."""
+        """Return these options for validation or test data: items and users are those of the training data."""
         return replace(self, schema=schema, items=None, item_columns="", min_users=None)
 
     def with_people(self, role: str, column: str) -> Reading:
@@ -235,12 +235,12 @@ class Reading:
 
     @property
     def event_types(self) -> tuple[str, ...]:
-        """The event types that are read, none for all."""
+        """Return the event types to read; empty for all."""
         return tuple(filter(None, map(str.strip, self.events.split(","))))
 
     @property
     def roles(self) -> dict[str, str] | None:
-        """Roles to column names, or ``None``.
+        """Return column names by role, or ``None``.
 
         Raises:
             SettingError: not of the form role=name.
@@ -248,10 +248,10 @@ class Reading:
         return parse(self.columns.split(",")) if self.columns else None
 
     def data(self, path: Path | None) -> Path:
-        """The file that a verb reads; that of the judgements where the options name all there is.
+        """Return the file that a command reads; the judgements where options name all files.
 
         Raises:
-            SettingError: none is named, or a third beside two that are all.
+            SettingError: no file is named.
         """
         if path is None and self.qrels is not None and self.queries is not None:
             return self.qrels
@@ -260,10 +260,10 @@ class Reading:
         return path
 
     def judged(self, path: Path) -> tuple[Path, Path | None]:
-        """The posts and their judgements, if these stand in a file of their own; one of them is ``path``.
+        """Return the files of posts and of judgements, if these have a separate file; one of them is ``path``.
 
         Raises:
-            SettingError: no articles, or all named by options and another file beside them.
+            SettingError: no articles, or options name both files and ``path`` is a third one.
         """
         if self.queries is None and self.qrels is None:
             return path, None
@@ -328,7 +328,7 @@ def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def settings_of(pairs: list[str] | None, min_users: int | None) -> dict[str, str]:
-    """Settings by name from ``--set`` and ``--min-users``.
+    """Return settings by name from ``--set`` and ``--min-users``.
 
     Raises:
         SettingError: not of the form key=value.

@@ -163,12 +163,8 @@ def _sessions(sessions: Sequence[Session]) -> list[Values]:
 
 
 def _by(person: str, time: float) -> dict[str, str]:
-    return {"who": person, "when": _when(time, "%A %-d %B, %H:%M")}
+    return {"who": person, "when": datetime.fromtimestamp(time, UTC).strftime("%A %-d %B, %H:%M")}
 
 
 def _day(story: Town, article: str) -> str:
-    return _when(story.begins + DAY * story.published[article], "%A %-d %B")
-
-
-def _when(time: float, layout: str) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime(layout)
+    return datetime.fromtimestamp((story.begins + DAY * story.published[article]), UTC).strftime("%A %-d %B")

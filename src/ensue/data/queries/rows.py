@@ -95,7 +95,7 @@ def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Col
     if log_sessions is not None:
         owners = distinct_texts(log_sessions.gather(rows).cast(pl.String))[1]
         if users is not None and len(users):
-            owners = _numbered(owners * (users.max() + 1) + users)
+            owners = first_arrival(owners * (users.max() + 1) + users)[1].astype(np.int64)
     assert owners is not None
     clock: TimeFormat | None = None
     times, notes = np.empty(0, np.float64), tuple[str, ...]()
@@ -142,11 +142,6 @@ def count_words(values: pl.Series, ids: Index, owners: Index) -> tuple[pl.Series
     keys = distinct_numbers(np.repeat(owners, lengths[ids]) * max(len(words), 1) + typed)
     counts = np.bincount(keys % max(len(words), 1), minlength=len(words))[: len(words)]
     return words.filter(counts > 0), counts[counts > 0]  # values that no row is left of have no say
-
-
-def _numbered(numbers: Index) -> Index:
-    """Numbers from 0, in order of first arrival."""
-    return first_arrival(numbers)[1].astype(np.int64)
 
 
 def first_arrival(numbers: npt.NDArray[np.integer]) -> tuple[Index, Ids]:

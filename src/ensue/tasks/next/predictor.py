@@ -94,7 +94,7 @@ class Fitted:
     @property
     def baselines(self) -> dict[str, Baseline]:
         """The baselines by their names in the catalogue."""
-        baselines = {name: getattr(self, _field(name)) for name in COUNTING}
+        baselines = {name: getattr(self, name.replace("-", "_")) for name in COUNTING}
         return {name: baseline for name, baseline in baselines.items() if baseline is not None}
 
     @property
@@ -103,13 +103,9 @@ class Fitted:
         return self.blend_memory if self.cascades is None else self.cascades
 
 
-def _field(name: str) -> str:
-    return name.replace("-", "_")
-
-
 def collect(state: NextState) -> Fitted:
     """Return the fitted values of a predictor."""
-    baselines = {_field(name): baseline for name, baseline in state.counting.items() if name in COUNTING}
+    baselines = {name.replace("-", "_"): baseline for name, baseline in state.counting.items() if name in COUNTING}
     memory = state.network.memory if isinstance(state.network, Remembers) else None
     return Fitted(
         state.vocabulary,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -64,10 +63,6 @@ class Tree(NamedTuple):
             row = there[:, end].nonzero()[0]
             paths = place[nodes[row, : end + 1]]
             seen[source[row, None], paths[:, -1:], paths] = True
-        places = None if low == sources * most else _tensor(owner * most + place, texts)
-        parts = [_tensor(part, texts) for part in (ids, depths, seen, nodes)]
+        places = None if low == sources * most else torch.from_numpy(owner * most + place).to(texts.device)
+        parts = [torch.from_numpy(part).to(texts.device) for part in (ids, depths, seen, nodes)]
         return cls(parts[0], parts[1], Rows(sources, most, places), parts[2], parts[3])
-
-
-def _tensor(numbers: npt.NDArray[np.integer] | npt.NDArray[np.bool_], like: Tensor) -> Tensor:
-    return torch.from_numpy(numbers).to(like.device)

@@ -52,8 +52,10 @@ def test_values_by_hand() -> None:
     assert list(columns)[:5] == ["mrr", "hit@1", "mrr@1", "ndcg@1", "hit@3"]
 
 
+@pytest.mark.parametrize("long_row", [0, 2048])
 @pytest.mark.parametrize("tied", [False, True])
-def test_ranks_and_values_equal_the_loop(tied: bool) -> None:
+def test_ranks_and_values_equal_the_loop(tied: bool, long_row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "LONG_ROW", long_row)
     scores, targets = random_scores(1, tied=tied)
     found = metrics.ranks(scores, targets).double().numpy()
     expected = [oracles.rank(row, target) for row, target in zip(scores.tolist(), targets.tolist(), strict=True)]

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ensue.data.near_copies import NEAR, components, headline_copies, near_copies, plain_words
+from ensue.data.near_copies import MIN_SIMILARITY, components, headline_copies, near_copies, plain_words
 from ensue.data.posts.dataset import LinkLeaks, Posts, given_part, hold_out_posts, link_leaks
 from ensue.errors import DataError, SettingError
 from ensue.records import Post
@@ -56,7 +56,7 @@ def literal(texts: list[str]) -> list[int]:
     labels = list(range(len(texts)))
     for first, second in combinations(range(len(texts)), 2):
         one, two = runs(texts[first]), runs(texts[second])
-        if len(one & two) / len(one | two) >= NEAR:
+        if len(one & two) / len(one | two) >= MIN_SIMILARITY:
             low, high = sorted((labels[first], labels[second]))
             labels = [low if label == high else label for label in labels]
     return labels

@@ -62,16 +62,16 @@ def require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str) 
         unpacked = _pages(path, data, footer.structs(column), len(data) - 8 - length)
     if unpacked > limit:
         raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
-    announced, held = sum(footer.all((_FILE_ROWS,))), sum(footer.all((*group, _GROUP_ROWS)))
-    if announced != held:
-        raise DataError(f"{path}: is damaged (it announces {announced:,} rows and holds {held:,}); write it again")
+    rows, group_rows = sum(footer.all((_FILE_ROWS,))), sum(footer.all((*group, _GROUP_ROWS)))
+    if rows != group_rows:
+        raise DataError(f"{path}: is damaged (it announces {rows:,} rows and holds {group_rows:,}); write it again")
 
 
 def _pages(path: Path, data: bytes | FileBytes, columns: Iterator[dict[int, int]], end: int) -> int:
     """Bytes that the pages of all columns say they unpack to."""
     total = 0
     for column in columns:
-        starts = [column[place] for place in (_DATA_PAGE, _DICTIONARY_PAGE) if column.get(place, 0) >= _MAGIC]
+        starts = [column[path] for path in (_DATA_PAGE, _DICTIONARY_PAGE) if column.get(path, 0) >= _MAGIC]
         at, size = min(starts, default=0), column.get(_PACKED_SIZE, 0)
         if at < _MAGIC or size < 0 or at + size > end:
             raise DataError(f"{path}: is damaged (a column lies outside of it); write it again")
@@ -83,7 +83,7 @@ def _pages(path: Path, data: bytes | FileBytes, columns: Iterator[dict[int, int]
             except (IndexError, RecursionError):
                 return total
             total += max([0, *head.all(_PAGE_UNPACKED)])
-            values += sum(sum(head.all(place)) for place in _PAGE_VALUES)
+            values += sum(sum(head.all(path)) for path in _PAGE_VALUES)
             at += head.at + max([0, *head.all(_PAGE_PACKED)])
         if values != column.get(_NUM_VALUES, 0):
             raise DataError(f"{path}: is damaged (a column announces other values than its pages); write it again")
@@ -247,23 +247,23 @@ def read_sheet(
         raise DataError(
             f"{path}: sheet {quoted(name or names[0])} is empty or holds only a header; choose a sheet with --sheet"
         )
-    others = (
+    notes = (
         (f"sheet {quoted(names[0])} of {len(names)}; name another with --sheet",) if len(names) > 1 and not name else ()
     )
     buffer = io.BytesIO()
-    seen = [_as_seen(_rounded(column) if place in rounded else column) for place, column in enumerate(frame)]
+    seen = [_as_seen(_rounded(column) if index in rounded else column) for index, column in enumerate(frame)]
     pl.DataFrame(seen).write_parquet(buffer, compression="uncompressed")
     if header:
         rows = "row 1" if header == 1 else f"rows 1 to {header:,}"
-        others = (*others, f"{rows} above the header left out")
-    return buffer.getvalue(), header + 2, others
+        notes = (*notes, f"{rows} above the header left out")
+    return buffer.getvalue(), header + 2, notes
 
 
 def _header(top: pl.DataFrame) -> int:
     """The row of the header, from 0: below rows that are empty or, as titles do, fill one cell alone."""
     filled = [sum(cell is not None and bool(cell.strip()) for cell in row) for row in top.iter_rows()]
-    least = min(2, max(filled, default=0))
-    return next((row for row, cells in enumerate(filled) if cells >= max(least, 1)), 0)
+    min_filled = min(2, max(filled, default=0))
+    return next((row for row, cells in enumerate(filled) if cells >= max(min_filled, 1)), 0)
 
 
 def _as_seen(column: pl.Series) -> pl.Series:
@@ -298,14 +298,14 @@ def _require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str)
     total, cells, rounded = 0, memory_at_hand() // _BYTES_A_CELL, set[int]()
     try:
         with zipfile.ZipFile(io.BytesIO(data[:])) as archive:
-            for part in archive.infolist():
-                with archive.open(part) as stream:
+            for member in archive.infolist():
+                with archive.open(member) as stream:
                     total, spanned, columns = _measure(stream, total, limit)
                 rounded |= columns
                 if total > limit:
                     raise DataError(f"{path}: unpacks to more than {limit / 1e9:.3g} GB{advice}")
-                if part.filename.startswith("xl/worksheets/") and spanned > cells:
-                    raise DataError(f"{path}: {part.filename} spans {spanned:,} cells; delete cells far outside")
+                if member.filename.startswith("xl/worksheets/") and spanned > cells:
+                    raise DataError(f"{path}: {member.filename} spans {spanned:,} cells; delete cells far outside")
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError) as error:
         raise DataError(f"{path}: is a damaged archive; fetch it again") from error
     return rounded
@@ -313,17 +313,17 @@ def _require_small(path: Path, data: bytes | FileBytes, limit: int, advice: str)
 
 def _measure(stream: IO[bytes], total: int, limit: int) -> tuple[int, int, set[int]]:
     """Bytes so far, the cells of the rectangle that the references in it span, and its columns with long numbers."""
-    columns_kept, right, low, high = b"", 1, 2**40, 0
-    left, long = 2**40, set[int]()
+    columns_kept, last, low, high = b"", 1, 2**40, 0
+    first, long = 2**40, set[int]()
     while (step := stream.read(_STEP)) and total <= limit:
         total += len(step)
         cells = _CELL.findall(columns_kept + step)
         columns, rows = {column for column, _ in cells}, {int(row) for _, row in cells}
-        right, left = max([right, *map(_number, columns)]), min([left, *map(_number, filter(None, columns))])
+        last, first = max([last, *map(_number, columns)]), min([first, *map(_number, filter(None, columns))])
         long |= {_number(column) for column, text in _CELL_OF_NUMBER.findall(columns_kept + step) if _is_long(text)}
         low, high = min([low, *rows]), max([high, *rows])
         columns_kept = step[-_LONGEST_CELL:]
-    return total, max(high - low + 1, 0) * right, {column - left for column in long}
+    return total, max(high - low + 1, 0) * last, {column - first for column in long}
 
 
 def _is_long(text: bytes) -> bool:

@@ -57,13 +57,13 @@ _EXCEL_DAYS = (20_000, 60_000)
 """1954 to 2064."""
 _MAX_WHOLE_DAYS = 8_000
 """Maximum range in days (22 years); whole numbers over a wider range are seconds."""
-_APART = 5 * YEAR
+_MAX_PAUSE = 5 * YEAR
 """Pause that sets some events apart from the others."""
 _SAME = 10 * YEAR
 """Numbers of two units that mean moments no farther apart than this are one log in two units."""
 _MAX_APART = 0.05
 """Share of the bulk that events apart from it may have, unless no log could be from then."""
-_SHOWN = 3
+_MAX_EXAMPLES = 3
 _SUFFIXES = {
     "s": "s|secs?|seconds?",
     "ms": "ms|millis|milliseconds?",
@@ -170,17 +170,17 @@ def format_of(
             f"{worst.where}: time {worst.text} cannot be {WORDS[unit]} ({reason}); set the unit with --time-unit"
         )
     absolute = bool(words) or low >= SINCE_1970
-    shown = " to ".join(format_time(second, unit, absolute) for second in (low, high))
+    span = " to ".join(format_time(second, unit, absolute) for second in (low, high))
     if scale in CALENDARS:
-        sentence = f"dates such as {buckets[0].text} ({reason}), read as UTC, {shown}"
+        sentence = f"dates such as {buckets[0].text} ({reason}), read as UTC, {span}"
     elif words:
         read = "converted from their time zones to UTC" if summary.zoned else "read as UTC"
-        sentence = f"{words}, {read}, {shown}"
+        sentence = f"{words}, {read}, {span}"
     else:
         since = " since 1899-12-30" if unit == "days" else " since 1970" if absolute else " from 0" if low == 0 else ""
-        sentence = f"{WORDS[unit]}{since} ({reason}), {shown}"
+        sentence = f"{WORDS[unit]}{since} ({reason}), {span}"
     total = sum(bucket.count for bucket in buckets)
-    warnings = (_apart_sentence(outliers, total, shown),) if outliers else ()
+    warnings = (_apart_sentence(outliers, total, span),) if outliers else ()
     return TimeFormat(
         unit=unit, scale=scale, absolute=absolute, sentence=sentence, warnings=warnings, day_first=day_first
     )
@@ -326,8 +326,8 @@ def _unit(summary: TimeSummary, name: str, layout: str, options: TimeOptions) ->
     """
     if options.unit is not None:
         return options.unit, "as stated"
-    if named := named_unit(name):
-        return named, f"from the column's name {quoted(name)}"
+    if name_unit := named_unit(name):
+        return name_unit, f"from the column's name {quoted(name)}"
     if layout.endswith("histories"):
         return "s", "the convention of this record type"
     if summary.calendars:
@@ -339,8 +339,8 @@ def _unit(summary: TimeSummary, name: str, layout: str, options: TimeOptions) ->
                 f"{buckets[0].where}: time {buckets[0].text} looks like {WORDS[unit]} since 1970, but the training "
                 f"data was read in {WORDS[options.usual_unit or 's']}; set the unit with --time-unit"
             )
-        near = f"{min(bucket.low for bucket in buckets):.1e}".replace("e+0", "e").replace("e+", "e")
-        return unit, f"inferred: values near {near}"
+        lowest = f"{min(bucket.low for bucket in buckets):.1e}".replace("e+0", "e").replace("e+", "e")
+        return unit, f"inferred: values near {lowest}"
     if options.usual_unit is not None:
         return options.usual_unit, "as in the training data"
     if layout in ("forest", "ms-hgat", "topo-lstm") and summary.low >= 2e5 and summary.high <= 7e5:
@@ -366,17 +366,17 @@ def _unit_since_1970(summary: TimeSummary) -> str | None:
         return None
     for other in BANDS[1:]:
         for bucket in summary.of_unit(other) if other != unit else ():
-            nearest = min(abs(_second(bucket.low, other) - _second(one.low, unit)) for one in inside)
+            nearest = min(abs(_second(bucket.low, other) - _second(member.low, unit)) for member in inside)
             if nearest < _SAME:
                 raise DataError(
                     f"{bucket.where}: time {bucket.text} looks like {WORDS[other]} since 1970, but others, such as "
                     f"{inside[0].text}, look like {WORDS[unit]}; give all times in one unit"
                 )
-    below = [bucket for bucket in summary.buckets.values() if bucket.high < min(one.low for one in inside)]
+    smaller = [bucket for bucket in summary.buckets.values() if bucket.high < min(member.low for member in inside)]
     lowest = _second(min(bucket.low for bucket in inside), unit)
-    near = any(lowest - _second(bucket.high, unit) < YEAR for bucket in below)
+    is_adjacent = any(lowest - _second(bucket.high, unit) < YEAR for bucket in smaller)
     outside = total - counts[unit]
-    return None if near or outside >= counts[unit] else unit
+    return None if is_adjacent or outside >= counts[unit] else unit
 
 
 def _are_excel_days(summary: TimeSummary, name: str) -> bool:
@@ -396,17 +396,17 @@ def _second(number: float, scale: str) -> float:
 def _split(buckets: list[Bucket], scale: str) -> tuple[list[Bucket], list[Bucket]]:
     """The buckets that most events are in, and those years apart from them, in order of time."""
     clusters = [[buckets[0]]]
-    for before, bucket in pairwise(buckets):
-        if _second(bucket.low, scale) - _second(before.high, scale) > _APART:
+    for previous, bucket in pairwise(buckets):
+        if _second(bucket.low, scale) - _second(previous.high, scale) > _MAX_PAUSE:
             clusters.append([])
         clusters[-1].append(bucket)
     sizes = [sum(bucket.count for bucket in cluster) for cluster in clusters]
-    most = max(sizes)
-    if sizes.count(most) > 1:
+    max_size = max(sizes)
+    if sizes.count(max_size) > 1:
         return buckets, []
     bulk, outliers = list[Bucket](), list[Bucket]()
     for cluster, size in zip(clusters, sizes, strict=True):
-        out = size < most and (size <= _MAX_APART * most or _is_impossible(cluster, scale))
+        out = size < max_size and (size <= _MAX_APART * max_size or _is_impossible(cluster, scale))
         (outliers if out else bulk).extend(cluster)
     return bulk, outliers
 
@@ -419,8 +419,8 @@ def _is_impossible(cluster: list[Bucket], scale: str) -> bool:
 
 def _apart_sentence(outliers: list[Bucket], total: int, time_range: str) -> str:
     count = sum(bucket.count for bucket in outliers)
-    examples = ", ".join(f"{bucket.where}: {bucket.text}" for bucket in outliers[:_SHOWN])
-    tail = ", …" if len(outliers) > _SHOWN or count > len(outliers) else ""
+    examples = ", ".join(f"{bucket.where}: {bucket.text}" for bucket in outliers[:_MAX_EXAMPLES])
+    tail = ", …" if len(outliers) > _MAX_EXAMPLES or count > len(outliers) else ""
     return (
         f"{part_of(count, total, 'event', 'is', 'are')} years apart from the others ({time_range}): {examples}{tail}; "
         "correct the time or remove the event, because order and splits depend on it"

@@ -367,17 +367,17 @@ def _order(
     """
     rows = {name: int(column.arg_max() or 0) for name, column in late.items() if column.any()}
     if len(rows) == 2:
-        above, below = sorted(rows.values())
+        first, second = sorted(rows.values())
         raise DataError(
-            f"{where(below)}: time {quoted(texts[below])} swaps day and month, unlike {quoted(texts[above])} before "
+            f"{where(second)}: time {quoted(texts[second])} swaps day and month, unlike {quoted(texts[first])} before "
             "it; write ISO dates, such as 2023-12-31"
         )
-    told = "first" in rows if rows else None
-    if None not in (stated, told) and stated != told:
+    proved = "first" in rows if rows else None
+    if None not in (stated, proved) and stated != proved:
         (row,) = rows.values()
         option, other = ("--day-first", "month") if stated else ("--month-first", "day")
         raise DataError(
             f"{where(row)}: time {quoted(texts[row])} begins with the {other}, which contradicts {option}; remove "
             "that option"
         )
-    return told if stated is None else stated
+    return proved if stated is None else stated

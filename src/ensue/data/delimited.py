@@ -244,7 +244,7 @@ class Headerless:
 
 
 _USER, _RATINGS = {"user_id": _INTEGER}, {"rating": _STARS, "timestamp": _SINCE_1970}
-_PLACE = {"latitude": _FLOAT, "longitude": _FLOAT}
+_POINT = {"latitude": _FLOAT, "longitude": _FLOAT}
 # fmt: off
 LAYOUTS: tuple[Headerless, ...] = (
     Headerless("movielens", "::", {**_USER, "movie_id": _INTEGER, **_RATINGS}),
@@ -254,8 +254,8 @@ LAYOUTS: tuple[Headerless, ...] = (
     # A few timestamps of Taobao are broken, as published.
     Headerless("taobao", ",", {**_USER, "item_id": _INTEGER, "category_id": _INTEGER, "behavior": "pv|buy|cart|fav",
                                "timestamp": r"-?\d{1,13}"}),
-    Headerless("check-ins", "\t", {**_USER, "time": _ISO, **_PLACE, "location_id": r"[0-9a-f]+"}),
-    Headerless("foursquare", "\t", {**_USER, "venue_id": _HEX, "category_id": rf"{_HEX}|", "category": _ANY, **_PLACE,
+    Headerless("check-ins", "\t", {**_USER, "time": _ISO, **_POINT, "location_id": r"[0-9a-f]+"}),
+    Headerless("foursquare", "\t", {**_USER, "venue_id": _HEX, "category_id": rf"{_HEX}|", "category": _ANY, **_POINT,
                                     "timezone_offset": r"-?\d+", "utc_time": _TWEETED}, encoding="cp1252"),
     Headerless("foursquare global", "\t", {**_USER, "venue_id": _HEX, "utc_time": _TWEETED,
                                            "timezone_offset": r"-?\d+"}),
@@ -303,7 +303,7 @@ def with_columns(content: Content, stated: Iterable[str] = (), encoding: str = "
         if separator and names != [str(number) for number in range(len(names))]:
             return _named(content, "", separator, [str(number + 1) for number in range(len(names))])
         return content
-    layout = next((known for known in LAYOUTS if _fits(known, head)), None)
+    layout = next((layout for layout in LAYOUTS if _fits(layout, head)), None)
     if layout is None:
         return content
     if layout.encoding and not encoding:

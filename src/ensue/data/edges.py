@@ -16,13 +16,13 @@ from ensue.errors import DataError
 from ensue.lines import plural
 
 Edges = frozenset[tuple[str, str]]
-NAMED = (("from", "to"), ("source", "target"), ("src", "dst"), ("followed", "follower"), ("followee", "follower"))
+HEADERS = (("from", "to"), ("source", "target"), ("src", "dst"), ("followed", "follower"), ("followee", "follower"))
 """Columns of a header: what is passed on goes from the first to the second."""
 _EXPECTED = "expected 'from to' on each line, or a table with the columns from and to"
 
 
 def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
-    """The pairs (from, to) of a file: two values a line by spaces, tabs or commas, or a table with columns ``NAMED``.
+    """The pairs (from, to) of a file: two values a line by spaces, tabs or commas, or a table with columns ``HEADERS``.
 
     Whatever stands behind the first two of a line, such as a weight, is passed over.
 
@@ -34,12 +34,12 @@ def read_edges(path: str | Path, **opening: Unpack[Opening]) -> Edges:
         content = open_file(path, **opening)
         if content.parquet or content.json:
             raise DataError(f"{path}: is not a list of edges; {_EXPECTED}")
-        edges, places = list[tuple[str, str]](), (0, 1)
+        edges, indices = list[tuple[str, str]](), (0, 1)
         for at, (number, row) in enumerate(_rows(content)):
             if at == 0 and (header := _header(row)):
-                places = header
+                indices = header
                 continue
-            pair = [row[place].strip() if place < len(row) else "" for place in places]
+            pair = [row[index].strip() if index < len(row) else "" for index in indices]
             if not all(pair):
                 raise DataError(f"{path}, line {number}: {plural(len(row), 'field')}; {_EXPECTED}")
             edges.append((pair[0], pair[1]))
@@ -60,4 +60,4 @@ def _rows(content: Content) -> Iterator[tuple[int, Sequence[str]]]:
 def _header(row: Sequence[str]) -> tuple[int, int] | None:
     """Return the columns of from and to, if this is a header."""
     names = [name.strip().casefold() for name in row]
-    return next(((names.index(a), names.index(b)) for a, b in NAMED if a in names and b in names), None)
+    return next(((names.index(a), names.index(b)) for a, b in HEADERS if a in names and b in names), None)

@@ -53,8 +53,8 @@ def decode(
     """
     if usual and not encoding and not _is_utf8(data):
         encoding = usual
-    stated = _known(encoding)
-    name = _UTF16.get(data[:2], "utf-8" if data[:3] == codecs.BOM_UTF8 else stated)
+    codec = _known(encoding)
+    name = _UTF16.get(data[:2], "utf-8" if data[:3] == codecs.BOM_UTF8 else codec)
     notes: tuple[str, ...] = ()
     if name not in _UTF8:
         try:
@@ -162,8 +162,8 @@ def _require_json(path: object, whole: str) -> None:
     try:
         json.loads(whole)
     except (ValueError, RecursionError) as error:
-        why = quoted(error)
-        raise DataError(f"{path}: is not JSON ({why}); give JSON Lines, or one document") from error
+        reason = quoted(error)
+        raise DataError(f"{path}: is not JSON ({reason}); give JSON Lines, or one document") from error
 
 
 _SEPARATORS = (",", ";", "\t", "|")
@@ -187,8 +187,8 @@ def num_preamble_lines(head: Sequence[str]) -> int:
     titles = sum(bool(line.strip()) and not line.startswith("#") for line in head[:start])
     # A list of texts may end in two that have a comma each: titles are fewer than the rows of their table.
     following = sum(bool(line.strip()) for line in head[start + 1 :])
-    surely = start > 0 and titles <= following
-    return start if surely and any(is_table(csv.reader(head[start:], delimiter=mark)) for mark in _SEPARATORS) else 0
+    likely = start > 0 and titles <= following
+    return start if likely and any(is_table(csv.reader(head[start:], delimiter=mark)) for mark in _SEPARATORS) else 0
 
 
 def _is_above(line: str, head: Sequence[str]) -> bool:

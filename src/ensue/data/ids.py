@@ -197,8 +197,8 @@ class IdColumns:
         inexact = (numbers.abs() >= limit).fill_null(False)
         if inexact.any():
             texts = [f"{number:.16e}" for number in numbers.filter(inexact)]
-            whole = numbers.set(inexact, None).cast(pl.Int64).cast(pl.String)
-            return whole.scatter(inexact.arg_true(), pl.Series(texts))
+            whole_numbers = numbers.set(inexact, None).cast(pl.Int64).cast(pl.String)
+            return whole_numbers.scatter(inexact.arg_true(), pl.Series(texts))
         self._note_float(role, table, numbers.is_not_null(), "{:.1f}".format, numbers)
         return numbers.cast(pl.Int64)
 

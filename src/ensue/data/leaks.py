@@ -18,8 +18,8 @@ from ensue.data.near_copies import near_copies
 
 TELLING = 0.95
 """Correlation (phi) of a word with a label from which the text is said to hold its label."""
-_BEGUN, _FEW = 0.1, 10
-_LEAST = 30
+_MIN_BEGUN_SHARE, _MIN_BEGUN = 0.1, 10
+_MIN_ROWS = 30
 """Texts that a label must have, and a word stand in, before the two are compared."""
 MOST_WORDS = 1_000_000
 """Words, or events, of two parts beyond which near copies are not looked for: it would take minutes."""
@@ -36,7 +36,7 @@ def begun_beside(histories: Histories) -> int:
     for short, long in ((rows, rows + 1), (rows + 1, rows)):
         begins[short] |= _begins(histories, short, long)
     count = int(begins.sum())
-    return count if count >= max(_BEGUN * len(histories), _FEW) else 0
+    return count if count >= max(_MIN_BEGUN_SHARE * len(histories), _MIN_BEGUN) else 0
 
 
 def _begins(histories: Histories, short: Index, long: Index) -> npt.NDArray[np.bool_]:
@@ -125,9 +125,9 @@ def telling_words(texts: tuple[pl.Series, ...], labels: pl.Series) -> list[Telli
     rows = len(frame)
     occurrences = frame.explode("word", empty_as_null=False).drop_nulls("word")
     sizes = frame.group_by("label").len("size")
-    often = occurrences.group_by("word").len("all").filter(pl.col("all") >= _LEAST)
+    often = occurrences.group_by("word").len("all").filter(pl.col("all") >= _MIN_ROWS)
     pairs = occurrences.join(often, on="word").group_by("word", "label", "all").len("both").join(sizes, on="label")
-    pairs = pairs.filter((pl.col("size") >= _LEAST) & (pl.col("size") < rows))
+    pairs = pairs.filter((pl.col("size") >= _MIN_ROWS) & (pl.col("size") < rows))
     a, b, n = pl.col("all").cast(pl.Float64), pl.col("size").cast(pl.Float64), float(rows)
     spread = (a * (n - a) * b * (n - b)).sqrt()
     phi = pl.when(spread > 0).then((n * pl.col("both") - a * b) / spread).otherwise(0.0)

@@ -17,7 +17,7 @@ _INLINE = """a abbr audio b big body button cite code del em embed font form hea
 label link mark meta noscript object picture q s samp script small source span strike strong style sub sup svg tbody
 thead time title tt u var video"""
 _BREAKING = frozenset(_BLOCKS.split())
-_KNOWN = _BREAKING | frozenset(_INLINE.split())
+_KNOWN_TAGS = _BREAKING | frozenset(_INLINE.split())
 _SILENT = frozenset(("script", "style", "noscript", "head", "svg"))
 _UNCLOSED = frozenset(("br", "dd", "dt", "hr", "img", "input", "li", "link", "meta", "p", "source", "td", "th", "tr"))
 """Elements that need no closing tag."""
@@ -28,14 +28,14 @@ def _names(elements: Iterable[str]) -> str:
 
 
 _TAG = (
-    rf"(?i)</(?:{_names(_KNOWN)})\s*>|<(?:{_names(_UNCLOSED)})(?:\s[^<>]*)?/?>"
-    rf"|<(?:{_names(_KNOWN)})\s+[a-z-]+\s*=[^<>]*>|<!--"
+    rf"(?i)</(?:{_names(_KNOWN_TAGS)})\s*>|<(?:{_names(_UNCLOSED)})(?:\s[^<>]*)?/?>"
+    rf"|<(?:{_names(_KNOWN_TAGS)})\s+[a-z-]+\s*=[^<>]*>|<!--"
 )
 """A sign of HTML: ``</b>``, ``<br>``, ``<a href=``, but not ``<b>`` alone, which may be code (``List<b>``)."""
 _ENTITY = r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});"
 _AMPERSAND = re.compile(rf"&(?!{_ENTITY[1:]})")
 _CLOSED = re.compile(r"</([a-zA-Z][a-zA-Z0-9]*)\s*>")
-_FEW = 64
+_SMALL = 64
 LINKS = r"(?i)\bhttps?://\S+|\bwww\.\S+"
 MENTIONS = r"(?:^|[^\w@])@[\w.-]+"
 
@@ -46,7 +46,7 @@ def strip_markup(texts: pl.Series) -> tuple[pl.Series, int]:
     Only tags that HTML knows are taken for tags, and those of inline elements only where they are closed: ``<3``,
     ``a < b``, ``<user>`` and ``List<i>`` stay. Tags whose brackets are entities themselves go too.
     """
-    if len(texts) <= _FEW and not any("<" in text or "&" in text for text in texts.to_list() if text is not None):
+    if len(texts) <= _SMALL and not any("<" in text or "&" in text for text in texts.to_list() if text is not None):
         return texts, 0
     require_polars()
     tagged = texts.str.contains(_TAG).fill_null(False)
@@ -87,7 +87,7 @@ class _Stripper(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         is_code = tag not in self.closed and not any(value is not None for _, value in attrs)
-        if tag not in _KNOWN or is_code:
+        if tag not in _KNOWN_TAGS or is_code:
             self.pieces.append(unescape(self.get_starttag_text() or ""))
             return
         self.silent += tag in _SILENT
@@ -102,7 +102,7 @@ class _Stripper(HTMLParser):
         self.silent = max(0, self.silent - (tag in _SILENT))
         if tag in _BREAKING:
             self.pieces.append("\n")
-        if tag not in _KNOWN:
+        if tag not in _KNOWN_TAGS:
             self.pieces.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:

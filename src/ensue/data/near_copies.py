@@ -1,8 +1,8 @@
 """Posts that say the same: retweets, copies with another link or mention, small edits; and headlines pasted into posts.
 
 A text's words are compared without case, links, mentions, marks and a ``RT @name:`` before it. Texts of equal words are
-copies. So are texts whose sets of three-word runs overlap by at least ``NEAR`` (Jaccard), found by MinHash in bands
-(Broder 1997; Leskovec, Rajaraman & Ullman 2020, ch. 3): every pair that is joined was compared exactly.
+copies. So are texts whose sets of three-word runs overlap by at least ``MIN_SIMILARITY`` (Jaccard), found by MinHash in
+bands (Broder 1997; Leskovec, Rajaraman & Ullman 2020, ch. 3): every pair that is joined was compared exactly.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ensue.data.histories import Index, offsets_of, ranges, scrambled
 from ensue.data.markup import LINKS, MENTIONS
 from ensue.data.scripts import UNSPACED
 
-NEAR = 0.7
+MIN_SIMILARITY = 0.7
 """Overlap from which texts are copies: one word changed in twenty-one leaves 16 runs of 22."""
-HELD = 0.8
+MIN_TITLE_SHARE = 0.8
 """Share of a headline's runs that a post must hold to be called a copy of it."""
 _RUN = 3
-_BANDS, _ROWS = 12, 3  # a pair at NEAR is compared with probability 1 - (1 - 0.7^3)^12 = 0.994
+_BANDS, _ROWS = 12, 3  # a pair at MIN_SIMILARITY is compared with probability 1 - (1 - 0.7^3)^12 = 0.994
 _WORDS = rf"[{UNSPACED}]|[\p{{L}}\p{{M}}\p{{N}}--{UNSPACED}]+"
 _REPOST = r"^\s*(?i:rt|mt|via)\s+@\S+:?\s*"
 _LEAST_WORDS = 4
@@ -40,15 +40,18 @@ def near_copies(texts: pl.Series) -> Index:
     # Of texts a b a c where c is near b: first is 0 1 0 3, the distinct ones are 0 1 3, of which the third is near
     # the second (0 1 1), so that the table says 0 1 - 1 and the groups are 0 1 0 1.
     distinct = np.unique(first)
-    near = _near(key.gather(distinct))
+    nearest = _near(key.gather(distinct))
     table = np.empty(len(texts), np.int64)
-    table[distinct] = distinct[near]
+    table[distinct] = distinct[nearest]
     groups: Index = table[first]
     return groups
 
 
 def headline_copies(posts: pl.Series, titles: pl.Series) -> Index:
-    """(posts,) number of the title that a post holds ``HELD`` of, -1 for none; titles under four words are left out."""
+    """Return (posts,) the index of the title that a post holds ``MIN_TITLE_SHARE`` of, -1 for none.
+
+    Titles under four words are left out.
+    """
     texts = plain_words(pl.concat([posts.rename("text"), titles.rename("text")]))
     owners, runs, lengths = _runs(texts, _words_of(texts))
     owners, runs = _distinct(owners, runs)
@@ -56,9 +59,9 @@ def headline_copies(posts: pl.Series, titles: pl.Series) -> Index:
     long = pl.DataFrame({"text": np.flatnonzero(lengths >= _LEAST_WORDS)})
     headlines = frame.filter(pl.col("text") >= len(posts)).join(long, on="text")
     sizes = headlines.group_by("text").len()
-    both = frame.filter(pl.col("text") < len(posts)).join(headlines, on="run", suffix="_title")
-    shared = both.group_by("text", "text_title").len().join(sizes, left_on="text_title", right_on="text")
-    shared = shared.with_columns(share=pl.col("len") / pl.col("len_right")).filter(pl.col("share") >= HELD)
+    matches = frame.filter(pl.col("text") < len(posts)).join(headlines, on="run", suffix="_title")
+    shared = matches.group_by("text", "text_title").len().join(sizes, left_on="text_title", right_on="text")
+    shared = shared.with_columns(share=pl.col("len") / pl.col("len_right")).filter(pl.col("share") >= MIN_TITLE_SHARE)
     best = shared.sort(["share", "text_title"], descending=[True, False]).unique(
         "text", keep="first", maintain_order=True
     )
@@ -81,41 +84,41 @@ def components(first: Index, second: Index, size: int) -> Index:
     labels = np.arange(size)
     while True:
         low = np.minimum(labels[first], labels[second])
-        before = labels.copy()
+        previous = labels.copy()
         np.minimum.at(labels, labels[first], low)
         np.minimum.at(labels, labels[second], low)
         labels = labels[labels]
-        if (labels == before).all():
+        if (labels == previous).all():
             return labels
 
 
 def _near(texts: pl.Series) -> Index:
     """(texts,) of texts that are all different, the first near copy; some texts are cut into runs at a time."""
     words = _words_of(texts)
-    parts, signatures, lengths, long = [], [], [], []
+    run_lists, signatures, lengths, long = [], [], [], []
     for low in range(0, len(texts), _BLOCK):
         owners, runs, sizes = _runs(texts[low : low + _BLOCK], words)
         owners, runs = _distinct(owners, runs)
         counts = np.bincount(owners, minlength=len(sizes))
-        own = np.flatnonzero(sizes >= _LEAST_WORDS)
+        long_rows = np.flatnonzero(sizes >= _LEAST_WORDS)
         offsets = offsets_of(counts)
-        signatures.append(_signatures(runs, offsets[own], offsets[own + 1]))
-        parts.append(runs)
+        signatures.append(_signatures(runs, offsets[long_rows], offsets[long_rows + 1]))
+        run_lists.append(runs)
         lengths.append(counts)
-        long.append(own + low)
-    chosen = np.concatenate(long) if long else np.empty(0, np.int64)
-    if not len(chosen):
+        long.append(long_rows + low)
+    long_texts = np.concatenate(long) if long else np.empty(0, np.int64)
+    if not len(long_texts):
         return np.arange(len(texts))
     pairs = []
     for band in range(_BANDS):
-        signature = np.concatenate([part[band] for part in signatures])
+        signature = np.concatenate([bands[band] for bands in signatures])
         # Signatures 7 9 7 start at 0 1 and have the codes 0 1 0: the third text is compared with the first.
         _, starts, codes = np.unique(signature, return_index=True, return_inverse=True)
-        mates = np.flatnonzero(starts[codes] != np.arange(len(chosen)))
-        pairs.append(np.stack([chosen[starts[codes[mates]]], chosen[mates]], axis=1))
+        mates = np.flatnonzero(starts[codes] != np.arange(len(long_texts)))
+        pairs.append(np.stack([long_texts[starts[codes[mates]]], long_texts[mates]], axis=1))
     candidates = np.unique(np.concatenate(pairs), axis=0)
     offsets = offsets_of(np.concatenate(lengths))
-    joined = candidates[_overlap(np.concatenate(parts), offsets, candidates) >= NEAR]
+    joined = candidates[_overlap(np.concatenate(run_lists), offsets, candidates) >= MIN_SIMILARITY]
     return components(joined[:, 0], joined[:, 1], len(texts))
 
 
@@ -123,12 +126,12 @@ def _signatures(runs: npt.NDArray[np.uint64], starts: Index, ends: Index) -> npt
     """(bands, texts) of the texts whose runs lie from ``starts`` to ``ends``; none is without a run."""
     edges = np.stack([starts, ends], axis=1).ravel()  # reduceat takes the runs between two texts too: every other one
     runs = np.append(runs, np.uint64(0))  # so that the last text has an end
-    found = np.zeros((_BANDS, len(starts)), np.uint64)
+    minima = np.zeros((_BANDS, len(starts)), np.uint64)
     for band in range(_BANDS if len(starts) else 0):
         for row in range(_ROWS):
             mixed = scrambled(runs ^ scrambled(np.array([band * _ROWS + row], np.uint64)))
-            found[band] = scrambled(found[band] ^ np.minimum.reduceat(mixed, edges)[::2])
-    return found
+            minima[band] = scrambled(minima[band] ^ np.minimum.reduceat(mixed, edges)[::2])
+    return minima
 
 
 def _overlap(runs: npt.NDArray[np.uint64], offsets: Index, pairs: Index) -> npt.NDArray[np.float64]:
@@ -139,8 +142,8 @@ def _overlap(runs: npt.NDArray[np.uint64], offsets: Index, pairs: Index) -> npt.
         block = pairs[low : low + _BLOCK]
         sides = [runs[ranges(offsets[side], lengths[side])] for side in block.T]
         owners = np.concatenate([np.repeat(np.arange(len(block)), lengths[side]) for side in block.T])
-        every = pl.DataFrame({"pair": owners, "run": np.concatenate(sides)})
-        union = every.unique().group_by("pair").len().sort("pair")["len"].to_numpy()
+        all_runs = pl.DataFrame({"pair": owners, "run": np.concatenate(sides)})
+        union = all_runs.unique().group_by("pair").len().sort("pair")["len"].to_numpy()
         total = lengths[block].sum(1)
         shares[low : low + _BLOCK] = (total - union) / union
     return shares
@@ -172,12 +175,12 @@ def _runs(texts: pl.Series, words: pl.Series) -> tuple[Index, npt.NDArray[np.uin
     codes = scrambled(codes)
     runs, last = codes, len(codes)
     for step in range(1, _RUN):
-        after = np.concatenate([codes[step:], np.zeros(min(step, last), np.uint64)])
+        following = np.concatenate([codes[step:], np.zeros(min(step, last), np.uint64)])
         inside = np.arange(last) + step < np.cumsum(lengths)[owners] if last else np.zeros(0, bool)
-        runs = scrambled(runs ^ np.where(inside, after, np.uint64(0)) + np.uint64(step))
-    place = np.arange(last) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    kept = place < np.maximum(lengths - _RUN + 1, 1)[owners]
-    return owners[kept], runs[kept], lengths
+        runs = scrambled(runs ^ np.where(inside, following, np.uint64(0)) + np.uint64(step))
+    positions = np.arange(last) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    in_window = positions < np.maximum(lengths - _RUN + 1, 1)[owners]
+    return owners[in_window], runs[in_window], lengths
 
 
 def _distinct(owners: Index, runs: npt.NDArray[np.uint64]) -> tuple[Index, npt.NDArray[np.uint64]]:

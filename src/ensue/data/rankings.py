@@ -74,8 +74,8 @@ class Rankings:
 
     def ranks(self, queries: pl.Series, targets: pl.Series) -> pl.Series:
         """Return the (targets,) rank of each target in the list of its query, null where the list lacks it."""
-        wanted = pl.DataFrame({"query": queries, "value": targets})
-        return wanted.join(self.frame, on=["query", "value"], how="left", maintain_order="left")["rank"]
+        target_pairs = pl.DataFrame({"query": queries, "value": targets})
+        return target_pairs.join(self.frame, on=["query", "value"], how="left", maintain_order="left")["rank"]
 
     def warnings(self, scored: pl.DataFrame) -> list[str]:
         """Return sentences about lists and queries that do not match, and about scores that give no order.
@@ -116,11 +116,11 @@ class Rankings:
 
 def tie_rule(rankings: Sequence[Rankings]) -> str:
     """Return the rule for equal scores in TREC runs, as the end of a sentence on the card; empty without a run."""
-    runs = [own.name for own in rankings if own.layout == "trec"]
+    runs = [ranking.name for ranking in rankings if ranking.layout == "trec"]
     if not runs:
         return ""
-    named = "runs of other programs" if len(runs) == len(rankings) else f"TREC runs ({', '.join(runs)})"
-    return f"; in {named} by document id, as trec_eval"
+    source = "runs of other programs" if len(runs) == len(rankings) else f"TREC runs ({', '.join(runs)})"
+    return f"; in {source} by document id, as trec_eval"
 
 
 def placed(scored: pl.DataFrame) -> pl.Series:
@@ -168,7 +168,7 @@ def _read_trec(content: Content) -> tuple[pl.DataFrame, int]:
         raise DataError(
             f"{content.path}, line {numbers[row]}: score {quoted(words[row][4])} is not a number; {_FINITE}"
         )
-    query, value = (whole_numbers(words.list.get(place)) for place in (0, 2))
+    query, value = (whole_numbers(words.list.get(field)) for field in (0, 2))
     frame = pl.DataFrame({"query": query, "value": value, "score": score})
     frame = frame.with_columns(single=pl.col("score").cast(pl.Float32), given=pl.lit(None, pl.Int64))
     frame = frame.sort("query", "single", "value", descending=[False, True, True], maintain_order=True).drop("single")

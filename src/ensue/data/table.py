@@ -195,12 +195,12 @@ def require_columns_of(path: Path, columns: Mapping[str, str], first: Path, firs
         DataError: naming both files and their columns.
     """
     if columns != first_columns:
-        own, others = (
+        columns_here, columns_there = (
             ", ".join(f"{role}={name}" for role, name in roles.items()) for roles in (columns, first_columns)
         )
         raise DataError(
-            f"{path}: its columns are {own}, but those of {first} are {others}; rename them, set --columns, or select "
-            "files by a pattern in quotes, such as 'logs/*.parquet'"
+            f"{path}: its columns are {columns_here}, but those of {first} are {columns_there}; rename them, set "
+            "--columns, or select files by a pattern in quotes, such as 'logs/*.parquet'"
         )
 
 
@@ -386,21 +386,21 @@ def rows_of(originals: pl.DataFrame, users: Collection[str], column: str, path: 
     if originals.columns == [JSON]:
         objects = [json.loads(line) for line in originals[JSON]]
         paths = [column.split(".")] if column else [[name] for name in AUTHORS]
-        lists = [[_field(fields, parts) for fields in objects] for parts in paths]
-        names = next((found for found in lists if any(isinstance(name, str | int) for name in found)), None)
+        lists = [[_field(fields, steps) for fields in objects] for steps in paths]
+        names = next((values for values in lists if any(isinstance(name, str | int) for name in values)), None)
     else:
-        found = next((name for name in ([column] if column else AUTHORS) if name in originals.columns), None)
-        names = None if found is None else originals[found].to_list()
+        author = next((name for name in ([column] if column else AUTHORS) if name in originals.columns), None)
+        names = None if author is None else originals[author].to_list()
     if names is None:
-        named = f"column {quoted(column)} is not there" if column else "no column is recognised as the author's"
-        raise DataError(f"{path}: {named}; name it with --user-column")
-    wanted = {*users}
-    return np.array([name is not None and normal_id(name) in wanted for name in names], np.bool_)
+        problem = f"column {quoted(column)} is not there" if column else "no column is recognised as the author's"
+        raise DataError(f"{path}: {problem}; name it with --user-column")
+    user_ids = {*users}
+    return np.array([name is not None and normal_id(name) in user_ids for name in names], np.bool_)
 
 
 def _field(fields: object, parts: Sequence[str]) -> object:
-    for part in parts:
-        fields = fields.get(part) if isinstance(fields, dict) else None
+    for step in parts:
+        fields = fields.get(step) if isinstance(fields, dict) else None
     return fields if isinstance(fields, str | int) else None
 
 

@@ -54,7 +54,7 @@ _NAMES = {
     "posts": ("posts", "tweets", "comments", "queries"),
 }
 _QRELS = "qrels"
-_PARTS = {"dev": "valid", "validation": "valid"}
+_PART_NAMES = {"dev": "valid", "validation": "valid"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +134,12 @@ class Corpus:
             DataError: no post is about an article, or all hang together.
         """
         if {"train", "valid"} <= self.parts:
-            part, held = self.part("train"), self.part("valid")
-            return part, held, f"as marked in the file: {plural(len(part), 'post')} in train, {len(held):,} in valid"
-        whole = self.part("train") if "train" in self.parts and len(self.parts) > 1 else self
-        train, valid, rule = hold_out_posts(whole.posts, seed=seed)
-        return replace(self, posts=train), replace(self, posts=valid), rule
+            train, valid = self.part("train"), self.part("valid")
+            rule = f"as marked in the file: {plural(len(train), 'post')} in train, {len(valid):,} in valid"
+            return train, valid, rule
+        corpus = self.part("train") if "train" in self.parts and len(self.parts) > 1 else self
+        train_posts, valid_posts, rule = hold_out_posts(corpus.posts, seed=seed)
+        return replace(self, posts=train_posts), replace(self, posts=valid_posts), rule
 
 
 def read_corpus(
@@ -181,9 +182,9 @@ def read_corpus(
         qrels, articles, source = judgement_files(source), *(find_file(source, name) for name in _NAMES)
     else:
         qrels = {} if judgements is None else {"": require_path(judgements, "judgements")}
-    given = columns or {}
-    article_columns = {ROLES[role]: name for role, name in given.items() if role in ROLES}
-    post_columns = {role: name for role, name in given.items() if role not in ROLES}
+    stated_columns = columns or {}
+    article_columns = {ROLES[role]: name for role, name in stated_columns.items() if role in ROLES}
+    post_columns = {role: name for role, name in stated_columns.items() if role not in ROLES}
     stories, understood = read_articles(articles, columns=article_columns, **_opening_of_articles(opening))
     posts, post_report = read_posts(source, columns=post_columns, **opening)
     missing: tuple[tuple[str, str], ...] = ()
@@ -226,7 +227,7 @@ def columns_of(articles: PostsReport, posts: PostsReport) -> dict[str, str]:
 def judgement_files(folder: Path) -> dict[str, Path]:
     """The files of judgements in a folder by the part each is of: ``qrels/test.tsv``, or ``qrels.tsv`` of no part."""
     inside = sorted((folder / _QRELS).iterdir()) if (folder / _QRELS).is_dir() else []
-    by_part = {_PARTS.get(name := path.name.lower().split(".")[0], name): path for path in inside}
+    by_part = {_PART_NAMES.get(name := path.name.lower().split(".")[0], name): path for path in inside}
     alone = sorted(folder.glob(f"{_QRELS}.*"))
     return by_part or ({"": alone[0]} if alone else {})
 
@@ -241,17 +242,17 @@ def _judged(
     """
     frames, notes = list[pl.DataFrame](), list[str]()
     for part, path in files.items():
-        frame, more = read_judgements(path, **opening)
+        frame, more_notes = read_judgements(path, **opening)
         frames.append(frame.with_columns(part=pl.lit(part)))
-        notes += [f"about by {path}", *more]
+        notes += [f"about by {path}", *more_notes]
     judgements = pl.concat(frames)
-    judged_posts, more = judged(posts, judgements, str(next(iter(files.values()))), articles.ids)
+    judged_posts, more_notes = judged(posts, judgements, str(next(iter(files.values()))), articles.ids)
     first_part = judgements.unique("query", keep="first", maintain_order=True)
     if "" not in files:
-        parts = dict(first_part.select("query", "part").iter_rows())
-        judged_posts = replace(judged_posts, parts=judged_posts.ids.replace_strict(parts, return_dtype=pl.String))
+        names = dict(first_part.select("query", "part").iter_rows())
+        judged_posts = replace(judged_posts, parts=judged_posts.ids.replace_strict(names, return_dtype=pl.String))
     missing = first_part.filter(~pl.col("query").is_in(posts.ids.implode()))
-    return judged_posts, [*notes, *more], tuple(missing.select("part", "query").iter_rows())
+    return judged_posts, [*notes, *more_notes], tuple(missing.select("part", "query").iter_rows())
 
 
 def is_corpus(path: Path) -> bool:
@@ -367,8 +368,8 @@ def _require_matches(name: str, nouns: tuple[str, str], judged_ids: pl.Series, i
     if matches and matches >= MIN_MATCHES * min(len(judged_ids), len(ids)):
         return
     unmatched = judged_ids.filter(~is_match)[0]
-    others = ids.filter(~ids.is_in(judged_ids.implode()))
-    example = others[0] if len(others) else ids[0]
+    unjudged_ids = ids.filter(~ids.is_in(judged_ids.implode()))
+    example = unjudged_ids[0] if len(unjudged_ids) else ids[0]
     count = f"{matches:,} of its {len(judged_ids):,} {nouns[1]} match" if matches else f"none of its {nouns[1]} matches"
     raise DataError(
         f"{name}: {count}: it judges {nouns[0]} {quoted(unmatched)}, and the id of a {owner} is {quoted(example)}; "
@@ -426,9 +427,9 @@ def _by_width(content: Content) -> Table:
     if not len(words):
         raise DataError(f"{content.path}: has a header but no judgement")
     for row in (words.list.len() != width).arg_true()[:1]:
-        found = plural(len(words[row]), "field")
+        fields = plural(len(words[row]), "field")
         raise DataError(
-            f"{content.path}, line {numbers[row]}: {found}, but the first line has {width}; ids hold no spaces"
+            f"{content.path}, line {numbers[row]}: {fields}, but the first line has {width}; ids hold no spaces"
         )
     if width == 4 and _counts_rows(words):
         query, document = 1, 2

@@ -269,8 +269,8 @@ def _normal_links(rows: Table, ids: IdColumns) -> pl.Series:
     row = links["row"].to_numpy()
     table = ids.normalise(Table("", links, lambda link: rows.where(int(row[link])), rows.columns, ()))
     lists = table.frame.group_by("row", maintain_order=True).agg("about")
-    every = pl.DataFrame({"row": pl.int_range(len(rows.frame), dtype=pl.UInt32, eager=True)})
-    return every.join(lists, on="row", how="left", maintain_order="left")["about"]
+    all_rows = pl.DataFrame({"row": pl.int_range(len(rows.frame), dtype=pl.UInt32, eager=True)})
+    return all_rows.join(lists, on="row", how="left", maintain_order="left")["about"]
 
 
 def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tuple[Posts, PostsReport]:
@@ -421,7 +421,7 @@ def _named(ids: list[str], noun: str) -> pl.Series:
     return all_ids
 
 
-_EXAMPLES, _SHOWN = 3, 60
+_EXAMPLES, _MAX_CHARACTERS = 3, 60
 
 
 def hold_out_posts(posts: Posts, share: float = 0.1, seed: int = 0) -> tuple[Posts, Posts, str]:
@@ -456,12 +456,12 @@ def hold_out_posts(posts: Posts, share: float = 0.1, seed: int = 0) -> tuple[Pos
             is_held_out[root], quota = True, quota - int(members[root])
     if not is_held_out.any():  # no group is small enough
         is_held_out[order[np.argmin(members[order])]] = True
-    chosen = is_held_out[groups]
+    is_chosen = is_held_out[groups]
     rule = (
-        f"{int(chosen.sum()):,} of {len(posts):,} posts at random (seed {seed}), split by article; near copies stay "
+        f"{int(is_chosen.sum()):,} of {len(posts):,} posts at random (seed {seed}), split by article; near copies stay "
         "together"
     )
-    return posts.select(~chosen), posts.select(chosen), rule
+    return posts.select(~is_chosen), posts.select(is_chosen), rule
 
 
 def given_part(posts: Posts, name: str) -> Posts:
@@ -507,7 +507,7 @@ def link_leaks(train: Posts, other: Posts) -> LinkLeaks:
         shared_articles=other.about.filter(pl.Series(shared)).n_unique(),
         on_shared=len(np.unique(owners[shared])),
         copies=len(copies),
-        examples=tuple(other.texts[int(row)][:_SHOWN] for row in copies[:_EXAMPLES]),
+        examples=tuple(other.texts[int(row)][:_MAX_CHARACTERS] for row in copies[:_EXAMPLES]),
     )
 
 

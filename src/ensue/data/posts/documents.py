@@ -40,7 +40,7 @@ _NO_TEXT = "script style noscript svg template nav footer aside form button sele
 _BREAKS = """address article blockquote br dd div dl dt figcaption figure h1 h2 h3 h4 h5 h6 header hr li main ol p pre
 section table td th tr ul"""
 _SILENT, _BREAKING = frozenset(_NO_TEXT.split()), frozenset(_BREAKS.split())
-_LEAST = 0.2
+_MIN_WORD_SHARE = 0.2
 """Share of a page's words that its longest ``article`` must hold to be the one: others are teasers."""
 
 
@@ -128,7 +128,7 @@ class _Page(HTMLParser):
         ]
         longest = max(articles, key=len, default="")
         inside = _lines(text for text, _, main in self._pieces if main)
-        article = longest if len(longest) >= _LEAST * len(all_text) and longest else inside or all_text
+        article = longest if len(longest) >= _MIN_WORD_SHARE * len(all_text) and longest else inside or all_text
         first, _, paragraphs = article.partition("\n")
         return paragraphs if paragraphs and first == self.title else article
 

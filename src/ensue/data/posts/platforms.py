@@ -385,10 +385,10 @@ def flat(posts: Iterable[Found]) -> pl.DataFrame:
 
 def beside(originals: Callable[[], pl.DataFrame], added: pl.DataFrame, as_table: bool) -> pl.DataFrame:
     """Return :func:`~ensue.data.table.extended`; of JSON, if ``as_table``, a table of the objects' fields."""
-    kept = originals()
-    if as_table and kept.columns == [JSON]:
-        return extended(flat(json.loads(line) for line in kept[JSON]), added)
-    return extended(kept, added)
+    table = originals()
+    if as_table and table.columns == [JSON]:
+        return extended(flat(json.loads(line) for line in table[JSON]), added)
+    return extended(table, added)
 
 
 def collected(post: Found) -> Found | None:

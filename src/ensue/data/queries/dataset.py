@@ -96,8 +96,8 @@ class Queries:
             raise DataError(f"there is no part {quoted(name)}; the file has {names}")
         if novel and not len(self.novel):
             raise DataError("the file marks no session as novel; leave novel out")
-        chosen: Mask = (self.parts == name).to_numpy()
-        return self.select(chosen & self.novel if novel else chosen)
+        in_part: Mask = (self.parts == name).to_numpy()
+        return self.select(in_part & self.novel if novel else in_part)
 
 
 @dataclass(frozen=True, kw_only=True)

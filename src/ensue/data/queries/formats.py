@@ -55,7 +55,7 @@ _SHORT, _LONG = 6, 500
 """Characters: a phrase has the first at least, and the reader of queries takes no more than the second."""
 _USERS = ("user", "human", "customer", "seeker", "usr")
 _NAMES = ("user", "userid", "anonid", "clientid")
-_PARTS = ("split", "part", "fold")
+_PART_FIELDS = ("split", "part", "fold")
 
 
 def list_of_turns(content: Content) -> str | None:
@@ -100,16 +100,16 @@ def read_turns(content: Content, listed: str) -> tuple[pl.DataFrame, Callable[[i
         turns = conversation.get(listed)
         if not isinstance(turns, list):
             raise DataError(f"{where}: field {quoted(listed)} is not a list of turns")
-        user, part = _named(conversation, _NAMES), _named(conversation, _PARTS)
+        user, part = _named(conversation, _NAMES), _named(conversation, _PART_FIELDS)
         for text, speaker in _turns(turns, where):
             rows.append((text, speaker, str(index), user, part))
             numbers.append(number)
     names = ("text", "speaker", "conversation", "user", "part")
     frame = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
     is_user, notes = _asked(frame["speaker"])
-    places = is_user.arg_true()
+    user_rows = is_user.arg_true()
     note = f"conversations are the objects, their turns in {quoted(listed)}"
-    return frame.filter(is_user), lambda row: f"{content.path}, line {numbers[places[row]]}", (note, *notes)
+    return frame.filter(is_user), lambda row: f"{content.path}, line {numbers[user_rows[row]]}", (note, *notes)
 
 
 def of_users(table: Table) -> Table:
@@ -175,7 +175,7 @@ def _named(found: object, names: tuple[str, ...]) -> str | None:
     return next((str(value) for value in values if isinstance(value, str | int) and not isinstance(value, bool)), None)
 
 
-_KNOWN = {
+_WORDS = {
     "query": split_words(
         "query userquery querytext querystring searchquery searchterm searchterms searchphrase searchtext",
         "searchstring keywords keyword q search question",
@@ -189,12 +189,12 @@ _KNOWN = {
     "turn": TURNS,
     "speaker": SPEAKERS,
 }
-ROLES = tuple(_KNOWN)
+ROLES = tuple(_WORDS)
 _STATE = "query=…,user=…,time=…"
-_COLUMNS = Roles(known=_KNOWN, needed=("query",), doubted=ROLES[:5], example=_STATE, plain=plain_time_name, doubts=None)
+_COLUMNS = Roles(known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_STATE, plain=plain_time_name, doubts=None)
 _AOL = {"anonid", "query", "querytime", "itemrank", "clickurl"}
 # A table with one of these is about what was clicked, or labels texts.
-_OTHERS = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
+_ALIEN = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
 _LISTED = re.compile(r"(queries|questions)\b", re.IGNORECASE)
 
 
@@ -248,10 +248,10 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
     plain = set(map(plain_time_name, names))
     if plain >= _AOL or names == ["_source"]:
         return True
-    if plain & {*CONVERSATIONS} and plain & {*TURNS} and plain & {*TEXTS, *_KNOWN["query"]}:
+    if plain & {*CONVERSATIONS} and plain & {*TURNS} and plain & {*TEXTS, *_WORDS["query"]}:
         return True
-    roles_named = {role for role, spellings in _KNOWN.items() if plain & set(spellings)}
-    return "query" in roles_named and bool(roles_named & {"user", "session"}) and not plain & _OTHERS
+    roles_named = {role for role, spellings in _WORDS.items() if plain & set(spellings)}
+    return "query" in roles_named and bool(roles_named & {"user", "session"}) and not plain & _ALIEN
 
 
 def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], missing: str) -> Table:
@@ -299,9 +299,9 @@ def _lists(content: Content, stated: Mapping[str, str]) -> Table | None:
     width = len(fields) - 1 if headed else 0
     short = (rows.list.len() <= width).arg_true()
     if len(short):
-        place = int(short[0])
+        row = int(short[0])
         raise DataError(
-            f"{content.path}, line {numbers[place]}: {rows.list.len()[place]} fields and no query; the header has "
+            f"{content.path}, line {numbers[row]}: {rows.list.len()[row]} fields and no query; the header has "
             f"{width} "
             "before the queries"
         )
@@ -341,7 +341,7 @@ def _histories(content: Content) -> Table:
 def _is_table(head: Sequence[str]) -> bool:
     """Return whether the first line names columns: it has a known name, or numbers and dates stand below it."""
     fields = [line.split("\t") for line in head[:2]]
-    if any(plain_time_name(name) in spellings for name in fields[0] for spellings in _KNOWN.values()):
+    if any(plain_time_name(name) in spellings for name in fields[0] for spellings in _WORDS.values()):
         return True
     cells = fields[1] if len(fields) > 1 else []
     return len(cells) == len(fields[0]) and any(is_number(text) or re.match(r"\d{4}-\d\d-\d\d", text) for text in cells)
@@ -382,7 +382,7 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
 def _texts_of_turns(names: Sequence[str]) -> dict[str, str]:
     """The text that stands beside a conversation and a turn, where nothing is called a query."""
     plain = {plain_time_name(name): name for name in reversed(names)}
-    if not (plain.keys() & {*CONVERSATIONS} and plain.keys() & {*TURNS}) or plain.keys() & {*_KNOWN["query"]}:
+    if not (plain.keys() & {*CONVERSATIONS} and plain.keys() & {*TURNS}) or plain.keys() & {*_WORDS["query"]}:
         return {}
     text = next((plain[word] for word in TEXTS if word in plain), None)
     return {} if text is None else {"query": text}

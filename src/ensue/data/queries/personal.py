@@ -127,7 +127,7 @@ def _holds_account(text: str) -> bool:
 def _holds_secret(text: str) -> bool:
     """Return whether letters and digits are mixed in one long word, as in keys and hashes."""
     for word in re.findall(_MIXED, text):
-        changes = sum(one.isdigit() != other.isdigit() for one, other in pairwise(re.sub(r"[^a-z0-9]", "", word)))
+        changes = sum(a.isdigit() != b.isdigit() for a, b in pairwise(re.sub(r"[^a-z0-9]", "", word)))
         if changes >= _CHANGES:
             return True
     return False

@@ -78,14 +78,14 @@ _REASONS = {
     "long_sessions": ("session", "of more than {max_queries} queries"),
     "in_long_sessions": ("query", "in those"),
 }
-_MANY = {"query": "queries"}
+_PLURAL = {"query": "queries"}
 
 
 def sentences(dropped: Mapping[str, int], rules: QueryRules) -> list[str]:
     """One line for people a reason, those that never came up left out."""
     fields = vars(rules)
     reasons = ((count, *_REASONS[reason]) for reason, count in dropped.items() if count)
-    return [f"{plural(count, noun, _MANY.get(noun, ''))} {what.format(**fields)}" for count, noun, what in reasons]
+    return [f"{plural(count, noun, _PLURAL.get(noun, ''))} {text.format(**fields)}" for count, noun, text in reasons]
 
 
 def normalise_ascii(text: str, normalisation: Normalisation = "plain") -> str:

@@ -32,10 +32,10 @@ BEGIN, END = 2, 3
 SPECIAL = ("< padding >", "< unknown >", "< begin >", "< end >")
 SMALLEST = len(SPECIAL) + 256
 """Tokens that byte-level pairs need at least: one a byte."""
-_SHOWN = "⁇"
+_UNKNOWN_TEXT = "⁇"
 """Text that an unknown word decodes to."""
 _CHUNK = 1 << 16
-_MOST = 1 << 20
+_MAX_WORDS = 1 << 20
 """Words that pairs are learned from; of a larger log each counts in proportion, the rarest once."""
 
 
@@ -152,7 +152,7 @@ class QueryTokenizer:
         """The query that some ids spell; padding, begin and end are passed over."""
         token_ids = [int(id) for id in ids if id not in (PADDING, BEGIN, END)]
         if self.kind == "words":
-            return " ".join(_SHOWN if id == UNKNOWN else self.tokens[id] for id in token_ids)
+            return " ".join(_UNKNOWN_TEXT if id == UNKNOWN else self.tokens[id] for id in token_ids)
         text: str = self.backend.decode([id for id in token_ids if id != UNKNOWN], skip_special_tokens=False)
         return text.removeprefix(" ")
 
@@ -189,7 +189,7 @@ def _pairs(words: pl.DataFrame, size: int) -> tuple[tuple[str, ...], tuple[tuple
 
 def _repeated(words: pl.DataFrame) -> Iterator[list[str]]:
     """Each word as often as it occurs, in lists, for the library counts for itself."""
-    shrunk = max(1.0, words["count"].sum() / _MOST)
+    shrunk = max(1.0, words["count"].sum() / _MAX_WORDS)
     for word, count in words.iter_rows():
         times = max(1, int(count / shrunk))
         for low in range(0, times, _CHUNK):

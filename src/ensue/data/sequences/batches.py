@@ -232,7 +232,7 @@ class Batches:
     def take(self, other: Batches) -> None:
         """Append the batches of another, which has read the files that follow."""
         state, later = self.state, other.state
-        self.files += [(path, state.rows + before) for path, before in other.files]
+        self.files += [(path, state.rows + num_before) for path, num_before in other.files]
         state.rows += later.rows
         state.empty += later.empty
         state.filled += later.filled
@@ -354,9 +354,9 @@ def _whole_records(content: Content, low: int, quotes: bool) -> bytes:
         end = chunk.rfind(b"\n") + 1
         odd = quotes and chunk.count(b'"', 0, end) % 2
         while odd and end:
-            before = chunk.rfind(b"\n", 0, end - 1) + 1
-            odd = (odd + chunk.count(b'"', before, end)) % 2
-            end = before
+            line_start = chunk.rfind(b"\n", 0, end - 1) + 1
+            odd = (odd + chunk.count(b'"', line_start, end)) % 2
+            end = line_start
         if end:
             return chunk[:end]
         step *= 2
@@ -374,7 +374,7 @@ def _header(content: Content) -> bytes:
 
 
 MANIFEST = "share.json"
-_AGAIN = "remove that folder and prepare this share again"
+_PREPARE_ANEW = "remove that folder and prepare this share again"
 
 
 @dataclass(frozen=True)
@@ -464,9 +464,9 @@ def find_shares(place: Path, plan: Mapping[str, object]) -> list[Path]:
         numbers = " and ".join(map(str, counts))
         raise DataError(f"{_shares(place)}: holds shares of {numbers}, which overlap; remove those of one number")
     for path, manifest in manifests.items():
-        named = Share(manifest.share, manifest.of)
-        if path.name != named.folder(place).name:
-            raise DataError(f"{path}: holds share {named.number} of {named.of}, which overlaps; {_AGAIN}")
+        share = Share(manifest.share, manifest.of)
+        if path.name != share.folder(place).name:
+            raise DataError(f"{path}: holds share {share.number} of {share.of}, which overlaps; {_PREPARE_ANEW}")
         _require_same(path, manifest.read, dict(plan))
     folders = [Share(number, counts[0]).folder(place) for number in range(1, counts[0] + 1)]
     missing = [folder.name.replace("-of-", "/") for folder in folders if folder not in manifests]
@@ -491,7 +491,7 @@ def read_share(folder: Path, batches: Batches) -> Batches:
     share = Batches(folder, batches.sources, batches.options)
     share.resume()
     if (len(share.files), share.state.rows) != (manifest.batches, manifest.state.rows):
-        raise DataError(f"{folder}: is damaged or incomplete; copy it again, or {_AGAIN}")
+        raise DataError(f"{folder}: is damaged or incomplete; copy it again, or {_PREPARE_ANEW}")
     share.state = manifest.state
     return share
 
@@ -505,9 +505,9 @@ def _manifest(folder: Path) -> Manifest:
         return _SHARE.validate_json((folder / MANIFEST).read_bytes(), strict=True)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
-        raise DataError(f"{folder}: {MANIFEST} cannot be read ({reason}); {_AGAIN}") from error
+        raise DataError(f"{folder}: {MANIFEST} cannot be read ({reason}); {_PREPARE_ANEW}") from error
     except OSError as error:
-        raise DataError(f"{folder}: {MANIFEST} cannot be read ({error}); {_AGAIN}") from error
+        raise DataError(f"{folder}: {MANIFEST} cannot be read ({error}); {_PREPARE_ANEW}") from error
 
 
 def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, object]) -> None:
@@ -517,7 +517,7 @@ def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, obje
         if name != "files" and held.get(name) != value:
             raise DataError(
                 f"{folder}: was prepared with {name} {held.get(name)}, and here it is {value}; give all shares the "
-                f"same options, or {_AGAIN}"
+                f"same options, or {_PREPARE_ANEW}"
             )
     lists = (cast(list[tuple[str, int, int]], read["files"]) for read in (held, plan))
     stored, new = ([(Path(path).name, size) for path, size, _ in files] for files in lists)
@@ -525,7 +525,7 @@ def _require_same(folder: Path, held: Mapping[str, object], plan: dict[str, obje
         if files != other:
             raise DataError(
                 f"{folder}: has read {files[0]} of {files[1]:,} bytes, where {other[0]} of {other[1]:,} bytes is here; "
-                f"give all shares the same files, or {_AGAIN}"
+                f"give all shares the same files, or {_PREPARE_ANEW}"
             )
     if len(stored) != len(new):
-        raise DataError(f"{folder}: was of {plural(len(stored), 'file')}, and here are {len(new)}; {_AGAIN}")
+        raise DataError(f"{folder}: was of {plural(len(stored), 'file')}, and here are {len(new)}; {_PREPARE_ANEW}")

@@ -33,7 +33,7 @@ WHOLE_USERS = (
 )
 """Layouts whose sequences are users: their events are days apart, and no published protocol cuts them by pauses."""
 _RATINGS = ("rating", "ratings", "stars", "overall")
-_ASKED: Mapping[frozenset[str], str] = {frozenset(("sessionid", "actiontype", "reference")): "reference"}
+_LOG_ITEMS: Mapping[frozenset[str], str] = {frozenset(("sessionid", "actiontype", "reference")): "reference"}
 """Columns of published logs (Trivago) whose values are items in some rows only, and the column that holds them."""
 _ACTIONS = ("action", "actiontype", "actionname", "activity", "activitytype", "interaction", "interactiontype")
 _KINDS = (
@@ -149,7 +149,7 @@ def is_ratings(names: Sequence[str]) -> bool:
 def _asked(role: str, names: Sequence[str], columns: Mapping[str, str]) -> str:
     """The column of a role for a message: the one that is known, or that a published log has; else a gap to fill."""
     plain = {_plain(name): name for name in names}
-    published = next((plain[word] for known, word in _ASKED.items() if known <= plain.keys()), "…")
+    published = next((plain[word] for log, word in _LOG_ITEMS.items() if log <= plain.keys()), "…")
     column = columns.get(role, published if role == "item" else "…")
     # Without an item, a user may be what a sequence is made of.
     return "…" if role == "session" and _plain(column) in _USERS else one_line(column, 60)

@@ -99,7 +99,7 @@ def layout_of_lines(path: Path, lines: Sequence[str]) -> str:
 
 def _is_grouped(firsts: Sequence[str]) -> bool:
     """Return whether equal ids stand together, as those of users do in a file of events in order of users."""
-    num_runs = 1 + sum(before != after for before, after in pairwise(firsts))
+    num_runs = 1 + sum(previous != following for previous, following in pairwise(firsts))
     repeats = len(firsts) - num_runs
     # By chance, each repeat of an id would stand right behind it with a probability of at most one half.
     return num_runs == len(set(firsts)) > 1 and 0.5**repeats < _CHANCE

@@ -95,10 +95,10 @@ def prepare(
     name = data[0] if len(data) == 1 else Path(f"{data[0]} and {len(data) - 1} more")
     target = output.resolve()
     with _writing(target), _work(target) as work:
-        whole = work / "whole"
+        complete = work / "whole"
         if len(files) == 1 and not (merge or is_several(data[0])) and keeps_sequences(files[0], options):
             _start(work, {})
-            outcome = _copy(files[0], options, whole, sort, gap)
+            outcome = _copy(files[0], options, complete, sort, gap)
         else:
             sources = sources_of(files, options)
             plan = _plan(sources, options, sort, gap)
@@ -112,7 +112,7 @@ def prepare(
                 _read(batches, progress)
             _sort(name, batches, work, progress)
             outcome = _write(name, batches, options, work, sort, gap, progress, plan)
-        whole.rename(target)
+        complete.rename(target)
         flush(target.parent)
     return outcome
 
@@ -208,8 +208,8 @@ def _sort(shown: Path, batches: Batches, work: Path, progress: Progress) -> None
     import duckdb  # an extra
 
     events = " UNION ALL ".join(
-        f"SELECT *, file_row_number + {before} AS row FROM read_parquet({_literal(path)}, file_row_number = true)"
-        for path, before in batches.files
+        f"SELECT *, file_row_number + {num_before} AS row FROM read_parquet({_literal(path)}, file_row_number = true)"
+        for path, num_before in batches.files
     )
     time = "time" if batches.state.clock else "NULL AS time"
     statements = [

@@ -26,9 +26,9 @@ from ensue.data.table import ReadOptions, Table, place_in_files, require_columns
 from ensue.errors import DataError
 from ensue.lines import listed, plural
 
-KNOWN = (".parquet", ".pq", ".csv", ".tsv", ".jsonl", ".ndjson", ".inter", ".txt", ".dat", ".log")
+ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".jsonl", ".ndjson", ".inter", ".txt", ".dat", ".log")
 """Endings of the files that are read of a folder; each may be packed."""
-_SHOWN = 3
+_MAX_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Source:
 def files_of(path: Path) -> list[Path]:
     """The files that a name stands for, in the order of their names.
 
-    Of a folder those whose names end as in ``KNOWN``.
+    Of a folder those whose names end as in ``ENDINGS``.
 
     Raises:
         DataError: a folder without such a file, or a pattern that no file fits.
@@ -60,12 +60,12 @@ def files_of(path: Path) -> list[Path]:
     inside = files_in(path)
     if not path.is_dir():
         return inside
-    logs = [file for file in inside if ending(file) in KNOWN]
+    logs = [file for file in inside if ending(file) in ENDINGS]
     if not logs:
-        content_text = listed((str(file.relative_to(path)) for file in inside[:_SHOWN]), _SHOWN)
+        content_text = listed((str(file.relative_to(path)) for file in inside[:_MAX_EXAMPLES]), _MAX_EXAMPLES)
         raise DataError(
-            f"{path}: is a folder; name a file in it, or one that holds files that end in {', '.join(KNOWN)} (packed "
-            f"or not): this one holds {content_text}{' and more' * (len(inside) > _SHOWN)}"
+            f"{path}: is a folder; name a file in it, or one that holds files that end in {', '.join(ENDINGS)} (packed "
+            f"or not): this one holds {content_text}{' and more' * (len(inside) > _MAX_EXAMPLES)}"
         )
     return logs
 

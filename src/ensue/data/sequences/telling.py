@@ -25,13 +25,13 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
-TOLD = 0.95
+MIN_DETERMINED = 0.95
 """Share of the rows whose next value a column tells, from which it is named."""
 _GAIN = 0.2
 """By so much a column must tell more than the value of the row itself does."""
 _MAX_KINDS = 10
 """Different entries of a column that says of which kind an event is."""
-_LEAST, _ROWS = 30, 200_000
+_MIN_ROWS, _ROWS = 30, 200_000
 _NEXT = "\0next"
 _ADVICE = "it is not read, and must not be used as an item or a feature"
 
@@ -163,15 +163,15 @@ def _told(frame: pl.DataFrame, roles: Mapping[str, str]) -> list[str]:
     if not names:
         return []
     rows = frame.with_columns(pl.col(value).shift(-1).over(sequence).alias(_NEXT)).drop_nulls(_NEXT)
-    if len(rows) < _LEAST:
+    if len(rows) < _MIN_ROWS:
         return []
     base = _known(rows, value)
     lines = []
     for name in names:
         equal = float((rows[name] == rows[_NEXT]).mean() or 0.0)  # type: ignore[arg-type]
-        if equal >= TOLD:
+        if equal >= MIN_DETERMINED:
             lines.append(f"column {quoted(name)} holds the next item in {100 * equal:.1f} % of the rows: {_ADVICE}")
-        elif (share := _known(rows, name)) >= max(TOLD, base + _GAIN):
+        elif (share := _known(rows, name)) >= max(MIN_DETERMINED, base + _GAIN):
             lines.append(
                 f"column {quoted(name)} determines the next item in {100 * share:.1f} % of the rows, the item itself "
                 f"in {100 * base:.1f} %: {_ADVICE}"

@@ -29,7 +29,7 @@ from ensue.records import Text
 
 Mask = npt.NDArray[np.bool_]
 _MANY_LABELS = 20
-_EXAMPLES, _SHOWN = 3, 60
+_EXAMPLES, _MAX_CHARACTERS = 3, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +93,11 @@ class Texts:
             if (record.label is None) != (rows[0].label is None):
                 raise DataError(f"text {position}: give every text a label, or none")
         columns = (pl.Series([record.texts[side] for record in rows], dtype=pl.String) for side in range(width))
-        labelled, named = bool(rows and rows[0].label is not None), any(record.id for record in rows)
+        labelled, has_ids = bool(rows and rows[0].label is not None), any(record.id for record in rows)
         return cls(
             tuple(strip_markup(column)[0] for column in columns),
             pl.Series([str(record.label) for record in rows], dtype=pl.String) if labelled else None,
-            pl.Series([record.id for record in rows], dtype=pl.String) if named else None,
+            pl.Series([record.id for record in rows], dtype=pl.String) if has_ids else None,
         )
 
     def record(self, index: int) -> Text:
@@ -112,8 +112,8 @@ class Texts:
     def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Texts:
         """The chosen rows, in the order chosen."""
         index = np.arange(len(self))[chosen]
-        others = (None if column is None else column.gather(index) for column in (self.labels, self.ids, self.groups))
-        labels, ids, groups = others
+        columns = (None if column is None else column.gather(index) for column in (self.labels, self.ids, self.groups))
+        labels, ids, groups = columns
         return Texts(tuple(column.gather(index) for column in self.texts), labels, ids, groups)
 
 
@@ -174,8 +174,7 @@ def read_texts(
     silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
     if num_silent := int(silent.select(pl.any_horizontal(pl.all())).to_series().sum()):
         notes = (*notes, f"{part_of(num_silent, len(silent), 'row', 'has', 'have')} a text without words: kept")
-    others = (rows.frame[role] if role in rows.frame.columns else None for role in ("id", "group"))
-    ids, groups = (None if column is None else column.fill_null("") for column in others)
+    ids, groups = (rows.frame[role].fill_null("") if role in rows.frame.columns else None for role in ("id", "group"))
     report = ReadReport(
         path=str(path),
         layout=rows.layout,
@@ -355,8 +354,8 @@ def leaks(train: Texts, other: Texts) -> Leaks:
     joined = other_keys.join(spans, on="key", how="inner", maintain_order="left")
     disagree = joined.select((pl.col("low") != pl.col("label")) | (pl.col("high") != pl.col("label"))).to_series()
     grouped = (train.groups is None) == (other.groups is None)
-    places = [part.groups if part.groups is not None else part.texts[0] for part in (train, other)]
-    num_grouped = int(places[1].is_in(places[0].unique().implode()).sum()) if grouped else 0
+    group_columns = [part.groups if part.groups is not None else part.texts[0] for part in (train, other)]
+    num_grouped = int(group_columns[1].is_in(group_columns[0].unique().implode()).sum()) if grouped else 0
     return Leaks(
         rows=len(train),
         other_rows=len(other),
@@ -367,7 +366,7 @@ def leaks(train: Texts, other: Texts) -> Leaks:
         shared=len(joined),
         shared_disagree=int(disagree.sum()),
         shared_groups=num_grouped if train.groups is not None or train.paired else 0,
-        examples=tuple(key[:_SHOWN] for key in joined["key"].unique(maintain_order=True)[:_EXAMPLES]),
+        examples=tuple(key[:_MAX_CHARACTERS] for key in joined["key"].unique(maintain_order=True)[:_EXAMPLES]),
     )
 
 

@@ -158,8 +158,8 @@ def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
     """Return a task of Label Studio: the fields of its data, and its choices under the names of their controls."""
     data, annotations = sample["data"], _annotations(sample)
     assert isinstance(data, dict) and isinstance(annotations, list)
-    finished = [own for own in annotations if isinstance(own, dict) and not own.get("was_cancelled")]
-    truth = [own for own in finished if own.get("ground_truth")] or finished
+    finished = [entry for entry in annotations if isinstance(entry, dict) and not entry.get("was_cancelled")]
+    truth = [entry for entry in finished if entry.get("ground_truth")] or finished
     choices: dict[str, list[object]] = {}
     for annotation in truth:
         for result in annotation.get("result") or []:

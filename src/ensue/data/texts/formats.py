@@ -395,7 +395,7 @@ def _lists(content: Content) -> Table:
             f"{content.place_of_line(row)}: {counts[row]} texts; give one text in every line, or two in every line"
         )
     sides = ("text", "second")[: counts[0]]
-    texts = {role: frame["texts"].list.get(place) for place, role in enumerate(sides)}
+    texts = {role: frame["texts"].list.get(index) for index, role in enumerate(sides)}
     roles = [*sides, *(role for role in ("label", "id") if frame[role].null_count() < len(frame))]
     frame, columns = frame.with_columns(**texts).select(roles), {role: role for role in roles}
     return Table("jsonl texts", frame, content.place_of_line, columns, (), partial(json_lines, content))

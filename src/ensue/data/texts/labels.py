@@ -22,11 +22,11 @@ import polars as pl
 from ensue.errors import DataError
 from ensue.lines import quoted
 
-_WHOLE = re.compile(r"([+-]?)(\d+)(?:\.0*)?")
+_WHOLE_NUMBER = re.compile(r"([+-]?)(\d+)(?:\.0*)?")
 _SCIENTIFIC = re.compile(r"[+-]?\d\.\d+e\+\d\d")
 _BOOLEANS = {"true": "1", "false": "0"}
 _MISSING = ("", "nan", "null", "<na>")
-_SHOWN = 8
+_MAX_JOINED = 8
 """Joined labels that a message lists."""
 
 
@@ -40,7 +40,7 @@ def label_key(label: str) -> str:
     key = normalize("NFC", " ".join(label.split())).casefold()
     if _SCIENTIFIC.fullmatch(key) and (value := float(key)).is_integer() and abs(value) < 2**53:
         key = str(int(value))  # 1.000000e+00, as NumPy writes floats
-    if (number := _WHOLE.fullmatch(key)) is None:
+    if (number := _WHOLE_NUMBER.fullmatch(key)) is None:
         return key
     sign, digits = number.groups()
     return f"-{digits}" if sign == "-" and digits.strip("0") else digits
@@ -63,13 +63,13 @@ def join_spellings(labels: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
     totals = Counter[str]()
     for label, count in counts.items():
         totals[_shown(label)] += count
-    common = {key: max(map(_shown, own), key=totals.__getitem__) for key, own in spellings.items()}
-    joined = [f"{_listed(own)} as {quoted(common[key])}" for key, own in sorted(spellings.items()) if len(own) > 1]
+    common = {key: max(map(_shown, same), key=totals.__getitem__) for key, same in spellings.items()}
+    joined = [f"{_listed(same)} as {quoted(common[key])}" for key, same in sorted(spellings.items()) if len(same) > 1]
     respelled = _respelled(labels, {label: common[key] for label, key in keys.items()})
     if not joined:
         return respelled, ()
-    tail = f"; and {len(joined) - _SHOWN:,} more" if len(joined) > _SHOWN else ""
-    listed = "; ".join(joined[:_SHOWN])
+    tail = f"; and {len(joined) - _MAX_JOINED:,} more" if len(joined) > _MAX_JOINED else ""
+    listed = "; ".join(joined[:_MAX_JOINED])
     return respelled, (
         f"spellings of the same label are merged: {listed}{tail}; rename labels that differ only in case or zeros "
         "but mean different things",
@@ -94,8 +94,8 @@ def match_spellings(labels: pl.Series, known: Sequence[str]) -> tuple[pl.Series,
     matched = {label: columns[keys[label]] for label in distinct if keys[label] in columns}
     if not matched:
         return labels, ()
-    listed = ", ".join(f"{quoted(label)} as {quoted(name)}" for label, name in list(matched.items())[:_SHOWN])
-    tail = f", and {len(matched) - _SHOWN:,} more" if len(matched) > _SHOWN else ""
+    listed = ", ".join(f"{quoted(label)} as {quoted(name)}" for label, name in list(matched.items())[:_MAX_JOINED])
+    tail = f", and {len(matched) - _MAX_JOINED:,} more" if len(matched) > _MAX_JOINED else ""
     return _respelled(labels, matched), (
         f"labels spelled differently from the training data are matched: {listed}{tail}",
     )

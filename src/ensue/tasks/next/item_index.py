@@ -59,16 +59,16 @@ Bits = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True)
 class IndexFacts:
-    """What was measured when an index was made.
+    """Sizes of an index, and how exact it was for some histories when it was made.
 
     Attributes:
-        items: values in it; those that came later are always candidates.
-        lists: of the index.
-        probed: lists that a query looks through.
-        candidates: whose scores are computed.
-        sample: ids by which the rest of the catalogue is estimated.
-        recall: of the exact first ``LISTED`` of some histories, the share that is among the candidates.
-        total: by how much the estimated logarithm of the sum over the catalogue is off, on average, in nats.
+        items: number of items in it; later ones are always candidates.
+        lists: number of lists.
+        probed: number of lists that a query searches.
+        candidates: number of candidates whose scores are computed.
+        sample: number of ids by which the rest of the catalogue is estimated.
+        recall: fraction of the exact first ``LISTED`` items that is among the candidates.
+        total: mean absolute error of the estimated logarithm of the sum over the catalogue, in nats.
         queries: the number of those histories.
     """
 
@@ -114,24 +114,24 @@ class ItemIndex:
         return self._listed[1]
 
     def clear_cache(self) -> None:
-        """Read vectors again from now on: something was learned."""
+        """Drop cached vectors, because the network was trained."""
         self._sample_vectors = self._listed = None
 
     def search(self, product: Product, k: int, *, probed: int | None = None, bits: Bits | None = None) -> Tensor:
-        """(targets, k) ids of large products, padding where fewer were found.
+        """Return the ids of large products, (targets, k), padded where there are fewer.
 
         Args:
             product: its queries.
-            k: how many.
-            probed: how many lists are looked through, as many as were found to be needed unless given.
-            bits: which values may be found, eight a byte, of all lists then; any unless given.
+            k: number of ids.
+            probed: number of lists to search. [default: as many as were measured to be needed]
+            bits: permitted items, one bit each, searched in all lists. [default: all items]
         """
         faiss = import_faiss()
-        given: dict[str, Any] = {"nprobe": probed or self.facts.probed}
+        parameters: dict[str, Any] = {"nprobe": probed or self.facts.probed}
         if bits is not None:
-            given = {"nprobe": self.facts.lists, "sel": faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))}
+            parameters = {"nprobe": self.facts.lists, "sel": faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))}
         faiss.omp_set_num_threads(torch.get_num_threads())  # of this thread
-        _, rows = self._index.search(_queries(product), k, params=faiss.SearchParametersIVF(**given))
+        _, rows = self._index.search(_queries(product), k, params=faiss.SearchParametersIVF(**parameters))
         return torch.from_numpy(np.where(rows >= 0, rows + FIRST, PADDING))
 
     def tensors(self) -> dict[str, Tensor]:
@@ -143,16 +143,18 @@ class ItemIndex:
         """
         faiss = import_faiss()
         index, words = self._index, faiss.vector_to_array(self._index.pq.centroids)
-        held = faiss.downcast_InvertedLists(index.invlists)
-        packer, size = held.packer, index.pq.code_size
+        inverted_lists = faiss.downcast_InvertedLists(index.invlists)
+        packer, size = inverted_lists.packer, index.pq.code_size
         lists, codes = np.empty(index.ntotal, np.int32), np.empty((index.ntotal, size), np.uint8)
         for number in range(index.nlist):
-            if not (length := held.list_size(number)):
+            if not (length := inverted_lists.list_size(number)):
                 continue
-            rows = faiss.rev_swig_ptr(held.get_ids(number), length)
+            rows = faiss.rev_swig_ptr(inverted_lists.get_ids(number), length)
             # Codes are interleaved in blocks of 32 items, the last one padded.
             blocks = -(-length // packer.nvec)
-            packed = faiss.rev_swig_ptr(held.get_codes(number), blocks * packer.block_size).reshape(blocks, -1)
+            packed = faiss.rev_swig_ptr(inverted_lists.get_codes(number), blocks * packer.block_size).reshape(
+                blocks, -1
+            )
             plain = np.empty((blocks, packer.nvec, size), np.uint8)
             for source, target in zip(packed, plain, strict=True):
                 packer.unpack_all(faiss.swig_ptr(source), faiss.swig_ptr(target))
@@ -234,8 +236,8 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
     index = faiss.index_factory(width, f"IVF{lists},PQ{width // PAIR}x{BITS}fs", faiss.METRIC_INNER_PRODUCT)
     index.by_residual = True  # codes of what a centroid leaves: half as many lists and candidates then do
     index.cp.niter, index.cp.seed, index.cp.max_points_per_centroid = ROUNDS, 0, LEARNED
-    every = torch.arange(FIRST, num_ids, max(1, items // (LEARNED * lists)))
-    index.train(_rows(product, every))
+    sampled_ids = torch.arange(FIRST, num_ids, max(1, items // (LEARNED * lists)))
+    index.train(_rows(product, sampled_ids))
     best, sums = np.full((len(queries), LISTED), -np.inf, np.float32), np.full(len(queries), -np.inf)
     names = np.zeros((len(queries), LISTED), np.int64)
     for first, rows in _blocks(product, num_ids):
@@ -258,12 +260,12 @@ def make_index(product: Product, num_ids: int, total: Callable[[ItemIndex], Tens
         total=0.0,
         queries=len(queries),
     )
-    off = float((total(ItemIndex(index, facts)).double() - torch.from_numpy(sums)).abs().mean())
-    return ItemIndex(index, replace(facts, total=round(off, 4)))
+    error = float((total(ItemIndex(index, facts)).double() - torch.from_numpy(sums)).abs().mean())
+    return ItemIndex(index, replace(facts, total=round(error, 4)))
 
 
 def _tuned(index: Any, queries: Vectors, names: Ids, lists: int) -> tuple[int, int, float]:
-    """How many lists to look through, how many candidates to take, and the recall that comes of it."""
+    """Return the number of lists to search and of candidates to score, and their recall."""
     faiss = import_faiss()
     recall, candidates = 0.0, CANDIDATES
     for candidates in (CANDIDATES, 2 * CANDIDATES, 4 * CANDIDATES):
@@ -280,7 +282,7 @@ def _tuned(index: Any, queries: Vectors, names: Ids, lists: int) -> tuple[int, i
 
 
 def _blocks(product: Product, num_ids: int) -> Iterator[tuple[int, Vectors]]:
-    """All rows of values, a block at a time, and the number of the first."""
+    """Yield the vectors of all items in blocks, each with the index of its first item."""
     for low in range(FIRST, num_ids, BLOCK):
         yield low - FIRST, _rows(product, slice(low, min(low + BLOCK, num_ids)))
 
@@ -298,5 +300,5 @@ def _queries(product: Product) -> Vectors:
 
 
 def _padded(vectors: Tensor) -> Vectors:
-    """With zeros up to an even width: numbers are quantised in pairs."""
+    """Return vectors padded with zeros to an even width, because numbers are quantised in pairs."""
     return np.ascontiguousarray(torch.nn.functional.pad(vectors, (0, vectors.shape[1] % 2)).detach().numpy())

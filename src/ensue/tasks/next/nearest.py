@@ -62,7 +62,7 @@ class ProductScores:
 
     @cached_property
     def filled(self) -> Tensor:
-        """(histories,) True for those that hold anything."""
+        """(histories,) True for histories with events."""
         return self.rows >= 0
 
     @torch.no_grad()
@@ -73,8 +73,8 @@ class ProductScores:
             ids: (histories, k), or (k,) rising ones for all histories.
             vectors: (k, dim) of these, where they are at hand.
         """
-        own_ids = ids if ids.dim() == 1 else ids[self.filled]
-        scores = self._with_popularity(self._mixed(self._products(own_ids, vectors), own_ids), ids)
+        product_ids = ids if ids.dim() == 1 else ids[self.filled]
+        scores = self._with_popularity(self._mixed(self._products(product_ids, vectors), product_ids), ids)
         scores = scores.masked_fill(ids < FIRST, -torch.inf)
         if ids.dim() > 1:
             return scores.masked_fill((ids[..., None] == self.seen[:, None]).any(2), -torch.inf)
@@ -113,9 +113,10 @@ class ProductScores:
             scores = scores + product.bias[ids]
         if product.cells is not None and len(product.cells[0]):
             cells, added = product.cells
-            wanted = torch.arange(len(scores))[:, None] * self.num_ids + ids
-            place = torch.searchsorted(cells, wanted).clamp(max=len(cells) - 1)
-            scores = scores + torch.where(cells[place] == wanted, added[place], 0.0)
+            # The position of (target, id) among cells is target x ids + id; cells are in rising order.
+            positions = torch.arange(len(scores))[:, None] * self.num_ids + ids
+            index = torch.searchsorted(cells, positions).clamp(max=len(cells) - 1)
+            scores = scores + torch.where(cells[index] == positions, added[index], 0.0)
         return scores
 
     def _mixed(self, scores: Tensor, ids: Tensor) -> Tensor:
@@ -130,9 +131,9 @@ class ProductScores:
         if len(scores) == len(self.rows):
             return scores
         popularity = (self.counts[ids] / self.counts.sum().clamp(min=1)).log()
-        found = popularity.expand(len(self.rows), -1).clone()
-        found[self.filled] = scores
-        return found
+        all_scores = popularity.expand(len(self.rows), -1).clone()
+        all_scores[self.filled] = scores
+        return all_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,15 +241,15 @@ def _search(
     if totals_only:
         size, probed = max(1, num // 2), max(1, index.facts.probed // PROBED_FOR_TOTALS)
     bits = None if item_filter is None else np.packbits(item_filter.mask[FIRST:].numpy(), bitorder="little")
-    found = index.search(product_scores.product, size, probed=probed, bits=bits)
+    nearest_ids = index.search(product_scores.product, size, probed=probed, bits=bits)
     if bool(product_scores.filled.all()):
-        return found
+        return nearest_ids
     counts = product_scores.counts
     if item_filter is not None:
         counts = counts.masked_fill(~item_filter.mask, 0)
     high, popular_ids = counts.topk(num)
     ids = torch.where(high > 0, popular_ids, PADDING).repeat(len(product_scores.rows), 1)
-    ids[product_scores.filled] = torch.nn.functional.pad(found, (0, num - size))
+    ids[product_scores.filled] = torch.nn.functional.pad(nearest_ids, (0, num - size))
     return ids
 
 
@@ -287,14 +288,14 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 def hide_(scores: Tensor, ids: Tensor, hidden: Tensor) -> Tensor:
     """Set scores (rows, ids) of rising ids to -inf, in place, where they are among each row's hidden ones."""
     if len(ids):
-        place = torch.searchsorted(ids, hidden).clamp(max=len(ids) - 1)
-        row, column = (ids[place] == hidden).nonzero(as_tuple=True)
-        scores[row, place[row, column]] = -torch.inf
+        index = torch.searchsorted(ids, hidden).clamp(max=len(ids) - 1)
+        row, column = (ids[index] == hidden).nonzero(as_tuple=True)
+        scores[row, index[row, column]] = -torch.inf
     return scores
 
 
 def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
-    """Return what the scores of some windows are products of; the model is one that multiplies."""
+    """Return the product behind the scores of some windows, of a model that scores by a product."""
     network = cast(Multiplies, state.network)  # to ask a protocol at every answer takes a tenth of its time
     evaluating(state.network)
     with torch.no_grad():
@@ -302,7 +303,7 @@ def multiplied(state: NextState, windows: Windows, index: Index) -> Product:
 
 
 def widened(k: int, filters: Sequence[ItemFilter | None]) -> int:
-    """Return for how many choices candidates are looked for, so that ``k`` of them are permitted."""
+    """Return the number of choices to search for, so that about ``k`` of them are permitted."""
     shares = [one.num_permitted / one.num_ids for one in filters if one is not None and one.few_ids is None]
     return max(k, min(math.ceil(k / min(shares)), MAX_WIDENED)) if shares else k
 

@@ -59,18 +59,15 @@ def answers(
     typed_prefixes = [clean_prefix(str(text), normalisation) for text in prefixes]
     lists = ranked(state, sessions, k, typed_prefixes)
     known_counts = _known(state, sessions)
-    attributions = _attributions(state, sessions, lists, positions) if evidence else iter(())
+    attributions = _attributions(state, sessions, lists, positions, evidence=evidence)
     return [
         Answer(
-            tuple(
-                Choice(text, score, attribution)
-                for (text, score), attribution in zip(choices, next(attributions, [()] * len(choices)), strict=True)
-            ),
+            tuple(Choice(text, score, attribution) for (text, score), attribution in zip(choices, row, strict=True)),
             in_vocabulary,
             len(record.values),
             id=record.id,
         )
-        for record, choices, in_vocabulary in zip(records, lists, known_counts, strict=True)
+        for record, choices, in_vocabulary, row in zip(records, lists, known_counts, attributions, strict=True)
     ]
 
 
@@ -94,28 +91,25 @@ Lists = Sequence[list[tuple[str, float]]]
 
 
 def _attributions(
-    state: SuggestState, sessions: Histories, lists: Lists, positions: Sequence[tuple[int, ...]]
-) -> Iterator[list[tuple[Attribution, ...]]]:
-    """For each session the queries that each of its suggestions leaned on."""
-    for low in range(0, len(sessions), GROUP):
-        batch = sessions.select(slice(low, low + GROUP))
-        rows = [row for row in range(len(batch)) if batch.lengths[row] and lists[low + row]]
-        filled = batch.select(np.array(rows, np.int64))
-        choices_of = [lists[low + row] for row in rows]
-        is_counted = state.schedule is None
-        by_session = iter(_counted(state, filled, choices_of) if is_counted else _networks(state, filled, choices_of))
-        for row in range(len(batch)):
-            if row not in rows:
-                yield [()] * len(lists[low + row])
-                continue
-            batch_positions, values = positions[low + row], batch.record(row).values
-            yield [
+    state: SuggestState, sessions: Histories, lists: Lists, positions: Sequence[tuple[int, ...]], *, evidence: bool
+) -> list[list[tuple[Attribution, ...]]]:
+    """For each session the earlier queries that each of its suggestions is attributed to; none without ``evidence``."""
+    attributions: list[list[tuple[Attribution, ...]]] = [[()] * len(choices) for choices in lists]
+    explained = [row for row, choices in enumerate(lists) if evidence and sessions.lengths[row] and choices]
+    weigh = _counted if state.schedule is None else _networks
+    for low in range(0, len(explained), GROUP):
+        rows = explained[low : low + GROUP]
+        group = sessions.select(np.array(rows, np.int64))
+        for row, choices in zip(rows, weigh(state, group, [lists[row] for row in rows]), strict=True):
+            values = sessions.record(row).values
+            attributions[row] = [
                 tuple(
-                    Attribution(values[turn], batch_positions[turn], share, score_drop)
+                    Attribution(values[turn], positions[row][turn], share, score_drop)
                     for turn, share, score_drop in weighted
                 )
-                for weighted in next(by_session)
+                for weighted in choices
             ]
+    return attributions
 
 
 Weighted = list[tuple[int, float, float | None]]

@@ -1,9 +1,9 @@
 """From sessions to ranked suggestions: written by the network, looked up in the log, filtered by the floor, scored.
 
-What is considered for an answer is its *pool*: what the search wrote and, where ``retrieved`` asks for it or too little
-was written, what the log holds. The network scores all of it. The order is that of the log-probability over the length
-to the power of ``exponent`` or, where held-out sessions chose weights, of the weighted sum of features; a score is the
-softmax of that over the pool. Nothing that the floor refuses is ever in a pool.
+The candidates of an answer are what the search wrote and, where ``retrieved`` asks for it or too little was written,
+queries of the log. The network scores all of them. The order is that of the log-probability over the length to the
+power of ``exponent`` or, where held-out sessions chose weights, of the weighted sum of features; a score is the softmax
+of that over the candidates. Nothing below the k-anonymity threshold is ever a candidate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from ensue.errors import SettingError
 from ensue.learning.state import evaluating
 from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
-from ensue.tasks.suggest.baselines.retrieval import NONE
 from ensue.tasks.suggest.baselines.shares import SOURCES
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
 from ensue.tasks.suggest.candidates import EVERY, Candidates, features, first_of_each, shares
@@ -186,7 +185,7 @@ def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, pr
         unknown=np.array(columns[5], np.int64),
         ranks=nothing - 1 if counts is None else counts.ranks(owners, queries),
         followed=nothing if counts is None else counts.followed(owners, queries),
-        counts=np.append(following.totals, 0)[np.maximum(queries, NONE)],
+        counts=np.append(following.totals, 0)[queries],
         expected=np.zeros((len(owners), len(SOURCES))) if counts is None else counts.expected(owners, queries),
         similar=np.zeros((len(owners), len(SIMILAR))) if counts is None else state.similarity.of(typed, texts, owners),
     )

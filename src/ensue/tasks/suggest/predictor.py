@@ -26,8 +26,8 @@ from ensue.records import History
 from ensue.store.pack import read_tensors
 from ensue.tasks.suggest import explain, infer, train
 from ensue.tasks.suggest.baselines.counting import Suggestions, added
-from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
+from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import MODELS as CATALOGUE
 from ensue.tasks.suggest.privacy import Floor, bounded, people_of, prints, shared_steps

@@ -16,9 +16,9 @@ from ensue.learning.state import State, require_trained
 from ensue.schedule import by_hand, require_fixed
 from ensue.settings import changed
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext
-from ensue.tasks.suggest.baselines.crowd import Crowd
 from ensue.tasks.suggest.baselines.retrieval import Retrieval
 from ensue.tasks.suggest.baselines.shares import Shares
+from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.tasks.suggest.candidates import MIXED
 from ensue.tasks.suggest.catalogue import BEST, MODELS, RERANKED, RERANKER, SHARED
 from ensue.tasks.suggest.dataset import Sessions, Spelled, spell_out

@@ -14,8 +14,7 @@ import polars as pl
 from ensue.data.histories import Histories, Index, distinct_texts, ranges
 from ensue.data.queries.rows import WORDS
 from ensue.tasks.suggest.baselines.co_occurrence import FADE
-from ensue.tasks.suggest.baselines.crowd import Crowd
-from ensue.tasks.suggest.baselines.table import Table
+from ensue.tasks.suggest.baselines.table import Crowd, Table
 from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 3

@@ -6,8 +6,7 @@ import numpy as np
 
 from ensue.data.histories import Index
 from ensue.metrics import Floats
-from ensue.tasks.suggest.baselines.crowd import Crowd
-from ensue.tasks.suggest.baselines.table import Table
+from ensue.tasks.suggest.baselines.table import Crowd, Table
 
 FADE, REACH = 0.8, 8
 """A pair counts ``FADE`` to the number of queries between them; of more than ``REACH`` places apart not at all."""

@@ -25,7 +25,7 @@ from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.rows import first_arrival
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_offsets, require_totals
-from ensue.tasks.suggest.baselines.crowd import Crowd
+from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.vocabulary import FIRST, Vocabulary
 
 Mask = npt.NDArray[np.bool_]

@@ -27,8 +27,7 @@ from ensue.nn.validation import require_number, require_table
 from ensue.tasks.suggest.baselines.after import TURNS, After
 from ensue.tasks.suggest.baselines.co_occurrence import FADE, count_beside, scaled
 from ensue.tasks.suggest.baselines.counting import Mask, MostFrequentNext, last_places
-from ensue.tasks.suggest.baselines.crowd import Crowd
-from ensue.tasks.suggest.baselines.table import Table
+from ensue.tasks.suggest.baselines.table import Crowd, Table
 from ensue.tasks.suggest.baselines.topics import Vectors, moved, word_vectors
 from ensue.text.postings import Postings
 from ensue.text.weights import bm25_idf, bm25_saturation

@@ -17,6 +17,19 @@ SMALLEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
+class Crowd:
+    """The people behind some sessions.
+
+    Attributes:
+        people: (sessions,) a number for the person who typed each.
+        min_users: how many people must have typed what is counted.
+    """
+
+    people: Index
+    min_users: int
+
+
+@dataclass(frozen=True, eq=False)
 class Table:
     """Counts a given thing.
 

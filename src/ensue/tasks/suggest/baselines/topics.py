@@ -14,7 +14,7 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.data.queries.rows import WORDS
-from ensue.tasks.suggest.baselines.crowd import Crowd
+from ensue.tasks.suggest.baselines.table import Crowd
 from ensue.vocabulary import FIRST, Vocabulary
 
 Vectors = npt.NDArray[np.float32]

@@ -233,6 +233,35 @@ def peers() -> str:
     return "\n".join([*lines, "", source(found)])
 
 
+def defaults() -> str:
+    """Return time, memory and metrics of fits with default settings, those of an earlier commit, and a peer's."""
+    found = load("benchmarks/results/defaults.json")
+    head = (
+        "| data | rows | model | fit, CPU seconds | before | peak, MB | before | HR@20 or accuracy, % | before | peer |"
+    )
+    lines = [head, "|---" * 10 + "|"]
+    for name, row in found["sets"].items():
+        if "after" not in row:
+            continue
+        metric, now, before = "hit@20" if row["task"] == "next" else "accuracy", row["after"], row.get("before")
+        costs = [
+            [f"{run['cpu_seconds']:.1f}", f"{run['peak_mb']:,.0f}", _percent(run, metric)]
+            for run in (now, before)
+            if run
+        ]
+        cells = [text for pair in zip(costs[0], costs[-1] if before else [""] * 3, strict=True) for text in pair]
+        peer = row["peer"]
+        cells.append(f"{100 * peer[metric]:.1f} in {peer['cpu_seconds']:.1f} s" if peer else "")
+        lines.append(f"| {name} | {row['rows']:,} | {now['model']} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", source(found)])
+
+
+def _percent(run: dict[str, Any], metric: str) -> str:
+    """Return a metric in percent with half its interval."""
+    low, high = run["metrics"][metric]["interval"]
+    return f"{100 * run['metrics'][metric]['value']:.1f} ±{50 * (high - low):.1f}"
+
+
 def growth() -> str:
     """Return the CPU seconds of fit and evaluate by the size of a log."""
     found = load("benchmarks/results/growth.json")
@@ -333,6 +362,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "linking_at_size": linking_at_size,
     "texts": texts,
     "peers": peers,
+    "defaults": defaults,
     "growth": growth,
     "poolings": poolings,
     "stream": stream,

@@ -32,7 +32,7 @@ topics .494, nor pairs .486, nor stems .482, the mean cosine alone .440), of Cli
 .787)."""
 SAMPLE = 20_000
 """Number of posts from which the prior of each article is estimated, at most."""
-_CELLS, _POSTS = 1 << 22, 1 << 14
+_CELLS, _POSTS = 1 << 22, 1 << 12
 """Scores, and posts, of a block at most."""
 
 

@@ -45,6 +45,10 @@ class Candidates(NamedTuple):
         """Return the loss of each target, (targets,), without the prior."""
         return self._evaluate(weights)[0]
 
+    def select(self, targets: Mask) -> Candidates:
+        """Return some of the targets."""
+        return Candidates(self.features[targets], self.true[targets], self.offsets[targets])
+
     def columns(self, index: npt.NDArray[np.int64]) -> Candidates:
         """Return the candidates with some of the features, in rising order."""
         if len(index) == self.features.shape[2]:

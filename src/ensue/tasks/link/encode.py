@@ -63,28 +63,27 @@ class EncodedPosts:
 
 
 def encode_posts(state: LinkState, posts: Posts, name: str) -> EncodedPosts:
-    """Posts for a model of the name; those that an index holds are read from it, only the others are encoded."""
+    """Return posts as numbers for a model of the name, with stored vectors where the state has an index of posts."""
     if state.post_index is None or not has_vectors(state, name):
-        return numbers_of(state, posts.texts, name)
-    stored = torch.from_numpy(state.post_index.vectors_of(posts.ids))
-    return EncodedPosts(len(posts), TermsOf(posts.texts), stored)
+        return encode_post_texts(state, posts.texts, name)
+    return EncodedPosts(len(posts), TermsOf(posts.texts), torch.from_numpy(state.post_index.vectors_of(posts.ids)))
 
 
-def numbers_of(state: LinkState, texts: pl.Series, name: str) -> EncodedPosts:
-    """Texts for a model of the name."""
+def encode_post_texts(state: LinkState, texts: pl.Series, name: str) -> EncodedPosts:
+    """Return the texts of posts as numbers for a model of the name."""
     vectors = vectors_of(state, texts) if has_vectors(state, name) else None
     return EncodedPosts(len(texts), TermsOf(texts), vectors)
 
 
 def encode_remembered(state: LinkState, posts: Remembered, chosen: slice | Index) -> EncodedPosts:
-    """Some remembered posts for a model that reads such numbers; a network reads them anew."""
+    """Return some remembered posts as numbers; a network encodes their words again."""
     selected = posts.select(chosen)
     vectors = selected.vectors if selected.tokens is None else network_vectors(state, selected.tokens)
     return EncodedPosts(selected.num, selected.terms, vectors)
 
 
 class TermsOf(dict[Counted, Terms]):
-    """The terms of texts by what is counted; each kind is made the first time that it is asked for."""
+    """Terms of texts by kind, counted at the first access."""
 
     def __init__(self, texts: pl.Series) -> None:
         super().__init__()
@@ -97,7 +96,7 @@ class TermsOf(dict[Counted, Terms]):
 
 
 def terms_of(texts: pl.Series, name: str) -> dict[Counted, Terms]:
-    """The terms that a model of the name counts."""
+    """Return the terms that a model of the name counts."""
     return {kind: counted_terms(texts, kind) for kind in kinds_of(name)}
 
 

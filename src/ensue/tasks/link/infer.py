@@ -11,7 +11,7 @@ from ensue.answers import Link, LinkAnswer
 from ensue.metrics import Floats
 from ensue.records import Post
 from ensue.settings import require_k
-from ensue.tasks.link.encode import numbers_of
+from ensue.tasks.link.encode import encode_post_texts
 from ensue.tasks.link.quotes import Quotes
 from ensue.tasks.link.scores import LinkScores
 from ensue.tasks.link.settings import LinkSettings
@@ -51,7 +51,7 @@ def scores_alone(state: LinkState, texts: Sequence[str]) -> Floats:
     """(texts, articles) scores of texts, each as the only one of its corpus."""
     state.article_index  # noqa: B018 trained?
     column, name = pl.Series("text", texts, dtype=pl.String), state.model_name
-    scores = LinkScores(state, len(texts), lambda chosen: numbers_of(state, column[chosen], name), name, alone=True)
+    scores = LinkScores(state, len(texts), lambda rows: encode_post_texts(state, column[rows], name), name, alone=True)
     return scores.whole()
 
 

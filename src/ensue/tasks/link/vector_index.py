@@ -8,6 +8,7 @@ stores the vectors in the inverted lists of faiss (extra ``ann``), and a search 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -29,6 +30,8 @@ from ensue.text.lexical import require_rising
 from ensue.text.terms import Keys
 
 LISTS = "lists.faiss"
+CHUNK = 1 << 16
+"""Number of vectors from which a chunk is full."""
 MAX_SCORES = 1 << 23
 """Number of scores that one step of an exact search computes, at most."""
 MIN_ROWS_PER_LIST, MAX_ITERATIONS = 39, 10
@@ -58,7 +61,7 @@ class Rows:
         encoder: hash of the encoder that computed the vectors.
         ids: (texts,) each once.
         hashes: (texts,) of :func:`text_hashes`, by which a changed text is recognised.
-        vectors: (texts, dim) of length 1, or 0 for a text without a word.
+        vectors: (texts, dim) of length 1, or 0 for a text without a word; in chunks, so that none is copied to append.
         numbers: (texts,) rising, the number of each text in the inverted lists: a row changes with each deletion.
         num_lists: number of inverted lists in the file ``LISTS``, 0 without the file.
     """
@@ -66,7 +69,7 @@ class Rows:
     encoder: str
     ids: pl.Series
     hashes: Keys
-    vectors: npt.NDArray[np.float32]
+    vectors: tuple[npt.NDArray[np.float32], ...]
     numbers: Index
     num_lists: int = 0
 
@@ -76,10 +79,25 @@ class Rows:
         Raises:
             ValueError: they do not, or an id occurs twice.
         """
-        require_table("vectors", self.vectors, torch.float32, [len(self.ids), None])
+        for chunk in self.vectors:
+            require_table("vectors", chunk, torch.float32, [None, self.vectors[0].shape[-1]])
+        if not self.vectors or sum(map(len, self.vectors)) != len(self.ids):
+            raise ValueError(f"vectors: they are not of the {len(self.ids)} ids")
         require_rising("numbers", self.numbers.view(np.uint64))
         if not len(self.hashes) == len(self.numbers) == len(self.ids) or self.ids.n_unique() != len(self.ids):
             raise ValueError(f"ids: {len(self.ids)} ids for {len(self.hashes)} texts; each id must occur once")
+
+    @property
+    def dim(self) -> int:
+        """Length of the vectors."""
+        return int(self.vectors[0].shape[1])
+
+    def chunks(self) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
+        """Yield the rows of each chunk, and their vectors."""
+        start = 0
+        for chunk in self.vectors:
+            yield slice(start, start + len(chunk)), chunk
+            start += len(chunk)
 
 
 class VectorIndex:
@@ -124,7 +142,7 @@ class VectorIndex:
             raise SettingError(f"dim is {dim}; it must be at least 1")
         no_texts = text_hashes(pl.Series([], dtype=pl.String))
         no_vectors = np.zeros((0, dim), np.float32)
-        rows = Rows(encoder, pl.Series([], dtype=pl.String), no_texts, no_vectors, no_texts.view(np.int64))
+        rows = Rows(encoder, pl.Series([], dtype=pl.String), no_texts, (no_vectors,), no_texts.view(np.int64))
         return cls(Path(folder), rows, like)
 
     @classmethod
@@ -178,7 +196,7 @@ class VectorIndex:
         Raises:
             SettingError: the columns have different lengths, an id occurs twice, or the vectors have another length.
         """
-        dim = self.rows.vectors.shape[1]
+        dim = self.rows.dim
         if vectors.shape != (len(ids), dim) or len(hashes) != len(ids) or ids.n_unique() != len(ids):
             raise SettingError(f"vectors: {vectors.shape} for {len(ids)} ids; give {dim} numbers per id, each id once")
         self.remove(ids)
@@ -205,7 +223,7 @@ class VectorIndex:
                 rows,
                 ids=rows.ids.filter(~stored),
                 hashes=rows.hashes[is_kept],
-                vectors=rows.vectors[is_kept],
+                vectors=tuple(chunk if is_kept[part].all() else chunk[is_kept[part]] for part, chunk in rows.chunks()),
                 numbers=rows.numbers[is_kept],
             )
             if lists is not None:
@@ -227,11 +245,12 @@ class VectorIndex:
             raise SettingError("lists need at least one text, and there must be at least one list")
         faiss = import_faiss()
         num_lists = max(1, min(num_lists or round(len(self) ** 0.5), len(self) // MIN_ROWS_PER_LIST))
-        units = self.rows.vectors
-        lists = faiss.index_factory(units.shape[1], f"IVF{num_lists},Flat", faiss.METRIC_INNER_PRODUCT)
+        step = max(1, len(self) // (MIN_ROWS_PER_LIST * num_lists))
+        lists = faiss.index_factory(self.rows.dim, f"IVF{num_lists},Flat", faiss.METRIC_INNER_PRODUCT)
         lists.cp.niter, lists.cp.seed = MAX_ITERATIONS, 0
-        lists.train(units[:: max(1, len(self) // (MIN_ROWS_PER_LIST * num_lists))])
-        lists.add_with_ids(units, self.rows.numbers)
+        lists.train(np.concatenate([chunk[::step] for chunk in self.rows.vectors]))
+        for part, chunk in self.rows.chunks():
+            lists.add_with_ids(np.ascontiguousarray(chunk), self.rows.numbers[part])
         self._lists, self._is_mapped = lists, False
         self.rows = replace(self.rows, num_lists=num_lists)
 
@@ -268,11 +287,15 @@ class VectorIndex:
         scores = np.full((len(units), k), -np.inf, np.float32)
         rows = np.full((len(units), k), -1, np.int64)
         if nprobe is None:
-            step = max(1, MAX_SCORES // max(len(self), 1))
+            step = max(1, MAX_SCORES // max(1, *map(len, self.rows.vectors)))
             for low in range(0, len(units), step):
-                best, best_rows = topk(torch.from_numpy(units[low : low + step] @ self.rows.vectors.T), k)
+                block = units[low : low + step]
+                # The best of each chunk, side by side, hold the best of all.
+                parts = [(topk(torch.from_numpy(block @ chunk.T), k), part.start) for part, chunk in self.rows.chunks()]
+                candidates = torch.cat([chunk_rows + start for (_, chunk_rows), start in parts], 1)
+                best, columns = topk(torch.cat([values for (values, _), _ in parts], 1), k)
                 scores[low : low + step, : best.shape[1]] = best
-                rows[low : low + step, : best.shape[1]] = best_rows
+                rows[low : low + step, : best.shape[1]] = candidates.gather(1, columns)
         else:
             lists = self._inverted_lists(mapped=True)
             if lists is None or nprobe < 1:
@@ -296,7 +319,11 @@ class VectorIndex:
         rows = pl.DataFrame({"id": ids}).join(stored, on="id", how="left", maintain_order="left")["row"]
         if rows.null_count():
             raise SettingError(f"id {ids.filter(rows.is_null())[0]!r} is not in the index; add its vector first")
-        vectors: npt.NDArray[np.float32] = self.rows.vectors[rows.to_numpy()]
+        indices = rows.to_numpy()
+        vectors = np.empty((len(ids), self.rows.dim), np.float32)
+        for part, chunk in self.rows.chunks():
+            is_inside = (part.start <= indices) & (indices < part.stop)
+            vectors[is_inside] = chunk[indices[is_inside] - part.start]
         return vectors
 
     def _inverted_lists(self, *, mapped: bool = False) -> Any:
@@ -314,20 +341,18 @@ class VectorIndex:
         with damage(self.folder):
             lists = faiss.read_index(str(path), faiss.IO_FLAG_MMAP if mapped else 0)
             sizes = lists.d, lists.ntotal, lists.nlist
-            if sizes != (self.rows.vectors.shape[1], len(self), self.rows.num_lists):
+            if sizes != (self.rows.dim, len(self), self.rows.num_lists):
                 raise ValueError(f"{LISTS}: holds the lists of other vectors")
         self._lists, self._is_mapped = lists, mapped
         return lists
 
 
-def _appended(vectors: npt.NDArray[np.float32], units: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the vectors with more below them; an array that owns its memory grows in place, without a second copy."""
-    if not vectors.flags.owndata or not len(vectors):
-        return np.concatenate([vectors, units])
-    num_old = len(vectors)
-    vectors.resize((num_old + len(units), vectors.shape[1]), refcheck=False)  # no view of it is stored anywhere
-    vectors[num_old:] = units
-    return vectors
+def _appended(
+    chunks: tuple[npt.NDArray[np.float32], ...], units: npt.NDArray[np.float32]
+) -> tuple[npt.NDArray[np.float32], ...]:
+    """Return chunks with more vectors: the last one is extended unless it is full."""
+    *full, last = chunks
+    return (*chunks, units) if len(last) >= CHUNK else (*full, np.concatenate([last, units]))
 
 
 def _unit_rows(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:

@@ -17,12 +17,11 @@ correlated that free weights subtract one from another, which fits the labelled 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
 from ensue.learning import ensemble
+from ensue.learning.ensemble import Candidates
 from ensue.metrics import Floats
 from ensue.tasks.link.link_metrics import Mask
 
@@ -34,36 +33,17 @@ CENTRE_PENALTY, NULL_PENALTY = 0.1, 1e-9
 """Penalties on the centre's weight, which keeps it finite where labels are separable, and on s_0."""
 
 
-class Candidates(NamedTuple):
-    """Candidate articles of each post, of bounded number, and "no article" as the last candidate.
-
-    Attributes:
-        features: (posts, candidates, scores + 1) standardised scores; the last feature is 1 for "no article" alone.
-        true: (posts, candidates) whether the post is about the article.
-        offsets: (posts, candidates) logarithm of the number of articles that a candidate stands for.
-    """
-
-    features: Floats
-    true: Mask
-    offsets: Floats
-
-    def select(self, posts: Mask) -> Candidates:
-        """Return the candidates of some posts."""
-        return Candidates(self.features[posts], self.true[posts], self.offsets[posts])
-
-    def halves(self) -> tuple[ensemble.Candidates, ensemble.Candidates]:
-        """Return the posts with their true articles in the index, and with these taken out of it."""
-        is_null = np.zeros_like(self.true)
-        is_null[:, -1] = True
-        without = np.where(self.true, -np.inf, self.offsets)
-        return (
-            ensemble.Candidates(self.features, self.true, self.offsets),
-            ensemble.Candidates(self.features, is_null, without),
-        )
+def _halves(posts: Candidates) -> tuple[Candidates, Candidates]:
+    """Return the posts with their true articles in the index, and with these taken out of it."""
+    is_null = np.zeros_like(posts.true)
+    is_null[:, -1] = True
+    return posts, posts._replace(true=is_null, offsets=np.where(posts.true, -np.inf, posts.offsets))
 
 
 def candidates(scores: npt.NDArray[np.float32], related: Mask, seed: int = 0) -> Candidates:
     """Return the candidates of each post: true articles, the best by any score, and a sample of the others.
+
+    "No article" is the last candidate; the last feature is 1 for it alone.
 
     Of 1,000 articles the best 128 stand for themselves; 64 sampled from the other 872 stand for 872 / 64 each.
 
@@ -95,7 +75,7 @@ def losses(posts: Candidates, weights: Floats) -> Floats:
         posts: their candidates; each post has a true one.
         weights: (scores + 1,), s_0 last.
     """
-    mean: Floats = np.mean([half.losses(weights) for half in posts.halves()], axis=0)
+    mean: Floats = np.mean([half.losses(weights) for half in _halves(posts)], axis=0)
     return mean
 
 
@@ -120,4 +100,4 @@ def fit_weights(posts: Candidates, penalty: float, start: Floats | None = None, 
     # The halves add up to twice the loss, and the precision of a normal prior is twice the penalty on squares.
     precision = 4 * penalties
     mean = np.zeros(len(penalties))
-    return ensemble.fit_weights(posts.halves(), mean, precision, start=start, non_negative=non_negative)
+    return ensemble.fit_weights(_halves(posts), mean, precision, start=start, non_negative=non_negative)

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.data.histories import Index
+from ensue.learning.ensemble import Candidates
 from ensue.metrics import Floats
 from ensue.significance import exceeds_standard_error, significantly_positive
-from ensue.tasks.link.ensembles.likelihood import Candidates, candidates, fit_weights, losses
+from ensue.tasks.link.ensembles.likelihood import candidates, fit_weights, losses
 from ensue.tasks.link.ensembles.neighbours import WEIGHTS, Neighbours
 from ensue.tasks.link.ensembles.weighted_sum import STRENGTHS, log_shares, transductive_prior
 from ensue.tasks.link.folds import FOLDS

@@ -112,17 +112,21 @@ class Lexical:
         return len(self.offsets) - 1
 
     @classmethod
+    def of(cls, kind: Kind, texts: pl.Series) -> Lexical:
+        """Return an index of some texts."""
+        lexical = cls(kind)
+        lexical.add(texts)
+        return lexical
+
+    @classmethod
     def concatenated(cls, kind: Kind, indexes: Sequence[Lexical]) -> Lexical:
         """Return one index of the documents of several."""
         lengths = [np.diff(lexical.offsets) for lexical in indexes]
         offsets = offsets_of(np.concatenate([*lengths, np.empty(0, np.int64)]))
-        keys, counts = cls(kind).keys, cls(kind).counts
-        return cls(
-            kind,
-            offsets=offsets,
-            keys=np.concatenate([keys, *(lexical.keys for lexical in indexes)]),
-            counts=np.concatenate([counts, *(lexical.counts for lexical in indexes)]),
-        )
+        all_indexes = [cls(kind), *indexes]
+        keys = np.concatenate([lexical.keys for lexical in all_indexes])
+        counts = np.concatenate([lexical.counts for lexical in all_indexes])
+        return cls(kind, offsets=offsets, keys=keys, counts=counts)
 
     def add(self, texts: pl.Series) -> None:
         """Append documents; they are numbered after the documents that are stored."""

@@ -128,8 +128,7 @@ class RankedCorpus:
 
     def review_start(self) -> tuple[Floats, SparseRows]:
         """What a review starts from: log-odds of the posts, and their TF-IDF rows."""
-        lexical = Lexical("words")
-        lexical.add(self.posts.texts)
+        lexical = Lexical.of("words", self.posts.texts)
         spread = float(self.scores.std()) or 1.0
         odds = (self.scores - self.scores.mean()) / spread - 2  # without labels, an order is all there is
         if probabilities := [values for values in (self.probabilities, self.alone) if values is not None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,22 +21,11 @@ _CELLS = 1 << 21
 """Number of cosines in a block."""
 
 
-class Counted(NamedTuple):
-    """Sentences of an article, and an index of them for each of ``KINDS``."""
-
-    sentences: list[str]
-    terms: list[Lexical]
-
-
 @lru_cache(CACHED)
-def counted_sentences(text: str) -> Counted:
-    """Split an article into sentences, and count the terms of each."""
-    texts, terms = sentences(text), []
-    for kind in KINDS:
-        lexical = Lexical(kind)
-        lexical.add(pl.Series("text", texts, dtype=pl.String))
-        terms.append(lexical)
-    return Counted(texts, terms)
+def counted_sentences(text: str) -> tuple[list[str], list[Lexical]]:
+    """Return the sentences of an article, and an index of them for each of ``KINDS``."""
+    texts = sentences(text)
+    return texts, [Lexical.of(kind, pl.Series("text", texts, dtype=pl.String)) for kind in KINDS]
 
 
 class Quotes:
@@ -49,11 +37,9 @@ class Quotes:
 
     def __init__(self, texts: Iterable[str]) -> None:
         articles = [counted_sentences(text) for text in texts]
-        self.sentences = [sentence for article in articles for sentence in article.sentences]
-        self.offsets = offsets_of([len(article.sentences) for article in articles])
-        self.lexical = [
-            Lexical.concatenated(kind, [article.terms[i] for article in articles]) for i, kind in enumerate(KINDS)
-        ]
+        self.sentences = [sentence for lines, _ in articles for sentence in lines]
+        self.offsets = offsets_of([len(lines) for lines, _ in articles])
+        self.lexical = [Lexical.concatenated(kind, [terms[i] for _, terms in articles]) for i, kind in enumerate(KINDS)]
 
     def cosines(self, posts: pl.Series) -> Floats:
         """Return the mean of the cosines over words and over character n-grams, (posts, sentences)."""

@@ -29,6 +29,7 @@ from ensue.store.pack import files_of, read_packed
 from ensue.text.lexical import require_rising
 from ensue.text.terms import Keys
 
+Vectors = npt.NDArray[np.float32]
 LISTS = "lists.faiss"
 CHUNK = 1 << 16
 """Number of vectors from which a chunk is full."""
@@ -347,9 +348,7 @@ class VectorIndex:
         return lists
 
 
-def _appended(
-    chunks: tuple[npt.NDArray[np.float32], ...], units: npt.NDArray[np.float32]
-) -> tuple[npt.NDArray[np.float32], ...]:
+def _appended(chunks: tuple[Vectors, ...], units: Vectors) -> tuple[Vectors, ...]:
     """Return chunks with more vectors: the last one is extended unless it is full."""
     *full, last = chunks
     return (*chunks, units) if len(last) >= CHUNK else (*full, np.concatenate([last, units]))

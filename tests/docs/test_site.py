@@ -113,7 +113,8 @@ def test_files_that_a_page_names_exist(page: str) -> None:
 @pytest.mark.parametrize("name", drawings.DRAWINGS)
 def test_every_drawing_says_what_it_shows_and_is_shown(name: str) -> None:
     assert 'role="img" aria-label="' in drawings.DRAWINGS[name]()
-    pages = [(ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("evaluation", "architecture")]
+    names = ("evaluation", "architecture", "results/speed")
+    pages = [(ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in names]
     assert any(f"drawings/{name}.svg" in page for page in pages)
 
 

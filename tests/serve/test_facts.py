@@ -40,7 +40,7 @@ def test_examples_are_single_values_common_words_and_titles() -> None:
     found, story = small_demo(), small_story()
     texts = [one.post.text.lower() for one in story.posts if one.label]
     for name, predictor in found.predictors.items():
-        asked = service_of(predictor.task).shown(predictor)
+        asked = service_of(predictor.task).example_records(predictor)
         assert asked
         for record in asked:
             ((kind, value),) = cast(dict[str, Any], record).items()

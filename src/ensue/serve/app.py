@@ -26,14 +26,14 @@ from ensue.serve import bodies, learning
 from ensue.serve.bodies import read_apart, read_body, read_key, read_request
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
-from ensue.serve.limits import COUNTED, Guard, require_tested, require_update
+from ensue.serve.limits import NUM_RECORDS, Guard, require_tested, require_update
 from ensue.serve.models import Model, Models
 from ensue.serve.monitoring import CONTENT_TYPE, Log, Metrics
 from ensue.serve.problems import Problem, busy
 from ensue.serve.proof import described
 from ensue.serve.schemas import OPERATIONS, Requests, document
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import Drawn, Kind
+from ensue.serve.tasks import FigureKind, Kind
 from ensue.serve.workers import Link
 
 JSON = "application/json"
@@ -188,19 +188,19 @@ class Endpoints:
     async def _figure(self, request: Request) -> Response:
         model = self._model(request)
         body = await read_request(request, self._settings, self._requests.bodies[model.task].figure)
-        drawn = Drawn(max(body.k, body.choice + 1), body.choice, self._service.edges.get(model.name))
-        (line,) = await self._ask(request, model, drawn, model.service.questions(body))
+        kind = FigureKind(max(body.k, body.choice + 1), body.choice, self._service.edges.get(model.name))
+        (line,) = await self._ask(request, model, kind, model.service.questions(body))
         return Response(line, media_type=JSON)
 
     def _model(self, request: Request) -> Model:
         """Return the model that the address names."""
-        return self._service.models.named(request.path_params["name"])
+        return self._service.models.require(request.path_params["name"])
 
     async def _ask(
-        self, request: Request, model: Model, kind: Kind | Drawn, questions: Sequence[object]
+        self, request: Request, model: Model, kind: Kind | FigureKind, questions: Sequence[object]
     ) -> Sequence[str]:
         """Return the model's line of JSON for each question, and count the questions."""
-        request.scope[COUNTED] = len(questions)
+        request.scope[NUM_RECORDS] = len(questions)
         lines = await model.ask(kind, questions)
         self._service.metrics.records.labels(model.name, kind.verb).inc(len(questions))
         return lines
@@ -216,7 +216,7 @@ class Endpoints:
         if body.empty:
             raise DataError('field "records" is empty; there is nothing to train on')
         require_tested(request.scope, test=body.test, max_drop=body.max_drop)
-        request.scope[COUNTED] = len(body.records)
+        request.scope[NUM_RECORDS] = len(body.records)
         async with service.alone():
             report = await learning.learn_apart(
                 learning.Sent(model.folder, sent, settings.keep, key), seconds=settings.learn_seconds
@@ -241,12 +241,12 @@ class Endpoints:
                 404, "this service takes no events", "start it with --queue sqlite:queue.db or a Redis address"
             )
         sent = await read_body(request, settings.update_bytes, settings.patience)
-        taken = await read_apart(sent, settings, partial(read_events, body=self._requests.events, settings=settings))
-        request.scope[COUNTED] = len(taken.lines)
-        if taken.lines:
-            await asyncio.to_thread(put, service.queue, taken.lines)
-        service.metrics.events.inc(len(taken.lines))
-        return JSONResponse({"accepted": len(taken.lines), "passed_over": taken.passed_over}, 202)
+        accepted = await read_apart(sent, settings, partial(read_events, body=self._requests.events, settings=settings))
+        request.scope[NUM_RECORDS] = len(accepted.lines)
+        if accepted.lines:
+            await asyncio.to_thread(put, service.queue, accepted.lines)
+        service.metrics.events.inc(len(accepted.lines))
+        return JSONResponse({"accepted": len(accepted.lines), "passed_over": accepted.passed_over}, 202)
 
     async def _healthz(self, request: Request) -> Response:
         return JSONResponse({"status": "alive"})

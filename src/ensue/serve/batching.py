@@ -81,7 +81,7 @@ class Job:
             self.done.set_result(self.lines)
 
 
-Part = tuple[Job, int]
+JobPart = tuple[Job, int]
 """A job, and how many of its next records are answered together with those of other jobs."""
 
 
@@ -183,14 +183,14 @@ class Worker:
             if self._threaded:
                 self._change.notify()
                 return
-            parts = self._take()
-        for job in self._answer_batch(parts):
+            batch = self._take()
+        for job in self._answer_batch(batch):
             job.settle()
         with self._change:
             self._active = bool(self._queue)
             self._change.notify()  # the thread, where it has to close
         if self._active:
-            parts[0][0].done.get_loop().call_soon(self._start)
+            batch[0][0].done.get_loop().call_soon(self._start)
 
     def _is_quick(self) -> bool:
         """Return whether all that waits takes so little time that the event loop can answer it."""
@@ -207,29 +207,29 @@ class Worker:
         while True:
             with self._change:
                 self._change.wait_for(lambda: self._threaded or (self._closing and not self._active))
-                parts = self._take()
-                if not parts:
+                batch = self._take()
+                if not batch:
                     self._threaded = self._active = False
                     if self._closing:
                         return
                     continue
-            begun = time.monotonic()
-            if finished := self._answer_batch(parts):
+            started = time.monotonic()
+            if finished := self._answer_batch(batch):
                 with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
                     finished[0].done.get_loop().call_soon_threadsafe(_settle_all, finished)
-            if (left := begun + self._interval - time.monotonic()) > 0 and not self._closing:
-                time.sleep(left)
+            if (pause := started + self._interval - time.monotonic()) > 0 and not self._closing:
+                time.sleep(pause)
 
-    def _answer_batch(self, parts: list[Part]) -> list[Job]:
+    def _answer_batch(self, batch: list[JobPart]) -> list[Job]:
         """Answer a batch and return the jobs that are finished; the others go to the end of the queue."""
-        self._on_batch(sum(size for _, size in parts))
-        load = sum(sum(job.loads_left[:size]) for job, size in parts)
-        self._started = begun = time.monotonic()
-        self._run(parts)
+        self._on_batch(sum(size for _, size in batch))
+        load = sum(sum(job.loads_left[:size]) for job, size in batch)
+        self._started = started = time.monotonic()
+        self._run(batch)
         self._started = 0.0
-        self._update_pace(parts[0][0].kind, load, time.monotonic() - begun)
+        self._update_pace(batch[0][0].kind, load, time.monotonic() - started)
         finished: list[Job] = []
-        for job, _ in parts:
+        for job, _ in batch:
             if job.error is not None or not job.num_left:
                 finished.append(job)
             elif not job.done.done():
@@ -237,7 +237,7 @@ class Worker:
                     self._enqueue(job)
         return finished
 
-    def _take(self) -> list[Part]:
+    def _take(self) -> list[JobPart]:
         """Return the parts of the next batch, all of one kind; none where nothing waits.
 
         The first job gives as many records as fit into a slice, others join whole or wait.
@@ -250,20 +250,20 @@ class Worker:
         totals = list(accumulate(first.loads_left[: self._max_batch]))
         size = max(1, bisect_right(totals, max_load))
         load = totals[size - 1]
-        parts = [(first, size)]
+        batch = [(first, size)]
         self._num_waiting -= first.num_left
-        others: deque[Job] = deque()
+        remaining: deque[Job] = deque()
         for job in self._queue:
             job_load = sum(job.loads_left)
             if job.kind == first.kind and size + job.num_left <= self._max_batch and load + job_load <= max_load:
-                parts.append((job, job.num_left))
+                batch.append((job, job.num_left))
                 self._num_waiting -= job.num_left
                 size += job.num_left
                 load += job_load
             else:
-                others.append(job)
-        self._queue = others
-        return parts
+                remaining.append(job)
+        self._queue = remaining
+        return batch
 
     def _update_pace(self, kind: Hashable, load: int, seconds: float) -> None:
         """Update the load of a kind that fits into a slice; it at most doubles at once."""
@@ -272,21 +272,21 @@ class Worker:
         if len(self._paces) > MAX_KINDS:
             self._paces.pop(next(iter(self._paces)))
 
-    def _run(self, parts: list[Part]) -> None:
+    def _run(self, batch: list[JobPart]) -> None:
         """Answer parts together or, where one of them cannot be answered, each alone, so that only that one fails."""
-        batches = [job.next_records(size) for job, size in parts]
+        records = [job.next_records(size) for job, size in batch]
         try:
-            lines = iter(self._answer(parts[0][0].kind, [record for batch in batches for record in batch]))
+            lines = iter(self._answer(batch[0][0].kind, [record for job_records in records for record in job_records]))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a model raises, other requests are answered
-            if isinstance(error, EnsueError) and len(parts) > 1:
-                for part in parts:
-                    self._run([part])
+            if isinstance(error, EnsueError) and len(batch) > 1:
+                for job_part in batch:
+                    self._run([job_part])
                 return
-            for job, _ in parts:
+            for job, _ in batch:
                 job.error = error if isinstance(error, Exception) else RuntimeError("the model has ended its thread")
         else:
-            for (job, _), batch in zip(parts, batches, strict=True):
-                job.lines += [next(lines) for _ in batch]
+            for (job, _), job_records in zip(batch, records, strict=True):
+                job.lines += [next(lines) for _ in job_records]
 
 
 def _settle_all(jobs: Sequence[Job]) -> None:

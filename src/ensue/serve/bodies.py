@@ -55,19 +55,19 @@ async def read_body(request: Request, limit: int, patience: float) -> bytes:
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
         raise _too_large(limit)
-    parts, size = [], 0
+    chunks, size = [], 0
     try:
         async with asyncio.timeout(patience):
-            async for part in request.stream():
-                size += len(part)
+            async for chunk in request.stream():
+                size += len(chunk)
                 if size > limit:
                     raise _too_large(limit)
-                parts.append(part)
+                chunks.append(chunk)
     except TimeoutError:
         raise Problem(408, f"the body did not arrive within {patience:g} s") from None
     except ClientDisconnect:
         raise Problem(400, "the client went away") from None
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 async def read_request(request: Request, settings: ServeSettings, kind: type[BodyType]) -> BodyType:
@@ -94,14 +94,14 @@ async def read_apart(body: bytes, settings: ServeSettings, then: Callable[[objec
     return await loop.run_in_executor(_READING, lambda: then(decode(body, settings.depth, settings.parts)))
 
 
-def decode(body: bytes, depth: int, parts: int) -> object:
+def decode(body: bytes, depth: int, max_values: int) -> object:
     """Decode JSON; half a character becomes U+FFFD.
 
     Raises:
         Problem: not UTF-8, not JSON, too deep, of more parts, or with a field twice.
     """
-    if sum(map(body.count, (b",", b"[", b"{"))) > parts:
-        raise Problem(413, f"the body has more than {parts:,} values, lists and objects", "send it in parts")
+    if sum(map(body.count, (b",", b"[", b"{"))) > max_values:
+        raise Problem(413, f"the body has more than {max_values:,} values, lists and objects", "send it in parts")
     try:
         text = mend_halves(body)[0][:].decode("utf-8")
         decoded = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=_once)
@@ -111,13 +111,13 @@ def decode(body: bytes, depth: int, parts: int) -> object:
         raise _too_deep(depth) from None
     except ValueError as error:
         raise Problem(400, f"the body is not JSON ({error})") from None
-    level, left = [decoded], depth
+    level, depth_left = [decoded], depth
     while level:
         inner = [value for value in level if isinstance(value, NESTED)]
-        if inner and not left:
+        if inner and not depth_left:
             raise _too_deep(depth)
-        level = [part for value in inner for part in (value.values() if isinstance(value, dict) else value)]
-        left -= 1
+        level = [element for value in inner for element in (value.values() if isinstance(value, dict) else value)]
+        depth_left -= 1
     return decoded
 
 
@@ -164,7 +164,7 @@ class Limits(NamedTuple):
 
     settings: ServeSettings
     record: type = object
-    read: Callable[[object, str, ServeSettings, str], object] = lambda record, where, settings, words: record
+    read: Callable[[object, str, ServeSettings, str], object] = lambda record, location, settings, words: record
     """Takes a decoded record, where it stands, and the settings with the name of the one that limits its words."""
 
 
@@ -190,23 +190,23 @@ class Body(BaseModel):
 BodyType = TypeVar("BodyType", bound=Body)
 
 
-def many(most: str, words: str) -> Limit:
+def record_list(limit_name: str, words: str) -> Limit:
     """Return the limit of a list of records: their number by one setting, their words by another."""
 
     def narrowed(limits: Limits, kind: object) -> object:
-        own = limits.settings
-        limit: int = getattr(own, most)
+        settings = limits.settings
+        limit: int = getattr(settings, limit_name)
 
         def read(records: object) -> object:
             if not isinstance(records, list):
                 return records  # which is refused as no list
             if len(records) > limit:
                 raise DataError(f"{len(records)} records exceed the limit of {limit} per request; send them in parts")
-            return [limits.read(record, f"records[{at}]", own, words) for at, record in enumerate(records)]
+            return [limits.read(record, f"records[{at}]", settings, words) for at, record in enumerate(records)]
 
         description = (
-            f"a history has at most {own.history:,} values of {own.value_characters:,} characters, a text or post "
-            f"{getattr(own, words):,} words and {own.characters:,} characters"
+            f"a history has at most {settings.history:,} values of {settings.value_characters:,} characters, a text or "
+            f"post {getattr(settings, words):,} words and {settings.characters:,} characters"
         )
         checks = Field(max_length=limit, description=description), BeforeValidator(read)
         return Annotated[GenericAlias(list, (limits.record,)), *checks]
@@ -214,7 +214,7 @@ def many(most: str, words: str) -> Limit:
     return Limit(narrowed)
 
 
-def one(words: str) -> Limit:
+def single_record(words: str) -> Limit:
     """Return the limit of one record, whose words a setting limits."""
 
     def narrowed(limits: Limits, kind: object) -> object:
@@ -226,38 +226,38 @@ def one(words: str) -> Limit:
     return Limit(narrowed)
 
 
-def whole(least: int) -> Limit:
+def integer(minimum: int) -> Limit:
     """Return the limit of a whole number, up to the largest k."""
-    return Limit(lambda limits, kind: Annotated[kind, Field(ge=least, le=limits.settings.most)])
+    return Limit(lambda limits, kind: Annotated[kind, Field(ge=minimum, le=limits.settings.most)])
 
 
 class Predict(Body):
     """Records to be answered."""
 
-    records: Annotated[list[AnyRecord], many("records", "words")]
-    k: Annotated[int, whole(1)] = Field(10, description="number of choices per record")
+    records: Annotated[list[AnyRecord], record_list("records", "words")]
+    k: Annotated[int, integer(1)] = Field(10, description="number of choices per record")
     evidence: bool = Field(True, description="whether each choice comes with its attributions")
 
 
 class Explain(Body):
     """Records whose answers are to be explained."""
 
-    records: Annotated[list[AnyRecord], many("explained", "explained_words")]
-    k: Annotated[int, whole(1)] = Field(3, description="number of choices per record")
+    records: Annotated[list[AnyRecord], record_list("explained", "explained_words")]
+    k: Annotated[int, integer(1)] = Field(3, description="number of choices per record")
 
 
 class Figure(Body):
     """A record, and which choice of its answer is to be drawn."""
 
-    record: Annotated[AnyRecord, one("explained_words")]
-    k: Annotated[int, whole(1)] = Field(5, description="number of choices in the answer")
-    choice: Annotated[int, whole(0)] = Field(0, description="index of the drawn choice, from 0")
+    record: Annotated[AnyRecord, single_record("explained_words")]
+    k: Annotated[int, integer(1)] = Field(5, description="number of choices in the answer")
+    choice: Annotated[int, integer(0)] = Field(0, description="index of the drawn choice, from 0")
 
 
 class Update(Body):
     """Records to train on."""
 
-    records: Annotated[list[AnyRecord], many("learned", "words")]
+    records: Annotated[list[AnyRecord], record_list("learned", "words")]
     max_drop: float = Field(
         MAX_DROP,
         ge=0,
@@ -290,34 +290,34 @@ def limited(name: str, body: type[BodyType], limits: Limits) -> type[BodyType]:
             if isinstance(limit, Limit):
                 kind = limit.narrowed(limits, field.annotation)
                 kind = Annotated[kind, Field(description=field.description)] if field.description else kind
-                most = limits.settings.most
-                fields[key] = kind, min(field.default, most) if isinstance(field.default, int) else field.default
+                max_k = limits.settings.most
+                fields[key] = kind, min(field.default, max_k) if isinstance(field.default, int) else field.default
     return create_model(name, __base__=body, **fields)  # type: ignore[call-overload,no-any-return]
 
 
-def read(body: type[BodyType], decoded: object, where: str = "") -> BodyType:
+def read(body: type[BodyType], decoded: object, location: str = "") -> BodyType:
     """Return a decoded body.
 
     Raises:
-        DataError: naming ``where``, the field and what to do.
+        DataError: naming ``location``, the field and what to do.
     """
     try:
         return body.model_validate(decoded)
     except ValidationError as error:
-        wrong = [(own["type"], own["loc"]) for own in error.errors(include_url=False, include_context=False)]
-    place = f"{where}: " if where else ""
+        wrong = [(detail["type"], detail["loc"]) for detail in error.errors(include_url=False, include_context=False)]
+    prefix = f"{location}: " if location else ""
     if not wrong[0][1]:
-        return _refuse(f"{place or 'the body '}must be an object such as {body.example()}")
+        return _refuse(f"{prefix or 'the body '}must be an object such as {body.example()}")
     fields = {field.alias or name: field for name, field in body.model_fields.items()}
     if unknown := sorted(str(loc[0]) for kind, loc in wrong if kind == "extra_forbidden"):
-        known = ", ".join(fields)
-        return _refuse(f"{place}field {unknown[0][:64]!r} is not known; {body.called} has {known}")
-    kind, loc = min(wrong, key=lambda own: own[0] != "missing")
+        names = ", ".join(fields)
+        return _refuse(f"{prefix}field {unknown[0][:64]!r} is not known; {body.called} has {names}")
+    kind, loc = min(wrong, key=lambda pair: pair[0] != "missing")
     name = str(loc[0])
     field = f'field "{name}"' if len(loc) == 1 else f"{name}[{loc[1]}]"
     if kind == "missing":
-        return _refuse(f"{place}{field} is missing")
-    return _refuse(f"{place}{field} must be {_needed(kind, fields[name])}")
+        return _refuse(f"{prefix}{field} is missing")
+    return _refuse(f"{prefix}{field} must be {_needed(kind, fields[name])}")
 
 
 NEEDED = {"bool_type": "true or false", "list_type": "a list", "string_type": "a text", "string_too_short": "a text"}
@@ -353,50 +353,51 @@ def load_of(record: AnyRecord) -> int:
     return 20 + len(texts) + sum(text.count(" ") for text in texts)
 
 
-def require_short(record: AnyRecord, where: str, settings: ServeSettings, words: str) -> None:
+def require_short(record: AnyRecord, location: str, settings: ServeSettings, words: str) -> None:
     """Refuse a record that would hold a model for long.
 
     Args:
         record: a session is limited by its items, anything else by its texts.
-        where: where it stands in the body.
+        location: where it stands in the body.
         settings: the limits.
         words: the setting that limits the words of texts.
 
     Raises:
-        DataError: naming ``where``, what is too long and the limit.
+        DataError: naming ``location``, what is too long and the limit.
     """
     if isinstance(record, History):
-        require_short_history(record, where, settings)
+        require_short_history(record, location, settings)
     else:
-        _require_short_texts(texts_of(record), where, settings, words)
+        _require_short_texts(texts_of(record), location, settings, words)
 
 
-def require_short_history(record: History, where: str, settings: ServeSettings) -> None:
+def require_short_history(record: History, location: str, settings: ServeSettings) -> None:
     """Refuse a history of too many values, or with one that is too long.
 
     Raises:
-        DataError: naming ``where``, what is too long and the limit.
+        DataError: naming ``location``, what is too long and the limit.
     """
     if len(record.values) > settings.history:
         raise DataError(
-            f"{where}: {len(record.values)} values are more than the {settings.history} of a history; send the latest"
+            f"{location}: {len(record.values)} values are more than the {settings.history} of a history; send the "
+            "latest"
         )
     if (longest := max(map(len, record.values), default=0)) > settings.value_characters:
-        raise too_long(where, longest, "characters", settings.value_characters, "a value", "value_characters")
+        raise too_long(location, longest, "characters", settings.value_characters, "a value", "value_characters")
 
 
-def _require_short_texts(texts: Sequence[str], where: str, settings: ServeSettings, words: str) -> None:
+def _require_short_texts(texts: Sequence[str], location: str, settings: ServeSettings, words: str) -> None:
     """Refuse texts of too many characters, or of more words than the setting ``words`` allows."""
     if (size := sum(map(len, texts))) > settings.characters:
-        raise too_long(where, size, "characters", settings.characters, "a record", "characters")
-    most: int = getattr(settings, words)
-    if (count := sum(len(_WORD.findall(text)) for text in texts)) > most:
-        raise too_long(where, count, "words", most, "a record", words)
+        raise too_long(location, size, "characters", settings.characters, "a record", "characters")
+    limit: int = getattr(settings, words)
+    if (count := sum(len(_WORD.findall(text)) for text in texts)) > limit:
+        raise too_long(location, count, "words", limit, "a record", words)
 
 
-def too_long(where: str, size: int, unit: str, most: int, thing: str, setting: str) -> DataError:
+def too_long(location: str, size: int, unit: str, limit: int, thing: str, setting: str) -> DataError:
     """Return the error of something too long, naming the setting that would let it pass."""
     return DataError(
-        f"{where}: {size:,} {unit} are more than the {most:,} of {thing}; shorten it, or start the service with "
+        f"{location}: {size:,} {unit} are more than the {limit:,} of {thing}; shorten it, or start the service with "
         f"--set {setting}=N"
     )

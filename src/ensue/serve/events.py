@@ -59,11 +59,11 @@ EXAMPLES: Mapping[str, object] = {
 
 def _events(limits: Limits, kind: object) -> object:
     """Limit the events of one request."""
-    most = limits.settings.events
+    max_events = limits.settings.events
 
     def check(events: list[object]) -> object:
-        if len(events) > most:
-            raise DataError(f"{len(events)} events exceed the limit of {most} per request; send them in parts")
+        if len(events) > max_events:
+            raise DataError(f"{len(events)} events exceed the limit of {max_events} per request; send them in parts")
         for at, event in enumerate(events):
             if not isinstance(event, dict) or not event:
                 raise DataError(
@@ -73,7 +73,7 @@ def _events(limits: Limits, kind: object) -> object:
                 raise too_long(f"events[{at}]", len(event), "fields", limits.settings.fields, "an event", "fields")
         return events
 
-    return Annotated[list[Event], Field(max_length=most), BeforeValidator(check)]
+    return Annotated[list[Event], Field(max_length=max_events), BeforeValidator(check)]
 
 
 class EventList(Body):
@@ -90,7 +90,7 @@ class Queue(Protocol):
         ...
 
 
-class Taken(NamedTuple):
+class AcceptedEvents(NamedTuple):
     """The events of a body.
 
     Attributes:
@@ -130,13 +130,15 @@ class RedisQueue:
     """
 
     def __init__(self, address: str) -> None:
-        parts, options = split_address(address, REDIS_EXAMPLE)
+        address_parts, options = split_address(address, REDIS_EXAMPLE)
         self.stream = options.get("stream", "")
-        if parts.scheme not in ("redis", "rediss", "unix"):
-            raise SettingError(f"--queue: {parts.scheme}:// is not known; write sqlite:queue.db or {REDIS_EXAMPLE}")
+        if address_parts.scheme not in ("redis", "rediss", "unix"):
+            raise SettingError(
+                f"--queue: {address_parts.scheme}:// is not known; write sqlite:queue.db or {REDIS_EXAMPLE}"
+            )
         if not self.stream:
             raise SettingError("--queue: no stream is named; write redis://127.0.0.1:6379/0?stream=clicks")
-        self._server, redis = connect(urlunsplit(parts._replace(query="")))
+        self._server, redis = connect(urlunsplit(address_parts._replace(query="")))
         self._error = redis.RedisError
 
     def put(self, lines: Iterable[str | bytes]) -> None:
@@ -145,11 +147,11 @@ class RedisQueue:
         Raises:
             OSError: the server is away.
         """
-        every = list(lines)
+        all_lines = list(lines)
         try:
-            for low in range(0, len(every), PIPELINE):
+            for low in range(0, len(all_lines), PIPELINE):
                 with self._server.pipeline(transaction=True) as pipe:
-                    for line in every[low : low + PIPELINE]:
+                    for line in all_lines[low : low + PIPELINE]:
                         pipe.xadd(self.stream, {"line": line})
                     pipe.execute()
         except self._error as error:
@@ -170,7 +172,7 @@ def put(queue: Queue, lines: Sequence[str]) -> None:
         ) from None
 
 
-def read_events(decoded: object, body: type[EventList], settings: ServeSettings) -> Taken:
+def read_events(decoded: object, body: type[EventList], settings: ServeSettings) -> AcceptedEvents:
     """Read the events of a decoded body: one, a list, or ``{"events": […]}``.
 
     Args:
@@ -190,7 +192,7 @@ def read_events(decoded: object, body: type[EventList], settings: ServeSettings)
     checked = read(body, {"events": events if isinstance(events, list) else [events]}).events
     plain = [_of_ubi(event, at) if "action_name" in event else event for at, event in enumerate(checked)]
     lines = _lines([(at, event) for at, event in enumerate(plain) if event is not None], settings)
-    return Taken(lines, plain.count(None))
+    return AcceptedEvents(lines, plain.count(None))
 
 
 def _of_ubi(event: dict[str, object], at: int) -> dict[str, object] | None:

@@ -135,7 +135,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
                 raise Repeated(former["answer"])
         return cast(Data, service.training_data(predictor, body))
 
-    def before(candidate: AnyPredictor, refreshed: Refreshed) -> None:
+    def prepare(candidate: AnyPredictor, refreshed: Refreshed) -> None:
         if body.test and body.records and not refreshed.slices:
             raise ModelFolderError(
                 f"{update.folder}: stores no examples and the update is too small, so it cannot be tested; send more "
@@ -149,7 +149,7 @@ def learn(update: Sent, last: Callable[[], None]) -> dict[str, object]:
 
     try:
         refreshed = refresh(
-            update.folder, data, max_drop=body.max_drop if body.test else None, keep=update.keep, before=before
+            update.folder, data, max_drop=body.max_drop if body.test else None, keep=update.keep, before=prepare
         )
     except Repeated as repeated:
         return {**repeated.answer, "replayed": True}
@@ -187,12 +187,12 @@ def _require_parent() -> None:
 
 def _marks(key: str, body: object) -> dict[str, str]:
     """Digests of a key and of a body; the latter tells nothing to who does not know the key."""
-    own = key.encode()
+    key_bytes = key.encode()
     canonical = json.dumps(body, sort_keys=True).encode()
     return {
-        "key": blake2b(own, digest_size=16).hexdigest(),
+        "key": blake2b(key_bytes, digest_size=16).hexdigest(),
         "body": blake2b(
-            canonical, digest_size=16, key=blake2b(own, digest_size=32, person=b"body").digest()
+            canonical, digest_size=16, key=blake2b(key_bytes, digest_size=32, person=b"body").digest()
         ).hexdigest(),
     }
 

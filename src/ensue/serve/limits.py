@@ -53,14 +53,14 @@ class Register:
     """The open connections of a service.
 
     Args:
-        most: connections at once.
+        max_connections: connections at once.
         each: connections of one address at once.
         seconds: how long a connection may take for its first byte, and for the whole head of a request.
         refused: told why a connection was closed or refused.
     """
 
-    def __init__(self, most: int, each: int, seconds: float, refused: Callable[[str], None]) -> None:
-        self.most, self.each, self.seconds, self.refused = most, each, seconds, refused
+    def __init__(self, max_connections: int, each: int, seconds: float, refused: Callable[[str], None]) -> None:
+        self.max_connections, self.each, self.seconds, self.refused = max_connections, each, seconds, refused
         self.stopping = False
         self.idle: dict[Connection, None] = {}
         self._of: Counter[str] = Counter()
@@ -73,8 +73,8 @@ class Register:
     def admit(self, connection: Connection) -> bool:
         """Count a connection in, after the longest idle one has made room if there was none; false: no room."""
         crowded = self._of[connection.address] >= self.each
-        if crowded or self.open >= self.most:
-            longest = next((one for one in self.idle if not crowded or one.address == connection.address), None)
+        if crowded or self.open >= self.max_connections:
+            longest = next((idle for idle in self.idle if not crowded or idle.address == connection.address), None)
             self.refused("too many of one address" if crowded else "too many")
             if longest is None:
                 return False
@@ -93,10 +93,10 @@ class Register:
 class Connection(HttpToolsProtocol):
     """One connection: uvicorn's own, with a bound on how long and how large the head of a request may be."""
 
-    def __init__(self, register: Register, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, register: Register, **options: Any) -> None:
+        super().__init__(**options)
         self.register, self.address = register, ""
-        self._admitted = self._asked = self._begun = self._body = False
+        self._admitted = self._has_asked = self._has_begun = self._body = False
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.TimerHandle | None = None
         self._head = 0
@@ -114,7 +114,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection."""
-        self._rest()
+        self._stop_timer()
         if self._flushing is not None:
             self._flushing.cancel()
         if self._admitted:
@@ -137,17 +137,17 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Note the first byte of a head."""
-        self._begun = True
+        self._has_begun = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Note that the head is complete: the connection is busy now."""
         if self._large():
             raise ValueError  # the parser stops, and this comes back as what is no HTTP
-        self._rest()
-        self._begun, self._body = False, True
+        self._stop_timer()
+        self._has_begun, self._body = False, True
         self.register.idle.pop(self, None)
-        self._asked = True
+        self._has_asked = True
         super().on_headers_complete()
         if self.register.stopping and self.cycle is not None:
             self.cycle.keep_alive = False
@@ -163,7 +163,7 @@ class Connection(HttpToolsProtocol):
         self._head = 0
         if self._admitted and not self._busy:
             self.register.idle[self] = None
-            if self._begun and self._timer is None:  # half a head came behind the request
+            if self._has_begun and self._timer is None:  # half a head came behind the request
                 self._wait()
 
     def send_400_response(self, msg: str) -> None:
@@ -199,19 +199,19 @@ class Connection(HttpToolsProtocol):
             self._flushing.cancel()
 
     def _watch(self, former: int | None = None) -> None:
-        left = self.transport.get_write_buffer_size()
-        if former is not None and left >= former:
+        num_bytes = self.transport.get_write_buffer_size()
+        if former is not None and num_bytes >= former:
             self.register.refused("does not read")
             self.transport.abort()
         else:
-            self._flushing = self.loop.call_later(self.register.seconds, self._watch, left)
+            self._flushing = self.loop.call_later(self.register.seconds, self._watch, num_bytes)
 
     def last_call(self) -> None:
         """Close when the request that is under way is answered; one that is idle has some time left to ask."""
         if self._busy:
             self.cycle.keep_alive = False
         else:
-            self.loop.call_later(LINGER if self._asked else FIRST, self._close_idle)
+            self.loop.call_later(LINGER if self._has_asked else FIRST, self._close_idle)
 
     @property
     def _busy(self) -> bool:
@@ -224,7 +224,7 @@ class Connection(HttpToolsProtocol):
     def _wait(self) -> None:
         self._timer = self.loop.call_later(self.register.seconds, self._late)
 
-    def _rest(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -234,7 +234,7 @@ class Connection(HttpToolsProtocol):
         if self._busy or self.transport.is_closing():
             return
         self.register.refused("silent")
-        if self._begun:
+        if self._has_begun:
             self._refuse(Problem(408, f"the head of the request did not arrive within {self.register.seconds:g} s"))
         else:
             self.transport.close()
@@ -255,7 +255,7 @@ class Server(uvicorn.Server):
         config: of uvicorn; its protocol is a :class:`Connection` of this register.
         register: of the connections.
         stopping: called once, when the stop begins.
-        begun: called once, when connections are accepted.
+        on_start: called once, when connections are accepted.
         closed: called once after the stop began, when no further request can begin.
     """
 
@@ -264,17 +264,17 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         register: Register,
         stopping: Callable[[], None],
-        begun: Callable[[], None] = lambda: None,
+        on_start: Callable[[], None] = lambda: None,
         closed: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(config)
-        self.register, self._stopping, self._begun, self._closed = register, stopping, begun, closed
+        self.register, self._stopping, self._on_start, self._closed = register, stopping, on_start, closed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, and report it."""
         await super().startup(sockets)
         if not self.should_exit:
-            self._begun()
+            self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept what has connected, stop accepting, answer everything, then let uvicorn end."""
@@ -325,8 +325,8 @@ def raise_file_limit(connections: int) -> int:
     except ImportError:  # a system without such limits
         return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + OTHER_FILES
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    num_files = connections + OTHER_FILES
+    limit = num_files if hard == resource.RLIM_INFINITY else min(num_files, hard)
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         soft = limit
@@ -337,7 +337,7 @@ FREE = ("/", "/docs", "/healthz", "/readyz", "/favicon.ico")
 """Addresses that need no token: probes, and the pages, which hold nothing until they are given one."""
 RIGHTS = "ensue.rights"
 """Key of the :class:`Rights` of a request in its scope."""
-COUNTED = "ensue.records"
+NUM_RECORDS = "ensue.records"
 """Key of the number of records of a request in its scope."""
 HEADERS = {
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -430,7 +430,9 @@ class Guard:
             seconds, route = time.perf_counter() - started, route_of(scope)
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
             self._metrics.request(method=method, route=route, status=status, seconds=seconds)
-            self._log.request(method=method, route=route, status=status, seconds=seconds, records=scope.get(COUNTED, 0))
+            self._log.request(
+                method=method, route=route, status=status, seconds=seconds, records=scope.get(NUM_RECORDS, 0)
+            )
 
     def _require(self, scope: Scope) -> None:
         """Refuse a request by its host, its origin or its token.
@@ -445,20 +447,20 @@ class Guard:
         if self._hosts and _name(host) not in self._hosts:
             raise Problem(403, "this Host is not allowed", "add it with --allow-host")
         origin = headers.get("origin")
-        if origin is not None and (place := _place(origin)) != host and _name(place) not in self._named:
+        if origin is not None and (netloc := _netloc(origin)) != host and _name(netloc) not in self._public_hosts:
             raise Problem(403, "requests from other origins are refused", "call the service from a page of its own")
         path = scope["path"]
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        shown = (credentials.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")).encode()
-        asks = hmac.compare_digest(shown, self._token)
-        writes = bool(self._update_token) & hmac.compare_digest(shown, self._update_token)
+        token = (credentials.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")).encode()
+        asks = hmac.compare_digest(token, self._token)
+        writes = bool(self._update_token) & hmac.compare_digest(token, self._update_token)
         scope[RIGHTS] = Rights(update=writes or not self._update_token, untested=writes)
         if not (asks or writes or not self._token or path in FREE or path.startswith("/page/")):
-            wrong = "the token is wrong" if shown else "a token is needed"
+            wrong = "the token is wrong" if token else "a token is needed"
             raise Problem(401, wrong, "send Authorization: Bearer TOKEN", {"www-authenticate": 'Bearer realm="ensue"'})
 
     @property
-    def _named(self) -> Collection[str]:
+    def _public_hosts(self) -> Collection[str]:
         """Names other than those that any page on this machine goes by."""
         return self._hosts - set(LOCAL)
 
@@ -492,7 +494,7 @@ def route_of(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "other")
 
 
-def _place(origin: str) -> str:
+def _netloc(origin: str) -> str:
     """Host and port of an origin."""
     try:
         return urlsplit(origin).netloc

@@ -26,7 +26,7 @@ from ensue.serve.monitoring import Log, Metrics
 from ensue.serve.problems import Problem, busy, late
 from ensue.serve.proof import ask, described, prove_apart, read
 from ensue.serve.settings import ServeSettings
-from ensue.serve.tasks import Drawn, Kind, Question, service_of
+from ensue.serve.tasks import FigureKind, Kind, Question, service_of
 from ensue.store import versions
 from ensue.store.card import read_scores
 from ensue.store.folder import linked_copy
@@ -247,7 +247,7 @@ class Model:
         self._swapping = threading.Lock()
         self.service = service_of(served.task)
         self.drift = metrics.drift(served.name)
-        self._total, self._unknown = metrics.given.labels(served.name), metrics.unknown.labels(served.name)
+        self._total, self._unknown = metrics.asked_values.labels(served.name), metrics.unknown.labels(served.name)
         self.worker = Worker(
             self._answer,
             max_batch=settings.batch,
@@ -257,12 +257,12 @@ class Model:
             load=lambda question: load_of(cast(Question, question).record),
             interval=settings.interval,
         )
-        if metrics.places is None:  # else each process writes it down for the others
+        if metrics.shared_counts is None:  # else each process writes it down for the others
             metrics.waiting.labels(served.name).set_function(lambda: self.worker.waiting)
 
     def _count_batch(self, size: int) -> None:
         self._metrics.batch.labels(self.name).observe(size)
-        if self._metrics.places is not None:
+        if self._metrics.shared_counts is not None:
             self._metrics.waiting.labels(self.name).set(self.worker.waiting)
 
     async def ask(self, kind: Hashable, records: Sequence[object]) -> Sequence[str]:
@@ -324,11 +324,11 @@ class Model:
 
     def _answer(self, kind: Hashable, questions: Sequence[object]) -> Sequence[str]:
         """In the worker's thread: one predictor from the first question of a batch to its last."""
-        predictor, asked = self.served.predictor, cast(Sequence[Question], questions)
-        if isinstance(kind, Drawn):
-            return [_drawn(*self.service.draw(predictor, kind, question)) for question in asked]
+        predictor, questions_of_task = self.served.predictor, cast(Sequence[Question], questions)
+        if isinstance(kind, FigureKind):
+            return [_figure_line(*self.service.draw(predictor, kind, question)) for question in questions_of_task]
         assert isinstance(kind, Kind)
-        return self.service.answer(predictor, kind, asked)
+        return self.service.answer(predictor, kind, questions_of_task)
 
 
 class Models(Mapping[str, Model]):
@@ -369,7 +369,7 @@ class Models(Mapping[str, Model]):
     def __len__(self) -> int:
         return len(self._models)
 
-    def named(self, name: str) -> Model:
+    def require(self, name: str) -> Model:
         """A model by its name.
 
         Raises:
@@ -383,7 +383,7 @@ class Models(Mapping[str, Model]):
     def silent(self) -> list[str]:
         """Models whose thread has ended, or is busy with one slice for longer than requests wait."""
         late = self._settings.patience
-        return [name for name, own in self._models.items() if not own.worker.alive or own.worker.busy > late]
+        return [name for name, model in self._models.items() if not model.worker.alive or model.worker.busy > late]
 
     async def watch(self) -> None:
         """Look at the folders for ever, and swap in what was replaced."""
@@ -432,7 +432,7 @@ def identity_of(folder: Path) -> Identity:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
-def _drawn(figure: go.Figure, words: str) -> str:
+def _figure_line(figure: go.Figure, words: str) -> str:
     """Return a line of JSON."""
     return f'{{"figure": {figure.to_json()}, "words": {json.dumps(words, ensure_ascii=False)}}}'
 

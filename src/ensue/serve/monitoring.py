@@ -49,7 +49,7 @@ class Log:
         Lines of requests are written together, at most :data:`LINES_TOGETHER` seconds later: a write for each costs a
         tenth of a small answer, and wakes whoever reads the log.
         """
-        first = self._hold(
+        first = self._add(
             {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2), "records": records}
         )
         if first:
@@ -57,16 +57,16 @@ class Log:
 
     def event(self, event: str, **facts: object) -> None:
         """Write an event of the service, such as a new version of a model."""
-        self._hold({"event": event, **facts})
+        self._add({"event": event, **facts})
         self.flush()
 
     def failure(self, error: BaseException, *, route: str) -> None:
         """Write an unexpected error: its kind and places in the code. Its text may hold data and is left out."""
         frames = traceback.extract_tb(error.__traceback__)
-        places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
-        self.event("failure", route=route, error=type(error).__name__, at=places)
+        shared_counts = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
+        self.event("failure", route=route, error=type(error).__name__, at=shared_counts)
 
-    def _hold(self, fields: dict[str, object]) -> bool:
+    def _add(self, fields: dict[str, object]) -> bool:
         """Keep a line until the next write; return whether it is the first."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, **fields})  # in ASCII: no control character reaches a terminal
@@ -142,10 +142,10 @@ class Drift:
         days = self._days
         if self._folder is not None:
             days = np.concatenate([np.fromfile(file, np.int64).reshape(-1, 4) for file in self._folder.iterdir()])
-        records, known, total = days[days[:, 0] > self._today().toordinal() - DAYS, 1:].sum(0).tolist()
+        records, in_vocabulary, total = days[days[:, 0] > self._today().toordinal() - DAYS, 1:].sum(0).tolist()
         if not total:
             return None
-        return {"days": DAYS, "records": records, "events": total, "unknown": round(1 - known / total, 4)}
+        return {"days": DAYS, "records": records, "events": total, "unknown": round(1 - in_vocabulary / total, 4)}
 
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -153,7 +153,7 @@ RECORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Places:
+class SharedCounts:
     """Folder in which the processes that serve together keep their counts.
 
     Args:
@@ -184,19 +184,19 @@ class Places:
 class _Processes(Collector):
     """System metrics of all processes together; memory that several share counts once."""
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
+    def __init__(self, shared_counts: SharedCounts) -> None:
+        self.shared_counts = shared_counts
 
     def collect(self) -> Iterable[Metric]:
         """The sums of what a collector of one process shows."""
         sums: dict[str, Metric] = {}
-        for pid in self.places.processes:
+        for pid in self.shared_counts.processes:
             for metric in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():  # type: ignore[misc]
                 if metric.name in ("process_cpu_seconds", "process_open_fds", "process_resident_memory_bytes"):
                     shared = _proportional(pid) if metric.name == "process_resident_memory_bytes" else None
                     value = metric.samples[0].value if shared is None else shared
-                    before = sums[metric.name].samples[0].value if metric.name in sums else 0.0
-                    metric.samples = [metric.samples[0]._replace(value=before + value)]
+                    former = sums[metric.name].samples[0].value if metric.name in sums else 0.0
+                    metric.samples = [metric.samples[0]._replace(value=former + value)]
                     sums[metric.name] = metric
         return sums.values()
 
@@ -214,14 +214,14 @@ class Metrics:
     """Counters of the service; labels are routes and names of models, never what a request holds.
 
     Args:
-        places: of the processes that serve together; none where this one serves alone.
+        shared_counts: of the processes that serve together; none where this one serves alone.
 
     Attributes:
-        places: the argument.
+        shared_counts: the argument.
         requests: by route, method and status.
         seconds: of requests, by route.
         records: answered, by model and verb.
-        given: ids and words asked about, by model.
+        asked_values: ids and words asked about, by model.
         unknown: those of them that the model did not know, by model.
         batch: records of a batch, by model.
         waiting: records in the queue, by model.
@@ -234,30 +234,34 @@ class Metrics:
         restarts: workers that ended and were started again.
     """
 
-    def __init__(self, places: Places | None = None) -> None:
-        self.places = places
-        own = self._registry = CollectorRegistry()
-        if places is None:
-            ProcessCollector(registry=own)
+    def __init__(self, shared_counts: SharedCounts | None = None) -> None:
+        self.shared_counts = shared_counts
+        registry = self._registry = CollectorRegistry()
+        if shared_counts is None:
+            ProcessCollector(registry=registry)
         else:
-            values.ValueClass = values.MultiProcessValue(lambda: places.name)  # type: ignore[no-untyped-call]
-        self.requests = Counter("ensue_requests", "requests", ["route", "method", "status"], registry=own)
+            values.ValueClass = values.MultiProcessValue(lambda: shared_counts.name)  # type: ignore[no-untyped-call]
+        self.requests = Counter("ensue_requests", "requests", ["route", "method", "status"], registry=registry)
         self.seconds = Histogram(
-            "ensue_request_seconds", "seconds per request", ["route"], buckets=SECONDS, registry=own
+            "ensue_request_seconds", "seconds per request", ["route"], buckets=SECONDS, registry=registry
         )
-        self.records = Counter("ensue_records", "records answered", ["model", "verb"], registry=own)
-        self.given = Counter("ensue_asked_values", "ids and words in requests", ["model"], registry=own)
-        self.unknown = Counter("ensue_unknown_values", "of them, not in vocabulary", ["model"], registry=own)
-        self.batch = Histogram("ensue_batch_records", "records per batch", ["model"], buckets=RECORDS, registry=own)
-        waits, stands = ("records that wait", ["model"]), ("active version", ["model"])
-        self.waiting = Gauge("ensue_waiting_records", *waits, registry=own, multiprocess_mode="livesum")
-        self.version = Gauge("ensue_model_version", *stands, registry=own, multiprocess_mode="livemax")
-        self.swaps = Counter("ensue_model_swaps", "new versions loaded", ["model"], registry=own)
-        self.failures = Counter("ensue_load_failures", "versions that could not be loaded", ["model"], registry=own)
-        self.updates = Counter("ensue_updates", "updates applied", ["model"], registry=own)
-        self.events = Counter("ensue_events", "events put into the queue", registry=own)
-        self.restarts = Counter("ensue_worker_restarts", "workers that ended unexpectedly", registry=own)
-        self.refused = Counter("ensue_connections_refused", "closed or refused", ["reason"], registry=own)
+        self.records = Counter("ensue_records", "records answered", ["model", "verb"], registry=registry)
+        self.asked_values = Counter("ensue_asked_values", "ids and words in requests", ["model"], registry=registry)
+        self.unknown = Counter("ensue_unknown_values", "of them, not in vocabulary", ["model"], registry=registry)
+        self.batch = Histogram(
+            "ensue_batch_records", "records per batch", ["model"], buckets=RECORDS, registry=registry
+        )
+        waits, version_help = ("records that wait", ["model"]), ("active version", ["model"])
+        self.waiting = Gauge("ensue_waiting_records", *waits, registry=registry, multiprocess_mode="livesum")
+        self.version = Gauge("ensue_model_version", *version_help, registry=registry, multiprocess_mode="livemax")
+        self.swaps = Counter("ensue_model_swaps", "new versions loaded", ["model"], registry=registry)
+        self.failures = Counter(
+            "ensue_load_failures", "versions that could not be loaded", ["model"], registry=registry
+        )
+        self.updates = Counter("ensue_updates", "updates applied", ["model"], registry=registry)
+        self.events = Counter("ensue_events", "events put into the queue", registry=registry)
+        self.restarts = Counter("ensue_worker_restarts", "workers that ended unexpectedly", registry=registry)
+        self.refused = Counter("ensue_connections_refused", "closed or refused", ["reason"], registry=registry)
 
         self._of_kind: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -272,15 +276,15 @@ class Metrics:
 
     def drift(self, model: str) -> Drift:
         """Return the drift of a model, over the same processes."""
-        if self.places is None:
+        if self.shared_counts is None:
             return Drift()
-        return Drift(file=self.places.folder / f"{model}.drift" / self.places.name)
+        return Drift(file=self.shared_counts.folder / f"{model}.drift" / self.shared_counts.name)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        if self.places is None:
+        if self.shared_counts is None:
             return generate_latest(self._registry)
         together = CollectorRegistry()
-        MultiProcessCollector(together, str(self.places.folder))  # type: ignore[no-untyped-call]
-        together.register(_Processes(self.places))
+        MultiProcessCollector(together, str(self.shared_counts.folder))  # type: ignore[no-untyped-call]
+        together.register(_Processes(self.shared_counts))
         return generate_latest(together)

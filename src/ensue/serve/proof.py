@@ -154,8 +154,8 @@ def ask(predictor: AnyPredictor, folder: Path) -> list[dict[str, object]]:
     service = service_of(predictor.task)
     try:
         service.prepare(predictor)
-        shown = service.shown(predictor)
-        records = [service.read(record, "example", UNLIMITED, "words") for record in shown]
+        examples = service.example_records(predictor)
+        records = [service.read(record, "example", UNLIMITED, "words") for record in examples]
         body = service.bodies.predict.model_construct(records=records)
         questions = [Question(service.first_record(predictor)), *service.questions(body)]
         for line in service.answer(predictor, Kind("predict", CHOICES), questions) if questions else ():
@@ -166,7 +166,7 @@ def ask(predictor: AnyPredictor, folder: Path) -> list[dict[str, object]]:
         raise
     except Exception as error:
         raise ModelFolderError(f"{folder}: loads, but does not answer ({described(error)}); {REMEDY}") from error
-    return shown
+    return examples
 
 
 def described(error: BaseException) -> str:

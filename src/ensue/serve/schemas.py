@@ -220,8 +220,8 @@ def _bodies_of(task: str, settings: ServeSettings) -> Bodies:
     """Return the models of a task's bodies."""
     service = service_of(task)
     limits = Limits(settings, service.task.record, service.read)
-    named = service.bodies._asdict().items()
-    return Bodies(**{name: limited(f"{name.title()}{task.title()}", body, limits) for name, body in named})
+    body_types = service.bodies._asdict().items()
+    return Bodies(**{name: limited(f"{name.title()}{task.title()}", body, limits) for name, body in body_types})
 
 
 def document(requests: Requests, models: Iterable[str]) -> dict[str, object]:
@@ -233,18 +233,18 @@ def document(requests: Requests, models: Iterable[str]) -> dict[str, object]:
     """
     schemas, definitions = requests.schemas()
     routes = [_documented(operation, schemas.get(operation.name), list(models)) for operation in OPERATIONS]
-    whole = get_openapi(title="ensue", version=__version__, summary=SUMMARY, routes=routes)
-    for methods in whole["paths"].values():
+    openapi = get_openapi(title="ensue", version=__version__, summary=SUMMARY, routes=routes)
+    for methods in openapi["paths"].values():
         for operation in methods.values():
             operation.pop("description", None)
-    components = whole.setdefault("components", {})
+    components = openapi.setdefault("components", {})
     components["schemas"] = {**components.get("schemas", {}), **definitions}
     components["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": "ENSUE_TOKEN of the service"},
         "update token": {"type": "http", "scheme": "bearer", "description": "ENSUE_UPDATE_TOKEN of the service"},
     }
-    whole["security"] = [{"token": []}]
-    return whole
+    openapi["security"] = [{"token": []}]
+    return openapi
 
 
 def _documented(operation: Operation, schema: object, models: list[str]) -> APIRoute:

@@ -31,7 +31,7 @@ from ensue.serve.events import open_queue
 from ensue.serve.files import Files
 from ensue.serve.limits import LOCAL, Connection, Register, Server, is_local, raise_file_limit
 from ensue.serve.models import Models, ServedFolder, require_names
-from ensue.serve.monitoring import Log, Metrics, Places
+from ensue.serve.monitoring import Log, Metrics, SharedCounts
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
@@ -43,8 +43,8 @@ TURN = 0.0005
 """Seconds for which a thread may hold the interpreter while others wait for it."""
 PRIVATE = "ensue-serve-"
 """Prefix of the names of temporary folders."""
-DEEP = 64
-MANY = 10**7
+MAX_DEPTH = 64
+MAX_VALUES = 10**7
 """Depth and number of values of a demo scenario, at most: it is the owner's file."""
 
 
@@ -82,7 +82,7 @@ def run(
         SettingError: a needed token is missing, or a name or an address is invalid.
         ModelFolderError: a folder is no model folder, or damaged.
     """
-    own, lines = settings or ServeSettings(), log or Log()
+    limits, lines = settings or ServeSettings(), log or Log()
     if not token and not is_local(host):
         raise SettingError(
             f"{host} can be reached from other machines: set ENSUE_TOKEN to a secret, or listen on 127.0.0.1"
@@ -95,61 +95,61 @@ def run(
     if workers < 1 or (workers > 1 and sys.platform == "win32"):
         raise SettingError(f"--workers {workers}: give at least 1, and 1 on a system that cannot fork")
     require_names(folders)
-    shown = None if story is None else _read_story(story)
-    known = _read_edges(edges, folders)
+    scenario = None if story is None else _read_story(story)
+    true_edges = _read_edges(edges, folders)
     local = (*LOCAL, host.lower()) if is_local(host) else ()
-    names = (*local, *(name.lower() for name in own.hosts))
+    names = (*local, *(name.lower() for name in limits.hosts))
     _quiet(lines)
     for folder in folders.values():
         sweep(folder)  # the copies of a service that was killed
     with _listen(host, port) as listening, _taking_turns(), ExitStack() as stack:
-        places = None
+        shared_counts = None
         if workers > 1:
-            places = Places(stack.enter_context(_private_folder()))
-        metrics = Metrics(places)
+            shared_counts = SharedCounts(stack.enter_context(_private_folder()))
+        metrics = Metrics(shared_counts)
 
         service = Service(
-            models=Models((), own, metrics, lines, watches=False),
-            settings=own,
+            models=Models((), limits, metrics, lines, watches=False),
+            settings=limits,
             metrics=metrics,
             log=lines,
             files=Files(),
-            story=shown,
-            edges=known,
+            story=scenario,
+            edges=true_edges,
             token=token,
             update_token=update_token,
             hosts=names,
-            lock=None if places is None else places.folder / "learning.lock",
+            lock=None if shared_counts is None else shared_counts.folder / "learning.lock",
         )
 
-        def answer(models: Models, told: Callable[[], None], link: Link | None = None) -> None:
+        def answer(models: Models, announce: Callable[[], None], link: Link | None = None) -> None:
             service.models, service.link = models, link
             service.queue = None if queue is None else open_queue(queue)
-            _serve(service, app or make_app(service), listening, told, link)
+            _serve(service, app or make_app(service), listening, announce, link)
 
-        def told(tasks: Mapping[str, str]) -> None:
+        def announce(tasks: Mapping[str, str]) -> None:
             shown_host = f"[{host}]" if ":" in host else host
             several = {"workers": workers} if workers > 1 else {}
             address = f"http://{shown_host}:{listening.getsockname()[1]}"
             lines.event("listening", address=address, models=dict(tasks), **several)
 
         app: ASGIApp | None = None
-        if places is None:
-            models = Models.of_folders(folders, own, metrics, lines)
-            tasks = {name: one.task for name, one in models.items()}
-            answer(models, lambda: told(tasks))
+        if shared_counts is None:
+            models = Models.of_folders(folders, limits, metrics, lines)
+            tasks = {name: model.task for name, model in models.items()}
+            answer(models, lambda: announce(tasks))
         else:
 
             def work(served: Sequence[ServedFolder], link: Link) -> None:
-                answer(Models(served, own, metrics, lines, watches=False), lambda: None, link)
+                answer(Models(served, limits, metrics, lines, watches=False), lambda: None, link)
                 if link.orphaned:  # whoever would remove it was killed
-                    shutil.rmtree(places.folder, ignore_errors=True)
+                    shutil.rmtree(shared_counts.folder, ignore_errors=True)
 
             app = make_app(service)  # each worker would make its own, of 30 MB
             uvicorn.Config(app, lifespan="on", log_config=None).load()
             torch.set_num_threads(1)
-            supervisor = Supervisor(folders, workers, own, metrics, places, lines, work)
-            supervisor.run(lambda: told(supervisor.tasks))
+            supervisor = Supervisor(folders, workers, limits, metrics, shared_counts, lines, work)
+            supervisor.run(lambda: announce(supervisor.tasks))
         lines.event("stopped")
 
 
@@ -172,7 +172,7 @@ def _taking_turns() -> Iterator[None]:
 
 
 def _serve(
-    service: Service, app: ASGIApp, listening: socket.socket, told: Callable[[], None], link: Link | None = None
+    service: Service, app: ASGIApp, listening: socket.socket, announce: Callable[[], None], link: Link | None = None
 ) -> None:
     """Answer until a signal says stop.
 
@@ -180,10 +180,10 @@ def _serve(
         service: what answers.
         app: made of it.
         listening: where.
-        told: called before the first request is taken.
+        announce: called before the first request is taken.
         link: to who looks after this process, where it is one of several.
     """
-    own = service.settings
+    limits = service.settings
 
     def refused(reason: str) -> None:
         service.metrics.refused.labels(reason).inc()
@@ -191,8 +191,8 @@ def _serve(
     def stopping() -> None:
         service.stopping = True
 
-    most = raise_file_limit(own.connections)
-    register = Register(most, min(own.address_connections, most), own.head_seconds, refused)
+    max_connections = raise_file_limit(limits.connections)
+    register = Register(max_connections, min(limits.address_connections, max_connections), limits.head_seconds, refused)
     config = uvicorn.Config(
         app,
         http=partial(Connection, register),  # type: ignore[arg-type]  # called, never asked for its type
@@ -202,13 +202,13 @@ def _serve(
         proxy_headers=False,
         lifespan="on",
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=max(1, round(own.grace)),
+        timeout_graceful_shutdown=max(1, round(limits.grace)),
     )
     hooks = (link.begin, link.close) if link else ()
     server = Server(config, register, stopping, *hooks)
     old = _signals(server.handle_exit)  # also before it listens for signals itself, and when it raises them again
     try:
-        told()
+        announce()
         server.run(sockets=[listening])
     finally:
         service.log.flush()
@@ -223,10 +223,10 @@ def _signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Hand
 @contextmanager
 def _private_folder() -> Iterator[Path]:
     """Hold a temporary folder that is locked while a process of the service lives; remove those of killed services."""
-    for left in Path(tempfile.gettempdir()).glob(f"{PRIVATE}*"):
-        with suppress(OSError), locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            if left.stat().st_uid == os.getuid():
-                shutil.rmtree(left, ignore_errors=True)
+    for folder_left in Path(tempfile.gettempdir()).glob(f"{PRIVATE}*"):
+        with suppress(OSError), locked(folder_left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if folder_left.stat().st_uid == os.getuid():
+                shutil.rmtree(folder_left, ignore_errors=True)
     with ExitStack() as stack:
         while True:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PRIVATE, ignore_cleanup_errors=True)))
@@ -255,7 +255,7 @@ def _listen(host: str, port: int) -> socket.socket:
 def _read_story(path: Path) -> bytes:
     try:
         story = path.read_bytes()
-        decode(story, DEEP, MANY)
+        decode(story, MAX_DEPTH, MAX_VALUES)
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror}); name a file of JSON") from error
     except Problem as problem:

@@ -41,18 +41,18 @@ import torch
 from ensue.errors import EnsueError, SettingError
 from ensue.registry import task_of
 from ensue.serve.models import ServedFolder
-from ensue.serve.monitoring import Log, Metrics, Places
+from ensue.serve.monitoring import Log, Metrics, SharedCounts
 from ensue.serve.proof import prove_apart
 from ensue.serve.settings import ServeSettings
 from ensue.serve.tasks import service_of
 
-READY, LEARNED, CLOSED, TAKEN, ASK, HERE = b"r", b"u", b"c", b"k", b"?", b"!"
-EVERY = 1.0
+READY, UPDATED, CLOSED, ACTIVATED, ASK, ALIVE = b"r", b"u", b"c", b"k", b"?", b"!"
+HEARTBEAT = 1.0
 """Seconds between two questions whether a worker is there. No look counts as longer than that: where this process was
 held up itself, its workers are not to blame."""
 BEGIN = 600.0
 """Seconds that a worker may take until it answers."""
-AGAIN = 1.0
+RESTART_DELAY = 1.0
 """Seconds until a worker that never answered is started again."""
 SPARE = 5.0
 """Seconds beyond ``grace`` after which a worker that was told to stop is killed."""
@@ -67,7 +67,7 @@ class Link:
     """
 
     def __init__(self, end: socket.socket, refusals: Path) -> None:
-        self._end, self._taken, self._refusals = end, asyncio.Event(), refusals
+        self._end, self._activated, self._refusals = end, asyncio.Event(), refusals
         self._heard = time.monotonic()
         self.orphaned = False
         """True once the first process has ended."""
@@ -96,25 +96,25 @@ class Link:
 
     async def taken_up(self) -> None:
         """Say that a folder was replaced, and wait until all workers answer from it, or its replacement failed."""
-        self._taken.clear()
-        self._end.send(LEARNED)
-        await self._taken.wait()
+        self._activated.clear()
+        self._end.send(UPDATED)
+        await self._activated.wait()
 
     def _hear(self) -> None:
         try:
             data = self._end.recv(64)
         except OSError:
             data = b""
-        if TAKEN in data:
-            self._taken.set()
+        if ACTIVATED in data:
+            self._activated.set()
         if ASK in data:
             self._heard = time.monotonic()
             with suppress(OSError):
-                self._end.send(HERE)
+                self._end.send(ALIVE)
         if not data:  # nobody looks after this process any more
             self.orphaned = True
             asyncio.get_running_loop().remove_reader(self._end)
-            self._taken.set()
+            self._activated.set()
             os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -122,7 +122,7 @@ class Link:
 class _Worker:
     """A worker, as the first process sees it."""
 
-    place: int
+    slot: int
     side: str
     pid: int
     end: socket.socket
@@ -131,7 +131,7 @@ class _Worker:
     """Time at which it was told to stop; 0 before."""
     closed: bool = False
     """True once no further request can begin at it."""
-    asked: float = 0.0
+    asked_at: float = 0.0
     """Time of the latest question whether it is alive."""
     silent: float = 0.0
     """Seconds for which it owes an answer."""
@@ -141,7 +141,7 @@ class _Worker:
     @property
     def name(self) -> str:
         """Name of its counts; the worker that replaces it takes the other side."""
-        return f"{self.place}{self.side}"
+        return f"{self.slot}{self.side}"
 
 
 class Supervisor:
@@ -152,7 +152,7 @@ class Supervisor:
         num: workers.
         settings: limits and times.
         metrics: of this process.
-        places: of all processes.
+        shared_counts: of all processes.
         log: hears of them.
         serve: what a worker does, with what is loaded, until it is told to stop.
 
@@ -167,14 +167,20 @@ class Supervisor:
         num: int,
         settings: ServeSettings,
         metrics: Metrics,
-        places: Places,
+        shared_counts: SharedCounts,
         log: Log,
         serve: Callable[[Sequence[ServedFolder], Link], None],
     ) -> None:
-        self._num, self._settings, self._metrics, self._places, self._log = num, settings, metrics, places, log
+        self._num, self._settings, self._metrics, self._shared_counts, self._log = (
+            num,
+            settings,
+            metrics,
+            shared_counts,
+            log,
+        )
         self._serve = serve
-        places.take("main")
-        self._refusals = places.folder / "refused.json"
+        shared_counts.take("main")
+        self._refusals = shared_counts.folder / "refused.json"
         former_threads = _threads()
         self._served = [
             ServedFolder(name, folder, metrics, log, loads=service_of(task_of(folder)).forks, warm=False)
@@ -184,12 +190,12 @@ class Supervisor:
             raise SettingError(f"the models have started {threads} threads and cannot be forked; use --workers 1")
         self._publish()
         self._workers: list[_Worker] = []
-        self._asked: list[_Worker] = []
-        self._learned: list[_Worker] = []
+        self._updated: list[_Worker] = []
+        self._waiting: list[_Worker] = []
         """Workers that wait until all answer from their update."""
         self._selector = selectors.DefaultSelector()
         self._stop = False
-        self._again: dict[int, float] = {}
+        self._restarts: dict[int, float] = {}
         self._turned = time.monotonic()
 
     @property
@@ -209,18 +215,18 @@ class Supervisor:
         old = {number: signal.signal(number, self._stop_on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self._prepare()
-            for place in range(self._num):
-                if not self._stop and not self._begun(self._start(place)) and not self._stop:
+            for slot in range(self._num):
+                if not self._stop and not self._has_started(self._start(slot)) and not self._stop:
                     raise SettingError("a worker ended before it answered; see the lines above")
             if not self._stop:
                 listening()
             looked = time.monotonic()
             while not self._stop:
                 self._turn(min(max(self._settings.poll, 0.02), 1.0))
-                if self._asked or time.monotonic() >= looked + self._settings.poll:
-                    self._learned, self._asked = [*self._learned, *self._asked], []
+                if self._updated or time.monotonic() >= looked + self._settings.poll:
+                    self._waiting, self._updated = [*self._waiting, *self._updated], []
                     try:
-                        self._look()
+                        self._check_folders()
                     except Exception as error:  # noqa: BLE001 - the workers answer on, and the next look follows
                         self._log.failure(error, route="watch")
                     looked = time.monotonic()
@@ -235,24 +241,24 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _tell_learned(self) -> None:
-        for worker in self._learned:
+        for worker in self._waiting:
             with suppress(OSError):
-                worker.end.send(TAKEN)
-        self._learned = []
+                worker.end.send(ACTIVATED)
+        self._waiting = []
 
     def _stop_on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop = True
 
-    def _start(self, place: int) -> _Worker:
+    def _start(self, slot: int) -> _Worker:
         """Start a worker at a place, on its free side."""
         end, worker_end = socket.socketpair()
-        while len(sides := {worker.side for worker in self._workers if worker.place == place}) == 2:
+        while len(sides := {worker.side for worker in self._workers if worker.slot == slot}) == 2:
             self._turn(0.05)  # the one before the one before still answers its last
         side = "b" if "a" in sides else "a"
-        pid = self._divide(lambda: self._work(f"{place}{side}", end, Link(worker_end, self._refusals)))
+        pid = self._divide(lambda: self._work(f"{slot}{side}", end, Link(worker_end, self._refusals)))
         worker_end.close()
         end.setblocking(False)
-        worker = _Worker(place, side, pid, end)
+        worker = _Worker(slot, side, pid, end)
         self._workers.append(worker)
         self._selector.register(end, selectors.EVENT_READ, worker)
         return worker
@@ -287,7 +293,7 @@ class Supervisor:
     def _work(self, name: str, end: socket.socket, link: Link) -> None:
         """Serve as a worker."""
         end.close()
-        self._places.take(name)
+        self._shared_counts.take(name)
         self._serve([served.for_worker() for served in self._served], link)
 
     def _prepare(self) -> None:
@@ -295,7 +301,7 @@ class Supervisor:
         for served in self._served:
             if self._stop or not served.is_unprepared:
                 continue
-            file, started = self._places.folder / f"{served.name}.made", time.monotonic()
+            file, started = self._shared_counts.folder / f"{served.name}.made", time.monotonic()
             pid, ended, status = self._divide(partial(_prepare, served, file, self._settings.threads)), 0, 0
             while not ended:
                 if self._stop:
@@ -307,7 +313,7 @@ class Supervisor:
                 self._log.event("prepared", model=served.name, seconds=round(time.monotonic() - started, 1))
             file.unlink(missing_ok=True)
 
-    def _begun(self, worker: _Worker) -> bool:
+    def _has_started(self, worker: _Worker) -> bool:
         """Wait until a worker answers; false where it ended before, or took too long."""
         ends = time.monotonic() + BEGIN
         while not worker.ready and worker in self._workers and not self._stop and time.monotonic() < ends:
@@ -326,12 +332,12 @@ class Supervisor:
                 self._selector.unregister(worker.end)
             worker.ready |= READY in message
             worker.closed |= CLOSED in message
-            if READY in message or HERE in message:
+            if READY in message or ALIVE in message:
                 worker.silent = 0.0
-            if LEARNED in message:
-                self._asked.append(worker)
+            if UPDATED in message:
+                self._updated.append(worker)
         now = time.monotonic()
-        passed, self._turned = min(now - self._turned, EVERY), now
+        passed, self._turned = min(now - self._turned, HEARTBEAT), now
         for worker in list(self._workers):
             self._ask(worker, now, passed)
             pid, status = os.waitpid(worker.pid, os.WNOHANG)
@@ -339,25 +345,25 @@ class Supervisor:
                 self._ended(worker, os.waitstatus_to_exitcode(status))
             elif worker.leaving and now > worker.leaving + self._settings.grace + SPARE:
                 os.kill(worker.pid, signal.SIGKILL)
-        for place, when in list(self._again.items()):
+        for slot, when in list(self._restarts.items()):
             if now >= when and not self._stop:
-                del self._again[place]
-                self._start(place)
+                del self._restarts[slot]
+                self._start(slot)
 
     def _ask(self, worker: _Worker, now: float, passed: float) -> None:
         """Ask a worker whether it is there, and kill one that has not answered for long."""
         if worker.leaving or worker.hung:
             return
         if worker.ready and not worker.silent:
-            if now < worker.asked + EVERY:
+            if now < worker.asked_at + HEARTBEAT:
                 return
-            worker.asked = now
+            worker.asked_at = now
             with suppress(OSError):  # it has just ended
                 worker.end.send(ASK)
         worker.silent += passed
         if worker.silent > (self._settings.hung if worker.ready else BEGIN):
             worker.hung = True
-            self._log.event("worker_hung", worker=worker.place, seconds=round(worker.silent, 1))
+            self._log.event("worker_hung", worker=worker.slot, seconds=round(worker.silent, 1))
             os.kill(worker.pid, signal.SIGKILL)
 
     def _ended(self, worker: _Worker, code: int) -> None:
@@ -365,20 +371,20 @@ class Supervisor:
         with suppress(KeyError, ValueError):
             self._selector.unregister(worker.end)
         worker.end.close()
-        self._asked = [other for other in self._asked if other is not worker]
-        self._learned = [other for other in self._learned if other is not worker]
-        self._places.leave(worker.name)
+        self._updated = [other for other in self._updated if other is not worker]
+        self._waiting = [other for other in self._waiting if other is not worker]
+        self._shared_counts.leave(worker.name)
         if worker.leaving or self._stop:
             return
         if not worker.hung:
-            self._log.event("worker_ended", worker=worker.place, code=code)
+            self._log.event("worker_ended", worker=worker.slot, code=code)
         self._metrics.restarts.inc()
         if worker.ready:
-            self._again[worker.place] = time.monotonic()
-        elif not any(other.place == worker.place for other in self._workers):
-            self._again[worker.place] = time.monotonic() + AGAIN
+            self._restarts[worker.slot] = time.monotonic()
+        elif not any(other.slot == worker.slot for other in self._workers):
+            self._restarts[worker.slot] = time.monotonic() + RESTART_DELAY
 
-    def _look(self) -> None:
+    def _check_folders(self) -> None:
         """Prove and load folders that were replaced, and replace the workers one after the other."""
         try:
             replaced = [served for served in self._served if served.refresh(self._prove)]
@@ -406,12 +412,12 @@ class Supervisor:
 
     def _replace_workers(self) -> bool:
         """Let new workers take the places of the old ones; false where one cannot answer."""
-        for place in range(self._num):
-            old = [worker for worker in self._workers if worker.place == place and not worker.leaving]
-            new = self._start(place)
-            if not self._begun(new):
+        for slot in range(self._num):
+            old = [worker for worker in self._workers if worker.slot == slot and not worker.leaving]
+            new = self._start(slot)
+            if not self._has_started(new):
                 if not self._stop:
-                    self._log.event("swap_failed", worker=place)
+                    self._log.event("swap_failed", worker=slot)
                 return False
             for worker in old:
                 self._leave(worker)

@@ -20,7 +20,7 @@ from ensue.serve.bodies import AnyRecord, Bodies, Explain, Figure, Predict, requ
 from ensue.serve.settings import ServeSettings
 from ensue.tasks import TASKS, Task, named
 
-SHOWN = 6
+NUM_EXAMPLES = 6
 """Number of example records of the page, at most."""
 NOT_CAUSES = "Attention weights are not causes."
 AnyChoice = TypeVar("AnyChoice")
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     evidence: bool = True
 
 
-class Drawn(NamedTuple):
+class FigureKind(NamedTuple):
     """Kind of a figure: one choice of the first ``k``."""
 
     k: int
@@ -94,12 +94,12 @@ class TaskService:
     explanation_type: type
     examples: Mapping[str, Mapping[str, object]]
     """Bodies that can be sent, by verb and name."""
-    draw: Callable[[Fitted, Drawn, Question], tuple[go.Figure, str]]
+    draw: Callable[[Fitted, FigureKind, Question], tuple[go.Figure, str]]
     """Return the evidence behind one choice, and a sentence that says what it shows; ``DataError`` where there is no
     such choice, or nothing to draw."""
     first_record: Callable[[Fitted], AnyRecord]
     """Return what a model is asked before any request, so that none waits for what is made once."""
-    shown: Callable[[Fitted], list[dict[str, object]]]
+    example_records: Callable[[Fitted], list[dict[str, object]]]
     """Return example records of the page: nobody's history, nothing from the training data but what is public."""
     training_data: Callable[[Fitted, Any], object]
     """Return what an update trains on, from a body; ``DataError`` where nothing can be trained on."""
@@ -117,19 +117,19 @@ class TaskService:
     """True where a process that has loaded a model may fork: no library runs threads in it."""
     preparation: Preparation | None = None
 
-    def read(self, decoded: object, where: str, settings: ServeSettings, words: str) -> AnyRecord:
+    def read(self, decoded: object, location: str, settings: ServeSettings, words: str) -> AnyRecord:
         """Return a decoded record, of no more words than the setting ``words`` allows.
 
         Raises:
-            DataError: naming ``where``, the field and what to do.
+            DataError: naming ``location``, the field and what to do.
         """
         example = self.task.example
         if not isinstance(decoded, dict):
-            raise DataError(f"{where}: must be an object such as {json.dumps(example)}")
+            raise DataError(f"{location}: must be an object such as {json.dumps(example)}")
         if (required := next(iter(example))) not in decoded:
-            raise DataError(f'{where}: field "{required}" is missing; expected {json.dumps(example)}')
-        record: AnyRecord = self.task.record.from_fields(decoded, where)  # type: ignore[assignment]
-        require_short(record, where, settings, words)
+            raise DataError(f'{location}: field "{required}" is missing; expected {json.dumps(example)}')
+        record: AnyRecord = self.task.record.from_fields(decoded, location)  # type: ignore[assignment]
+        require_short(record, location, settings, words)
         return record
 
     def answer(self, predictor: Fitted, kind: Kind, questions: Sequence[Question]) -> list[str]:
@@ -172,11 +172,12 @@ def attribution_sentence(choice: Choice) -> str:
     """Say which event a choice attended to most, and the drop of its score without that."""
     if not choice.attributions:
         return f"{choice.value} (score {choice.score:.3f}) has no attributions: it is generally frequent."
-    most = choice.attributions[0]
-    sentence = f"{choice.value} (score {choice.score:.3f}): largest attribution {most.value}, weight {most.weight:.2f}"
-    if most.score_drop is None:
+    strongest = choice.attributions[0]
+    attribution = f"largest attribution {strongest.value}, weight {strongest.weight:.2f}"
+    sentence = f"{choice.value} (score {choice.score:.3f}): {attribution}"
+    if strongest.score_drop is None:
         return f"{sentence}."
-    return f"{sentence}; without it the score {change_in_words(most.score_drop)}."
+    return f"{sentence}; without it the score {change_in_words(strongest.score_drop)}."
 
 
 def change_in_words(score_drop: float) -> str:

@@ -13,7 +13,7 @@ from ensue.errors import DataError
 from ensue.lines import plural
 from ensue.records import Text
 from ensue.serve.bodies import Update
-from ensue.serve.tasks import NOT_CAUSES, SHOWN, Drawn, Question, TaskService, change_in_words, choice_at
+from ensue.serve.tasks import NOT_CAUSES, NUM_EXAMPLES, FigureKind, Question, TaskService, change_in_words, choice_at
 from ensue.tasks import CLASSIFY
 from ensue.tasks.classify.predictor import ClassifyPredictor
 
@@ -22,10 +22,10 @@ WORDS = 200
 REVIEW: dict[str, object] = {"texts": ["a fine film"]}
 
 
-def _draw(predictor: ClassifyPredictor, drawn: Drawn, question: Question) -> tuple[go.Figure, str]:
+def _draw(predictor: ClassifyPredictor, kind: FigureKind, question: Question) -> tuple[go.Figure, str]:
     """Draw the graph of the words."""
-    (explanation,) = predictor.explain([cast(Text, question.record)], drawn.k)
-    choice = choice_at(explanation.answer.choices, drawn.choice)
+    (explanation,) = predictor.explain([cast(Text, question.record)], kind.k)
+    choice = choice_at(explanation.answer.choices, kind.choice)
     if not any(passage.words for passage in explanation.passages):
         raise DataError("record: the text has no words to draw")
     test, best = explanation.answer.deletion, explanation.answer.choices[0]
@@ -39,7 +39,7 @@ def _draw(predictor: ClassifyPredictor, drawn: Drawn, question: Question) -> tup
     return figures.word_graph(explanation), " ".join([*sentences, NOT_CAUSES])
 
 
-def _shown(predictor: ClassifyPredictor) -> list[dict[str, object]]:
+def _example_records(predictor: ClassifyPredictor) -> list[dict[str, object]]:
     """Return the most frequent words with the highest probability, one per label; none where pairs are asked for."""
     words = [word for word in predictor.tokenizer.vocabulary.values[:WORDS] if word.isalpha() and len(word) > 3]
     if predictor.metadata.paired or not words:
@@ -49,7 +49,7 @@ def _shown(predictor: ClassifyPredictor) -> list[dict[str, object]]:
     for word, answer in zip(words, answers, strict=True):
         choice = answer.choices[0]
         best[choice.value] = max(best.get(choice.value, (0.0, "")), (choice.score, word))
-    return [{"texts": [word]} for _, word in sorted(best.values(), reverse=True)[:SHOWN]]
+    return [{"texts": [word]} for _, word in sorted(best.values(), reverse=True)[:NUM_EXAMPLES]]
 
 
 def _training_data(predictor: ClassifyPredictor, body: Update) -> Texts:
@@ -70,6 +70,6 @@ SERVICE = TaskService(
     draw=_draw,
     first_record=lambda predictor: Text(("a", "a") if predictor.metadata.paired else ("a",)),
     describe=lambda predictor: {"labels": predictor.labels, "paired": predictor.metadata.paired},
-    shown=_shown,
+    example_records=_example_records,
     training_data=_training_data,
 )

@@ -15,7 +15,7 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
 from ensue.records import Article, Post
 from ensue.serve.bodies import Bodies, Limit, Limits, Update, too_long
-from ensue.serve.tasks import SHOWN, Drawn, Question, TaskService, change_in_words, choice_at
+from ensue.serve.tasks import NUM_EXAMPLES, FigureKind, Question, TaskService, change_in_words, choice_at
 from ensue.tasks import LINK
 from ensue.tasks.link.explain import explanation
 from ensue.tasks.link.predictor import LinkPredictor
@@ -28,22 +28,22 @@ ARTICLE = {"body": "The old bridge was closed on Monday.", "id": "n4", "title": 
 
 def _articles(limits: Limits, kind: object) -> object:
     """New articles."""
-    most = limits.settings.article_characters
+    max_characters = limits.settings.article_characters
 
     def read(articles: object) -> object:
         if not isinstance(articles, list):
             return articles  # which is refused as no list
-        return [_article(article, f"articles[{at}]", most) for at, article in enumerate(articles)]
+        return [_article(article, f"articles[{at}]", max_characters) for at, article in enumerate(articles)]
 
     return Annotated[list[Article], BeforeValidator(read)]
 
 
-def _article(fields: object, where: str, most: int) -> Article:
+def _article(fields: object, location: str, max_characters: int) -> Article:
     if not isinstance(fields, dict):
-        raise DataError(f'{where}: must be an object such as {{"body": "an article", "id": "n1"}}')
-    if (size := sum(len(text) for text in fields.values() if isinstance(text, str))) > most:
-        raise too_long(where, size, "characters", most, "an article", "article_characters")
-    return Article.from_fields(fields, where)
+        raise DataError(f'{location}: must be an object such as {{"body": "an article", "id": "n1"}}')
+    if (size := sum(len(text) for text in fields.values() if isinstance(text, str))) > max_characters:
+        raise too_long(location, size, "characters", max_characters, "an article", "article_characters")
+    return Article.from_fields(fields, location)
 
 
 class UpdateLinks(Update):
@@ -57,11 +57,11 @@ class UpdateLinks(Update):
         return not self.records and not self.articles
 
 
-def _draw(predictor: LinkPredictor, drawn: Drawn, question: Question) -> tuple[go.Figure, str]:
+def _draw(predictor: LinkPredictor, kind: FigureKind, question: Question) -> tuple[go.Figure, str]:
     """Draw the drop of the article's score without each word of the post."""
     post = cast(Post, question.record)
-    (answer,) = predictor.predict([post], drawn.k)
-    choice = choice_at(answer.choices, drawn.choice)
+    (answer,) = predictor.predict([post], kind.k)
+    choice = choice_at(answer.choices, kind.choice)
     attended = explanation(predictor, post, replace(answer, choices=(choice,)))
     if not attended.score_drops:
         raise DataError("record: the post has no words to draw")
@@ -75,9 +75,9 @@ def _draw(predictor: LinkPredictor, drawn: Drawn, question: Question) -> tuple[g
     return figures.deletions(attended), " ".join(sentences)
 
 
-def _shown(predictor: LinkPredictor) -> list[dict[str, object]]:
+def _example_records(predictor: LinkPredictor) -> list[dict[str, object]]:
     """Return titles of its articles, or the beginnings of those that have none."""
-    titles, bodies = predictor.articles.titles.head(SHOWN), predictor.articles.bodies.head(SHOWN)
+    titles, bodies = predictor.articles.titles.head(NUM_EXAMPLES), predictor.articles.bodies.head(NUM_EXAMPLES)
     return [{"text": (title or body)[:TITLE]} for title, body in zip(titles, bodies, strict=True)]
 
 
@@ -100,6 +100,6 @@ SERVICE = TaskService(
     draw=_draw,
     first_record=lambda predictor: Post("a"),
     describe=lambda predictor: {"articles": len(predictor.articles)},
-    shown=_shown,
+    example_records=_example_records,
     training_data=_training_data,
 )

@@ -23,8 +23,8 @@ from ensue.records import History
 from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update, too_long
 from ensue.serve.tasks import (
     NOT_CAUSES,
-    SHOWN,
-    Drawn,
+    NUM_EXAMPLES,
+    FigureKind,
     Kind,
     Preparation,
     Question,
@@ -43,7 +43,7 @@ from ensue.tasks.next.true_edges import compare, true_pairs
 BARS = 60
 """Events whose weights are drawn as bars, at most: the latest."""
 HISTORY = {"values": ["a17", "b03", "c44"], "times": [0, 20, 65]}
-LEARNED = [HISTORY, {"values": ["a17", "d91"]}]
+NEW_HISTORIES = [HISTORY, {"values": ["a17", "d91"]}]
 
 
 def _texts_of_ids(ids: object, field: ValidationInfo) -> object:
@@ -63,7 +63,7 @@ def _item_rows(limits: Limits, kind: object) -> object:
 
     def require_short(items: list[dict[str, Cell]]) -> list[dict[str, Cell]]:
         for number, item in enumerate(items):
-            size = sum(len(str(part)) for pair in item.items() for part in pair)
+            size = sum(len(str(text)) for pair in item.items() for text in pair)
             if size > max_characters:
                 raise too_long(f"items[{number}]", size, "characters", max_characters, "an item", "article_characters")
         return items
@@ -126,26 +126,26 @@ def _predict(predictor: NextPredictor, kind: Kind, questions: Sequence[Question]
     """Answer questions of equal rules together, each with the lists of its request."""
     candidates = [cast(Candidates, question.options or ALL_ITEMS) for question in questions]
     answers: dict[int, Answer] = {}
-    for rules in dict.fromkeys(own.rules for own in candidates):
-        rows = [row for row, own in enumerate(candidates) if own.rules == rules]
+    for rules in dict.fromkeys(lists.rules for lists in candidates):
+        rows = [row for row, lists in enumerate(candidates) if lists.rules == rules]
         pairs = [(candidates[row].exclude, candidates[row].allow) for row in rows]
         filters = predictor.filters.of_each(pairs, predictor.vocabulary)
         records = [cast(History, questions[row].record) for row in rows]
-        found = predict_each(predictor, records, filters, kind.k, evidence=kind.evidence, **rules._asdict())
-        answers |= dict(zip(rows, found, strict=True))
+        row_answers = predict_each(predictor, records, filters, kind.k, evidence=kind.evidence, **rules._asdict())
+        answers |= dict(zip(rows, row_answers, strict=True))
     return [answers[row] for row in range(len(questions))]
 
 
-def _draw(predictor: NextPredictor, drawn: Drawn, question: Question) -> tuple[go.Figure, str]:
+def _draw(predictor: NextPredictor, kind: FigureKind, question: Question) -> tuple[go.Figure, str]:
     """Draw the weights between the events where there are any, else how much the answer attended to each."""
     history = cast(History, question.record)
-    (explanation,) = predictor.explain([history], drawn.k)
-    choice = choice_at(explanation.answer.choices, drawn.choice)
+    (explanation,) = predictor.explain([history], kind.k)
+    choice = choice_at(explanation.answer.choices, kind.choice)
     words = f"{attribution_sentence(choice)} {NOT_CAUSES}"
-    if drawn.truth is not None:
-        words = f"{words} {_edges_in_words(explanation, drawn.truth)}"
-    if explanation.dependency or drawn.truth is not None:
-        return figures.cascade(explanation, truth=drawn.truth), words
+    if kind.truth is not None:
+        words = f"{words} {_edges_in_words(explanation, kind.truth)}"
+    if explanation.dependency or kind.truth is not None:
+        return figures.cascade(explanation, truth=kind.truth), words
     positions = [position for position, value in enumerate(history.values) if value in predictor.vocabulary]
     return _bars(explanation, choice, positions[max(0, len(positions) - len(explanation.values)) :]), words
 
@@ -184,9 +184,9 @@ def _unpack_index(predictor: NextPredictor, packed: bytes) -> None:
     predictor.metadata.index = predictor.index.facts
 
 
-def _shown(predictor: NextPredictor) -> list[dict[str, object]]:
+def _example_records(predictor: NextPredictor) -> list[dict[str, object]]:
     """Return what is common: the answer to an empty session."""
-    (answer,) = predictor.predict([History(())], SHOWN, evidence=False)
+    (answer,) = predictor.predict([History(())], NUM_EXAMPLES, evidence=False)
     return [{"values": [choice.value]} for choice in answer.choices]
 
 
@@ -202,10 +202,10 @@ def _training_data(predictor: NextPredictor, body: Update) -> Histories:
         return histories
     names = dict.fromkeys(name for item in body.items for name in item)
     cells = {name: [None if item.get(name) is None else str(item[name]) for item in body.items] for name in names}
-    known = predictor.known_items
+    item_table = predictor.known_items
     try:
         frame = pl.DataFrame(cells, schema=dict.fromkeys(names, pl.String))
-        items = read_item_table(frame, None, None if known is None else known.items)
+        items = read_item_table(frame, None, None if item_table is None else item_table.items)
     except EnsueError as error:
         raise type(error)(str(error).replace(FRAME, "items")) from error
     return replace(histories, items=items)
@@ -225,8 +225,8 @@ SERVICE = TaskService(
         "explain": {NEXT.name: {"records": [HISTORY], "k": 3}},
         "figure": {NEXT.name: {"record": HISTORY, "k": 5, "choice": 0}},
         "update": {
-            NEXT.name: {"records": LEARNED},
-            f"{NEXT.name}, tested": {"records": LEARNED, "max_drop": 0.05},
+            NEXT.name: {"records": NEW_HISTORIES},
+            f"{NEXT.name}, tested": {"records": NEW_HISTORIES, "max_drop": 0.05},
             f"{NEXT.name}, new items": {"records": [], "items": [{"item": "e05", "title": "The ferry sails again"}]},
         },
     },
@@ -235,7 +235,7 @@ SERVICE = TaskService(
     draw=_draw,
     first_record=lambda predictor: History(tuple(predictor.vocabulary.values[:1])),
     describe=lambda predictor: {"values": len(predictor.vocabulary.values), "timed": predictor.metadata.timed},
-    shown=_shown,
+    example_records=_example_records,
     training_data=_training_data,
     has_edges=True,
     forks=True,

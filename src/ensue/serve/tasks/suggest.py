@@ -22,8 +22,8 @@ from ensue.records import History, normal_id
 from ensue.serve.bodies import Bodies, Explain, Figure, Limit, Limits, Predict, Update, too_long
 from ensue.serve.tasks import (
     NOT_CAUSES,
-    SHOWN,
-    Drawn,
+    NUM_EXAMPLES,
+    FigureKind,
     Kind,
     Question,
     TaskService,
@@ -41,30 +41,30 @@ LONGER: dict[str, object] = {"values": ["cheap flights", "flights to rome"]}
 
 def _prefix(limits: Limits, kind: object) -> object:
     """Limit the text in the search box."""
-    most = limits.settings.prefix
+    max_characters = limits.settings.prefix
 
     def check(prefix: object) -> object:
-        return _short(prefix, 'field "prefix"', most)
+        return _short(prefix, 'field "prefix"', max_characters)
 
-    return Annotated[str, Field(max_length=most), BeforeValidator(check)]
+    return Annotated[str, Field(max_length=max_characters), BeforeValidator(check)]
 
 
 def _prefixes(limits: Limits, kind: object) -> object:
     """Limit the text in the search box of each session."""
-    most = limits.settings.prefix
+    max_characters = limits.settings.prefix
 
     def check(prefixes: object, info: ValidationInfo) -> object:
         count = len(info.data["records"])
         if not isinstance(prefixes, list) or len(prefixes) != count:
             raise DataError(f'field "prefixes" must be a list of {plural(count, "text")}, one a record')
-        return [_short(prefix, f"prefixes[{at}]", most) for at, prefix in enumerate(prefixes)]
+        return [_short(prefix, f"prefixes[{at}]", max_characters) for at, prefix in enumerate(prefixes)]
 
-    return Annotated[list[Annotated[str, Field(max_length=most)]], BeforeValidator(check)]
+    return Annotated[list[Annotated[str, Field(max_length=max_characters)]], BeforeValidator(check)]
 
 
 def _users(limits: Limits, kind: object) -> object:
     """Limit the names of users, one per session."""
-    most = limits.settings.value_characters
+    max_characters = limits.settings.value_characters
 
     def check(users: object, info: ValidationInfo) -> object:
         count = len(info.data["records"])
@@ -72,8 +72,8 @@ def _users(limits: Limits, kind: object) -> object:
             return None
         if not isinstance(users, list) or len(users) != count or not all(map(_is_name, users)):
             raise DataError(f'field "users" must be a list of {count} names, one a record')
-        if max((len(str(user)) for user in users), default=0) > most:
-            raise DataError(f'field "users": a name has more than {most:,} characters')
+        if max((len(str(user)) for user in users), default=0) > max_characters:
+            raise DataError(f'field "users": a name has more than {max_characters:,} characters')
         return [normal_id(user) for user in users]
 
     return Annotated[list[str] | None, BeforeValidator(check)]
@@ -83,9 +83,9 @@ def _is_name(user: object) -> bool:
     return isinstance(user, str | int | float) and not isinstance(user, bool) and user != ""
 
 
-def _short(prefix: object, where: str, most: int) -> object:
-    if isinstance(prefix, str) and len(prefix) > most:
-        raise too_long(where, len(prefix), "characters", most, "a prefix", "prefix")
+def _short(prefix: object, location: str, max_characters: int) -> object:
+    if isinstance(prefix, str) and len(prefix) > max_characters:
+        raise too_long(location, len(prefix), "characters", max_characters, "a prefix", "prefix")
     return prefix
 
 
@@ -134,10 +134,10 @@ def _predict(predictor: SuggestPredictor, kind: Kind, questions: Sequence[Questi
     return predictor.predict(sessions, kind.k, evidence=kind.evidence, prefix=prefixes)
 
 
-def _draw(predictor: SuggestPredictor, drawn: Drawn, question: Question) -> tuple[go.Figure, str]:
+def _draw(predictor: SuggestPredictor, kind: FigureKind, question: Question) -> tuple[go.Figure, str]:
     """Draw the words of the session that the choice attended to, or the queries that were counted for it."""
-    (answer,) = _predict(predictor, Kind("predict", drawn.k), [question])
-    choice = choice_at(answer.choices, drawn.choice)
+    (answer,) = _predict(predictor, Kind("predict", kind.k), [question])
+    choice = choice_at(answer.choices, kind.choice)
     attended = explanation(predictor, cast(History, question.record), replace(answer, choices=(choice,)))
     drawing, words = figures.query_weights(attended), attribution_sentence(choice)
     if not attended.weights:
@@ -145,9 +145,9 @@ def _draw(predictor: SuggestPredictor, drawn: Drawn, question: Question) -> tupl
     return drawing, f"{words} {NOT_CAUSES}"
 
 
-def _shown(predictor: SuggestPredictor) -> list[dict[str, object]]:
+def _example_records(predictor: SuggestPredictor) -> list[dict[str, object]]:
     """Return the answer to a query that nobody meant."""
-    (answer,) = predictor.predict([History(("a",))], SHOWN, evidence=False, prefix=[""])
+    (answer,) = predictor.predict([History(("a",))], NUM_EXAMPLES, evidence=False, prefix=[""])
     return [{"values": [choice.value]} for choice in answer.choices]
 
 
@@ -162,10 +162,10 @@ def _queries(records: Sequence[History], users: Sequence[str] | None, normalisat
             **({} if users is None else {"user": users[session]}),
             "session": str(session),
             "query": query,
-            "time": record.times[place] if record.times else place,
+            "time": record.times[position] if record.times else position,
         }
         for session, record in enumerate(records)
-        for place, query in enumerate(record.values)
+        for position, query in enumerate(record.values)
     ]
     if not rows:
         raise DataError("new data: there are no queries")
@@ -194,6 +194,6 @@ SERVICE = TaskService(
     predict=_predict,
     draw=_draw,
     first_record=lambda predictor: History(("a",)),
-    shown=_shown,
+    example_records=_example_records,
     training_data=_training_data,
 )

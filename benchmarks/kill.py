@@ -195,7 +195,7 @@ def forked(task: Callable[[], None]) -> int:
 def run(folder: Path, address: str, began: Callable[[], None] = lambda: None, until: int | None = None) -> None:
     """Stream to the end, or for so many events; wait while another streams."""
     journaled = address.startswith("kafka") or "," in address
-    settings = StreamSettings(every=0.03, batch=16, gap=10, journal=0 if journaled else 2**60)
+    settings = StreamSettings(commit_interval=0.03, batch=16, gap=10, journal=0 if journaled else 2**60)
     with ExitStack() as held:
         while True:
             with suppress(FolderInUseError):

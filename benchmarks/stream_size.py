@@ -77,7 +77,7 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     fit(args.model, args.items, settings).save(place / "m")
     write_clicks(place / "clicks.jsonl", args.events, args.items)
     source = open_source(str(place / "clicks.jsonl"), print)
-    stream = Stream(place / "m", source, StreamSettings(every=args.commit_interval, score=args.eval_fraction))
+    stream = Stream(place / "m", source, StreamSettings(commit_interval=args.commit_interval, score=args.eval_fraction))
     begun, commits, memory, marks = (
         time.process_time(),
         [],

@@ -85,7 +85,7 @@ def test_a_table_for_people(ensue: Ensue, folder: Path, clicks: Path) -> None:
         ),
         (
             ["clicks.jsonl", "--session-gap", "0"],
-            "gap must be above 0, every 0 or more, batch and step at least 1, replay in [0, 1)",
+            "gap must be above 0, commit_interval 0 or more, batch and step at least 1, replay in [0, 1)",
         ),
         (["redis://127.0.0.1:1/0"], "no stream is named"),
         (["sqlite:none.db"], "none.db: no such queue"),

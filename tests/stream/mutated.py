@@ -54,7 +54,7 @@ def save_stream(base: Path, *, model: str, journal: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "GROWN", 1e9)
         patch.setattr(engine, "CHUNK", 30)
-        settings = StreamSettings(batch=BATCH, every=0.0, step=8, journal=journal)
+        settings = StreamSettings(batch=BATCH, commit_interval=0.0, step=8, journal=journal)
         stream = Stream(base / REST, open_source(str(base / LOGS), print), settings)
         running = stream.run(follow=False)
         for _ in range(5):
@@ -82,7 +82,7 @@ def load_stream(base: Path) -> Stream:
         (base / f".{REST}.journal").write_bytes(head + b"".join(parts))
     with (base / LOGS / "b.jsonl").open("a") as file:
         file.writelines(f"{line}\n" for line in LINES[79:])
-    settings = StreamSettings(batch=BATCH, every=0.0, step=8, journal=0)
+    settings = StreamSettings(batch=BATCH, commit_interval=0.0, step=8, journal=0)
     return Stream(folder, open_source(str(base / LOGS), print), settings)
 
 
@@ -102,7 +102,7 @@ def exercise(stream: Stream, scratch: Path) -> None:
     for row in [last.board.total(), *last.board.rows()]:
         assert all(math.isfinite(value) for figures in row.figures().values() for value in figures.values()), row
     assert last.sentence and json.dumps(last.to_dict())
-    settings = StreamSettings(batch=BATCH, every=0.0, step=8)
+    settings = StreamSettings(batch=BATCH, commit_interval=0.0, step=8)
     again = Stream(stream.folder, open_source(str(scratch / "model" / LOGS), print), settings)
     assert [*again.run(follow=False)][-1].counts == last.counts
     again.source.close()

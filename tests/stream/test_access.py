@@ -34,7 +34,7 @@ def test_files_next_to_a_folder_are_read_by_nobody_else(
     queue = SQLiteQueue(tmp_path / "queue.db")
     queue.put(["{", *log(60)])
     address = f"sqlite:{tmp_path}/queue.db"
-    stream = Stream(folder, open_source(address, print), StreamSettings(batch=16, every=0, journal=0))
+    stream = Stream(folder, open_source(address, print), StreamSettings(batch=16, commit_interval=0, journal=0))
     for _, _ in zip(range(3), stream.run(follow=False), strict=False):
         pass
     stream.source.close()

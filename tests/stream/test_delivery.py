@@ -70,7 +70,7 @@ def in_blocks(size: int) -> Deliver:
 def one_by_one(folder: Path, place: Path, lines: list[str]) -> None:
     """Each is read, and committed, before the next is written."""
     queue = SQLiteQueue(place / "queue.db")
-    stream = Stream(folder, SQLiteSource(place / "queue.db"), StreamSettings(every=0.1, wait=0.0))
+    stream = Stream(folder, SQLiteSource(place / "queue.db"), StreamSettings(commit_interval=0.1, wait=0.0))
     left = iter(lines)
 
     def put_next() -> bool:
@@ -123,7 +123,7 @@ def killed(folder: Path, place: Path, lines: list[str]) -> None:
     """Left after some commits, as after a kill; commits fall in the midst of chunks."""
     address = write(place / "log.jsonl", lines)
     for journal in (2**60, 0, 0):
-        settings = StreamSettings(batch=5, every=0.0, journal=journal)
+        settings = StreamSettings(batch=5, commit_interval=0.0, journal=journal)
         stream = Stream(folder, open_source(address, print), settings)
         running: Iterator[Any] = stream.run(follow=False)
         for _ in range(11):

@@ -81,7 +81,7 @@ def test_the_same_log_gives_the_same_bytes(fitted: Path, tmp_path: Path) -> None
     for name in ("a", "b"):
         NextPredictor.load(fitted).save(tmp_path / name / "m")
     streamed(tmp_path / "a" / "m", address, batch=64)
-    streamed(tmp_path / "b" / "m", address, batch=64, every=0.0)  # commits as often as can be
+    streamed(tmp_path / "b" / "m", address, batch=64, commit_interval=0.0)  # commits as often as can be
     for path in (tmp_path / "a" / "m").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / "m" / path.name).read_bytes(), path.name
 
@@ -155,7 +155,7 @@ def test_hours_are_told_once_when_they_are_over(folder: Path, tmp_path: Path) ->
     address = write(tmp_path / "log.jsonl", log(500))
     found = []
     for until in (250, None):
-        stream = Stream(folder, open_source(address, print), StreamSettings(batch=32, every=0.0))
+        stream = Stream(folder, open_source(address, print), StreamSettings(batch=32, commit_interval=0.0))
         for status in stream.run(follow=False, until=until):
             found += [row.hour for row in status.closed]
             assert all(row.hour < status.board.rows()[-1].hour for row in status.closed)
@@ -194,7 +194,7 @@ def test_another_source_is_refused_and_taken_anew(folder: Path, tmp_path: Path) 
     with pytest.raises(SettingError, match=r"m follows log\.jsonl, not sqlite:q\.db; give that source, or start"):
         streamed(folder, other)
     steps = NextPredictor.load(folder).metadata.steps
-    stream = Stream(folder, open_source(other, print), StreamSettings(), anew=True)
+    stream = Stream(folder, open_source(other, print), StreamSettings(), restart=True)
     *_, last = stream.run(follow=False)
     stream.source.close()
     assert last.counts.lines == len(mixed(50))
@@ -205,7 +205,7 @@ def test_another_source_is_refused_and_taken_anew(folder: Path, tmp_path: Path) 
 def test_a_file_that_changes_is_told_after_a_commit(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     write(path, log(50))
-    stream = Stream(folder, JSONLines(path), StreamSettings(batch=10, every=1e9))
+    stream = Stream(folder, JSONLines(path), StreamSettings(batch=10, commit_interval=1e9))
 
     def cut() -> bool:
         if stream.counts.lines >= 30:
@@ -256,7 +256,7 @@ def test_a_damaged_position_is_said(folder: Path, tmp_path: Path) -> None:
         streamed(folder, address)
 
 
-@pytest.mark.parametrize("options", [{"gap": 0.0}, {"every": -1.0}, {"batch": 0}, {"replay": 1.0}])
+@pytest.mark.parametrize("options", [{"gap": 0.0}, {"commit_interval": -1.0}, {"batch": 0}, {"replay": 1.0}])
 def test_settings_without_meaning(options: dict[str, Any]) -> None:
     with pytest.raises(SettingError):
         StreamSettings(**options)
@@ -288,11 +288,11 @@ def test_a_counting_model_streams_too(tmp_path: Path) -> None:
     lines = [
         json.dumps({"session": f"s{at}", "item": f"v{n}", "time": 10 * at + n}) for at in range(800) for n in (1, 9)
     ]
-    engine_counted, engine.COUNTED = engine.COUNTED, 100
+    former_count, engine.COUNT_EVERY = engine.COUNT_EVERY, 100
     try:
         stream, last = streamed(tmp_path / "m", write(tmp_path / "log.jsonl", lines), batch=50, gap=1.0)
     finally:
-        engine.COUNTED = engine_counted
+        engine.COUNT_EVERY = former_count
     (answer,) = NextPredictor.load(tmp_path / "m").predict([History(("v1",))], k=1)
     assert answer.choices[0].value == "v9"
     assert last.board.rows()[-1].figures()["model"]["hr@20"] == 1.0

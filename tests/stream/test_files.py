@@ -54,7 +54,7 @@ def test_a_half_written_line_waits_for_its_newline(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b"\n")
     block = source.read(512, 0.0)
-    assert (block.lines, block.places) == ([b"three"], ["a.jsonl: byte 8"])
+    assert (block.lines, block.locations) == ([b"three"], ["a.jsonl: byte 8"])
     assert source.behind().amount == 0
 
 
@@ -152,7 +152,7 @@ def test_files_that_appear_while_it_is_read(tmp_path: Path) -> None:
     folder_of(tmp_path, b=b"4\n")
     block = source.read(512, 0.0)
     assert block.lines == [b"22", b"33", b"4"]  # the file is over, so its last line is too
-    assert block.places == ["a.jsonl: byte 2", "a.jsonl: byte 5", "b.jsonl: byte 0"]
+    assert block.locations == ["a.jsonl: byte 2", "a.jsonl: byte 5", "b.jsonl: byte 0"]
     (place / "a.jsonl").unlink()  # what was read may go
     folder_of(tmp_path, c=b"5\n")
     assert source.read(512, 0.0).lines == [b"5"]

@@ -25,7 +25,7 @@ from ensue.tasks.next.predictor import NextPredictor
 from tests.stream.conftest import log, streamed, write
 
 NEVER = 2**60
-SMALL: dict[str, Any] = {"batch": 16, "every": 0.0, "step": 8}
+SMALL: dict[str, Any] = {"batch": 16, "commit_interval": 0.0, "step": 8}
 
 
 @pytest.fixture(scope="module", params=["sansr", "core"])
@@ -82,7 +82,7 @@ def require_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
 def test_a_stream_that_is_killed_goes_on_from_its_journal_to_the_same_bytes(
     fitted: Path, tmp_path: Path, counted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "COUNTED", counted)
+    monkeypatch.setattr(engine, "COUNT_EVERY", counted)
     address = write(tmp_path / "log.jsonl", log(300, values=40))
     found = {}
     for name, journal in (("folders", NEVER), ("journal", 0)):
@@ -156,7 +156,7 @@ def test_commits_do_not_wait_once_much_has_changed(
         monkeypatch.setattr(engine, "HEAVY", heavy)
         folder = tmp_path / f"m{number}"
         NextPredictor.load(fitted).save(folder)
-        settings = StreamSettings(batch=16, every=3600.0, journal=0)
+        settings = StreamSettings(batch=16, commit_interval=3600.0, journal=0)
         stream = Stream(folder, open_source(address, print), settings)
         found.append(len(list(stream.run(follow=False))))
         stream.source.close()

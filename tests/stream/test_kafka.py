@@ -67,7 +67,7 @@ def test_the_committed_position_rules_and_the_group_follows(brokers: MockKafka, 
     source = started(brokers.address(topic))
     first, block = source.read(1, 10.0), source.read(1, 10.0)  # a block holds what has come, at most what was asked
     assert (first.lines, block.lines, block.partition) == ([b"1"], [b"2"], "1")
-    assert block.places == [f"{topic}: partition 1, offset 1"]
+    assert block.locations == [f"{topic}: partition 1, offset 1"]
     source.read(2, 10.0)
     source.committed(block.position)
     source.close()  # waits for the commit

@@ -164,7 +164,7 @@ def test_a_wrong_time_does_not_end_all_sessions() -> None:
 
 
 def test_the_longest_untouched_session_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST", 2)
+    monkeypatch.setattr(sessions, "MAX_OPEN", 2)
     held = OpenSessions(GAP)
     rows: list[Event] = [("a", 2, 0.0, ""), ("a", 3, 1.0, ""), ("b", 4, 2.0, ""), ("a", 5, 3.0, ""), ("c", 6, 4.0, "")]
     found = taken(rows, 512, held)

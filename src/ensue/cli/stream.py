@@ -61,13 +61,15 @@ def stream(
     from ensue.stream.engine import Stream
     from ensue.stream.state import StreamSettings
 
-    stream_settings = StreamSettings(gap=session_gap, replay=replay, every=commit_interval, score=eval_fraction)
+    stream_settings = StreamSettings(
+        gap=session_gap, replay=replay, commit_interval=commit_interval, score=eval_fraction
+    )
     stated_columns = parse(columns.split(",")) if columns else None
     log, source_name = open_source(source, display.log), without_credentials(source)
     with _signals() as caught, ExitStack() as stack:
         if _lock(stack, folder, standby=standby, stopped=lambda: bool(caught)):
             running = Stream(
-                folder, log, stream_settings, columns=stated_columns, unit=time_unit, events=events, anew=restart
+                folder, log, stream_settings, columns=stated_columns, unit=time_unit, events=events, restart=restart
             )
             schema, warned, former = "", False, replace(running.counts)
             for status in running.run(follow=follow, until=max_events, stopped=lambda: bool(caught)):

@@ -103,15 +103,15 @@ class Info(NamedTuple):
 
 def _open_redis(address: str, log: Callable[[str], None]) -> Source:
     """Return the source of ``redis://host:port/database?stream=NAME,NAME&group=NAME``; several keys are partitions."""
-    shown = without_credentials(address)
-    parts, options = split_address(address, REDIS_EXAMPLE)
+    address_shown = without_credentials(address)
+    address_parts, options = split_address(address, REDIS_EXAMPLE)
     keys, group = [key for key in options.pop("stream", "").split(",") if key], options.pop("group", "ensue")
     if not keys or options:
         problem = f"{next(iter(options))!r} is not known" if options else "no stream is named"
-        raise SettingError(f"{shown}: {problem}; write {REDIS_EXAMPLE}")
+        raise SettingError(f"{address_shown}: {problem}; write {REDIS_EXAMPLE}")
     if len(set(keys)) < len(keys):
-        raise SettingError(f"{shown}: a key is named twice")
-    server = RedisServer(urlunsplit(parts._replace(query="")), log)
+        raise SettingError(f"{address_shown}: a key is named twice")
+    server = RedisServer(urlunsplit(address_parts._replace(query="")), log)
     sources: dict[str, Source] = {key: RedisStream(server, key, group) for key in keys}
     return Partitions("redis", sources) if len(keys) > 1 else sources[keys[0]]
 
@@ -160,7 +160,7 @@ class RedisServer:
     def __init__(self, address: str, log: Callable[[str], None]) -> None:
         self.client, self.errors = connect(address)
         options = self.client.connection_pool.connection_kwargs
-        self.place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        self.location = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self.log = log
         self._away_since, self._wait = 0.0, 0.0
         self._notes = set[str]()
@@ -168,7 +168,7 @@ class RedisServer:
     def note(self, message: str) -> None:
         """Report something once for all keys."""
         if message not in self._notes:
-            self.log(f"redis at {self.place}: {message}")
+            self.log(f"redis at {self.location}: {message}")
         self._notes.add(message)
 
     def request(self, question: Callable[[], Answer]) -> Answer | None:
@@ -184,16 +184,16 @@ class RedisServer:
             answer = question()
         except (errors.AuthenticationError, errors.exceptions.NoPermissionError) as error:
             raise SettingError(
-                f"redis at {self.place}: refused ({error}); name user and password in the address"
+                f"redis at {self.location}: refused ({error}); name user and password in the address"
             ) from None
         except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError) as error:
             if not self._wait:
-                self.log(f"redis at {self.place} is unreachable ({error}); waiting")
+                self.log(f"redis at {self.location} is unreachable ({error}); waiting")
             self._away_since = time.monotonic()
             self._wait = min(SLOWEST, max(0.1, 2 * self._wait))
             return None
         if self._wait:
-            self.log(f"redis at {self.place} is back")
+            self.log(f"redis at {self.location} is back")
         self._wait = 0.0
         return answer
 
@@ -217,8 +217,8 @@ class RedisStream(Source):
 
     def begin(self, position: Position | None) -> None:
         """See :class:`Source`."""
-        place = position_of(RedisPosition, position or RedisPosition(entry=ZERO, added=None))
-        self._at, self._num_added = place["entry"], place["added"]
+        location = position_of(RedisPosition, position or RedisPosition(entry=ZERO, added=None))
+        self._at, self._num_added = location["entry"], location["added"]
 
     def _next(self, limit: int) -> list[tuple[str, bytes]] | None:
         entries = self._server.request(partial(self._entries, min(PAGE, limit)))
@@ -273,8 +273,8 @@ class RedisStream(Source):
                 self._compare(_info_of(info))
         except errors.ResponseError as error:
             if "no such key" not in str(error):
-                place = f"redis at {self._server.place}"
-                raise DataError(f"{place}: {self.stream!r} is not a readable stream ({error})") from None
+                location = f"redis at {self._server.location}"
+                raise DataError(f"{location}: {self.stream!r} is not a readable stream ({error})") from None
             self._compare(Info())
             entries = []
         if self._num_added is not None:
@@ -288,9 +288,9 @@ class RedisStream(Source):
             if info.latest == ZERO:
                 self._server.note(f"there is no stream {self.stream!r} yet")
             return
-        known, removed = self._num_added, info.num_removed
+        num_read, removed = self._num_added, info.num_removed
         starts_later = info.first is None or _order(info.first) > _order(self._at)
-        is_shorter = known is not None and info.num_added is not None and info.num_added < known
+        is_shorter = num_read is not None and info.num_added is not None and info.num_added < num_read
         if is_shorter or _order(info.latest) < _order(self._at):
             self._warn(
                 f"{self.stream!r} ends at entry {info.latest} and holds less than was read up to entry "
@@ -299,7 +299,7 @@ class RedisStream(Source):
             self._num_added = removed if starts_later else None
         elif info.latest == self._at:
             self._num_added = info.num_added
-        elif starts_later and (removed is None or known is None or removed > known):
+        elif starts_later and (removed is None or num_read is None or removed > num_read):
             self._report_lost(removed, is_exact=info.is_gapless)
             self._num_added = removed
 
@@ -339,7 +339,7 @@ class RedisStream(Source):
     def _warn(self, message: str) -> None:
         """Report a loss, once while it stays as it is."""
         if message != self._latest_warning:
-            self._server.log(f"warning: redis at {self._server.place}: {message}")
+            self._server.log(f"warning: redis at {self._server.location}: {message}")
         self._latest_warning = message
 
 
@@ -369,7 +369,7 @@ def _line(fields: Mapping[bytes, bytes]) -> bytes:
     try:
         return json.dumps({name.decode(): text.decode() for name, text in fields.items()}).encode()
     except UnicodeDecodeError:
-        return b" ".join(part for pair in fields.items() for part in pair)
+        return b" ".join(text for pair in fields.items() for text in pair)
 
 
 KAFKA_EXAMPLE = "kafka://127.0.0.1:9092/clicks?group=ensue"
@@ -402,24 +402,26 @@ class KafkaTopic(Source):
             import confluent_kafka
         except ImportError as error:
             raise SettingError("a Kafka topic needs the extra: pip install 'ensue[kafka]'") from error
-        shown = without_credentials(address)
-        parts, options = split_address(address, KAFKA_EXAMPLE)
-        self.topic = parts.path.strip("/")
-        if "@" in parts.netloc:  # librdkafka takes none, and would log the address
-            raise SettingError(f"{shown}: give user and password in a file, by config=FILE; write {KAFKA_EXAMPLE}")
-        if not parts.netloc or not self.topic or set(options) - OPTIONS:
+        address_shown = without_credentials(address)
+        address_parts, options = split_address(address, KAFKA_EXAMPLE)
+        self.topic = address_parts.path.strip("/")
+        if "@" in address_parts.netloc:  # librdkafka takes none, and would log the address
+            raise SettingError(
+                f"{address_shown}: give user and password in a file, by config=FILE; write {KAFKA_EXAMPLE}"
+            )
+        if not address_parts.netloc or not self.topic or set(options) - OPTIONS:
             unknown = min(set(options) - OPTIONS, default="")
             wrong = f"{unknown!r} is not known" if unknown else "no topic is named"
-            raise SettingError(f"{shown}: {wrong}; write {KAFKA_EXAMPLE}")
-        self.name, self.shown = f"kafka:{self.topic}", f"kafka at {parts.netloc}"
+            raise SettingError(f"{address_shown}: {wrong}; write {KAFKA_EXAMPLE}")
+        self.name, self.server_name = f"kafka:{self.topic}", f"kafka at {address_parts.netloc}"
         partitions = [name for name in options.get("partitions", "").split(",") if name]
         if not all(name.isdecimal() for name in partitions):
-            raise SettingError(f"{shown}: partitions are numbers, such as partitions=0,2")
-        self._chosen = sorted({int(name) for name in partitions})
+            raise SettingError(f"{address_shown}: partitions are numbers, such as partitions=0,2")
+        self._chosen_partitions = sorted({int(name) for name in partitions})
         self._kafka, self._tell, self._away = confluent_kafka, tell, False
         properties = {
             **_properties(options.get("config")),
-            "bootstrap.servers": parts.netloc,
+            "bootstrap.servers": address_parts.netloc,
             "group.id": options.get("group", "ensue"),
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -429,7 +431,7 @@ class KafkaTopic(Source):
         try:
             self._consumer: Any = confluent_kafka.Consumer(properties, logger=None)
         except confluent_kafka.KafkaException as error:
-            raise SettingError(f"{self.shown}: {_without_values(error.args[0].str(), properties)}") from None
+            raise SettingError(f"{self.server_name}: {_without_values(error.args[0].str(), properties)}") from None
         self._at: dict[int, int] = {}
         self._waiting: dict[int, deque[tuple[int, bytes]]] = {}
         self._ended: set[int] = set()
@@ -439,35 +441,35 @@ class KafkaTopic(Source):
         kafka = self._kafka
         stored = {} if position is None else position_of(KafkaPosition, position)["partitions"]
         self._at = {int(number): offset for number, offset in stored.items()}
-        there = self._partitions()
-        chosen = self._chosen or there
-        for number in sorted({*chosen, *self._at} - set(there)):
-            raise DataError(f"{self.shown}: {self.topic!r} has no partition {number}")
-        self._waiting = {number: deque() for number in chosen}
+        topic_partitions = self._partitions()
+        partitions = self._chosen_partitions or topic_partitions
+        for number in sorted({*partitions, *self._at} - set(topic_partitions)):
+            raise DataError(f"{self.server_name}: {self.topic!r} has no partition {number}")
+        self._waiting = {number: deque() for number in partitions}
         self._ended = set()
-        offsets = {number: self._at.get(number, kafka.OFFSET_BEGINNING) for number in chosen}
+        offsets = {number: self._at.get(number, kafka.OFFSET_BEGINNING) for number in partitions}
         self._consumer.assign([kafka.TopicPartition(self.topic, *position) for position in offsets.items()])
 
     def read(self, limit: int, wait: float) -> Block:
         """See :meth:`Source.read`; each block is of one partition."""
         until = time.monotonic() + wait
         while not any(self._waiting.values()):
-            left = until - time.monotonic()
-            self._take(self._consumer.consume(limit, timeout=max(0.01, min(left, 0.5))))
+            seconds = until - time.monotonic()
+            self._take(self._consumer.consume(limit, timeout=max(0.01, min(seconds, 0.5))))
             if time.monotonic() >= until:
                 break
         number = next((number for number, waiting in self._waiting.items() if waiting), None)
         if number is None:
             return Block([], [], self._position(), self._ended >= set(self._waiting))
-        waiting, lines, places, size = self._waiting.pop(number), list[bytes](), list[str](), 0
+        waiting, lines, locations, size = self._waiting.pop(number), list[bytes](), list[str](), 0
         self._waiting[number] = waiting  # the others have their turn first
         while waiting and len(lines) < limit and size < MAX_BYTES:
             offset, line = waiting.popleft()
             lines.append(line)
-            places.append(f"{self.topic}: partition {number}, offset {offset}")
+            locations.append(f"{self.topic}: partition {number}, offset {offset}")
             size += len(line)
             self._at[number] = offset + 1
-        return Block(lines, places, self._position(), False, str(number))
+        return Block(lines, locations, self._position(), False, str(number))
 
     def committed(self, position: Position) -> None:
         """Let the group's offsets follow; where that fails, the next commit makes up for it."""
@@ -479,12 +481,12 @@ class KafkaTopic(Source):
 
     def behind(self) -> Behind:
         """Messages between what was given out and the last that the brokers told of."""
-        left = 0
+        num_left = 0
         for number in self._waiting:
             partition = self._kafka.TopicPartition(self.topic, number)
             low, high = self._consumer.get_watermark_offsets(partition, cached=True)
-            left += max(0, high - max(low, self._at.get(number, low)))
-        return Behind(left, "lines")
+            num_left += max(0, high - max(low, self._at.get(number, low)))
+        return Behind(num_left, "lines")
 
     def close(self) -> None:
         """See :class:`Source`."""
@@ -501,13 +503,13 @@ class KafkaTopic(Source):
                 topics = self._consumer.list_topics(self.topic, timeout=5.0).topics
             except self._kafka.KafkaException as error:
                 if time.monotonic() >= until:
-                    raise DataError(f"{self.shown}: cannot be reached ({error.args[0].str()})") from error
+                    raise DataError(f"{self.server_name}: cannot be reached ({error.args[0].str()})") from error
                 continue
             topic = topics.get(self.topic)
             if topic is not None and topic.error is None and topic.partitions:
                 return sorted(topic.partitions)
             if time.monotonic() >= until:
-                raise DataError(f"{self.shown}: there is no topic {self.topic!r}; make it before it is read")
+                raise DataError(f"{self.server_name}: there is no topic {self.topic!r}; make it before it is read")
             time.sleep(0.2)
 
     def _take(self, messages: list[Any]) -> None:
@@ -522,15 +524,17 @@ class KafkaTopic(Source):
                 self._waiting[number].append((message.offset(), line))
                 if self._away:
                     self._away = False
-                    self._tell(f"{self.shown} is back")
+                    self._tell(f"{self.server_name} is back")
             elif error.code() == codes._PARTITION_EOF:
                 self._ended.add(number)
             elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
                 self._skip_removed(number)
             elif error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED):
-                raise SettingError(f"{self.shown}: refused ({error.str()}); name user and password in config=FILE")
+                raise SettingError(
+                    f"{self.server_name}: refused ({error.str()}); name user and password in config=FILE"
+                )
             elif not error.retriable() and error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION):
-                raise DataError(f"{self.shown}: {self.topic!r} cannot be read ({error.str()})")
+                raise DataError(f"{self.server_name}: {self.topic!r} cannot be read ({error.str()})")
 
     def _skip_removed(self, number: int) -> None:
         """Report messages of a partition that Kafka removed before they were read, and go on behind them.
@@ -540,31 +544,31 @@ class KafkaTopic(Source):
         """
         kafka, waiting = self._kafka, self._waiting[number]
         at = waiting[-1][0] + 1 if waiting else self._at.get(number)
-        part = kafka.TopicPartition(self.topic, number)
+        partition = kafka.TopicPartition(self.topic, number)
         try:
-            low, high = self._consumer.get_watermark_offsets(part, timeout=5.0)
+            low, high = self._consumer.get_watermark_offsets(partition, timeout=5.0)
         except kafka.KafkaException:  # the brokers are away: reading from the same place fails once more, and returns
             low, high = kafka.OFFSET_BEGINNING if at is None else at, sys.maxsize
         if at is not None and at > high:
             raise DataError(
-                f"{self.shown}: partition {number} of {self.topic!r} ends at offset {high:,}, before offset {at:,} "
-                "which comes next: the topic was made again, or is another one; read all of it with --restart"
+                f"{self.server_name}: partition {number} of {self.topic!r} ends at offset {high:,}, before offset "
+                f"{at:,} which comes next: the topic was made again, or is another one; read all of it with --restart"
             )
         if at is not None and low > at:
             amount = f"{plural(low - at, 'message')} of partition {number} {'was' if low - at == 1 else 'were'}"
             self._tell(
-                f"warning: {self.shown}: {self.topic!r}: {amount} removed after offset {at - 1:,} before the model "
-                "read them (retention.ms, retention.bytes), and are lost; keep messages for longer"
+                f"warning: {self.server_name}: {self.topic!r}: {amount} removed after offset {at - 1:,} before the "
+                "model read them (retention.ms, retention.bytes), and are lost; keep messages for longer"
             )
-        self._consumer.incremental_unassign([part])  # no seek is possible after such an error
-        part.offset = low if at is None else max(low, at)
-        self._consumer.incremental_assign([part])
+        self._consumer.incremental_unassign([partition])  # no seek is possible after such an error
+        partition.offset = low if at is None else max(low, at)
+        self._consumer.incremental_assign([partition])
 
     def _hear(self, error: Any) -> None:
         """Librdkafka tells what goes wrong and tries again by itself."""
         if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN and not self._away:
             self._away = True
-            self._tell(f"{self.shown} is unreachable; waiting")
+            self._tell(f"{self.server_name} is unreachable; waiting")
 
 
 def _properties(path: str | None) -> dict[str, str]:

@@ -40,7 +40,7 @@ class Event(NamedTuple):
     session: Annotated[int, Field(ge=-(2**63), lt=2**63)]
     value: str
     time: Annotated[float, Field(ge=-MILLISECONDS, le=MILLISECONDS)]
-    place: str
+    location: str
 
 
 class Rejection(NamedTuple):
@@ -106,17 +106,17 @@ class StreamClock:
 
     def _far(self, event: Event) -> str:
         days, side = abs(event.time - self.time) / DAY, "after" if event.time > self.time else "before"
-        return f"time {_shown(event.time)} is {days:,.0f} days {side} the stream's clock ({_shown(self.time)})"
+        return f"time {_time_text(event.time)} is {days:,.0f} days {side} the stream's clock ({_time_text(self.time)})"
 
 
 def _future(event: Event) -> str:
-    return f"time {_shown(event.time)} is in the future; this machine's clock says {_shown(time.time())}"
+    return f"time {_time_text(event.time)} is in the future; this machine's clock says {_time_text(time.time())}"
 
 
 def _is_close(seconds: float, other: float) -> bool:
     return abs(seconds - other) <= FAR
 
 
-def _shown(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     dated = seconds >= SINCE_1970
     return format_time(seconds, "s", absolute=True) if dated else f"{seconds:g} s"

@@ -75,7 +75,7 @@ class Commit(TypedDict):
     resume: str
     """The checksum of the folder beside it that a stream goes on from, where the last chunk was learned early."""
     hours: list[HourState]
-    told: int
+    reported_hour: int
     """The latest hour that was reported."""
     rejects: Count
     """Bytes of the file of rejected lines."""
@@ -86,7 +86,7 @@ class JournalCommit(Commit):
 
     values: list[str]
     """New since the commit before."""
-    counted: Count
+    num_counted: Count
     metadata: dict[str, object]
 
 
@@ -126,15 +126,15 @@ def small_parts(stream: StreamState, resume: str = "") -> tuple[Commit, dict[str
         "period": stream.period,
         "resume": resume,
         "hours": stream.board.state(),
-        "told": stream.reported_hour,
+        "reported_hour": stream.reported_hour,
         "rejects": stream.rejects.length,
     }
-    parts = {
+    groups = {
         "sessions": stream.sessions.tensors(),
         "chunk": stream.chunk.tensors(),
         "ended": history_tensors(stream.ended),
     }
-    return state, _named(parts)
+    return state, _prefixed(groups)
 
 
 def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile]:
@@ -145,7 +145,7 @@ def files(stream: StreamState, resume: str = "") -> dict[str, bytes | TensorFile
         resume: the checksum of the folder that it goes on from, where that is another one.
     """
     state, tensors = small_parts(stream, resume)
-    tensors |= _named({one.name: one.tensors() for one in stream.popular})
+    tensors |= _prefixed({popular.name: popular.tensors() for popular in stream.popular})
     return {
         **stream.predictor.contents(_card(stream)),
         STATE: json.dumps(state).encode(),
@@ -167,10 +167,10 @@ def begin_of(folder: Path) -> tuple[Path, Commit | None]:
     if commit is None or not commit["resume"]:
         return folder, commit
     with damage(folder):
-        place = _resumed_from(folder, commit["counts"]["lines"])
+        resume_folder = _resumed_from(folder, commit["counts"]["lines"])
     with suppress(ModelFolderError):
-        if _checksum(place) == commit["resume"] and _updates(place) == _updates(folder):
-            return place, read_state(place)
+        if _checksum(resume_folder) == commit["resume"] and _updates(resume_folder) == _updates(folder):
+            return resume_folder, read_state(resume_folder)
     return folder, commit
 
 
@@ -184,10 +184,10 @@ def write_end(stream: StreamState, learn: Callable[[], None]) -> None:
     Raises:
         ModelFolderError: the folder cannot be written; the last commit stands.
     """
-    place = _resumed_from(stream.folder, stream.counts.lines)
-    write_folder(place, files(stream), like=stream.folder)
+    resume_folder = _resumed_from(stream.folder, stream.counts.lines)
+    write_folder(resume_folder, files(stream), like=stream.folder)
     learn()
-    write_folder(stream.folder, files(stream, _checksum(place)))
+    write_folder(stream.folder, files(stream, _checksum(resume_folder)))
 
 
 def remove_former(folder: Path, lines: int) -> None:
@@ -218,8 +218,8 @@ def restore(stream: StreamState, folder: Path, commit: Commit) -> None:
     tensors, num_ids = read_tensors(folder, TENSORS), len(stream.predictor.vocabulary)
     with damage(folder):
         _restore_small(stream, commit, tensors)
-        for one in stream.popular:
-            one.restore(_part(tensors, one.name), num_ids)
+        for popular in stream.popular:
+            popular.restore(_without_prefix(tensors, popular.name), num_ids)
 
 
 def entry_of(
@@ -227,7 +227,7 @@ def entry_of(
     values: list[str],
     changes: Mapping[str, Tensor],
     seen: Sequence[Seen],
-    counted: Sequence[Histories],
+    counted_sessions: Sequence[Histories],
 ) -> Entry:
     """A commit of the journal.
 
@@ -236,18 +236,25 @@ def entry_of(
         values: new since the commit before.
         changes: of the weights since then.
         seen: what each step since then brought.
-        counted: sessions that were counted since then.
+        counted_sessions: sessions that were counted since then.
     """
     state, tensors = small_parts(stream)
     columns = {
-        "seen.lengths": torch.tensor([len(one.ids) for one in seen], dtype=torch.int64),
-        "seen.ids": torch.from_numpy(np.concatenate([np.empty(0, np.int32), *(one.ids for one in seen)])),
-        "seen.times": torch.from_numpy(np.concatenate([np.empty(0), *(one.times for one in seen)])),
-        "seen.clocks": torch.from_numpy(np.concatenate([np.empty(0), *(one.clocks for one in seen)])),
+        "seen.lengths": torch.tensor([len(events.ids) for events in seen], dtype=torch.int64),
+        "seen.ids": torch.from_numpy(np.concatenate([np.empty(0, np.int32), *(events.ids for events in seen)])),
+        "seen.times": torch.from_numpy(np.concatenate([np.empty(0), *(events.times for events in seen)])),
+        "seen.clocks": torch.from_numpy(np.concatenate([np.empty(0), *(events.clocks for events in seen)])),
     }
-    columns |= _named({f"counted {number}": history_tensors(part) for number, part in enumerate(counted)})
-    told = {**state, "values": values, "counted": len(counted), "metadata": stream.predictor.metadata.to_dict()}
-    return Entry(told, {**tensors, **columns, **changes})
+    columns |= _prefixed(
+        {f"counted {number}": history_tensors(sessions) for number, sessions in enumerate(counted_sessions)}
+    )
+    state_of_entry = {
+        **state,
+        "values": values,
+        "num_counted": len(counted_sessions),
+        "metadata": stream.predictor.metadata.to_dict(),
+    }
+    return Entry(state_of_entry, {**tensors, **columns, **changes})
 
 
 def journal_commit(folder: Path, entry: Entry) -> JournalCommit:
@@ -270,10 +277,10 @@ def replay(stream: StreamState, entry: Entry) -> None:
         state = journal_commit(stream.folder, entry)
         predictor.add_values(state["values"])
         apply_changes(predictor, tensors)
-        for number in range(state["counted"]):
-            part = histories_of("counted", _part(tensors, f"counted {number}"), predictor.vocabulary)
-            predictor.reservoir.add(part)
-            update.count(predictor, part)
+        for number in range(state["num_counted"]):
+            sessions = histories_of("counted", _without_prefix(tensors, f"counted {number}"), predictor.vocabulary)
+            predictor.reservoir.add(sessions)
+            update.count(predictor, sessions)
         predictor.metadata = Metadata.from_dict(state["metadata"])
         num_events = len(tensors["seen.ids"])
         require_table("seen.ids", tensors["seen.ids"], torch.int32, [None])
@@ -285,8 +292,8 @@ def replay(stream: StreamState, entry: Entry) -> None:
         for length in tensors["seen.lengths"].tolist():
             chunk = slice(begin, begin + length)
             ids, times, clocks = (tensors[f"seen.{name}"][chunk].numpy() for name in Seen._fields)
-            for one in stream.popular:
-                one.see(ids, times, clocks)
+            for popular in stream.popular:
+                popular.see(ids, times, clocks)
             predictor.observe(ids, times)
             begin += length
         stream.sessions = PartitionSessions(stream.sessions.gap)
@@ -295,21 +302,21 @@ def replay(stream: StreamState, entry: Entry) -> None:
 
 
 def _restore_small(stream: StreamState, commit: Commit, tensors: Mapping[str, Tensor]) -> None:
-    stream.position, stream.reported_hour = commit["position"], commit["told"]
+    stream.position, stream.reported_hour = commit["position"], commit["reported_hour"]
     stream.counts = Counts(**commit["counts"])
     stream.reader.restore(commit["reader"])
     stream.board.restore(commit["hours"])
     vocabulary = stream.predictor.vocabulary
     stream.chunk, stream.period = Chunk(vocabulary), commit["period"]
-    stream.chunk.restore(_part(tensors, "chunk"), commit["new_values"])
-    stream.sessions.restore(_part(tensors, "sessions"), stream.chunk, commit["waiting"])
-    stream.ended = timed_histories("ended", _part(tensors, "ended"), vocabulary, len(vocabulary))
+    stream.chunk.restore(_without_prefix(tensors, "chunk"), commit["new_values"])
+    stream.sessions.restore(_without_prefix(tensors, "sessions"), stream.chunk, commit["waiting"])
+    stream.ended = timed_histories("ended", _without_prefix(tensors, "ended"), vocabulary, len(vocabulary))
 
 
 def _resumed_from(folder: Path, lines: int) -> Path:
     """Return the folder to go on from that is written when a stream ends after so many lines."""
-    place = folder.resolve()
-    return place.with_name(f".{place.name}.resume.{lines}")
+    resume_folder = folder.resolve()
+    return resume_folder.with_name(f".{resume_folder.name}.resume.{lines}")
 
 
 def _checksum(folder: Path) -> str:
@@ -321,19 +328,19 @@ def _updates(folder: Path) -> object:
     return read_settings(folder)["facts"].get("updates", 0)
 
 
-def _named(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    return {f"{part}.{name}": tensor for part, columns in parts.items() for name, tensor in columns.items()}
+def _prefixed(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {f"{group}.{name}": tensor for group, columns in groups.items() for name, tensor in columns.items()}
 
 
-def _part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-    own = (key for key in tensors if key.startswith(f"{name}."))
-    return {key.removeprefix(f"{name}."): tensors[key] for key in own}
+def _without_prefix(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    keys = (key for key in tensors if key.startswith(f"{name}."))
+    return {key.removeprefix(f"{name}."): tensors[key] for key in keys}
 
 
 def _card(stream: StreamState) -> str:
     """The card that stands, and how much was learned since."""
-    there = (stream.folder / "CARD.md").exists()
-    standing = read_file(stream.folder, "CARD.md").decode(errors="replace") if there else ""
+    has_card = (stream.folder / "CARD.md").exists()
+    standing = read_file(stream.folder, "CARD.md").decode(errors="replace") if has_card else ""
     total = stream.board.total()
     figures = [
         f"- {name}: HR@20 {row['hr@20']:.4f}, MRR@20 {row['mrr@20']:.4f}" for name, row in total.figures().items()
@@ -365,8 +372,8 @@ class Journal:
     """
 
     def __init__(self, folder: Path) -> None:
-        place = folder.resolve()
-        self.folder, self.path, self.size = folder, place.with_name(f".{place.name}.journal"), 0
+        path = folder.resolve()
+        self.folder, self.path, self.size = folder, path.with_name(f".{path.name}.journal"), 0
 
     def read(self) -> list[Entry]:
         """The commits since the folder was written; what was cut off is cut away.
@@ -376,19 +383,20 @@ class Journal:
         """
         if not self.path.exists():
             return []
-        found, whole = [], 0
+        entries: list[Entry] = []
+        size = 0
         with opened(self.path.parent, self.path.name) as file:
             if file.read(SUM) == self._base():
-                whole = SUM
+                size = SUM
                 while entry := self._next(file):
-                    found.append(entry)
-                    whole = file.tell()
-        if not found:
+                    entries.append(entry)
+                    size = file.tell()
+        if not entries:
             self.restart()
             return []
-        os.truncate(self.path, whole)
-        self.size = whole
-        return found
+        os.truncate(self.path, size)
+        self.size = size
+        return entries
 
     def append(self, entry: Entry) -> None:
         """Add a commit; it is on the disk when this returns.
@@ -455,12 +463,12 @@ class Changes:
         self.state = state
         assert isinstance(state.optimizer, RowAdam)
         self._touched = state.optimizer.touched = {}
-        self._known = len(state.vocabulary)
+        self._num_ids = len(state.vocabulary)
 
     @property
     def bytes(self) -> int:
         """Size of a commit, at most; rows that were updated twice count twice."""
-        sizes = (table[:1].nbytes * sum(map(len, parts)) for table, parts in self._touched.items())
+        sizes = (table[:1].nbytes * sum(map(len, rows)) for table, rows in self._touched.items())
         return 3 * sum(sizes)
 
     def take(self) -> tuple[list[str], dict[str, Tensor]]:
@@ -468,22 +476,22 @@ class Changes:
         module = module_of(self.state.network)
         assert self.state.optimizer is not None
         moments, tables = optimizer_tensors(module, self.state.optimizer), by_row(module)
-        fresh = torch.arange(self._known, len(self.state.vocabulary))
+        fresh = torch.arange(self._num_ids, len(self.state.vocabulary))
         tensors: dict[str, Tensor] = {}
         for name, parameter in module.named_parameters():
-            own = {"": parameter.detach()}
+            fields = {"": parameter.detach()}
             if f"{name}.step" in moments:
                 tensors[f"whole.{name}.step"] = moments[f"{name}.step"]
-                own |= {f".{field}": moments[f"{name}.{field}"] for field in FIELDS[1:]}
+                fields |= {f".{field}": moments[f"{name}.{field}"] for field in FIELDS[1:]}
             if parameter not in tables:
-                tensors |= {f"whole.{name}{field}": tensor for field, tensor in own.items()}
+                tensors |= {f"whole.{name}{field}": tensor for field, tensor in fields.items()}
                 continue
             rows = torch.unique(torch.cat([*self._touched.get(parameter, []), fresh.to(parameter.device)]))
             tensors[f"ids.{name}"] = rows
-            tensors |= {f"rows.{name}{field}": tensor.index_select(0, rows) for field, tensor in own.items()}
-        values = list(self.state.vocabulary.values[self._known - FIRST :])
+            tensors |= {f"rows.{name}{field}": tensor.index_select(0, rows) for field, tensor in fields.items()}
+        values = list(self.state.vocabulary.values[self._num_ids - FIRST :])
         self._touched.clear()
-        self._known = len(self.state.vocabulary)
+        self._num_ids = len(self.state.vocabulary)
         return values, {name: tensor.detach().cpu() for name, tensor in tensors.items()}
 
 
@@ -504,19 +512,19 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
             require_table(f"{name}.step", moments["step"], torch.float32, ())
             require_number(f"{name}.step", moments["step"], math.inf)
         for field in ("", *(f".{field}" for field in FIELDS[1:])):
-            whole, rows = tensors.get(f"whole.{name}{field}"), tensors.get(f"rows.{name}{field}")
-            if whole is None and rows is None:
+            full, rows = tensors.get(f"whole.{name}{field}"), tensors.get(f"rows.{name}{field}")
+            if full is None and rows is None:
                 continue
-            place = parameter.data if not field else moments.setdefault(field[1:], torch.zeros_like(parameter))
-            if whole is not None:
-                require_table(f"whole.{name}{field}", whole, place.dtype, place.shape)
-                place.copy_(whole)
+            target = parameter.data if not field else moments.setdefault(field[1:], torch.zeros_like(parameter))
+            if full is not None:
+                require_table(f"whole.{name}{field}", full, target.dtype, target.shape)
+                target.copy_(full)
             elif rows is not None:
                 ids = tensors[f"ids.{name}"]
                 require_table(f"ids.{name}", ids, torch.int64, [None])
-                require_ids(f"ids.{name}", ids, len(place))
-                require_table(f"rows.{name}{field}", rows, place.dtype, (len(ids), *place.shape[1:]))
-                place.index_copy_(0, ids.to(place.device), rows.to(place.device))
+                require_ids(f"ids.{name}", ids, len(target))
+                require_table(f"rows.{name}{field}", rows, target.dtype, (len(ids), *target.shape[1:]))
+                target.index_copy_(0, ids.to(target.device), rows.to(target.device))
         if not moments:
             del optimizer.state[parameter]
             continue
@@ -525,9 +533,9 @@ def apply_changes(state: NextState, tensors: Mapping[str, Tensor]) -> None:
         require_number(f"{name}.exp_avg_sq", moments["exp_avg_sq"], math.inf)
 
 
-def large_by_rows(module: nn.Module, least: int) -> bool:
+def large_by_rows(module: nn.Module, min_bytes: int) -> bool:
     """Return whether weights and moments are at least that large, and nearly all in tables updated by rows."""
     tables = by_row(module)
     sizes = [(parameter.nbytes, parameter in tables) for parameter in module.parameters()]
     total, dense = sum(size for size, _ in sizes), sum(size for size, sparse in sizes if not sparse)
-    return bool(tables) and 3 * total >= least and 8 * dense <= total + 8 * 2**20
+    return bool(tables) and 3 * total >= min_bytes and 8 * dense <= total + 8 * 2**20

@@ -42,7 +42,7 @@ CHUNK = 512
 """Events that are scored by one model and then learned together, at most."""
 PERIOD = 900.0
 """Seconds of the stream's clock after which a chunk is complete with fewer events."""
-COUNTED = 65_536
+COUNT_EVERY = 65_536
 """Events of ended sessions that are put into the reservoir and the counts together."""
 GROWN = 1.0
 """The folder is written whole once the journal is so many times as large as weights and moments."""
@@ -60,7 +60,7 @@ class Stream(StreamState):
         columns: roles to fields, where stated.
         events: the event types that are read, such as ``view,cart``. [default: those that the model was fitted on]
         unit: of the times, where stated.
-        anew: forget the position and the figures, keep what was learned.
+        restart: forget the position and the figures, keep what was learned.
 
     Raises:
         ModelFolderError: the folder is none, or damaged.
@@ -77,31 +77,31 @@ class Stream(StreamState):
         columns: Mapping[str, str] | None = None,
         unit: str | None = None,
         events: str = "",
-        anew: bool = False,
+        restart: bool = False,
     ) -> None:
         sweep(folder)
-        place, commit = saved.begin_of(folder)
-        predictor = NextPredictor.load(folder if anew else place)
-        if (least := predictor.shared.min_users) > 1:
+        resume_folder, commit = saved.begin_of(folder)
+        predictor = NextPredictor.load(folder if restart else resume_folder)
+        if (min_users := predictor.shared.min_users) > 1:
             raise SettingError(
-                f"{folder}: was fitted with --min-users {least}, and a stream trains on each session before it is "
-                f"known whether {least} people share it; use `ensue update` on whole logs"
+                f"{folder}: was fitted with --min-users {min_users}, and a stream trains on each session before it is "
+                f"known whether {min_users} people share it; use `ensue update` on whole logs"
             )
         reader = Reader(source.name, columns, unit, schema=schema_of(folder), events=events)
         self._journal = Journal(folder)
-        begins = anew or commit is None
+        begins = restart or commit is None
         entries = [] if begins else self._journal.read()
         latest = saved.journal_commit(folder, entries[-1]) if entries else commit
         rejected = latest["rejects"] if latest else 0
         super().__init__(folder, source, settings, predictor, reader, rejected=rejected)
         self._busy, self._done, self._dirty, self._live = 0.0, 0, False, False
         if commit is not None and not begins:
-            saved.restore(self, place, commit)
+            saved.restore(self, resume_folder, commit)
         for entry in entries:
             saved.replay(self, entry)
-        self._early = place != folder  # the folder has learned the chunk that is not complete here
-        self._whole = begins or self._early
-        self._seen, self._counted = list[saved.Seen](), list[Histories]()
+        self._early = resume_folder != folder  # the folder has learned the chunk that is not complete here
+        self._needs_folder = begins or self._early
+        self._seen, self._counted_sessions = list[saved.Seen](), list[Histories]()
         self._changes = self._tracked()
         source.begin(self.position)
 
@@ -133,28 +133,28 @@ class Stream(StreamState):
             elif block.at_end and not follow:
                 break
             heavy = self._changes is not None and self._changes.bytes >= HEAVY
-            if self._dirty and (heavy or time.monotonic() - committed >= self.settings.every):
+            if self._dirty and (heavy or time.monotonic() - committed >= self.settings.commit_interval):
                 yield self.commit()
                 committed = time.monotonic()
         yield self.commit(over=True)
 
     def step(self, block: Block) -> None:
         """Take a block of lines; each chunk that it completes is predicted, scored and learned."""
-        begun = time.perf_counter()
-        events, rejects = self.reader.read(block.lines, block.places)
+        started = time.perf_counter()
+        events, rejects = self.reader.read(block.lines, block.locations)
         for number, reason in rejects:
-            self.rejects.add(block.lines[number], block.places[number], reason)
-        sessions, before = self.sessions.of(block.partition), self.counts.events
+            self.rejects.add(block.lines[number], block.locations[number], reason)
+        sessions, former_events = self.sessions.of(block.partition), self.counts.events
         for session, value, seconds, mark, number in events.rows():
-            sessions.add(session, value, seconds, mark, block.places[number], self.chunk)
+            sessions.add(session, value, seconds, mark, block.locations[number], self.chunk)
             if len(self.chunk) >= CHUNK or self._is_next_period():
                 self._learn_chunk()
         self._count_arrivals()
         self.counts.lines += len(block.lines)
         self.counts.rejected += len(rejects)
         self.position, self._dirty = block.position, True
-        self._done += self.counts.events - before
-        self._busy += time.perf_counter() - begun
+        self._done += self.counts.events - former_events
+        self._busy += time.perf_counter() - started
 
     def _is_next_period(self) -> bool:
         """Return whether the clock has entered a later period than ever before, in which the next chunk begins."""
@@ -175,7 +175,7 @@ class Stream(StreamState):
         self.counts.rejected += len(chunk.rejections)
         for event, reason in chunk.rejections:
             line = json.dumps({"item": event.value, "time": event.time})
-            self.rejects.add(line.encode(), event.place, reason)
+            self.rejects.add(line.encode(), event.location, reason)
         chunk.num_late = chunk.num_repeated = chunk.num_opened = 0
         chunk.rejections.clear()
 
@@ -201,40 +201,42 @@ class Stream(StreamState):
         arrivals = np.full(len(scored.ids), -1)
         arrivals[ranges(scored.offsets[:-1] + context, scored.lengths - context)] = chunk.scored.arrivals
         if self.settings.score < 1:
-            chosen = chunk.scored.drawn(self.settings.score)
-            arrivals = arrivals[ranges(scored.offsets[:-1][chosen], scored.lengths[chosen])]
-            scored, context = scored.select(chosen), context[chosen]
-        places, num_ids = targets(scored, context), len(chunk.vocabulary)
+            sample = chunk.scored.sample(self.settings.score)
+            arrivals = arrivals[ranges(scored.offsets[:-1][sample], scored.lengths[sample])]
+            scored, context = scored.select(sample), context[sample]
+        positions, num_ids = targets(scored, context), len(chunk.vocabulary)
         ranks = {}
-        if len(places):
+        if len(positions):
             ranks["model"] = model_ranks(self.predictor, scored, context, num_ids)
         # a target's ranking leaves out what its session holds, where the data never repeats a value
-        starts = places if self.predictor.metadata.repeats else scored.offsets[:-1][scored.sequence_index()[places]]
-        excluded = [scored.ids[start:place] for start, place in zip(starts, places, strict=True)]
+        starts = (
+            positions if self.predictor.metadata.repeats else scored.offsets[:-1][scored.sequence_index()[positions]]
+        )
+        excluded = [scored.ids[start:position] for start, position in zip(starts, positions, strict=True)]
         for popular in self.popular:
-            ranks[popular.name] = popular.ranks(*events, num_ids, arrivals[places], excluded)
-        self.board.add(events.times, scored.times[places], ranks)
-        self.counts.targets += len(places)
+            ranks[popular.name] = popular.ranks(*events, num_ids, arrivals[positions], excluded)
+        self.board.add(events.times, scored.times[positions], ranks)
+        self.counts.targets += len(positions)
 
     def _learn(self, scored: Histories, context: Index, chunk: Chunk) -> None:
         vocabulary = self.predictor.vocabulary
-        parts = [(scored, context), chunk.late.histories(vocabulary)]
+        groups = [(scored, context), chunk.late.histories(vocabulary)]
         num = len(scored) + len(chunk.late.lengths)
         share = self.settings.replay
         if num and share:
-            drawn = self.predictor.reservoir.draw(round(num * share / (1 - share)), self.counts.learned)
-            parts.append((drawn, np.zeros(len(drawn), np.int64)))
+            replayed = self.predictor.reservoir.draw(round(num * share / (1 - share)), self.counts.learned)
+            groups.append((replayed, np.zeros(len(replayed), np.int64)))
         if num:
-            histories, held = joined(parts)
+            histories, num_context = joined(groups)
             histories = self._timed(histories)
             order = np.random.default_rng([self.predictor.seed, self.counts.learned]).permutation(len(histories))
             for low in range(0, len(order), self.settings.step):
                 index = order[low : low + self.settings.step]
-                self.predictor.learn(histories.select(index), held[index])
+                self.predictor.learn(histories.select(index), num_context[index])
         closed, _ = chunk.closed.histories(vocabulary)
         if len(closed):
             self.ended = concat_histories(self.ended, closed)
-        if len(self.ended.ids) >= COUNTED:
+        if len(self.ended.ids) >= COUNT_EVERY:
             self._count()
 
     def _count(self) -> None:
@@ -243,9 +245,9 @@ class Stream(StreamState):
         self.predictor.reservoir.add(ended)
         update.count(self.predictor, ended)
         self.ended = no_histories(self.predictor)
-        self._counted.append(ended)
+        self._counted_sessions.append(ended)
         # what a blend remembers it compares by the vectors of this moment, which no later commit knows
-        self._whole = self._whole or isinstance(self.predictor.network, Remembers)
+        self._needs_folder = self._needs_folder or isinstance(self.predictor.network, Remembers)
 
     def _tracked(self) -> Changes | None:
         """Return the tracker of updated rows; ``None`` where each commit writes the folder."""
@@ -267,7 +269,7 @@ class Stream(StreamState):
         Raises:
             ModelFolderError: the folder cannot be written; the last commit stands.
         """
-        begun = time.perf_counter()
+        started = time.perf_counter()
         if len(self.chunk) and not self.predictor.keeps_histories:
             self._learn_chunk()  # nothing of a session that is over stays, in no chunk either
         closed = self._closed()
@@ -279,7 +281,7 @@ class Stream(StreamState):
         elif over:
             self._learn_rest()
         self._dirty = False
-        self._busy += time.perf_counter() - begun
+        self._busy += time.perf_counter() - started
         rate = self._done / self._busy if self._busy else 0.0
         lag = time.time() - self.sessions.clock if self._live and self.sessions.clock > SINCE_1970 else None
         behind = self.source.behind()
@@ -311,17 +313,19 @@ class Stream(StreamState):
         self._early = over
         if over and (len(self.chunk) or self.sessions.waiting()):
             saved.write_end(self, self._learn_rest)
-        elif self._changes is not None and not (over or self._whole or self._journal.size > GROWN * self._model_size):
-            self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen, self._counted))
-            self._seen, self._counted = [], []
+        elif self._changes is not None and not (
+            over or self._needs_folder or self._journal.size > GROWN * self._model_size
+        ):
+            self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen, self._counted_sessions))
+            self._seen, self._counted_sessions = [], []
             return
         else:
             write_folder(self.folder, saved.files(self))
         saved.remove_former(self.folder, self.counts.lines)
         self._journal.restart()
         self._changes = self._tracked()
-        self._whole = False
-        self._seen, self._counted = [], []
+        self._needs_folder = False
+        self._seen, self._counted_sessions = [], []
 
     def _closed(self) -> list[Hour]:
         """Hours that ended since the last commit."""

@@ -117,9 +117,9 @@ class Reader:
     ) -> None:
         if unit is not None and unit not in UNITS:
             raise SettingError(f"--time-unit {unit!r} is not known; choose from {', '.join(UNITS)}")
-        self.source, self.stated, self.stated_unit = Path(source), dict(columns or {}), unit
+        self.source, self.stated_columns, self.stated_unit = Path(source), dict(columns or {}), unit
         with suppress(DataError):  # that a role is not stated is no mistake; one that does not exist is
-            find_columns(self.source, list(self.stated.values()), self.stated, events=events)
+            find_columns(self.source, list(self.stated_columns.values()), self.stated_columns, events=events)
         self.columns: dict[str, str] = {}
         self.unit, self.max_id = "", max_id
         self.schema, self.types_are_stated = replace(schema, events=events or schema.events), bool(events)
@@ -145,33 +145,33 @@ class Reader:
         units, roles = (UNITS, {"session", "item", "time"}) if columns else (("", *UNITS), set[str]())
         if columns.keys() != roles or unit not in units:
             raise ValueError("the reader's columns or unit are not known")
-        self.columns = {} if self.stated else dict(state["columns"])
+        self.columns = {} if self.stated_columns else dict(state["columns"])
         self.unit = self.stated_unit or state["unit"]
 
-    def read(self, lines: Sequence[bytes], places: Sequence[str]) -> tuple[Events, list[tuple[int, str]]]:
+    def read(self, lines: Sequence[bytes], locations: Sequence[str]) -> tuple[Events, list[tuple[int, str]]]:
         """Return the events of lines, and (line, reason) for each rejected one; empty lines are skipped.
 
         Args:
             lines: as they came, without the newline.
-            places: where each stands, a name for a history that has none.
+            locations: where each stands, a name for a history that has none.
         """
         events, rejects = Events(), []
-        for number, (line, place) in enumerate(zip(lines, places, strict=True)):
+        for number, (line, location) in enumerate(zip(lines, locations, strict=True)):
             try:
-                self._read(line, place, events)
+                self._read(line, location, events)
                 events.lines.extend([number] * (len(events) - len(events.lines)))
             except Reject as reason:
                 rejects.append((number, str(reason)))
         return events, rejects
 
-    def _read(self, line: bytes, place: str, events: Events) -> None:
+    def _read(self, line: bytes, location: str, events: Events) -> None:
         record = decode(line)
         if record is None:
             return
         if len(record) > MAX_FIELDS:
             raise Reject(f"an event of {len(record):,} fields, more than the {MAX_FIELDS:,} that one may have")
         if "values" in record:
-            self._read_history(record, place, events)
+            self._read_history(record, location, events)
             return
         if self.event_types and not self._is_chosen(record):
             return
@@ -192,13 +192,13 @@ class Reader:
         Raises:
             Reject: types are stated, and no field of the event holds one.
         """
-        fields = (self.stated.get(EVENT, ""), self.schema.columns.get(EVENT, ""), *kind_columns(list(record)))
+        fields = (self.stated_columns.get(EVENT, ""), self.schema.columns.get(EVENT, ""), *kind_columns(list(record)))
         kind = next((record[name] for name in fields if name in record), None)
         if kind is None and self.types_are_stated:
             raise Reject(f"no field holds the event type; the fields are {listed(record)}")
         return kind is None or str(kind) in self.event_types
 
-    def _read_history(self, record: dict[str, object], place: str, events: Events) -> None:
+    def _read_history(self, record: dict[str, object], location: str, events: Events) -> None:
         try:
             history = History.from_fields(record, "history")
         except DataError as error:
@@ -210,7 +210,7 @@ class Reader:
         if "" in history.values:
             raise Reject('field "values" holds an empty value')
         self._require_short([history.id, *history.values])
-        events.sessions.extend([history.id or place] * len(history.values))
+        events.sessions.extend([history.id or location] * len(history.values))
         events.values.extend(history.values)
         events.times.extend(history.times)
         events.marks.extend([""] * len(history.values))
@@ -233,7 +233,7 @@ class Reader:
         if self.columns:
             return self.columns
         try:
-            fields, _ = find_columns(self.source, list(record), self.stated, self.schema)
+            fields, _ = find_columns(self.source, list(record), self.stated_columns, self.schema)
         except DataError as error:
             raise Reject(str(error).removeprefix(f"{self.source}: ")) from error
         if "time" not in fields:
@@ -245,14 +245,14 @@ class Reader:
         if time is None or time == "":
             raise Reject(f"field {quoted(name)} (time) is missing")
         number, seems = _number(time, name, self.schema.day_first)
-        stated, usual = self.stated_unit or named_unit(name), self.schema.time_unit
+        stated_unit, usual = self.stated_unit or named_unit(name), self.schema.time_unit
         if usual == "iso" or seems == "iso":
             usual = None
-        unit = self.unit or stated or usual or seems
+        unit = self.unit or stated_unit or usual or seems
         if (unit == "iso") != (seems == "iso"):
             raise Reject(f"time {quoted(time)} is not in the stream's unit, {WORDS[unit]}")
         # the usual unit decides about numbers that may be of any, such as hours from 0
-        inferred = not stated and (usual is None or number >= SINCE_1970)
+        inferred = not stated_unit and (usual is None or number >= SINCE_1970)
         if unit in BANDS and inferred and unit != seems:
             raise Reject(f"time {quoted(time)} looks like {WORDS[seems]}, but the stream is in {WORDS[unit]}")
         seconds = float(in_seconds(np.array([number]), unit)[0])
@@ -339,14 +339,14 @@ def _usual_date(text: str, day_first: bool | None) -> float:
     raise Reject(f"time {quoted(text)} is not a number or an ISO date")
 
 
-SHOWN = 5
+NUM_SHOWN = 5
 """Rejected lines of a run that its summary shows."""
 
 
 def rejects_of(folder: Path) -> Path:
     """Return where the rejected lines of a folder's stream are."""
-    place = folder.resolve()
-    return place.with_name(f"{place.name}.rejects.jsonl")
+    location = folder.resolve()
+    return location.with_name(f"{location.name}.rejects.jsonl")
 
 
 class Rejected(NamedTuple):
@@ -375,12 +375,12 @@ class Rejects:
                 self.length = min(length, self.path.stat().st_size)
                 os.truncate(self.path, self.length)
 
-    def add(self, line: bytes, place: str, reason: str) -> None:
+    def add(self, line: bytes, location: str, reason: str) -> None:
         """Write one line; of one that is too long, the beginning."""
-        if len(self.first) < SHOWN:
-            self.first.append(Rejected(place, reason))
+        if len(self.first) < NUM_SHOWN:
+            self.first.append(Rejected(location, reason))
         text = line.decode("utf-8", "backslashreplace")
-        entry = {"place": place, "reason": reason, "line": text[:1000] if len(line) > LONGEST else text}
+        entry = {"place": location, "reason": reason, "line": text[:1000] if len(line) > LONGEST else text}
         data = f"{json.dumps(entry)}\n".encode()
         with self._written():
             if not self.length:

@@ -28,7 +28,7 @@ class Forgetting(NamedTuple):
     """The files of a stream without a person, and what was removed."""
 
     files: dict[str, bytes]
-    found: Forgotten
+    forgotten: Forgotten
 
 
 REMAINS = (
@@ -56,46 +56,46 @@ def forget_users(folder: Path, predictor: NextPredictor, records: object, users:
         SettingError: the stream was killed; what it has not learned yet is not forgotten.
         ModelFolderError: its files are damaged.
     """
-    commit, tensors, found = read_state(folder), read_tensors(folder, TENSORS), Forgotten()
+    commit, tensors, forgotten = read_state(folder), read_tensors(folder, TENSORS), Forgotten()
     assert commit is not None
     if Journal(folder).path.exists() or commit["waiting"] or len(tensors["chunk.ids"]):
         raise SettingError(
             f"{folder}: its stream was killed and has events that are not learned yet; start it with `ensue stream` "
             "and end it, then forget again"
         )
-    own = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.startswith("sessions.")}
+    open_columns = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.startswith("sessions.")}
     past = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.startswith("ended.")}
     with damage(folder):
         sessions = PartitionSessions(0.0)
-        sessions.restore(own, Chunk(predictor.vocabulary), {})
+        sessions.restore(open_columns, Chunk(predictor.vocabulary), {})
         ended = timed_histories("ended", past, predictor.vocabulary, len(predictor.vocabulary))
-    found.add(TENSORS, "open sessions", sessions.remove(users))
+    forgotten.add(TENSORS, "open sessions", sessions.remove(users))
     if isinstance(records, Histories):
         mine = records_of(records, users).encode(predictor.vocabulary, drop_unknown=True)
         keys = {*keys_of(latest_events(mine))}
         stays = np.array([key not in keys for key in keys_of(ended)], np.bool_)
-        found.add(TENSORS, "sessions that ended", int((~stays).sum()))
+        forgotten.add(TENSORS, "sessions that ended", int((~stays).sum()))
         ended = ended.select(stays)
     tensors |= {f"sessions.{name}": tensor for name, tensor in sessions.tensors().items()}
     tensors |= {f"ended.{name}": tensor for name, tensor in history_tensors(ended).items()}
-    commit["rejects"] = _forget_rejects(folder, users, commit["rejects"], found)
+    commit["rejects"] = _forget_rejects(folder, users, commit["rejects"], forgotten)
     commit["resume"] = ""
-    found.remains.extend(REMAINS)
-    return Forgetting({STATE: json.dumps(commit).encode(), TENSORS: tensor_bytes(tensors)}, found)
+    forgotten.remains.extend(REMAINS)
+    return Forgetting({STATE: json.dumps(commit).encode(), TENSORS: tensor_bytes(tensors)}, forgotten)
 
 
-def _forget_rejects(folder: Path, users: Collection[str], length: int, found: Forgotten) -> int:
+def _forget_rejects(folder: Path, users: Collection[str], length: int, forgotten: Forgotten) -> int:
     """Remove the rejected lines that hold one of the names; returns how many bytes are left."""
     path = rejects_of(folder)
     if not path.exists():
         return length
     names = re.compile("|".join(rf"(?<!\w){re.escape(user)}(?!\w)" for user in users))
     lines = path.read_bytes()[:length].splitlines(keepends=True)
-    kept = [line for line in lines if not names.search(_text(line))]
-    if len(kept) < len(lines):
-        found.add(path.name, "rejected lines", len(lines) - len(kept))
-        write_file(path, b"".join(kept))
-    return sum(map(len, kept))
+    remaining = [line for line in lines if not names.search(_text(line))]
+    if len(remaining) < len(lines):
+        forgotten.add(path.name, "rejected lines", len(lines) - len(remaining))
+        write_file(path, b"".join(remaining))
+    return sum(map(len, remaining))
 
 
 def _text(entry: bytes) -> str:

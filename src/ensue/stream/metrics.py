@@ -120,13 +120,13 @@ class Board:
 
     def total(self) -> Hour:
         """All hours as one."""
-        whole = Hour(0)
+        total = Hour(0)
         for row in self.rows():
-            whole.events += row.events
-            whole.targets += row.targets
+            total.events += row.events
+            total.targets += row.targets
             for name, sums in row.sums.items():
-                whole.add(name, sums)
-        return whole
+                total.add(name, sums)
+        return total
 
     def state(self) -> list[HourState]:
         """All hours, for :meth:`restore`."""
@@ -146,13 +146,13 @@ class Board:
 
 def _tally(times: Times, weights: Floats | None) -> list[tuple[int, float]]:
     """(hour, sum) of some weights, or of how many there are: times 10 3599 3600 give (0, 2) and (1, 1)."""
-    hours, places = np.unique(np.floor(times / HOUR).astype(np.int64), return_inverse=True)
-    return list(zip(hours.tolist(), np.bincount(places, weights, len(hours)).tolist(), strict=True))
+    hours, rows = np.unique(np.floor(times / HOUR).astype(np.int64), return_inverse=True)
+    return list(zip(hours.tolist(), np.bincount(rows, weights, len(hours)).tolist(), strict=True))
 
 
 WINDOWS = (900, 3600, 21600)
 """Seconds of recent popularity; it is counted over each, since which is best differs from stream to stream."""
-MOST = 1_000_000
+MAX_EVENTS = 1_000_000
 """Latest events a window holds at most."""
 
 
@@ -241,10 +241,12 @@ class RecentPopularity:
                 self._at_least.append(0)
             self._at_least[count] += 1
         size = len(self._ids)
-        while self._begin < size and (self._times[self._begin] < clock - self.window or size - self._begin > MOST):
+        while self._begin < size and (
+            self._times[self._begin] < clock - self.window or size - self._begin > MAX_EVENTS
+        ):
             self._forget(self._ids[self._begin])
             self._begin += 1
-        if self._begin > MOST:  # the columns are cut rarely: it moves all that is left
+        if self._begin > MAX_EVENTS:  # the columns are cut rarely: it moves all that is left
             del self._ids[: self._begin], self._times[: self._begin]
             self._begin = 0
 

@@ -40,13 +40,13 @@ from ensue.vocabulary import FIRST, Vocabulary
 
 LATEST = 50
 """Events a session that are held."""
-MOST = 200_000
+MAX_OPEN = 200_000
 """Open sessions."""
 RECENT = 200_000
 """Latest events that a repeat is recognised by."""
 LONG = 64
 """Fresh events of a session that are asked about at once."""
-PARTS = 10_000
+NUM_DRAW_PARTS = 10_000
 """A share of the sessions is drawn in so many parts."""
 
 
@@ -76,9 +76,9 @@ class SessionColumns:
         self.context.append(context)
         self.arrivals.extend(arrivals)
 
-    def drawn(self, share: float) -> Index:
+    def sample(self, share: float) -> Index:
         """Which of them are in a share of all, drawn by their names: a session is in it for as long as it goes on."""
-        return np.flatnonzero(np.array(self.names, np.int64) % PARTS < share * PARTS)
+        return np.flatnonzero(np.array(self.names, np.int64) % NUM_DRAW_PARTS < share * NUM_DRAW_PARTS)
 
     def histories(self, vocabulary: Vocabulary) -> tuple[Histories, Index]:
         """The sessions in columns, and (sessions,) how many leading events of each are context."""
@@ -145,10 +145,14 @@ class Chunk:
 
     def tensors(self) -> dict[str, Tensor]:
         """The columns of a chunk that is not complete, for :meth:`restore`; new values are texts and not among them."""
-        parts = {"scored": self.scored, "late": self.late, "closed": self.closed}
-        columns = {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.tensors().items()}
-        own = {name: torch.tensor(getattr(self, name), dtype=_dtype(name)) for name in ("ids", "times", "clocks")}
-        return columns | own
+        groups = {"scored": self.scored, "late": self.late, "closed": self.closed}
+        columns = {
+            f"{group}.{name}": tensor
+            for group, sessions in groups.items()
+            for name, tensor in sessions.tensors().items()
+        }
+        events = {name: torch.tensor(getattr(self, name), dtype=_dtype(name)) for name in ("ids", "times", "clocks")}
+        return columns | events
 
     def restore(self, tensors: Mapping[str, Tensor], new_values: Sequence[str]) -> None:
         """Put back what :meth:`tensors` gave, and the new values.
@@ -163,14 +167,16 @@ class Chunk:
         for name in ("times", "clocks"):
             require_times(f"chunk: {name}", tensors[name], len(tensors["ids"]))
         self.ids, self.times, self.clocks = (tensors[name].tolist() for name in ("ids", "times", "clocks"))
-        for part, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
-            own = {name: tensors[f"{part}.{name}"] for name in vars(columns)}
-            context, lengths = own["context"], own["lengths"]
-            require_totals(f"{part}: context", context, len(lengths))
+        for group, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
+            tensors_of_group = {name: tensors[f"{group}.{name}"] for name in vars(columns)}
+            context, lengths = tensors_of_group["context"], tensors_of_group["lengths"]
+            require_totals(f"{group}: context", context, len(lengths))
             fresh = lengths - context
-            require_ids(f"{part}: context", fresh, MAX_COUNT)
-            _require_sessions(part, {**own, "fresh": fresh if columns is self.scored else 0 * fresh}, self)
-            columns.restore(own)
+            require_ids(f"{group}: context", fresh, MAX_COUNT)
+            _require_sessions(
+                group, {**tensors_of_group, "fresh": fresh if columns is self.scored else 0 * fresh}, self
+            )
+            columns.restore(tensors_of_group)
 
 
 class _Session:
@@ -206,7 +212,7 @@ class OpenSessions:
         """The median time of the latest events."""
         return self.times.time
 
-    def add(self, session: str, value: str, time: float, mark: str, place: str, chunk: Chunk) -> None:
+    def add(self, session: str, value: str, time: float, mark: str, location: str, chunk: Chunk) -> None:
         """Sort an event into its session.
 
         Args:
@@ -214,13 +220,13 @@ class OpenSessions:
             value: what was seen.
             time: its seconds.
             mark: an id that a repeat of it carries too, or nothing.
-            place: where it stands, for people.
+            location: where it stands, for people.
             chunk: takes what becomes of it, and of those that waited for it.
         """
         if self._is_repeat(mark or f"{session}\n{value}\n{time!r}"):
             chunk.num_repeated += 1
             return
-        self._take(*self.times.judge(Event(_digest(session), value, time, place)), chunk)
+        self._take(*self.times.judge(Event(_digest(session), value, time, location)), chunk)
 
     def settle(self, chunk: Chunk) -> None:
         """Decide about the events that wait for others, where no more will come."""
@@ -273,18 +279,18 @@ class OpenSessions:
         _hand_over(session, chunk)
         if session.times[0] - time > self.gap:
             return
-        place = bisect_right(session.times, time)
-        session.ids.insert(place, value)
-        session.times.insert(place, time)
+        position = bisect_right(session.times, time)
+        session.ids.insert(position, value)
+        session.times.insert(position, time)
         session.fresh = len(session.ids)
-        if place:
-            chunk.late.add(session.ids[: place + 1], session.times[: place + 1], place)
+        if position:
+            chunk.late.add(session.ids[: position + 1], session.times[: position + 1], position)
         _cut(session)
 
     def _expire(self, chunk: Chunk) -> None:
         while self._open:
             name, oldest = next(iter(self._open.items()))
-            if len(self._open) <= MOST and oldest.times[-1] >= self.clock - self.gap:
+            if len(self._open) <= MAX_OPEN and oldest.times[-1] >= self.clock - self.gap:
                 return
             self._close(name, chunk)
 
@@ -409,10 +415,10 @@ def targets(histories: Histories, context: Index) -> Index:
     return ranges(histories.offsets[:-1] + first, np.maximum(histories.lengths - first, 0))
 
 
-def joined(parts: Sequence[tuple[Histories, Index]]) -> tuple[Histories, Index]:
+def joined(groups: Sequence[tuple[Histories, Index]]) -> tuple[Histories, Index]:
     """Histories of one vocabulary, one after the other, and (histories,) how many events of each are context."""
-    return reduce(concat_histories, (histories for histories, _ in parts)), np.concatenate(
-        [context for _, context in parts]
+    return reduce(concat_histories, (histories for histories, _ in groups)), np.concatenate(
+        [context for _, context in groups]
     )
 
 
@@ -442,50 +448,54 @@ class PartitionSessions:
 
     def __init__(self, gap: float) -> None:
         self.gap = gap
-        self._parts: dict[str, OpenSessions] = {}
+        self._partitions: dict[str, OpenSessions] = {}
 
     def __len__(self) -> int:
         """Number of open sessions."""
-        return sum(map(len, self._parts.values()))
+        return sum(map(len, self._partitions.values()))
 
     def of(self, partition: str) -> OpenSessions:
         """Return the sessions of one partition."""
-        return self._parts.setdefault(partition, OpenSessions(self.gap))
+        return self._partitions.setdefault(partition, OpenSessions(self.gap))
 
     @property
     def clock(self) -> float:
         """The time of the latest partition."""
-        return max((part.clock for part in self._parts.values()), default=-np.inf)
+        return max((sessions.clock for sessions in self._partitions.values()), default=-np.inf)
 
     @property
     def settled(self) -> float:
         """The time that every partition has reached."""
-        return min((part.clock for part in self._parts.values()), default=-np.inf)
+        return min((sessions.clock for sessions in self._partitions.values()), default=-np.inf)
 
     def settle(self, chunk: Chunk) -> None:
         """Decide about the events that wait for others, where no more will come."""
-        for _, part in sorted(self._parts.items()):
-            part.settle(chunk)
+        for _, sessions in sorted(self._partitions.items()):
+            sessions.settle(chunk)
 
     def remove(self, sessions: Collection[str]) -> int:
         """Remove open sessions by their names, and return how many there were."""
-        return sum(part.remove(sessions) for part in self._parts.values())
+        return sum(open_sessions.remove(sessions) for open_sessions in self._partitions.values())
 
     def hand_over(self, chunk: Chunk) -> None:
         """Hand over the fresh events of every partition, where a chunk is complete."""
-        for _, part in sorted(self._parts.items()):
-            part.hand_over(chunk)
+        for _, sessions in sorted(self._partitions.items()):
+            sessions.hand_over(chunk)
 
     def waiting(self) -> dict[str, list[Event]]:
         """The events of each partition that wait for others, because their times are far from the clock."""
-        return {partition: part.times.waiting for partition, part in self._parts.items() if part.times.waiting}
+        return {
+            partition: sessions.times.waiting
+            for partition, sessions in self._partitions.items()
+            if sessions.times.waiting
+        }
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all other state, between two events; columns of a stream without partitions have no prefix."""
         return {
             f"{partition}@{name}" if partition else name: tensor
-            for partition, part in self._parts.items()
-            for name, tensor in part.tensors().items()
+            for partition, sessions in self._partitions.items()
+            for name, tensor in sessions.tensors().items()
         }
 
     def restore(self, tensors: Mapping[str, Tensor], chunk: Chunk, waiting: Mapping[str, Sequence[Event]]) -> None:
@@ -494,5 +504,5 @@ class PartitionSessions:
         for key, tensor in tensors.items():
             partition, _, name = key.rpartition("@")
             columns.setdefault(partition, {})[name] = tensor
-        for partition, own in columns.items():
-            self.of(partition).restore(own, chunk, waiting.get(partition, ()))
+        for partition, columns_of_partition in columns.items():
+            self.of(partition).restore(columns_of_partition, chunk, waiting.get(partition, ()))

@@ -56,14 +56,14 @@ class Block:
 
     Attributes:
         lines: as they came, without the newline.
-        places: where each stands, for people.
+        locations: where each stands, for people.
         position: where to go on after them, as JSON.
         at_end: whether the source held no more when it was asked.
         partition: the part of the source that the lines are of; empty where it has none.
     """
 
     lines: list[bytes]
-    places: list[str]
+    locations: list[str]
     position: Position
     at_end: bool
     partition: str = ""
@@ -100,12 +100,12 @@ class Source(ABC):
             DataError: the source is no longer what was read so far.
         """
         lines: list[bytes] = []
-        places: list[str] = []
+        locations: list[str] = []
         until, size, at_end = time.monotonic() + wait, 0, False
         while len(lines) < limit and size < MAX_BYTES:
             batch = self._next(limit - len(lines))
-            for place, line in batch or ():
-                places.append(place)
+            for location, line in batch or ():
+                locations.append(location)
                 lines.append(line[: LONGEST + 1])  # a longer one is rejected
                 size += len(line)
             if batch:
@@ -115,10 +115,10 @@ class Source(ABC):
                 at_end = batch is not None
                 break
             self._await(seconds)
-        return Block(lines, places, self._position(), at_end)
+        return Block(lines, locations, self._position(), at_end)
 
     def _next(self, limit: int) -> Sequence[tuple[str, bytes]] | None:
-        """Return (place, line) of some of the next lines; none at the end, ``None`` while the source is away."""
+        """Return (location, line) of some of the next lines; none at the end, ``None`` while the source is away."""
         raise NotImplementedError
 
     def _position(self) -> Position:
@@ -141,11 +141,11 @@ class Source(ABC):
         """Close files and connections."""
 
 
-def read_json(place: str, kind: type[Kind], data: bytes) -> Kind:
+def read_json(location: str, kind: type[Kind], data: bytes) -> Kind:
     """Return what a commit holds as JSON, whoever wrote it.
 
     Args:
-        place: where it stands, for messages.
+        location: where it stands, for messages.
         kind: what it must be.
         data: JSON.
 
@@ -158,7 +158,7 @@ def read_json(place: str, kind: type[Kind], data: bytes) -> Kind:
         detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = one_line(".".join(map(str, detail["loc"])), 80)
         raise ModelFolderError(
-            f"{place}: damaged ({f'{field}: ' if field else ''}{one_line(detail['msg'], 200)}); fit the model again "
+            f"{location}: damaged ({f'{field}: ' if field else ''}{one_line(detail['msg'], 200)}); fit the model again "
             "or copy it again"
         ) from error
 
@@ -183,8 +183,8 @@ def split_address(address: str, example: str) -> tuple[SplitResult, dict[str, st
         SettingError: it is no address; a password in it is not shown.
     """
     try:
-        parts = urlsplit(address)
-        return parts, {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        address_parts = urlsplit(address)
+        return address_parts, {name: values[-1] for name, values in parse_qs(address_parts.query).items()}
     except ValueError:  # its text may quote a part of the password
         raise SettingError(f"{without_credentials(address)}: is not an address; write {example}") from None
 
@@ -239,7 +239,7 @@ class Partitions(Source):
                 self._turns.append(name)
                 if block.lines:
                     self._positions[name] = block.position
-                    return Block(block.lines, block.places, self._position(), False, name)
+                    return Block(block.lines, block.locations, self._position(), False, name)
                 ends = ends and block.at_end
             if time.monotonic() >= until:
                 return Block([], [], self._position(), ends)
@@ -247,13 +247,13 @@ class Partitions(Source):
 
     def committed(self, position: Position) -> None:
         """See :class:`Source`."""
-        for name, own in cast(Mapping[str, Position], position["partitions"]).items():
-            self.sources[name].committed(own)
+        for name, position_of_source in cast(Mapping[str, Position], position["partitions"]).items():
+            self.sources[name].committed(position_of_source)
 
     def behind(self) -> Behind:
         """Return what is left of all, or how long the latest one has waited."""
-        left = [source.behind() for source in self.sources.values()]
-        amounts, unit = [one.amount for one in left], left[0].unit
+        lags = [source.behind() for source in self.sources.values()]
+        amounts, unit = [lag.amount for lag in lags], lags[0].unit
         return Behind(max(amounts) if unit == "s" else sum(amounts), unit)
 
     def close(self) -> None:
@@ -306,9 +306,9 @@ class JSONLines(Source):
         if position is None:
             self._at, self._offset, self._digest, self._done = "" if self.is_folder else self.name, 0, "", {}
         else:
-            place = position_of(FilePosition, position)
-            self._at, self._offset = place["file"], place["offset"]
-            self._digest, self._done = place["digest"], place["done"]
+            location = position_of(FilePosition, position)
+            self._at, self._offset = location["file"], location["offset"]
+            self._digest, self._done = location["digest"], location["done"]
         if self._at:
             self._verify()
 
@@ -332,8 +332,8 @@ class JSONLines(Source):
 
     def behind(self) -> Behind:
         """See :class:`Source`."""
-        left = [size for name, size in self._sizes() if name >= self._at]
-        return Behind(max(0, sum(left) - self._offset), "bytes")
+        sizes = [size for name, size in self._sizes() if name >= self._at]
+        return Behind(max(0, sum(sizes) - self._offset), "bytes")
 
     def close(self) -> None:
         """See :class:`Source`."""
@@ -348,7 +348,7 @@ class JSONLines(Source):
         return FilePosition(file=self._at, offset=self._offset, digest=self._digest, done=dict(self._done))
 
     @property
-    def _here(self) -> Path:
+    def _current_path(self) -> Path:
         return self.path / self._at if self.is_folder else self.path
 
     def _sizes(self) -> list[tuple[str, int]]:
@@ -361,22 +361,24 @@ class JSONLines(Source):
     def _verify(self) -> None:
         """The file under this name is the one that was read, and holds what was read, or it is an error."""
         changed = (
-            f"{self._here}: is not the file that was read up to byte {self._offset:,} (rotated, truncated or "
+            f"{self._current_path}: is not the file that was read up to byte {self._offset:,} (rotated, truncated or "
             "replaced); put it back, or let logs rotate into a folder, one name after the other, and stream the folder "
             "with --restart"
         )
         try:
             if self.is_folder and self._at not in dict(self._sizes()):  # a position names no file elsewhere
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            status = self._here.stat()
+            status = self._current_path.stat()
             if status.st_ino != self._inode:
                 self.close()
-                self._file, self._inode = os.open(self._here, os.O_RDONLY), status.st_ino
+                self._file, self._inode = os.open(self._current_path, os.O_RDONLY), status.st_ino
                 os.lseek(self._file, self._offset, os.SEEK_SET)
         except OSError as error:
-            raise DataError(changed if self._offset else f"{self._here}: cannot be read ({error.strerror})") from error
-        held = self._offset + self._dropped + len(self._buffer) - self._start
-        if status.st_size < held or (self._offset and self._digest_before() != self._digest):
+            raise DataError(
+                changed if self._offset else f"{self._current_path}: cannot be read ({error.strerror})"
+            ) from error
+        num_read = self._offset + self._dropped + len(self._buffer) - self._start
+        if status.st_size < num_read or (self._offset and self._digest_before() != self._digest):
             raise DataError(changed)
 
     def _digest_before(self) -> str:
@@ -391,9 +393,9 @@ class JSONLines(Source):
             chunk = os.read(self._file, CHUNK)
             if not chunk:
                 return None
-            rest = self._buffer[self._start :]
-            self._dropped += max(0, len(rest) - LONGEST - 1)
-            self._buffer, self._start = rest[: LONGEST + 1] + chunk, 0
+            tail = self._buffer[self._start :]
+            self._dropped += max(0, len(tail) - LONGEST - 1)
+            self._buffer, self._start = tail[: LONGEST + 1] + chunk, 0
         line = self._buffer[self._start : end]
         self._offset += end + 1 - self._start + self._dropped
         self._start, self._dropped = end + 1, 0
@@ -412,11 +414,11 @@ class JSONLines(Source):
             line = self._line()  # written between the last look and the next file
             if line is not None:
                 return line
-            rest = self._buffer[self._start :]
-            if rest:
-                self._offset += len(rest) + self._dropped
+            tail = self._buffer[self._start :]
+            if tail:
+                self._offset += len(tail) + self._dropped
                 self._start, self._dropped = len(self._buffer), 0
-                return rest
+                return tail
             self._done[self._at] = self._offset
         self.close()
         standing = {name for name, _ in sizes}
@@ -494,8 +496,8 @@ class SQLiteSource(Source):
                 f"{self.path}: no such queue; a writer makes it with "
                 f"ensue.stream.SQLiteQueue({str(self.path)!r}).put(lines)"
             )
-        place = QueuePosition(position=0, digest="") if position is None else position_of(QueuePosition, position)
-        self._at, self._digest = place["position"], place["digest"]
+        location = QueuePosition(position=0, digest="") if position is None else position_of(QueuePosition, position)
+        self._at, self._digest = location["position"], location["digest"]
         self._database = sqlite3.connect(self.path, timeout=PATIENCE)
         standing = self._rows("SELECT CAST(line AS BLOB) FROM events WHERE position = ?", self._at)
         if self._at > self._last() or any(_digest(line) != self._digest for (line,) in standing):

@@ -27,7 +27,7 @@ class StreamSettings:
     """Share of remembered sessions in what is learned; 0 learns the new ones alone."""
     step: int = 64
     """Sessions an optimiser step: fewer follow the stream more closely and cost more time."""
-    every: float = 30.0
+    commit_interval: float = 30.0
     """Seconds between two commits."""
     batch: int = 512
     """Lines that are read at once, at most; the metrics do not depend on it."""
@@ -39,8 +39,15 @@ class StreamSettings:
     """Bytes of weights and moments from which a commit writes what changed, not the folder."""
 
     def __post_init__(self) -> None:
-        if not self.gap > 0 or not self.every >= 0 or min(self.batch, self.step) < 1 or not 0 <= self.replay < 1:
-            raise SettingError("gap must be above 0, every 0 or more, batch and step at least 1, replay in [0, 1)")
+        if (
+            not self.gap > 0
+            or not self.commit_interval >= 0
+            or min(self.batch, self.step) < 1
+            or not 0 <= self.replay < 1
+        ):
+            raise SettingError(
+                "gap must be above 0, commit_interval 0 or more, batch and step at least 1, replay in [0, 1)"
+            )
         if not 0 <= self.score <= 1:
             raise SettingError(f"score is {self.score:g}; it must be in [0, 1]: 0 for off, 1 for every session")
 

@@ -102,7 +102,7 @@ class Request(Generic[Kind]):
     key: str | None = None
     writes: bool = False
     """True where it needs the update token."""
-    again: bool = True
+    is_repeatable: bool = True
     """True where it may be sent twice."""
 
 
@@ -148,12 +148,12 @@ class Requests:
             for name, items in (("exclude", options.pop("exclude", ())), ("allow", options.pop("allow", None)))
             if items is not None and (items or name == "allow")
         }
-        stated = {
+        fields = {
             name: value
             for name, value in options.items()
             if value not in (None, "") and (name, value) != ("rank_unknown", False)
         }
-        body = {"records": _plain(records), "k": k, **stated, **lists}
+        body = {"records": _plain(records), "k": k, **fields, **lists}
 
         def read(reply: Any) -> list[Any]:
             pairs = zip(records, reply["answers"], strict=True)
@@ -177,15 +177,19 @@ class Requests:
         """See :meth:`ensue.client.Client.update`."""
         key = options.pop("key", None)
         articles = _plain(options.pop("articles", ()))
-        stated = {name: value for name, value in options.items() if value is not None and value != ()}
-        body = {"records": _plain(_records(records)), **stated, **({"articles": articles} if articles else {})}
+        fields = {name: value for name, value in options.items() if value is not None and value != ()}
+        body = {"records": _plain(_records(records)), **fields, **({"articles": articles} if articles else {})}
         path = f"/v1/models/{model}/update"
-        return Request("POST", path, lambda answer: answer, body, 600.0, key, writes=True, again=key is not None)
+        return Request(
+            "POST", path, lambda answer: answer, body, 600.0, key, writes=True, is_repeatable=key is not None
+        )
 
     def events_request(self, events: Sequence[Mapping[str, object]]) -> Request[int]:
         """See :meth:`ensue.client.Client.events`."""
         body = {"events": list(events)}
-        return Request("POST", "/v1/events", lambda answer: int(answer["accepted"]), body, writes=True, again=False)
+        return Request(
+            "POST", "/v1/events", lambda answer: int(answer["accepted"]), body, writes=True, is_repeatable=False
+        )
 
     def options(self, request: Request[Any]) -> dict[str, object]:
         """Return what the library of connections takes besides method and path."""
@@ -204,10 +208,10 @@ class Requests:
         """
         failed = isinstance(reply, Exception)
         passes = isinstance(reply, self.no_connection) if failed else reply.status_code in BUSY
-        if not passes or not request.again or attempt >= self.retries:
+        if not passes or not request.is_repeatable or attempt >= self.retries:
             return None
-        stated = "" if failed else reply.headers.get("retry-after", "")
-        seconds = float(stated) if stated.isdecimal() else PAUSE * 2**attempt
+        retry_after = "" if failed else reply.headers.get("retry-after", "")
+        seconds = float(retry_after) if retry_after.isdecimal() else PAUSE * 2**attempt
         return seconds if seconds <= LONGEST else None
 
     def result(self, request: Request[Kind], reply: Any) -> Kind:
@@ -226,15 +230,15 @@ class Requests:
         if reply.is_success:
             return request.read(decoded)
         problem = decoded if isinstance(decoded, dict) else {}
-        parts = [str(problem[name]) for name in ("error", "hint") if name in problem]
-        text = "; ".join(parts) or f"status {reply.status_code}"
+        sentences = [str(problem[name]) for name in ("error", "hint") if name in problem]
+        text = "; ".join(sentences) or f"status {reply.status_code}"
         raise _ERRORS.get(reply.status_code, EnsueError)(text)
 
 
 def _authorization(variable: str, token: str | None) -> dict[str, str]:
     """Return the header that shows a token, or the one of the environment; none where it is empty."""
-    own = os.environ.get(variable, "") if token is None else token
-    return {"authorization": f"Bearer {own}"} if own else {}
+    secret = os.environ.get(variable, "") if token is None else token
+    return {"authorization": f"Bearer {secret}"} if secret else {}
 
 
 def _records(records: Sequence[Record | Session]) -> list[Record]:
@@ -269,9 +273,9 @@ def _read(kind: type[Kind], decoded: object) -> Kind:
         answer: Kind = _READERS[kind].validate_python(decoded)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
+        location = ".".join(map(str, first["loc"]))
         raise EnsueError(
-            f"the answer is not what this version reads ({place}: {first['msg']}); update ensue"
+            f"the answer is not what this version reads ({location}: {first['msg']}); update ensue"
         ) from error
     return answer
 

@@ -5,23 +5,23 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ensue.demo.town import AHEAD, OWN, Paths
+from ensue.demo.town import NEXT_ON_PATH, ON_PATH, Paths
 
 PATHS = Paths({"left": ("a", "b", "c"), "right": ("b", "d")}, {"left": 0.75, "right": 0.25})
-REST = 1 - AHEAD - OWN
+REST = 1 - NEXT_ON_PATH - ON_PATH
 ALL = frozenset("abcd")
 
 
 def test_the_first_step_by_hand() -> None:
-    # left: the next on the path is a; OWN goes to a, b, c evenly; REST to a, b, c, d.
+    # left: the next on the path is a; ON_PATH goes to a, b, c evenly; REST to a, b, c, d.
     assert PATHS.items == ("a", "b", "c", "d")
-    expected = [AHEAD + OWN / 3 + REST / 4, OWN / 3 + REST / 4, OWN / 3 + REST / 4, REST / 4]
+    expected = [NEXT_ON_PATH + ON_PATH / 3 + REST / 4, ON_PATH / 3 + REST / 4, ON_PATH / 3 + REST / 4, REST / 4]
     assert PATHS.step("left", (), ALL) == pytest.approx(expected)
 
 
 def test_what_is_done_or_not_there_yet_is_no_answer() -> None:
     # Of left, b is done and c is not out: a is all that is left of the path, behind though it lies; d may come too.
-    expected = [AHEAD + OWN + REST / 2, 0, 0, REST / 2]
+    expected = [NEXT_ON_PATH + ON_PATH + REST / 2, 0, 0, REST / 2]
     assert PATHS.step("left", ("b",), frozenset("abd")) == pytest.approx(expected)
 
 
@@ -30,8 +30,9 @@ def test_a_path_that_is_walked_leaves_all_that_is_open() -> None:
 
 
 def test_the_interest_is_guessed_by_bayes() -> None:
-    # After b: left would have begun with b by chance OWN / 3 + REST / 4, right by AHEAD + OWN / 2 + REST / 4.
-    left, right = 0.75 * (OWN / 3 + REST / 4), 0.25 * (AHEAD + OWN / 2 + REST / 4)
+    # After b: left would have begun with b with probability ON_PATH / 3 + REST / 4, right with
+    # NEXT_ON_PATH + ON_PATH / 2 + REST / 4.
+    left, right = 0.75 * (ON_PATH / 3 + REST / 4), 0.25 * (NEXT_ON_PATH + ON_PATH / 2 + REST / 4)
     share = left / (left + right)
     expected = share * PATHS.step("left", ("b",), ALL) + (1 - share) * PATHS.step("right", ("b",), ALL)
     assert PATHS.chances(("b",), ALL) == pytest.approx(expected)

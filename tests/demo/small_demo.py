@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ensue.demo import models as demo
-from ensue.demo.models import PARTS, Demo, Part
+from ensue.demo.models import PANELS, Demo, Panel
 from ensue.demo.town import Town, make_town
 
 TINY: dict[str, dict[str, object]] = {
@@ -27,9 +27,9 @@ def small_story(*, seed: int = 0) -> Town:
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """Make the demonstration small for as long as the patch holds."""
-    parts = [Part(*part[:5], TINY[part.name]) for part in PARTS]
+    parts = [Panel(*part[:5], TINY[part.name]) for part in PANELS]
     patch.setattr(demo, "make_town", small_story)
-    patch.setattr(demo, "PARTS", tuple(parts))
+    patch.setattr(demo, "PANELS", tuple(parts))
 
 
 @cache

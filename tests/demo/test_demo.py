@@ -11,7 +11,7 @@ from ensue.data.posts.corpus import read_corpus
 from ensue.data.queries import read_queries
 from ensue.data.sequences import read
 from ensue.data.texts import read_texts
-from ensue.demo.models import PARTS, expected_reciprocal
+from ensue.demo.models import PANELS, expected_reciprocal
 from ensue.demo.scenario import story_of, write_logs, write_story
 from ensue.predictor import load
 from ensue.records import History, Post, Text
@@ -28,7 +28,7 @@ def test_the_rank_of_one_who_knows_the_truth() -> None:
 
 def test_every_question_has_a_row_with_a_baseline_and_a_ceiling() -> None:
     found = small_demo()
-    assert [row.name for row in found.rows] == [part.name for part in PARTS]
+    assert [row.name for row in found.rows] == [part.name for part in PANELS]
     for row in found.rows:
         assert 0 <= row.score <= 1
         assert row.num_questions > 0
@@ -47,7 +47,7 @@ def test_the_truth_test_counts_edges_and_sources() -> None:
 def test_the_story_asks_without_the_answer(tmp_path: Path) -> None:
     found = small_demo()
     story = story_of(found, 0)
-    assert list(story["panels"]) == [part.name for part in PARTS]
+    assert list(story["panels"]) == [part.name for part in PANELS]
     sharing = found.story.cascades
     for item in story["panels"]["sharing"]:
         assert item["truth"][0] not in item["record"]["values"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.demo.models import PARTS, data_of
+from ensue.demo.models import PANELS, data_of
 from ensue.demo.town import make_town
 from ensue.records import Text
 from ensue.tasks.classify.predictor import ClassifyPredictor
@@ -18,7 +18,7 @@ SENTENCES = Path(__file__).with_name("everyday.tsv")
 @pytest.fixture(scope="module")
 def predictor() -> ClassifyPredictor:
     """The model of the demonstration, as it is trained there."""
-    part = next(part for part in PARTS if part.name == "stance")
+    part = next(part for part in PANELS if part.name == "stance")
     found = ClassifyPredictor(part.model, settings=part.settings, seed=0, device="cpu")
     known = data_of(make_town(num_reads=10, num_searches=10))["stance"]
     for _ in found.fit(known.train, known.valid):

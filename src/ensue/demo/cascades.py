@@ -93,8 +93,8 @@ def kronecker_graph(power: int, *, num_edges: int, seed: np.random.SeedSequence)
     possible = np.flatnonzero(weights)
     # The first num_edges of exponential clocks that run at these rates are exactly such a draw, in one pass.
     clocks = np.random.default_rng(seed).standard_exponential(len(possible)) / weights.flat[possible]
-    drawn = np.sort(possible[np.argsort(clocks)[:num_edges]])
-    return np.stack(np.divmod(drawn, len(weights)), axis=1).astype(np.int32)
+    sample = np.sort(possible[np.argsort(clocks)[:num_edges]])
+    return np.stack(np.divmod(sample, len(weights)), axis=1).astype(np.int32)
 
 
 def _simulate(

@@ -36,7 +36,7 @@ _SMALL: dict[str, object] = {"hidden": 24, "dim": 24, "head": 24, "dropout": 0.3
 _NARROW: dict[str, object] = {"dim": 48, "embedding": 48, "wide": 96, "heads": 2, "dropout": 0.1, "warm_up": 40}
 
 
-class Part(NamedTuple):
+class Panel(NamedTuple):
     """One of the five questions.
 
     Attributes:
@@ -56,14 +56,14 @@ class Part(NamedTuple):
     settings: dict[str, object]
 
 
-PARTS = (
-    Part("posts", "Which article is this post about?", "link", "best", "mrr", {}),
-    Part("stance", "What does this post say?", "classify", "blend", "accuracy",
+PANELS = (
+    Panel("posts", "Which article is this post about?", "link", "best", "mrr", {}),
+    Panel("stance", "What does this post say?", "classify", "blend", "accuracy",
          {**_SMALL, "epochs": 6, "learning_rate": 6e-3, "patience": 3}),
-    Part("sharing", "Who passes it on next?", "next", "hidan", "mrr",
+    Panel("sharing", "Who passes it on next?", "next", "hidan", "mrr",
          {"dim": 32, "epochs": 14, "batch_size": 32, "learning_rate": 5e-3, "max_hours": 4.0, "weight_decay": 0.0}),
-    Part("reading", "What is read next?", "next", "sansr", "mrr", {**_BRIEF, "epochs": 14}),
-    Part("searching", "What is searched next?", "suggest", "best", "mrr@10",
+    Panel("reading", "What is read next?", "next", "sansr", "mrr", {**_BRIEF, "epochs": 14}),
+    Panel("searching", "What is searched next?", "suggest", "best", "mrr@10",
          {**_NARROW, "epochs": 5, "learning_rate": 4e-3, "batch_size": 64}),
 )  # fmt: skip
 """Delays in the town are hours, not days: HiDAN divides 4 hours into 40 intervals."""
@@ -162,30 +162,30 @@ def _run(seed: int, log: Log, progress: Progress) -> Demo:
     log("the models are trained on the first days and scored on the last two; they never see the ground truth")
     data = data_of(story)
     rows, predictors = [], {}
-    for part in PARTS:
-        train, valid, test = data[part.name]
-        log(f"{part.question} ({part.task}, {part.model}; {len(train):,} training rows)")
-        predictor = make(part.task, part.model, settings=part.settings, seed=seed, device="cpu")
+    for panel in PANELS:
+        train, valid, test = data[panel.name]
+        log(f"{panel.question} ({panel.task}, {panel.model}; {len(train):,} training rows)")
+        predictor = make(panel.task, panel.model, settings=panel.settings, seed=seed, device="cpu")
         progress(predictor.fit(train, valid))
-        predictors[part.name] = predictor
-        rows.append(_row(part, predictor, test, CEILINGS[part.name](story)))
+        predictors[panel.name] = predictor
+        rows.append(_row(panel, predictor, test, CEILINGS[panel.name](story)))
     test = story.cascades.test
-    chosen = int(np.flatnonzero((test.lengths >= 6) & (test.lengths <= 10))[0])
+    row = int(np.flatnonzero((test.lengths >= 6) & (test.lengths <= 10))[0])
     sharing = predictors["sharing"]
     assert isinstance(sharing, NextPredictor)
-    (explanation,) = sharing.explain([test.record(chosen)])
+    (explanation,) = sharing.explain([test.record(row)])
     return Demo(story, tuple(rows), predictors, explanation, recovery(sharing, test, story.cascades))
 
 
 def data_of(story: Town) -> dict[str, Data]:
-    """Return the data of each part, split by day."""
+    """Return the data of each panel, split by day."""
     articles = Articles.of(story.articles)
     return {
-        "posts": Data(*(Corpus(articles, Posts.of(post.post for post in part)) for part in written(story))),
-        "stance": Data(*(Texts.of(texts_of(part)) for part in written(story))),
+        "posts": Data(*(Corpus(articles, Posts.of(post.post for post in split)) for split in written(story))),
+        "stance": Data(*(Texts.of(texts_of(split)) for split in written(story))),
         "sharing": Data(story.cascades.train, story.cascades.valid, story.cascades.test),
-        "reading": Data(*(histories_of(part) for part in _by_day(story.reading, lambda session: session.day))),
-        "searching": Data(*(queries_of(part) for part in _by_day(story.searching, lambda session: session.day))),
+        "reading": Data(*(histories_of(split) for split in _by_day(story.reading, lambda session: session.day))),
+        "searching": Data(*(queries_of(split) for split in _by_day(story.searching, lambda session: session.day))),
     }
 
 
@@ -196,21 +196,21 @@ def written(story: Town) -> list[tuple[Written, ...]]:
 
 def _by_day(records: Iterable[Any], day_of: Callable[[Any], int]) -> list[tuple[Any, ...]]:
     """Return records of the days before, on and after the validation day."""
-    parts: list[list[Any]] = [[], [], []]
+    groups: list[list[Any]] = [[], [], []]
     for record in records:
-        parts[1 + int(np.sign(day_of(record) - VALID_DAY))].append(record)
-    return [tuple(part) for part in parts]
+        groups[1 + int(np.sign(day_of(record) - VALID_DAY))].append(record)
+    return [tuple(group) for group in groups]
 
 
-def _row(part: Part, predictor: Any, test: Any, truth: float) -> Row:
+def _row(panel: Panel, predictor: Any, test: Any, truth: float) -> Row:
     """Return the metrics of the model and of the best baseline."""
     result = evaluate(predictor, test)
     row = result.rows[0]
-    paired = next(pair for pair in result.paired_tests if pair.measure == part.metric)
-    low, high = row.interval[part.metric]
+    paired = next(pair for pair in result.paired_tests if pair.measure == panel.metric)
+    low, high = row.interval[panel.metric]
     return Row(
-        part.name, part.question, part.task, predictor.model_name, part.metric, NUM_QUESTIONS[part.name](test),
-        row.figures[part.metric], (high - low) / 2, paired.baseline, paired.metrics[1], truth, result.verdict,
+        panel.name, panel.question, panel.task, predictor.model_name, panel.metric, NUM_QUESTIONS[panel.name](test),
+        row.figures[panel.metric], (high - low) / 2, paired.baseline, paired.metrics[1], truth, result.verdict,
     )  # fmt: skip
 
 
@@ -271,7 +271,7 @@ NUM_QUESTIONS: Mapping[str, Callable[[Any], int]] = {
     "reading": _targets,
     "searching": lambda queries: _targets(queries.histories),
 }
-"""Number of scored questions in the test data of each part."""
+"""Number of scored questions in the test data of each panel."""
 
 
 def recovery(predictor: NextPredictor, test: Histories, cascades: Cascades) -> Recovery:

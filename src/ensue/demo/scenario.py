@@ -40,7 +40,8 @@ def story_of(demo: Demo, seed: int) -> Values:
         "begins": story.begins,
         "people": dict(story.people),
         "articles": [
-            {"id": one.id, "title": one.title, "body": one.body, "day": _day(story, one.id)} for one in story.articles
+            {"id": article.id, "title": article.title, "body": article.body, "day": _day(story, article.id)}
+            for article in story.articles
         ],
         "panels": {name: _right_first(questions, demo, name) for name, questions in panels.items()},
         "rows": [asdict(row) for row in demo.rows],
@@ -65,12 +66,12 @@ def write_logs(story: Town, folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     lines: dict[str, Iterable[str]] = {
-        "articles.jsonl": (one.to_json() for one in story.articles),
-        "posts.jsonl": (one.post.to_json() for one in story.posts),
-        "stances.tsv": (f"{one.label}\t{one.post.text}" for one in story.posts if one.label is not None),
-        "cascades.jsonl": (record.to_json() for part in story.parts for record in part.records()),
+        "articles.jsonl": (article.to_json() for article in story.articles),
+        "posts.jsonl": (post.post.to_json() for post in story.posts),
+        "stances.tsv": (f"{post.label}\t{post.post.text}" for post in story.posts if post.label is not None),
+        "cascades.jsonl": (record.to_json() for cascades in story.parts for record in cascades.records()),
         "edges.tsv": ("from\tto", *("\t".join(edge) for edge in sorted(story.cascades.edges))),
-        "clicks.jsonl": (one.history.to_json() for one in story.reading),
+        "clicks.jsonl": (session.history.to_json() for session in story.reading),
         "searches.tsv": _searches(story.searching),
     }
     for name, texts in lines.items():
@@ -80,21 +81,21 @@ def write_logs(story: Town, folder: Path) -> list[Path]:
 
 def _searches(sessions: Sequence[Session]) -> Iterable[str]:
     yield "user\tquery\ttime"
-    for one in sessions:
-        for query, time in zip(one.history.values, one.history.times, strict=True):
-            yield f"{one.person}\t{query}\t{time:.0f}"
+    for session in sessions:
+        for query, time in zip(session.history.values, session.history.times, strict=True):
+            yield f"{session.person}\t{query}\t{time:.0f}"
 
 
 def _right_first(questions: list[Values], demo: Demo, name: str) -> list[Values]:
     """Return ``ITEMS`` questions: the correctly answered one with the highest score first, the others spread evenly."""
     predictor = demo.predictors[name]
     kind = TASKS[predictor.task].record
-    answers = predictor.predict([kind.from_fields(one["record"]) for one in questions], 1)
+    answers = predictor.predict([kind.from_fields(question["record"]) for question in questions], 1)
     tops = [answer.choices[0] if answer.choices else None for answer in answers]
-    right = [place for place, top in enumerate(tops) if top and top.value in questions[place]["truth"]]
-    best = [max(right, key=lambda place: tops[place].score)] if right else []  # type: ignore[union-attr]
-    others = [question for place, question in enumerate(questions) if place not in best]
-    return [*(questions[place] for place in best), *_spread(others, ITEMS - len(best))]
+    correct = [row for row, top in enumerate(tops) if top and top.value in questions[row]["truth"]]
+    best = [max(correct, key=lambda row: tops[row].score)] if correct else []  # type: ignore[union-attr]
+    remaining = [question for row, question in enumerate(questions) if row not in best]
+    return [*(questions[row] for row in best), *_spread(remaining, ITEMS - len(best))]
 
 
 def _spread(items: Sequence[Any], count: int) -> list[Any]:
@@ -107,14 +108,14 @@ def _posts(story: Town) -> list[Values]:
     posts = written(story)[2]
     event = [post for post in posts if post.label]
     other_news = [post for post in posts if post.post.about and not post.label]
-    rest = [post for post in posts if not post.post.about]
+    unrelated = [post for post in posts if not post.post.about]
     return [
         {
             "record": {"text": post.post.text, "id": post.post.id},
             "truth": list(post.post.about),
             **_by(post.author, post.time),
         }
-        for post in (*_spread(event, 5), *_spread(other_news, 2), *_spread(rest, 1))
+        for post in (*_spread(event, 5), *_spread(other_news, 2), *_spread(unrelated, 1))
     ]
 
 
@@ -124,32 +125,32 @@ def _stances(story: Town) -> list[Values]:
     for post in written(story)[2]:
         if post.label is not None:
             by_feeling.setdefault(post.feeling, []).append(post)
-    chosen = [post for posts in by_feeling.values() for post in _spread(posts, 2)]
+    examples = [post for posts in by_feeling.values() for post in _spread(posts, 2)]
     return [
         {
             "record": {"texts": [post.post.text], "id": post.post.id},
             "truth": [post.feeling],
             **_by(post.author, post.time),
         }
-        for post in chosen[:ITEMS]
+        for post in examples[:ITEMS]
     ]
 
 
 def _sharing(story: Town) -> list[Values]:
     """Return cascades cut in the middle, with the next user and the true source."""
     test, parents = story.cascades.test, story.cascades.true_parents
-    texts = {one.post.id: one for one in story.posts}
+    texts = {post.post.id: post for post in story.posts}
     rows = [row for row, length in enumerate(test.lengths.tolist()) if 6 <= length <= 14]
     rows = [row for row in rows if texts[test.names[row]].post.about]
-    made = []
+    questions = []
     for row in _spread(rows, 8 * ITEMS):
         record, post = test.record(row), texts[test.names[row]]
         cut = max(3, len(record.values) // 2)
         parent = int(parents[test.offsets[row] + cut] - test.offsets[row])
-        asked = {"values": list(record.values[:cut]), "times": list(record.times[:cut]), "id": record.id}
-        made.append({"record": asked, "truth": [record.values[cut]], "through": record.values[parent],
+        session = {"values": list(record.values[:cut]), "times": list(record.times[:cut]), "id": record.id}
+        questions.append({"record": session, "truth": [record.values[cut]], "through": record.values[parent],
                      "text": post.post.text, **_by(post.author, post.time)})  # fmt: skip
-    return made
+    return questions
 
 
 def _sessions(sessions: Sequence[Session]) -> list[Values]:

@@ -31,7 +31,7 @@ from ensue.demo.cascades import HOUR, Cascades, make_cascades
 from ensue.records import Article, History, Post, Text
 from ensue.vocabulary import FIRST
 
-AHEAD, OWN = 0.72, 0.2
+NEXT_ON_PATH, ON_PATH = 0.72, 0.2
 """The chance to go on along the path, and that of any item left on it; what is left over goes to all items."""
 
 
@@ -66,9 +66,9 @@ class Paths:
         even: Times = open_ / open_.sum()
         if not onwards.any():
             return even
-        chances: Times = even * (1 - AHEAD - OWN)
-        chances += onwards / onwards.sum() * OWN
-        chances[items.index(self._ahead(path, done, allowed))] += AHEAD
+        chances: Times = even * (1 - NEXT_ON_PATH - ON_PATH)
+        chances += onwards / onwards.sum() * ON_PATH
+        chances[items.index(self._next_on_path(path, done, allowed))] += NEXT_ON_PATH
         return chances
 
     def chances(self, done: Sequence[str], allowed: Collection[str]) -> Times:
@@ -79,8 +79,8 @@ class Paths:
         weights = {
             interest: share * self._likelihood(interest, done, allowed) for interest, share in self.shares.items()
         }
-        whole = sum(weights.values())
-        mean: Times = np.sum([w / whole * self.step(name, done, allowed) for name, w in weights.items()], axis=0)
+        total = sum(weights.values())
+        mean: Times = np.sum([w / total * self.step(name, done, allowed) for name, w in weights.items()], axis=0)
         return mean
 
     def walk(
@@ -93,18 +93,18 @@ class Paths:
         return tuple(done)
 
     def _likelihood(self, interest: str, done: Sequence[str], allowed: Collection[str]) -> float:
-        places = [self.items.index(item) for item in done]
-        steps = (self.step(interest, done[:at], allowed)[place] for at, place in enumerate(places))
+        columns = [self.items.index(item) for item in done]
+        steps = (self.step(interest, done[:at], allowed)[column] for at, column in enumerate(columns))
         return float(np.prod(list(steps)))
 
     @staticmethod
-    def _ahead(path: Sequence[str], done: Sequence[str], allowed: Collection[str]) -> str:
+    def _next_on_path(path: Sequence[str], done: Sequence[str], allowed: Collection[str]) -> str:
         """Return the first open item after the latest one of the path that was taken, else the first open item."""
         latest = max(
             (path.index(item) for item in done if item in path), default=-1, key=lambda at: done.index(path[at])
         )
-        left = [item for item in path if item in allowed and item not in done]
-        return next((item for item in left if path.index(item) > latest), left[0])
+        open_items = [item for item in path if item in allowed and item not in done]
+        return next((item for item in open_items if path.index(item) > latest), open_items[0])
 
 
 TownFile: TypeAlias = Mapping[str, Any]
@@ -112,7 +112,7 @@ TownFile: TypeAlias = Mapping[str, Any]
 DAY = 24 * HOUR
 VALID_DAY = 11
 """Days 0 to 10 are learned, day 11 stops the training, days 12 and 13 are the test."""
-ABOUT, OTHER = 0.6, 0.2
+ABOUT_EVENT, OTHER_NEWS = 0.6, 0.2
 """Shares of posts about the event and about other news; the rest is about nothing that is in the paper."""
 MISREAD = 0.05
 """Share of feelings that are labelled wrongly: people who label texts do not agree either."""
@@ -241,21 +241,21 @@ def make_town(*, seed: int = 0, num_posts: int = 3000, num_reads: int = 3400, nu
     seeds = iter(np.random.default_rng([seed, 1]).integers(0, 2**31, 8).tolist())
     names, interests = town["people"], list(town["interests"])
     order = np.random.default_rng(next(seeds)).permutation(len(names))
-    people = {name: interests[place % len(interests)] for name, place in zip(names, order.tolist(), strict=True)}
+    people = {name: interests[number % len(interests)] for name, number in zip(names, order.tolist(), strict=True)}
     begins = datetime.fromisoformat(town["begins"]).replace(tzinfo=UTC).timestamp()
-    articles = tuple(Article(one["body"], one["id"], one["title"]) for one in town["articles"])
-    published = {one["id"]: one["day"] for one in town["articles"]}
+    articles = tuple(Article(article["body"], article["id"], article["title"]) for article in town["articles"])
+    published = {article["id"]: article["day"] for article in town["articles"]}
     cascades = make_cascades(num_users=len(names), num_cascades=num_posts, seed=seed, names=names)
     posts = _posts(town, cascades, people, begins, np.random.default_rng(next(seeds)))
     shares = _interest_shares(people)
     read_paths, search_paths = (
-        Paths({name: tuple(one[key]) for name, one in town["interests"].items()}, shares)
+        Paths({name: tuple(interest[key]) for name, interest in town["interests"].items()}, shares)
         for key in ("reads", "searches")
     )
     wordings = {aim: tuple(phrases) for aim, phrases in town["searches"].items()}
     base = Town(
         town["title"], town["summary"], begins, people, articles, published,
-        {one["id"]: one["interest"] for one in town["articles"]},
+        {article["id"]: article["interest"] for article in town["articles"]},
         posts, _dated(cascades, posts), (), (), read_paths, search_paths, wordings,
     )  # fmt: skip
     reading = _reading(base, num_reads, np.random.default_rng(next(seeds)))
@@ -283,18 +283,18 @@ def queries_of(sessions: tuple[Session, ...]) -> Queries:
 
 def texts_of(posts: tuple[Written, ...]) -> list[Text]:
     """Return the labelled posts as texts."""
-    return [Text((one.post.text,), one.label, one.post.id) for one in posts if one.label is not None]
+    return [Text((post.post.text,), post.label, post.post.id) for post in posts if post.label is not None]
 
 
 def _posts(
     town: TownFile, cascades: Cascades, people: Mapping[str, str], begins: float, generator: np.random.Generator
 ) -> tuple[Written, ...]:
     """Return one post per cascade, written by its first user, in order of time."""
-    parts = (cascades.train, cascades.valid, cascades.test)
-    authors = [record.values[0] for part in parts for record in part.records()]
+    splits = (cascades.train, cascades.valid, cascades.test)
+    authors = [record.values[0] for split in splits for record in split.records()]
     # Posts begin when the bridge closes: on day 1 in the evening.
     times = np.sort(generator.uniform(begins + 1.75 * DAY, begins + town["days"] * DAY, len(authors)))
-    moods = {one["id"]: generator.dirichlet([MIXED] * len(town["feelings"])) for one in town["articles"]}
+    moods = {article["id"]: generator.dirichlet([MIXED] * len(town["feelings"])) for article in town["articles"]}
     posts = []
     for number, (author, time) in enumerate(zip(authors, times.tolist(), strict=True)):
         day = int((time - begins) // DAY)
@@ -302,9 +302,9 @@ def _posts(
         text = _text(town, article, feeling, generator)
         label = feeling
         if feeling is not None and generator.random() < MISREAD:
-            label = str(generator.choice([one for one in town["feelings"] if one != feeling]))
-        about = (article["id"],) if article else ()
-        posts.append(Written(Post(text, f"p{number:04d}", about), author, time, feeling, label))
+            label = str(generator.choice([other for other in town["feelings"] if other != feeling]))
+        article_ids = (article["id"],) if article else ()
+        posts.append(Written(Post(text, f"p{number:04d}", article_ids), author, time, feeling, label))
     return tuple(posts)
 
 
@@ -316,14 +316,14 @@ def _subject(
     generator: np.random.Generator,
 ) -> tuple[TownFile | None, str | None]:
     """Return the article of a post, and the feeling of a post about the event."""
-    drawn = generator.random()
-    if drawn >= ABOUT + OTHER:
+    draw = generator.random()
+    if draw >= ABOUT_EVENT + OTHER_NEWS:
         return None, None
-    event = drawn < ABOUT
-    out = [one for one in town["articles"] if one["day"] <= day and (one["interest"] != "town life") == event]
+    event = draw < ABOUT_EVENT
+    out = [item for item in town["articles"] if item["day"] <= day and (item["interest"] != "town life") == event]
     if not out:
         return None, None
-    weights = np.array([(3.0 if one["interest"] == interest else 1.0) / (1 + day - one["day"]) for one in out])
+    weights = np.array([(3.0 if item["interest"] == interest else 1.0) / (1 + day - item["day"]) for item in out])
     article = out[generator.choice(len(out), p=weights / weights.sum())]
     if not event:
         return article, None
@@ -336,19 +336,19 @@ def _text(town: TownFile, article: TownFile | None, feeling: str | None, generat
     opener, closer = (str(generator.choice(town[name])) for name in ("openers", "closers"))
     topic = str(generator.choice(article["topics"])) if article else ""
     if feeling is None:
-        said, words = [str(generator.choice(town["neutral" if article else "chatter"]))], {}
+        sentences, words = [str(generator.choice(town["neutral" if article else "chatter"]))], {}
     else:
         mood, common = town["feelings"][feeling], town["sentences"]
-        others = [word for name, other in town["feelings"].items() if name != feeling for word in other["mood"]]
+        other_words = [word for name, other in town["feelings"].items() if name != feeling for word in other["mood"]]
         kinds = ["about", *["remarks"] * int(generator.choice(len(REMARKS), p=REMARKS))]
-        said = []
+        sentences = []
         for kind in kinds:
             source = common if generator.random() < mood["common"] else mood
-            said.append(str(generator.choice(source[kind])))
-        generator.shuffle(said)
-        words = {**town["words"], **mood, "other": others}
-    said = [_filled(sentence, {**words, "topic": [topic]}, generator) for sentence in said]
-    return " ".join(part for part in (opener, *said, closer) if part)
+            sentences.append(str(generator.choice(source[kind])))
+        generator.shuffle(sentences)
+        words = {**town["words"], **mood, "other": other_words}
+    sentences = [_filled(sentence, {**words, "topic": [topic]}, generator) for sentence in sentences]
+    return " ".join(text for text in (opener, *sentences, closer) if text)
 
 
 def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.random.Generator) -> str:
@@ -364,14 +364,15 @@ def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.ran
 
 def _dated(cascades: Cascades, posts: tuple[Written, ...]) -> Cascades:
     """Return the cascades with the ids of their posts, from the times of these on."""
-    parts, low = [], 0
-    for part in (cascades.train, cascades.valid, cascades.test):
-        written = posts[low : low + len(part)]
-        low += len(part)
-        starts = np.repeat([one.time for one in written], part.lengths)
-        names = pl.Series([one.post.id for one in written], dtype=pl.String)
-        parts.append(replace(part, times=part.times + starts, names=names))
-    train, valid, test = parts
+    splits: list[Histories] = []
+    low = 0
+    for split in (cascades.train, cascades.valid, cascades.test):
+        written = posts[low : low + len(split)]
+        low += len(split)
+        starts = np.repeat([post.time for post in written], split.lengths)
+        names = pl.Series([post.post.id for post in written], dtype=pl.String)
+        splits.append(replace(split, times=split.times + starts, names=names))
+    train, valid, test = splits
     return replace(cascades, train=train, valid=valid, test=test)
 
 
@@ -399,12 +400,12 @@ def _searching(story: Town, number: int, private: list[str], generator: np.rando
         aims = story.search_paths.walk(interest, int(generator.integers(2, 6)), story.search_paths.items, generator)
         typed = [str(generator.choice(story.wordings[aim], p=_shares(len(story.wordings[aim])))) for aim in aims]
         visits.append((person, interest, time, tuple(typed)))
-    some = defaultdict(list)
-    for place, (person, *_) in enumerate(visits):
-        some[person].append(place)
-    for query, person in zip(private, generator.choice(list(some), len(private), replace=False), strict=True):
-        place = some[str(person)][0]
-        visits[place] = (*visits[place][:3], (*visits[place][3], query))
+    visits_of = defaultdict(list)
+    for row, (person, *_) in enumerate(visits):
+        visits_of[person].append(row)
+    for query, person in zip(private, generator.choice(list(visits_of), len(private), replace=False), strict=True):
+        row = visits_of[str(person)][0]
+        visits[row] = (*visits[row][:3], (*visits[row][3], query))
     return _sessions(story, visits, "s", (8.0, 60.0), generator)
 
 

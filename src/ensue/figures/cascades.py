@@ -15,9 +15,9 @@ ANSWER = "next"
 """The name of the last row."""
 SOURCES = 3
 """Lines that end at an event, at most: those of its strongest sources."""
-LEAST = 0.05
+MIN_WEIGHT = 0.05
 """Weights below this get no line."""
-WIDTHS = ((0.8, 7.0), (0.6, 5.5), (0.4, 4.0), (0.2, 2.5), (LEAST, 1.2))
+WIDTHS = ((0.8, 7.0), (0.6, 5.5), (0.4, 4.0), (0.2, 2.5), (MIN_WEIGHT, 1.2))
 """Lines of a weight of at least the first are as wide, in pixels, as the second."""
 
 
@@ -40,10 +40,12 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     x, axis = _along(explanation, len(labels))
     figure = go.Figure()
     edges = [edge for target, row in enumerate(rows) for edge in _strongest(row[:target], target)]
-    for at, (least, width) in enumerate(WIDTHS):
-        most = WIDTHS[at - 1][0] if at else float("inf")
-        some = [edge for edge in edges if least <= edge.weight < most]
-        figure.add_trace(_lines(some, x, name="attention", line={"color": "steelblue", "width": width}, opacity=0.55))
+    for at, (min_weight, width) in enumerate(WIDTHS):
+        upper = WIDTHS[at - 1][0] if at else float("inf")
+        class_edges = [edge for edge in edges if min_weight <= edge.weight < upper]
+        figure.add_trace(
+            _lines(class_edges, x, name="attention", line={"color": "steelblue", "width": width}, opacity=0.55)
+        )
     if truth is not None:
         pairs = [(row, column) for row in range(len(values)) for column in range(row)]
         true = (_Edge(column, row, 1.0) for row, column in pairs if (values[column], values[row]) in truth)
@@ -58,7 +60,7 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
 
 
 def _strongest(row: Iterable[float], target: int) -> list[_Edge]:
-    edges = [_Edge(source, target, weight) for source, weight in enumerate(row) if weight >= LEAST]
+    edges = [_Edge(source, target, weight) for source, weight in enumerate(row) if weight >= MIN_WEIGHT]
     return sorted(edges, key=lambda edge: -edge.weight)[:SOURCES]
 
 
@@ -67,20 +69,23 @@ def _along(explanation: Explanation, count: int) -> tuple[list[float], str]:
     times = explanation.times
     span = times[-1] - times[0] if times else 0.0
     if span <= 0:
-        return [float(place) for place in range(count)], "event"
+        return [float(number) for number in range(count)], "event"
     size, unit = _unit(span)
-    places = [(time - times[0]) / size for time in times]
-    return [*places, *[places[-1] + 0.06 * span / size] * (count - len(places))], f"{unit} after the first event"
+    positions = [(time - times[0]) / size for time in times]
+    return [
+        *positions,
+        *[positions[-1] + 0.06 * span / size] * (count - len(positions)),
+    ], f"{unit} after the first event"
 
 
-def _lines(edges: Iterable[_Edge], x: list[float], **about: object) -> go.Scatter:
+def _lines(edges: Iterable[_Edge], x: list[float], **options: object) -> go.Scatter:
     """Return one trace of many lines; ``None`` separates two of them."""
     across: list[float | None] = []
     down: list[float | None] = []
     for edge in edges:
         across += [x[edge.source], x[edge.target], None]
         down += [edge.source, edge.target, None]
-    return go.Scatter(x=across, y=down, mode="lines", **{"hoverinfo": "skip", "showlegend": False, **about})
+    return go.Scatter(x=across, y=down, mode="lines", **{"hoverinfo": "skip", "showlegend": False, **options})
 
 
 def _middles(edges: list[_Edge], x: list[float], labels: list[str], explanation: Explanation) -> go.Scatter:
@@ -109,7 +114,7 @@ def _people(rows: list[tuple[float, ...]], x: list[float], labels: list[str], ex
     for target, row in enumerate(rows):
         for source, weight in enumerate(row[:target]):
             received[source] += weight
-    most = max(received, default=0.0) or 1.0
+    max_received = max(received, default=0.0) or 1.0
     texts = [
         f"{label}: total weight from later events {total:.2f}" for label, total in zip(labels, received, strict=True)
     ]
@@ -120,8 +125,8 @@ def _people(rows: list[tuple[float, ...]], x: list[float], labels: list[str], ex
         mode="markers",
         marker={
             "color": "midnightblue",
-            "size": [8 + 12 * total / most for total in received],
-            "symbol": ["diamond-open" if place == answer else "circle" for place in range(len(labels))],
+            "size": [8 + 12 * total / max_received for total in received],
+            "symbol": ["diamond-open" if row == answer else "circle" for row in range(len(labels))],
         },
         text=texts,
         hovertemplate="%{text}<extra></extra>",

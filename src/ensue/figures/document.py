@@ -24,12 +24,12 @@ def document(explanation: TextExplanation) -> go.Figure:
     The weight of a sentence is at its first row; words of at least twice the equal weight show their own.
     """
     rows = _rows(explanation)
-    bars, ticks, drawn = list[_Bar](), dict[int, str](), 0
+    bars, ticks, num_drawn = list[_Bar](), dict[int, str](), 0
     for number, (passage, line) in enumerate(rows):
         if line.start == 0:
             ticks[number] = f"{name_of(explanation, passage)}: {explanation.passages[passage].weight:.2f}"
         bars += _bars(explanation.passages[passage], line, number)
-        drawn += len(line.words)
+        num_drawn += len(line.words)
     figure = go.Figure(
         go.Bar(
             orientation="h",
@@ -54,8 +54,10 @@ def document(explanation: TextExplanation) -> go.Figure:
             },
         )
     )
-    total = sum(len(part.words) for part in explanation.passages)
-    capped = [f"The first {drawn:,} of {total:,} words are drawn; all of them were read."] if drawn < total else []
+    total = sum(len(passage.words) for passage in explanation.passages)
+    capped = (
+        [f"The first {num_drawn:,} of {total:,} words are drawn; all of them were read."] if num_drawn < total else []
+    )
     notes = [*capped, *note(explanation)]
     return laid_out(figure, explanation, "word by word", notes).update_layout(
         xaxis={"visible": False, "range": [0, _LINE + 1]},
@@ -84,10 +86,10 @@ class _Bar(NamedTuple):
 
 def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
     """Return the words of each passage in rows of ``_LINE`` characters, up to ``WORDS`` words."""
-    rows, left = list[tuple[int, _Line]](), WORDS
-    for number, part in enumerate(explanation.passages):
-        texts = [_shown(part, word) for word in range(min(len(part.words), left))]
-        left -= len(texts)
+    rows, num_left = list[tuple[int, _Line]](), WORDS
+    for number, passage in enumerate(explanation.passages):
+        texts = [_label(passage, word) for word in range(min(len(passage.words), num_left))]
+        num_left -= len(texts)
         begins, used = [0], 0
         for word, text in enumerate(texts):
             used += len(text) + 1
@@ -99,17 +101,17 @@ def _rows(explanation: TextExplanation) -> list[tuple[int, _Line]]:
     return rows
 
 
-def _shown(part: Passage, word: int) -> str:
+def _label(passage: Passage, word: int) -> str:
     """Return a word, with its weight where that is large."""
-    heavy = len(part.words) > 1 and part.weights[word] * len(part.words) >= 2
-    return f"{short(part.words[word], _LINE - 6)}{f' {part.weights[word]:.2f}' if heavy else ''}"
+    heavy = len(passage.words) > 1 and passage.weights[word] * len(passage.words) >= 2
+    return f"{short(passage.words[word], _LINE - 6)}{f' {passage.weights[word]:.2f}' if heavy else ''}"
 
 
-def _bars(part: Passage, line: _Line, row: int) -> Iterator[_Bar]:
+def _bars(passage: Passage, line: _Line, row: int) -> Iterator[_Bar]:
     begin = 0
     for word, text in enumerate(line.words, line.start):
-        even = part.weights[word] * len(part.words)
-        share = f"{part.weights[word]:.3f} of its passage, {even:.1f} times an even share"
-        hover = f"{html.escape(part.words[word], quote=False)}: {share}"
+        even = passage.weights[word] * len(passage.words)
+        share = f"{passage.weights[word]:.3f} of its passage, {even:.1f} times an even share"
+        hover = f"{html.escape(passage.words[word], quote=False)}: {share}"
         yield _Bar(row, begin + 0.1, len(text) + 0.8, html.escape(text, quote=False), hover, min(even, _EVEN))
         begin += len(text) + 1

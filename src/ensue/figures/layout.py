@@ -39,11 +39,11 @@ def name_rows(
         columns: a name per column, if columns have names.
         height: pixels per row, pixels around them, and the least height.
     """
-    per_row, around, least = height
+    per_row, around, min_height = height
     return figure.update_layout(
         title={"text": title},
         template=TEMPLATE,
         xaxis={"title": {"text": axis}, **({} if columns is None else ticks(columns))},
         yaxis={**ticks(rows), "autorange": "reversed"},
-        height=max(least, per_row * len(rows) + around),
+        height=max(min_height, per_row * len(rows) + around),
     )

@@ -17,7 +17,7 @@ from ensue.figures.word_graph import word_graph
 from ensue.store.folder import write_file
 
 
-def write_html(figure: go.Figure, path: Path, *more: go.Figure) -> None:
+def write_html(figure: go.Figure, path: Path, *more_figures: go.Figure) -> None:
     """Write a page with figures and the code that draws them; a reader of the path sees the old page or the new one.
 
     Raises:
@@ -25,10 +25,10 @@ def write_html(figure: go.Figure, path: Path, *more: go.Figure) -> None:
     """
     options = {"config": {"displaylogo": False}}
     page = figure.to_html(include_plotlyjs=True, div_id="figure", **options)
-    for number, other in enumerate(more, 2):
-        part = other.to_html(include_plotlyjs=False, full_html=False, div_id=f"figure{number}", **options)
-        before, after = page.rsplit("</body>", 1)
-        page = f"{before}{part}</body>{after}"
+    for number, other in enumerate(more_figures, 2):
+        div = other.to_html(include_plotlyjs=False, full_html=False, div_id=f"figure{number}", **options)
+        head, tail = page.rsplit("</body>", 1)
+        page = f"{head}{div}</body>{tail}"
     if not path.absolute().parent.is_dir():
         raise SettingError(f"{path}: the figure cannot be written there (no folder {path.parent}); give another path")
     try:
@@ -56,5 +56,5 @@ def write_explanation(explanation: Explained, path: Path, truth: Edges | None = 
             # The graph of the passage that counts most, of pairs one for each text, and then all words.
             sides = ([index for index, passage in enumerate(passages) if passage.side == side] for side in (0, 1))
             strongest = [max(side, key=lambda index: passages[index].weight) for side in sides if side]
-            first, *others = [*(word_graph(explanation, index) for index in strongest), document(explanation)]
-            write_html(first, path, *others)
+            first, *more_figures = [*(word_graph(explanation, index) for index in strongest), document(explanation)]
+            write_html(first, path, *more_figures)

@@ -17,7 +17,7 @@ def query_weights(explanation: QueryExplanation) -> go.Figure:
     the fraction of the suggestion's score that the counts of the query bring, 0 where only common queries do.
     """
     if not explanation.weights:
-        return _counted(explanation)
+        return _count_weights(explanation)
     words = escaped(word for query in explanation.words for word in query)
     suggested = escaped(explanation.suggested)
     rows = explanation.weights
@@ -42,7 +42,7 @@ def query_weights(explanation: QueryExplanation) -> go.Figure:
     return figure
 
 
-def _counted(explanation: QueryExplanation) -> go.Figure:
+def _count_weights(explanation: QueryExplanation) -> go.Figure:
     """Draw the fraction that each query brings."""
     choices = explanation.answer.choices
     weights = [{attribution.value: attribution.weight for attribution in choice.attributions} for choice in choices]

@@ -11,11 +11,11 @@ from ensue.answers import TextExplanation
 from ensue.figures.layout import TEMPLATE
 
 
-def laid_out(figure: go.Figure, explanation: TextExplanation, what: str, notes: Sequence[str]) -> go.Figure:
+def laid_out(figure: go.Figure, explanation: TextExplanation, name: str, notes: Sequence[str]) -> go.Figure:
     """Put the answer into the title of a figure, and notes below it."""
     best = explanation.answer.choices[0] if explanation.answer.choices else None
     answer = f"{html.escape(best.value, quote=False)}, probability {best.score:.2f}: " if best is not None else ""
-    below = {
+    annotation = {
         "text": "<br>".join(note for note in notes if note),
         "showarrow": False,
         "align": "left",
@@ -28,9 +28,9 @@ def laid_out(figure: go.Figure, explanation: TextExplanation, what: str, notes: 
         "yshift": -12,
     }
     return figure.update_layout(
-        title={"text": f"{answer}{what}"},
+        title={"text": f"{answer}{name}"},
         template=TEMPLATE,
-        annotations=[below],
+        annotations=[annotation],
         showlegend=False,
         margin={"b": 50 + 20 * len(notes)},
     )
@@ -60,7 +60,7 @@ def _moves(score_drop: float) -> str:
 
 def name_of(explanation: TextExplanation, passage: int) -> str:
     """Return the name of a passage, counted within its text."""
-    sides = [part.side for part in explanation.passages]
+    sides = [item.side for item in explanation.passages]
     side, alone = sides[passage], sides.count(sides[passage]) == 1
     text = ("the first text", "the second text")[side] if 1 in sides else "the text"
     return text if alone else f"passage {passage - sides.index(side) + 1} of {text}"

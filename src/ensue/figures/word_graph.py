@@ -43,17 +43,17 @@ def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.F
     Raises:
         SettingError: there is no such passage, as in a text without words.
     """
-    parts = explanation.passages
+    passages = explanation.passages
     if passage is None:
-        passage = max(range(len(parts)), key=lambda place: parts[place].weight, default=0)
-    if not 0 <= passage < len(parts):
-        raise SettingError(f"passage {passage} does not exist; the text has {len(parts)}")
-    part = parts[passage]
-    shown = np.sort(np.argsort(-np.array(part.weights), kind="stable")[:NODES]).tolist()
-    places = {word: _place(number, len(shown)) for number, word in enumerate(shown)}
-    edges = _strongest(part, shown)
-    figure = go.Figure([*_arrows(part, edges, places), _nodes(part, places)])
-    notes = [_of_words(part, len(shown)), _connections(part, edges), *note(explanation)]
+        passage = max(range(len(passages)), key=lambda index: passages[index].weight, default=0)
+    if not 0 <= passage < len(passages):
+        raise SettingError(f"passage {passage} does not exist; the text has {len(passages)}")
+    chosen_passage = passages[passage]
+    word_indices = np.sort(np.argsort(-np.array(chosen_passage.weights), kind="stable")[:NODES]).tolist()
+    positions = {word: _position(number, len(word_indices)) for number, word in enumerate(word_indices)}
+    edges = _strongest(chosen_passage, word_indices)
+    figure = go.Figure([*_arrows(chosen_passage, edges, positions), _nodes(chosen_passage, positions)])
+    notes = [_of_words(chosen_passage, len(word_indices)), _connections(chosen_passage, edges), *note(explanation)]
     return laid_out(figure, explanation, f"word graph of {name_of(explanation, passage)}", notes).update_layout(
         xaxis={"visible": False, "range": [-2.4, 2.4]},
         yaxis={"visible": False, "range": [-1.15, 1.15]},
@@ -61,31 +61,31 @@ def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.F
     )
 
 
-def _place(number: int, count: int) -> tuple[float, float]:
+def _position(number: int, count: int) -> tuple[float, float]:
     """Return the position of a word on the circle: the first at the top, down the right side, and up the left.
 
     Words of a side are evenly spread in height, so that a line of text fits between them at every width.
     """
-    right = count // 2 + 1  # with the first; one at the bottom where there is an even number
-    if number < right:
-        y = 1 - 2 * number / max(right - 1 + (count % 2) / 2, 1)
+    num_right = count // 2 + 1  # with the first; one at the bottom where there is an even number
+    if number < num_right:
+        y = 1 - 2 * number / max(num_right - 1 + (count % 2) / 2, 1)
         return math.sqrt(max(1 - y * y, 0.0)), y
-    x, y = _place(count - number, count)
+    x, y = _position(count - number, count)
     return -x, y
 
 
-def _nodes(part: Passage, places: dict[int, tuple[float, float]]) -> go.Scatter:
-    weights = [part.weights[word] for word in places]
-    names = [html.escape(short(part.words[word], 20), quote=False) for word in places]
+def _nodes(passage: Passage, positions: dict[int, tuple[float, float]]) -> go.Scatter:
+    weights = [passage.weights[word] for word in positions]
+    names = [html.escape(short(passage.words[word], 20), quote=False) for word in positions]
     return go.Scatter(
-        x=[x for x, _ in places.values()],
-        y=[y for _, y in places.values()],
+        x=[x for x, _ in positions.values()],
+        y=[y for _, y in positions.values()],
         mode="markers+text",
         text=[f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True)],
-        textposition=[_beside(x, y) for x, y in places.values()],
+        textposition=[_label_position(x, y) for x, y in positions.values()],
         hovertext=[
-            f"{html.escape(part.words[word], quote=False)}, word {word + 1}<br>weight {part.weights[word]:.3f}"
-            for word in places
+            f"{html.escape(passage.words[word], quote=False)}, word {word + 1}<br>weight {passage.weights[word]:.3f}"
+            for word in positions
         ],
         hoverinfo="text",
         name="words",
@@ -95,41 +95,43 @@ def _nodes(part: Passage, places: dict[int, tuple[float, float]]) -> go.Scatter:
             "colorscale": "Blues",
             "cmin": 0,
             "line": {"color": "black", "width": 1},
-            "colorbar": {"title": {"text": "centrality" if part.graph else "weight"}, "thickness": 12, "x": 1.02},
+            "colorbar": {"title": {"text": "centrality" if passage.graph else "weight"}, "thickness": 12, "x": 1.02},
         },
         cliponaxis=False,
     )
 
 
-def _beside(x: float, y: float) -> str:
+def _label_position(x: float, y: float) -> str:
     if abs(x) < 1e-6:
         return "top center" if y > 0 else "bottom center"
     return "middle right" if x > 0 else "middle left"
 
 
-def _strongest(part: Passage, shown: Sequence[int]) -> list[_Edge]:
+def _strongest(passage: Passage, word_indices: Sequence[int]) -> list[_Edge]:
     """Return the strongest connections between drawn words, strongest first, without those of a word to itself."""
-    if not part.graph:
+    if not passage.graph:
         return []
-    graph = np.array(part.graph)[np.ix_(shown, shown)]
+    graph = np.array(passage.graph)[np.ix_(word_indices, word_indices)]
     np.fill_diagonal(graph, 0.0)
-    order = np.argsort(-graph, axis=None, kind="stable")[: EDGES * len(shown)]
-    weighted = [(*divmod(place, len(shown)), float(graph.flat[place])) for place in order.tolist()]
-    return [_Edge(shown[source], shown[target], weight) for target, source, weight in weighted if weight > 0]
+    order = np.argsort(-graph, axis=None, kind="stable")[: EDGES * len(word_indices)]
+    weighted = [(*divmod(index, len(word_indices)), float(graph.flat[index])) for index in order.tolist()]
+    return [
+        _Edge(word_indices[source], word_indices[target], weight) for target, source, weight in weighted if weight > 0
+    ]
 
 
-def _arrows(part: Passage, edges: Sequence[_Edge], places: dict[int, tuple[float, float]]) -> list[go.Scatter]:
+def _arrows(passage: Passage, edges: Sequence[_Edge], positions: dict[int, tuple[float, float]]) -> list[go.Scatter]:
     """Return bent lines in a few widths, and an arrow head in the middle of each with its weight."""
     if not edges:
         return []
-    curves = [_curve(places[edge.source], places[edge.target]) for edge in edges]
-    most = edges[0].weight
-    ranks = [min(int(edge.weight / most * len(_WIDTHS)), len(_WIDTHS) - 1) for edge in edges]
+    curves = [_curve(positions[edge.source], positions[edge.target]) for edge in edges]
+    max_weight = edges[0].weight
+    ranks = [min(int(edge.weight / max_weight * len(_WIDTHS)), len(_WIDTHS) - 1) for edge in edges]
     traces = []
     for rank, width in enumerate(_WIDTHS):
-        chosen = [curve for curve, own in zip(curves, ranks, strict=True) if own == rank]
-        if chosen:
-            points = [point for curve in chosen for point in (*curve, (None, None))]
+        curves_of_rank = [curve for curve, other in zip(curves, ranks, strict=True) if other == rank]
+        if curves_of_rank:
+            points = [point for curve in curves_of_rank for point in (*curve, (None, None))]
             line = {"width": width, "color": f"rgba(70, 70, 70, {0.25 + 0.2 * rank:.2f})"}
             x, y = ([point[axis] for point in points] for axis in (0, 1))
             traces.append(go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", name="connections"))
@@ -145,7 +147,7 @@ def _arrows(part: Passage, edges: Sequence[_Edge], places: dict[int, tuple[float
             "color": "rgb(70, 70, 70)",
             "angleref": "previous",
         },
-        hovertext=[text for edge in edges for text in ("", _hands(part, edge))],
+        hovertext=[text for edge in edges for text in ("", _hands(passage, edge))],
         hoverinfo="text",
         name="arrows",
     )
@@ -154,27 +156,27 @@ def _arrows(part: Passage, edges: Sequence[_Edge], places: dict[int, tuple[float
 
 def _curve(begin: tuple[float, float], end: tuple[float, float], steps: int = 12) -> list[tuple[float, float]]:
     """Return a quadratic Bézier curve that bends to the middle, and a little right: opposite arrows do not coincide."""
-    right = (end[1] - begin[1], begin[0] - end[0])
-    bend = [0.35 * (begin[axis] + end[axis]) + 0.12 * right[axis] for axis in (0, 1)]
+    normal = (end[1] - begin[1], begin[0] - end[0])
+    bend = [0.35 * (begin[axis] + end[axis]) + 0.12 * normal[axis] for axis in (0, 1)]
 
     def at(share: float, axis: int) -> float:
-        parts = ((1 - share) ** 2, 2 * share * (1 - share), share**2)
-        return parts[0] * begin[axis] + parts[1] * bend[axis] + parts[2] * end[axis]
+        coefficients = ((1 - share) ** 2, 2 * share * (1 - share), share**2)
+        return coefficients[0] * begin[axis] + coefficients[1] * bend[axis] + coefficients[2] * end[axis]
 
     return [(at(step / (steps - 1), 0), at(step / (steps - 1), 1)) for step in range(steps)]
 
 
-def _hands(part: Passage, edge: _Edge) -> str:
-    source, target = (html.escape(part.words[word], quote=False) for word in (edge.source, edge.target))
+def _hands(passage: Passage, edge: _Edge) -> str:
+    source, target = (html.escape(passage.words[word], quote=False) for word in (edge.source, edge.target))
     return f"{source} hands {edge.weight:.3f} of its weight to {target}"
 
 
-def _connections(part: Passage, edges: Sequence[_Edge]) -> str:
-    if not part.graph:
+def _connections(passage: Passage, edges: Sequence[_Edge]) -> str:
+    if not passage.graph:
         return "This model has no graph of words: weights alone."
-    listed = "; ".join(_hands(part, edge) for edge in edges[:_LISTED])
+    listed = "; ".join(_hands(passage, edge) for edge in edges[:_LISTED])
     return f"Strongest: {listed}." if listed else "One word: there is nothing it could be connected with."
 
 
-def _of_words(part: Passage, shown: int) -> str:
-    return f"The {shown} most central of {len(part.words):,} words." if shown < len(part.words) else ""
+def _of_words(passage: Passage, num_words: int) -> str:
+    return f"The {num_words} most central of {len(passage.words):,} words." if num_words < len(passage.words) else ""

@@ -45,19 +45,19 @@ class Refreshed:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that ``update --json`` prints."""
-        found = asdict(self)
-        found["slices"] = [{**asdict(part), "change": part.change} for part in self.slices]
-        return {**found, "verdict": self.verdict, "warning": self.warning}
+        result = asdict(self)
+        result["slices"] = [{**asdict(tested), "change": tested.change} for tested in self.slices]
+        return {**result, "verdict": self.verdict, "warning": self.warning}
 
     @property
     def falls(self) -> bool:
         """True where a metric of a slice fell by more than ``max_drop``."""
-        return self.max_drop is not None and any(part.falls(self.max_drop) for part in self.slices)
+        return self.max_drop is not None and any(tested.falls(self.max_drop) for tested in self.slices)
 
     @property
     def warning(self) -> str:
         """Sentence on what a requested test could not cover; empty where former examples were tested."""
-        if self.max_drop is None or any(part.name != NEWEST for part in self.slices):
+        if self.max_drop is None or any(tested.name != NEWEST for tested in self.slices):
             return ""
         tested = "only the newest part of the new data was tested" if self.slices else "the update was not tested"
         return f"{tested}: the model stores no earlier examples and may have become worse on them"
@@ -66,17 +66,17 @@ class Refreshed:
     def verdict(self) -> str:
         """Sentence below the table."""
         if self.accepted:
-            held = f", trained on the newest part too ({self.held})" if self.held else ""
+            newest = f", trained on the newest part too ({self.held})" if self.held else ""
             untested = "" if self.slices else "; it was not tested"
-            return f"accepted: version {self.version} is active{held}{untested}"
-        worst = min(self.slices, key=lambda part: part.change)
+            return f"accepted: version {self.version} is active{newest}{untested}"
+        worst = min(self.slices, key=lambda tested: tested.change)
         return (
             f"refused: {worst.label} on the {worst.name} slice changed by {100 * worst.change:+.1f} %, more than "
             f"--max-drop {self.max_drop:g} allows; version {self.version} stays active"
         )
 
 
-def _nothing(candidate: Any, found: Refreshed) -> None:
+def _nothing(candidate: Any, result: Refreshed) -> None:
     pass
 
 
@@ -121,18 +121,18 @@ def refresh(
         ask = Ask(max_drop is not None, standing, follow)
         update: Learn = named(TASKS[candidate.task].update)
         trial = update(old, candidate, new, ask)
-        found = Refreshed(True, standing, trial.slices, trial.held, max_drop, trial.loss)
-        if found.falls:
-            return replace(found, accepted=False)
+        result = Refreshed(True, standing, trial.slices, trial.held, max_drop, trial.loss)
+        if result.falls:
+            return replace(result, accepted=False)
         trial.learn_rest()
         candidate.metadata.version = number = versions.next_number(folder)
-        found = replace(found, version=number)
+        result = replace(result, version=number)
         versions.keep(folder)
-        before(candidate, found)
+        before(candidate, result)
         standing_stream = {name: read_file(folder, name) for name in STREAM if (folder / name).exists()}
-        write_folder(folder, {**standing_stream, **candidate.files(card(candidate, found))})
-        versions.prune(folder, max(keep, 1) if found.warning else keep)
-    return found
+        write_folder(folder, {**standing_stream, **candidate.files(card(candidate, result))})
+        versions.prune(folder, max(keep, 1) if result.warning else keep)
+    return result
 
 
 def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
@@ -141,11 +141,11 @@ def roll_back(folder: Path, number: int | None = None) -> tuple[int, int]:
         return versions.roll_back(folder, number)
 
 
-def card(predictor: AnyState, found: Refreshed) -> str:
+def card(predictor: AnyState, result: Refreshed) -> str:
     """Return the text of ``CARD.md`` after an update."""
-    if not found.slices:
+    if not result.slices:
         return predictor.card()
-    counted = any(part.best_baseline for part in found.slices)
+    has_baselines = any(tested.best_baseline for tested in result.slices)
     heads = [
         "slice",
         "targets",
@@ -153,14 +153,14 @@ def card(predictor: AnyState, found: Refreshed) -> str:
         "old",
         "new",
         "change",
-        *(["best baseline", "its metric"] if counted else []),
+        *(["best baseline", "its metric"] if has_baselines else []),
     ]
     lines = ["## The latest update", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for part in found.slices:
-        row = [part.name, f"{part.targets:,}", part.label, f"{part.before:.4f}", f"{part.after:.4f}"]
-        row += [f"{100 * part.change:+.1f} %"]
-        row += [part.best_baseline, f"{part.counting[part.figure]:.4f}"] if counted else []
+    for tested in result.slices:
+        row = [tested.name, f"{tested.targets:,}", tested.label, f"{tested.before:.4f}", f"{tested.after:.4f}"]
+        row += [f"{100 * tested.change:+.1f} %"]
+        row += [tested.best_baseline, f"{tested.counting[tested.figure]:.4f}"] if has_baselines else []
         lines.append(f"| {' | '.join(row)} |")
-    if found.held:
-        lines += ["", f"Full ranking; the newest slice is {found.held} of the new log, trained on after the test."]
+    if result.held:
+        lines += ["", f"Full ranking; the newest slice is {result.held} of the new log, trained on after the test."]
     return "\n".join([predictor.card(), *lines, ""])

@@ -70,34 +70,34 @@ def forget(folder: Path, users: Collection[str], records: object = None) -> Repo
     with only_writer(folder):
         sweep(folder)
         replaced: list[tuple[Path, dict[str, bytes]]] = []
-        for place in _places(folder):
-            predictor = load(place)
-            stream = {name: read_file(place, name) for name in STREAM if (place / name).exists()}
-            parts: list[Forgotten] = []
-            if place == folder and stream:
+        for path in _folders(folder):
+            predictor = load(path)
+            stream = {name: read_file(path, name) for name in STREAM if (path / name).exists()}
+            reports: list[Forgotten] = []
+            if path == folder and stream:
                 stream, of_stream = named("ensue.stream.forget:forget_users")(folder, predictor, records, names)
-                parts.append(of_stream)
-            parts.append(named(TASKS[predictor.task].forget)(predictor, records, names, place))
-            removed += [Removed(str(place), *one) for part in parts for one in part.removed]
-            remains |= dict.fromkeys(line for part in parts for line in part.remains)
-            if any(part.removed for part in parts):
-                card = read_file(place, "CARD.md").decode()
-                replaced.append((place, {**stream, **predictor.files(card)}))
-        for place, files in replaced:
-            write_folder(place, files)
+                reports.append(of_stream)
+            reports.append(named(TASKS[predictor.task].forget)(predictor, records, names, path))
+            removed += [Removed(str(path), *removal) for report in reports for removal in report.removed]
+            remains |= dict.fromkeys(line for report in reports for line in report.remains)
+            if any(report.removed for report in reports):
+                card = read_file(path, "CARD.md").decode()
+                replaced.append((path, {**stream, **predictor.files(card)}))
+        for path, files in replaced:
+            write_folder(path, files)
         if replaced:
-            for place in _siblings(folder, "resume.*"):  # the model from before the last chunk: it holds the person
-                shutil.rmtree(place)
+            for path in _siblings(folder, "resume.*"):  # the model from before the last chunk: it holds the person
+                shutil.rmtree(path)
     return Report(tuple(users), tuple(removed), tuple(remains))
 
 
-def _places(folder: Path) -> list[Path]:
+def _folders(folder: Path) -> list[Path]:
     """Return the folder and its kept versions."""
-    kept = [versions.place_of(folder, number) for number in versions.kept(folder)]
-    return [folder, *kept]
+    former = [versions.place_of(folder, number) for number in versions.kept(folder)]
+    return [folder, *former]
 
 
 def _siblings(folder: Path, pattern: str) -> list[Path]:
     """Return the folders of a stream beside a model folder."""
-    place = folder.resolve()
-    return sorted(place.parent.glob(f".{glob.escape(place.name)}.{pattern}"))
+    path = folder.resolve()
+    return sorted(path.parent.glob(f".{glob.escape(path.name)}.{pattern}"))

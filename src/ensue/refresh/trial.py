@@ -72,11 +72,11 @@ class Slice:
             baselines: those of each baseline.
         """
         metric = next(iter(old))
-        counted = {model: _means(columns) for model, columns in (baselines or {}).items()}
-        best = max(counted, key=lambda model: counted[model][metric], default="")
+        means = {model: _means(columns) for model, columns in (baselines or {}).items()}
+        best = max(means, key=lambda model: means[model][metric], default="")
         error = standard_error(new[metric] - old[metric])
         num_examples = len(old[metric])
-        return cls(name, num_examples, _means(old), _means(new), counted.get(best, {}), best, metric, error)
+        return cls(name, num_examples, _means(old), _means(new), means.get(best, {}), best, metric, error)
 
     @property
     def label(self) -> str:
@@ -165,10 +165,12 @@ def update_next(old: NextPredictor, candidate: NextPredictor, data: Histories, a
         early, newest, held = hold_out(data, by_time=dated(data))
         require_targets(early, "all but the newest tenth of the new data")
         require_targets(newest, "the newest tenth of the new data")
-    remembered, rest = candidate.reservoir.part(min(MAX_REMEMBERED, len(candidate.reservoir) // 10), ask.standing)
-    ask.follow(passes(candidate, early, rest))
-    parts = {NEWEST: newest, "remembered": remembered if len(remembered) else None}
-    slices = tuple(_next_slice(name, old, candidate, part) for name, part in parts.items() if part is not None)
+    remembered, others = candidate.reservoir.part(min(MAX_REMEMBERED, len(candidate.reservoir) // 10), ask.standing)
+    ask.follow(passes(candidate, early, others))
+    tested = {NEWEST: newest, "remembered": remembered if len(remembered) else None}
+    slices = tuple(
+        _next_slice(name, old, candidate, histories) for name, histories in tested.items() if histories is not None
+    )
 
     def learn_rest() -> None:
         if newest is not None:
@@ -226,13 +228,13 @@ def link_slices(old: LinkPredictor, new: LinkPredictor) -> tuple[Slice, ...]:
     posts = old.remembered
     if posts is None:
         return _link_slice("titles", _title_ranks(old, old), _title_ranks(new, old))
-    parts = {"remembered": ""}
+    scorers = {"remembered": ""}
     if posts.tokens and old.shared.network:
-        parts["network"] = old.shared.network
+        scorers["network"] = old.shared.network
     ids = old.articles.ids
     tests: tuple[Slice, ...] = ()
-    for name, part in parts.items():
-        tests += _link_slice(name, reciprocal_ranks(old, posts, ids, part), reciprocal_ranks(new, posts, ids, part))
+    for name, scorer in scorers.items():
+        tests += _link_slice(name, reciprocal_ranks(old, posts, ids, scorer), reciprocal_ranks(new, posts, ids, scorer))
     return tests
 
 

@@ -102,7 +102,7 @@ class Request(Generic[Kind]):
     key: str | None = None
     writes: bool = False
     """True where it needs the update token."""
-    is_repeatable: bool = True
+    repeats: bool = True
     """True where it may be sent twice."""
 
 
@@ -180,16 +180,12 @@ class Requests:
         fields = {name: value for name, value in options.items() if value is not None and value != ()}
         body = {"records": _plain(_records(records)), **fields, **({"articles": articles} if articles else {})}
         path = f"/v1/models/{model}/update"
-        return Request(
-            "POST", path, lambda answer: answer, body, 600.0, key, writes=True, is_repeatable=key is not None
-        )
+        return Request("POST", path, lambda answer: answer, body, 600.0, key, writes=True, repeats=key is not None)
 
     def events_request(self, events: Sequence[Mapping[str, object]]) -> Request[int]:
         """See :meth:`ensue.client.Client.events`."""
         body = {"events": list(events)}
-        return Request(
-            "POST", "/v1/events", lambda answer: int(answer["accepted"]), body, writes=True, is_repeatable=False
-        )
+        return Request("POST", "/v1/events", lambda answer: int(answer["accepted"]), body, writes=True, repeats=False)
 
     def options(self, request: Request[Any]) -> dict[str, object]:
         """Return what the library of connections takes besides method and path."""
@@ -208,7 +204,7 @@ class Requests:
         """
         failed = isinstance(reply, Exception)
         passes = isinstance(reply, self.no_connection) if failed else reply.status_code in BUSY
-        if not passes or not request.is_repeatable or attempt >= self.retries:
+        if not passes or not request.repeats or attempt >= self.retries:
             return None
         retry_after = "" if failed else reply.headers.get("retry-after", "")
         seconds = float(retry_after) if retry_after.isdecimal() else PAUSE * 2**attempt

@@ -364,8 +364,7 @@ def _filled(sentence: str, words: Mapping[str, Sequence[str]], generator: np.ran
 
 def _dated(cascades: Cascades, posts: tuple[Written, ...]) -> Cascades:
     """Return the cascades with the ids of their posts, from the times of these on."""
-    splits: list[Histories] = []
-    low = 0
+    splits, low = [], 0
     for split in (cascades.train, cascades.valid, cascades.test):
         written = posts[low : low + len(split)]
         low += len(split)

@@ -42,10 +42,8 @@ def cascade(explanation: Explanation, *, truth: Collection[tuple[str, str]] | No
     edges = [edge for target, row in enumerate(rows) for edge in _strongest(row[:target], target)]
     for at, (min_weight, width) in enumerate(WIDTHS):
         upper = WIDTHS[at - 1][0] if at else float("inf")
-        class_edges = [edge for edge in edges if min_weight <= edge.weight < upper]
-        figure.add_trace(
-            _lines(class_edges, x, name="attention", line={"color": "steelblue", "width": width}, opacity=0.55)
-        )
+        band = [edge for edge in edges if min_weight <= edge.weight < upper]
+        figure.add_trace(_lines(band, x, name="attention", line={"color": "steelblue", "width": width}, opacity=0.55))
     if truth is not None:
         pairs = [(row, column) for row in range(len(values)) for column in range(row)]
         true = (_Edge(column, row, 1.0) for row, column in pairs if (values[column], values[row]) in truth)
@@ -71,11 +69,8 @@ def _along(explanation: Explanation, count: int) -> tuple[list[float], str]:
     if span <= 0:
         return [float(number) for number in range(count)], "event"
     size, unit = _unit(span)
-    positions = [(time - times[0]) / size for time in times]
-    return [
-        *positions,
-        *[positions[-1] + 0.06 * span / size] * (count - len(positions)),
-    ], f"{unit} after the first event"
+    points = [(time - times[0]) / size for time in times]
+    return [*points, *[points[-1] + 0.06 * span / size] * (count - len(points))], f"{unit} after the first event"
 
 
 def _lines(edges: Iterable[_Edge], x: list[float], **options: object) -> go.Scatter:

@@ -24,12 +24,12 @@ def document(explanation: TextExplanation) -> go.Figure:
     The weight of a sentence is at its first row; words of at least twice the equal weight show their own.
     """
     rows = _rows(explanation)
-    bars, ticks, num_drawn = list[_Bar](), dict[int, str](), 0
+    bars, ticks, count = list[_Bar](), dict[int, str](), 0
     for number, (passage, line) in enumerate(rows):
         if line.start == 0:
             ticks[number] = f"{name_of(explanation, passage)}: {explanation.passages[passage].weight:.2f}"
         bars += _bars(explanation.passages[passage], line, number)
-        num_drawn += len(line.words)
+        count += len(line.words)
     figure = go.Figure(
         go.Bar(
             orientation="h",
@@ -55,9 +55,7 @@ def document(explanation: TextExplanation) -> go.Figure:
         )
     )
     total = sum(len(passage.words) for passage in explanation.passages)
-    capped = (
-        [f"The first {num_drawn:,} of {total:,} words are drawn; all of them were read."] if num_drawn < total else []
-    )
+    capped = [f"The first {count:,} of {total:,} words are drawn; all of them were read."] if count < total else []
     notes = [*capped, *note(explanation)]
     return laid_out(figure, explanation, "word by word", notes).update_layout(
         xaxis={"visible": False, "range": [0, _LINE + 1]},

@@ -49,11 +49,11 @@ def word_graph(explanation: TextExplanation, passage: int | None = None) -> go.F
     if not 0 <= passage < len(passages):
         raise SettingError(f"passage {passage} does not exist; the text has {len(passages)}")
     chosen_passage = passages[passage]
-    word_indices = np.sort(np.argsort(-np.array(chosen_passage.weights), kind="stable")[:NODES]).tolist()
-    positions = {word: _position(number, len(word_indices)) for number, word in enumerate(word_indices)}
-    edges = _strongest(chosen_passage, word_indices)
+    nodes = np.sort(np.argsort(-np.array(chosen_passage.weights), kind="stable")[:NODES]).tolist()
+    positions = {word: _position(number, len(nodes)) for number, word in enumerate(nodes)}
+    edges = _strongest(chosen_passage, nodes)
     figure = go.Figure([*_arrows(chosen_passage, edges, positions), _nodes(chosen_passage, positions)])
-    notes = [_of_words(chosen_passage, len(word_indices)), _connections(chosen_passage, edges), *note(explanation)]
+    notes = [_of_words(chosen_passage, len(nodes)), _connections(chosen_passage, edges), *note(explanation)]
     return laid_out(figure, explanation, f"word graph of {name_of(explanation, passage)}", notes).update_layout(
         xaxis={"visible": False, "range": [-2.4, 2.4]},
         yaxis={"visible": False, "range": [-1.15, 1.15]},
@@ -107,17 +107,15 @@ def _label_position(x: float, y: float) -> str:
     return "middle right" if x > 0 else "middle left"
 
 
-def _strongest(passage: Passage, word_indices: Sequence[int]) -> list[_Edge]:
+def _strongest(passage: Passage, nodes: Sequence[int]) -> list[_Edge]:
     """Return the strongest connections between drawn words, strongest first, without those of a word to itself."""
     if not passage.graph:
         return []
-    graph = np.array(passage.graph)[np.ix_(word_indices, word_indices)]
+    graph = np.array(passage.graph)[np.ix_(nodes, nodes)]
     np.fill_diagonal(graph, 0.0)
-    order = np.argsort(-graph, axis=None, kind="stable")[: EDGES * len(word_indices)]
-    weighted = [(*divmod(index, len(word_indices)), float(graph.flat[index])) for index in order.tolist()]
-    return [
-        _Edge(word_indices[source], word_indices[target], weight) for target, source, weight in weighted if weight > 0
-    ]
+    order = np.argsort(-graph, axis=None, kind="stable")[: EDGES * len(nodes)]
+    weighted = [(*divmod(index, len(nodes)), float(graph.flat[index])) for index in order.tolist()]
+    return [_Edge(nodes[source], nodes[target], weight) for target, source, weight in weighted if weight > 0]
 
 
 def _arrows(passage: Passage, edges: Sequence[_Edge], positions: dict[int, tuple[float, float]]) -> list[go.Scatter]:

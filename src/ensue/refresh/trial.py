@@ -168,9 +168,7 @@ def update_next(old: NextPredictor, candidate: NextPredictor, data: Histories, a
     remembered, others = candidate.reservoir.part(min(MAX_REMEMBERED, len(candidate.reservoir) // 10), ask.standing)
     ask.follow(passes(candidate, early, others))
     tested = {NEWEST: newest, "remembered": remembered if len(remembered) else None}
-    slices = tuple(
-        _next_slice(name, old, candidate, histories) for name, histories in tested.items() if histories is not None
-    )
+    slices = tuple(_next_slice(name, old, candidate, log) for name, log in tested.items() if log is not None)
 
     def learn_rest() -> None:
         if newest is not None:

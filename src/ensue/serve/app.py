@@ -26,7 +26,7 @@ from ensue.serve import bodies, learning
 from ensue.serve.bodies import read_apart, read_body, read_key, read_request
 from ensue.serve.events import Queue, put, read_events
 from ensue.serve.files import DOCS, INDEX, Files
-from ensue.serve.limits import NUM_RECORDS, Guard, require_tested, require_update
+from ensue.serve.limits import RECORDS, Guard, require_tested, require_update
 from ensue.serve.models import Model, Models
 from ensue.serve.monitoring import CONTENT_TYPE, Log, Metrics
 from ensue.serve.problems import Problem, busy
@@ -200,7 +200,7 @@ class Endpoints:
         self, request: Request, model: Model, kind: Kind | FigureKind, questions: Sequence[object]
     ) -> Sequence[str]:
         """Return the model's line of JSON for each question, and count the questions."""
-        request.scope[NUM_RECORDS] = len(questions)
+        request.scope[RECORDS] = len(questions)
         lines = await model.ask(kind, questions)
         self._service.metrics.records.labels(model.name, kind.verb).inc(len(questions))
         return lines
@@ -216,7 +216,7 @@ class Endpoints:
         if body.empty:
             raise DataError('field "records" is empty; there is nothing to train on')
         require_tested(request.scope, test=body.test, max_drop=body.max_drop)
-        request.scope[NUM_RECORDS] = len(body.records)
+        request.scope[RECORDS] = len(body.records)
         async with service.alone():
             report = await learning.learn_apart(
                 learning.Sent(model.folder, sent, settings.keep, key), seconds=settings.learn_seconds
@@ -242,7 +242,7 @@ class Endpoints:
             )
         sent = await read_body(request, settings.update_bytes, settings.patience)
         accepted = await read_apart(sent, settings, partial(read_events, body=self._requests.events, settings=settings))
-        request.scope[NUM_RECORDS] = len(accepted.lines)
+        request.scope[RECORDS] = len(accepted.lines)
         if accepted.lines:
             await asyncio.to_thread(put, service.queue, accepted.lines)
         service.metrics.events.inc(len(accepted.lines))

@@ -130,15 +130,13 @@ class RedisQueue:
     """
 
     def __init__(self, address: str) -> None:
-        address_parts, options = split_address(address, REDIS_EXAMPLE)
+        url, options = split_address(address, REDIS_EXAMPLE)
         self.stream = options.get("stream", "")
-        if address_parts.scheme not in ("redis", "rediss", "unix"):
-            raise SettingError(
-                f"--queue: {address_parts.scheme}:// is not known; write sqlite:queue.db or {REDIS_EXAMPLE}"
-            )
+        if url.scheme not in ("redis", "rediss", "unix"):
+            raise SettingError(f"--queue: {url.scheme}:// is not known; write sqlite:queue.db or {REDIS_EXAMPLE}")
         if not self.stream:
             raise SettingError("--queue: no stream is named; write redis://127.0.0.1:6379/0?stream=clicks")
-        self._server, redis = connect(urlunsplit(address_parts._replace(query="")))
+        self._server, redis = connect(urlunsplit(url._replace(query="")))
         self._error = redis.RedisError
 
     def put(self, lines: Iterable[str | bytes]) -> None:

@@ -337,7 +337,7 @@ FREE = ("/", "/docs", "/healthz", "/readyz", "/favicon.ico")
 """Addresses that need no token: probes, and the pages, which hold nothing until they are given one."""
 RIGHTS = "ensue.rights"
 """Key of the :class:`Rights` of a request in its scope."""
-NUM_RECORDS = "ensue.records"
+RECORDS = "ensue.records"
 """Key of the number of records of a request in its scope."""
 HEADERS = {
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -430,9 +430,7 @@ class Guard:
             seconds, route = time.perf_counter() - started, route_of(scope)
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
             self._metrics.request(method=method, route=route, status=status, seconds=seconds)
-            self._log.request(
-                method=method, route=route, status=status, seconds=seconds, records=scope.get(NUM_RECORDS, 0)
-            )
+            self._log.request(method=method, route=route, status=status, seconds=seconds, records=scope.get(RECORDS, 0))
 
     def _require(self, scope: Scope) -> None:
         """Refuse a request by its host, its origin or its token.

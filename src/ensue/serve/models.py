@@ -257,12 +257,12 @@ class Model:
             load=lambda question: load_of(cast(Question, question).record),
             interval=settings.interval,
         )
-        if metrics.shared_counts is None:  # else each process writes it down for the others
+        if metrics.counts is None:  # else each process writes it down for the others
             metrics.waiting.labels(served.name).set_function(lambda: self.worker.waiting)
 
     def _count_batch(self, size: int) -> None:
         self._metrics.batch.labels(self.name).observe(size)
-        if self._metrics.shared_counts is not None:
+        if self._metrics.counts is not None:
             self._metrics.waiting.labels(self.name).set(self.worker.waiting)
 
     async def ask(self, kind: Hashable, records: Sequence[object]) -> Sequence[str]:

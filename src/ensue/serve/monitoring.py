@@ -63,8 +63,8 @@ class Log:
     def failure(self, error: BaseException, *, route: str) -> None:
         """Write an unexpected error: its kind and places in the code. Its text may hold data and is left out."""
         frames = traceback.extract_tb(error.__traceback__)
-        shared_counts = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
-        self.event("failure", route=route, error=type(error).__name__, at=shared_counts)
+        counts = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-8:]]
+        self.event("failure", route=route, error=type(error).__name__, at=counts)
 
     def _add(self, fields: dict[str, object]) -> bool:
         """Keep a line until the next write; return whether it is the first."""
@@ -184,13 +184,13 @@ class SharedCounts:
 class _Processes(Collector):
     """System metrics of all processes together; memory that several share counts once."""
 
-    def __init__(self, shared_counts: SharedCounts) -> None:
-        self.shared_counts = shared_counts
+    def __init__(self, counts: SharedCounts) -> None:
+        self.counts = counts
 
     def collect(self) -> Iterable[Metric]:
         """The sums of what a collector of one process shows."""
         sums: dict[str, Metric] = {}
-        for pid in self.shared_counts.processes:
+        for pid in self.counts.processes:
             for metric in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():  # type: ignore[misc]
                 if metric.name in ("process_cpu_seconds", "process_open_fds", "process_resident_memory_bytes"):
                     shared = _proportional(pid) if metric.name == "process_resident_memory_bytes" else None
@@ -214,10 +214,10 @@ class Metrics:
     """Counters of the service; labels are routes and names of models, never what a request holds.
 
     Args:
-        shared_counts: of the processes that serve together; none where this one serves alone.
+        counts: of the processes that serve together; none where this one serves alone.
 
     Attributes:
-        shared_counts: the argument.
+        counts: the argument.
         requests: by route, method and status.
         seconds: of requests, by route.
         records: answered, by model and verb.
@@ -234,34 +234,30 @@ class Metrics:
         restarts: workers that ended and were started again.
     """
 
-    def __init__(self, shared_counts: SharedCounts | None = None) -> None:
-        self.shared_counts = shared_counts
-        registry = self._registry = CollectorRegistry()
-        if shared_counts is None:
-            ProcessCollector(registry=registry)
+    def __init__(self, counts: SharedCounts | None = None) -> None:
+        self.counts = counts
+        reg = self._registry = CollectorRegistry()
+        if counts is None:
+            ProcessCollector(registry=reg)
         else:
-            values.ValueClass = values.MultiProcessValue(lambda: shared_counts.name)  # type: ignore[no-untyped-call]
-        self.requests = Counter("ensue_requests", "requests", ["route", "method", "status"], registry=registry)
+            values.ValueClass = values.MultiProcessValue(lambda: counts.name)  # type: ignore[no-untyped-call]
+        self.requests = Counter("ensue_requests", "requests", ["route", "method", "status"], registry=reg)
         self.seconds = Histogram(
-            "ensue_request_seconds", "seconds per request", ["route"], buckets=SECONDS, registry=registry
+            "ensue_request_seconds", "seconds per request", ["route"], buckets=SECONDS, registry=reg
         )
-        self.records = Counter("ensue_records", "records answered", ["model", "verb"], registry=registry)
-        self.asked_values = Counter("ensue_asked_values", "ids and words in requests", ["model"], registry=registry)
-        self.unknown = Counter("ensue_unknown_values", "of them, not in vocabulary", ["model"], registry=registry)
-        self.batch = Histogram(
-            "ensue_batch_records", "records per batch", ["model"], buckets=RECORDS, registry=registry
-        )
+        self.records = Counter("ensue_records", "records answered", ["model", "verb"], registry=reg)
+        self.asked_values = Counter("ensue_asked_values", "ids and words in requests", ["model"], registry=reg)
+        self.unknown = Counter("ensue_unknown_values", "of them, not in vocabulary", ["model"], registry=reg)
+        self.batch = Histogram("ensue_batch_records", "records per batch", ["model"], buckets=RECORDS, registry=reg)
         waits, version_help = ("records that wait", ["model"]), ("active version", ["model"])
-        self.waiting = Gauge("ensue_waiting_records", *waits, registry=registry, multiprocess_mode="livesum")
-        self.version = Gauge("ensue_model_version", *version_help, registry=registry, multiprocess_mode="livemax")
-        self.swaps = Counter("ensue_model_swaps", "new versions loaded", ["model"], registry=registry)
-        self.failures = Counter(
-            "ensue_load_failures", "versions that could not be loaded", ["model"], registry=registry
-        )
-        self.updates = Counter("ensue_updates", "updates applied", ["model"], registry=registry)
-        self.events = Counter("ensue_events", "events put into the queue", registry=registry)
-        self.restarts = Counter("ensue_worker_restarts", "workers that ended unexpectedly", registry=registry)
-        self.refused = Counter("ensue_connections_refused", "closed or refused", ["reason"], registry=registry)
+        self.waiting = Gauge("ensue_waiting_records", *waits, registry=reg, multiprocess_mode="livesum")
+        self.version = Gauge("ensue_model_version", *version_help, registry=reg, multiprocess_mode="livemax")
+        self.swaps = Counter("ensue_model_swaps", "new versions loaded", ["model"], registry=reg)
+        self.failures = Counter("ensue_load_failures", "versions that could not be loaded", ["model"], registry=reg)
+        self.updates = Counter("ensue_updates", "updates applied", ["model"], registry=reg)
+        self.events = Counter("ensue_events", "events put into the queue", registry=reg)
+        self.restarts = Counter("ensue_worker_restarts", "workers that ended unexpectedly", registry=reg)
+        self.refused = Counter("ensue_connections_refused", "closed or refused", ["reason"], registry=reg)
 
         self._of_kind: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -276,15 +272,15 @@ class Metrics:
 
     def drift(self, model: str) -> Drift:
         """Return the drift of a model, over the same processes."""
-        if self.shared_counts is None:
+        if self.counts is None:
             return Drift()
-        return Drift(file=self.shared_counts.folder / f"{model}.drift" / self.shared_counts.name)
+        return Drift(file=self.counts.folder / f"{model}.drift" / self.counts.name)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        if self.shared_counts is None:
+        if self.counts is None:
             return generate_latest(self._registry)
         together = CollectorRegistry()
-        MultiProcessCollector(together, str(self.shared_counts.folder))  # type: ignore[no-untyped-call]
-        together.register(_Processes(self.shared_counts))
+        MultiProcessCollector(together, str(self.counts.folder))  # type: ignore[no-untyped-call]
+        together.register(_Processes(self.counts))
         return generate_latest(together)

@@ -103,10 +103,10 @@ def run(
     for folder in folders.values():
         sweep(folder)  # the copies of a service that was killed
     with _listen(host, port) as listening, _taking_turns(), ExitStack() as stack:
-        shared_counts = None
+        counts = None
         if workers > 1:
-            shared_counts = SharedCounts(stack.enter_context(_private_folder()))
-        metrics = Metrics(shared_counts)
+            counts = SharedCounts(stack.enter_context(_private_folder()))
+        metrics = Metrics(counts)
 
         service = Service(
             models=Models((), limits, metrics, lines, watches=False),
@@ -119,7 +119,7 @@ def run(
             token=token,
             update_token=update_token,
             hosts=names,
-            lock=None if shared_counts is None else shared_counts.folder / "learning.lock",
+            lock=None if counts is None else counts.folder / "learning.lock",
         )
 
         def answer(models: Models, announce: Callable[[], None], link: Link | None = None) -> None:
@@ -134,7 +134,7 @@ def run(
             lines.event("listening", address=address, models=dict(tasks), **several)
 
         app: ASGIApp | None = None
-        if shared_counts is None:
+        if counts is None:
             models = Models.of_folders(folders, limits, metrics, lines)
             tasks = {name: model.task for name, model in models.items()}
             answer(models, lambda: announce(tasks))
@@ -143,12 +143,12 @@ def run(
             def work(served: Sequence[ServedFolder], link: Link) -> None:
                 answer(Models(served, limits, metrics, lines, watches=False), lambda: None, link)
                 if link.orphaned:  # whoever would remove it was killed
-                    shutil.rmtree(shared_counts.folder, ignore_errors=True)
+                    shutil.rmtree(counts.folder, ignore_errors=True)
 
             app = make_app(service)  # each worker would make its own, of 30 MB
             uvicorn.Config(app, lifespan="on", log_config=None).load()
             torch.set_num_threads(1)
-            supervisor = Supervisor(folders, workers, limits, metrics, shared_counts, lines, work)
+            supervisor = Supervisor(folders, workers, limits, metrics, counts, lines, work)
             supervisor.run(lambda: announce(supervisor.tasks))
         lines.event("stopped")
 

@@ -82,10 +82,8 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, minimum = (
-                getattr(self, field.name),
-                0 if field.name in ("interval", "keep", "poll", "grace") else 1e-9,
-            )
+            value = getattr(self, field.name)
+            minimum = 0 if field.name in ("interval", "keep", "poll", "grace") else 1e-9
             if field.name not in ("learn", "hosts") and not value >= minimum:
                 raise SettingError(f"{field.name} is {value}; it must be {'0 or more' if minimum == 0 else 'above 0'}")
         if self.records > self.waiting:

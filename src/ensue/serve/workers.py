@@ -152,7 +152,7 @@ class Supervisor:
         num: workers.
         settings: limits and times.
         metrics: of this process.
-        shared_counts: of all processes.
+        counts: of all processes.
         log: hears of them.
         serve: what a worker does, with what is loaded, until it is told to stop.
 
@@ -167,20 +167,14 @@ class Supervisor:
         num: int,
         settings: ServeSettings,
         metrics: Metrics,
-        shared_counts: SharedCounts,
+        counts: SharedCounts,
         log: Log,
         serve: Callable[[Sequence[ServedFolder], Link], None],
     ) -> None:
-        self._num, self._settings, self._metrics, self._shared_counts, self._log = (
-            num,
-            settings,
-            metrics,
-            shared_counts,
-            log,
-        )
+        self._num, self._settings, self._metrics, self._counts, self._log = num, settings, metrics, counts, log
         self._serve = serve
-        shared_counts.take("main")
-        self._refusals = shared_counts.folder / "refused.json"
+        counts.take("main")
+        self._refusals = counts.folder / "refused.json"
         former_threads = _threads()
         self._served = [
             ServedFolder(name, folder, metrics, log, loads=service_of(task_of(folder)).forks, warm=False)
@@ -293,7 +287,7 @@ class Supervisor:
     def _work(self, name: str, end: socket.socket, link: Link) -> None:
         """Serve as a worker."""
         end.close()
-        self._shared_counts.take(name)
+        self._counts.take(name)
         self._serve([served.for_worker() for served in self._served], link)
 
     def _prepare(self) -> None:
@@ -301,7 +295,7 @@ class Supervisor:
         for served in self._served:
             if self._stop or not served.is_unprepared:
                 continue
-            file, started = self._shared_counts.folder / f"{served.name}.made", time.monotonic()
+            file, started = self._counts.folder / f"{served.name}.made", time.monotonic()
             pid, ended, status = self._divide(partial(_prepare, served, file, self._settings.threads)), 0, 0
             while not ended:
                 if self._stop:
@@ -373,7 +367,7 @@ class Supervisor:
         worker.end.close()
         self._updated = [other for other in self._updated if other is not worker]
         self._waiting = [other for other in self._waiting if other is not worker]
-        self._shared_counts.leave(worker.name)
+        self._counts.leave(worker.name)
         if worker.leaving or self._stop:
             return
         if not worker.hung:

@@ -103,15 +103,15 @@ class Info(NamedTuple):
 
 def _open_redis(address: str, log: Callable[[str], None]) -> Source:
     """Return the source of ``redis://host:port/database?stream=NAME,NAME&group=NAME``; several keys are partitions."""
-    address_shown = without_credentials(address)
-    address_parts, options = split_address(address, REDIS_EXAMPLE)
+    masked = without_credentials(address)
+    url, options = split_address(address, REDIS_EXAMPLE)
     keys, group = [key for key in options.pop("stream", "").split(",") if key], options.pop("group", "ensue")
     if not keys or options:
         problem = f"{next(iter(options))!r} is not known" if options else "no stream is named"
-        raise SettingError(f"{address_shown}: {problem}; write {REDIS_EXAMPLE}")
+        raise SettingError(f"{masked}: {problem}; write {REDIS_EXAMPLE}")
     if len(set(keys)) < len(keys):
-        raise SettingError(f"{address_shown}: a key is named twice")
-    server = RedisServer(urlunsplit(address_parts._replace(query="")), log)
+        raise SettingError(f"{masked}: a key is named twice")
+    server = RedisServer(urlunsplit(url._replace(query="")), log)
     sources: dict[str, Source] = {key: RedisStream(server, key, group) for key in keys}
     return Partitions("redis", sources) if len(keys) > 1 else sources[keys[0]]
 
@@ -402,26 +402,24 @@ class KafkaTopic(Source):
             import confluent_kafka
         except ImportError as error:
             raise SettingError("a Kafka topic needs the extra: pip install 'ensue[kafka]'") from error
-        address_shown = without_credentials(address)
-        address_parts, options = split_address(address, KAFKA_EXAMPLE)
-        self.topic = address_parts.path.strip("/")
-        if "@" in address_parts.netloc:  # librdkafka takes none, and would log the address
-            raise SettingError(
-                f"{address_shown}: give user and password in a file, by config=FILE; write {KAFKA_EXAMPLE}"
-            )
-        if not address_parts.netloc or not self.topic or set(options) - OPTIONS:
+        masked = without_credentials(address)
+        url, options = split_address(address, KAFKA_EXAMPLE)
+        self.topic = url.path.strip("/")
+        if "@" in url.netloc:  # librdkafka takes none, and would log the address
+            raise SettingError(f"{masked}: give user and password in a file, by config=FILE; write {KAFKA_EXAMPLE}")
+        if not url.netloc or not self.topic or set(options) - OPTIONS:
             unknown = min(set(options) - OPTIONS, default="")
             wrong = f"{unknown!r} is not known" if unknown else "no topic is named"
-            raise SettingError(f"{address_shown}: {wrong}; write {KAFKA_EXAMPLE}")
-        self.name, self.server_name = f"kafka:{self.topic}", f"kafka at {address_parts.netloc}"
+            raise SettingError(f"{masked}: {wrong}; write {KAFKA_EXAMPLE}")
+        self.name, self.server = f"kafka:{self.topic}", f"kafka at {url.netloc}"
         partitions = [name for name in options.get("partitions", "").split(",") if name]
         if not all(name.isdecimal() for name in partitions):
-            raise SettingError(f"{address_shown}: partitions are numbers, such as partitions=0,2")
+            raise SettingError(f"{masked}: partitions are numbers, such as partitions=0,2")
         self._chosen_partitions = sorted({int(name) for name in partitions})
         self._kafka, self._tell, self._away = confluent_kafka, tell, False
         properties = {
             **_properties(options.get("config")),
-            "bootstrap.servers": address_parts.netloc,
+            "bootstrap.servers": url.netloc,
             "group.id": options.get("group", "ensue"),
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -431,7 +429,7 @@ class KafkaTopic(Source):
         try:
             self._consumer: Any = confluent_kafka.Consumer(properties, logger=None)
         except confluent_kafka.KafkaException as error:
-            raise SettingError(f"{self.server_name}: {_without_values(error.args[0].str(), properties)}") from None
+            raise SettingError(f"{self.server}: {_without_values(error.args[0].str(), properties)}") from None
         self._at: dict[int, int] = {}
         self._waiting: dict[int, deque[tuple[int, bytes]]] = {}
         self._ended: set[int] = set()
@@ -444,7 +442,7 @@ class KafkaTopic(Source):
         topic_partitions = self._partitions()
         partitions = self._chosen_partitions or topic_partitions
         for number in sorted({*partitions, *self._at} - set(topic_partitions)):
-            raise DataError(f"{self.server_name}: {self.topic!r} has no partition {number}")
+            raise DataError(f"{self.server}: {self.topic!r} has no partition {number}")
         self._waiting = {number: deque() for number in partitions}
         self._ended = set()
         offsets = {number: self._at.get(number, kafka.OFFSET_BEGINNING) for number in partitions}
@@ -503,13 +501,13 @@ class KafkaTopic(Source):
                 topics = self._consumer.list_topics(self.topic, timeout=5.0).topics
             except self._kafka.KafkaException as error:
                 if time.monotonic() >= until:
-                    raise DataError(f"{self.server_name}: cannot be reached ({error.args[0].str()})") from error
+                    raise DataError(f"{self.server}: cannot be reached ({error.args[0].str()})") from error
                 continue
             topic = topics.get(self.topic)
             if topic is not None and topic.error is None and topic.partitions:
                 return sorted(topic.partitions)
             if time.monotonic() >= until:
-                raise DataError(f"{self.server_name}: there is no topic {self.topic!r}; make it before it is read")
+                raise DataError(f"{self.server}: there is no topic {self.topic!r}; make it before it is read")
             time.sleep(0.2)
 
     def _take(self, messages: list[Any]) -> None:
@@ -524,17 +522,15 @@ class KafkaTopic(Source):
                 self._waiting[number].append((message.offset(), line))
                 if self._away:
                     self._away = False
-                    self._tell(f"{self.server_name} is back")
+                    self._tell(f"{self.server} is back")
             elif error.code() == codes._PARTITION_EOF:
                 self._ended.add(number)
             elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
                 self._skip_removed(number)
             elif error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED):
-                raise SettingError(
-                    f"{self.server_name}: refused ({error.str()}); name user and password in config=FILE"
-                )
+                raise SettingError(f"{self.server}: refused ({error.str()}); name user and password in config=FILE")
             elif not error.retriable() and error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION):
-                raise DataError(f"{self.server_name}: {self.topic!r} cannot be read ({error.str()})")
+                raise DataError(f"{self.server}: {self.topic!r} cannot be read ({error.str()})")
 
     def _skip_removed(self, number: int) -> None:
         """Report messages of a partition that Kafka removed before they were read, and go on behind them.
@@ -551,13 +547,13 @@ class KafkaTopic(Source):
             low, high = kafka.OFFSET_BEGINNING if at is None else at, sys.maxsize
         if at is not None and at > high:
             raise DataError(
-                f"{self.server_name}: partition {number} of {self.topic!r} ends at offset {high:,}, before offset "
+                f"{self.server}: partition {number} of {self.topic!r} ends at offset {high:,}, before offset "
                 f"{at:,} which comes next: the topic was made again, or is another one; read all of it with --restart"
             )
         if at is not None and low > at:
             amount = f"{plural(low - at, 'message')} of partition {number} {'was' if low - at == 1 else 'were'}"
             self._tell(
-                f"warning: {self.server_name}: {self.topic!r}: {amount} removed after offset {at - 1:,} before the "
+                f"warning: {self.server}: {self.topic!r}: {amount} removed after offset {at - 1:,} before the "
                 "model read them (retention.ms, retention.bytes), and are lost; keep messages for longer"
             )
         self._consumer.incremental_unassign([partition])  # no seek is possible after such an error
@@ -568,7 +564,7 @@ class KafkaTopic(Source):
         """Librdkafka tells what goes wrong and tries again by itself."""
         if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN and not self._away:
             self._away = True
-            self._tell(f"{self.server_name} is unreachable; waiting")
+            self._tell(f"{self.server} is unreachable; waiting")
 
 
 def _properties(path: str | None) -> dict[str, str]:

@@ -227,7 +227,7 @@ def entry_of(
     values: list[str],
     changes: Mapping[str, Tensor],
     seen: Sequence[Seen],
-    counted_sessions: Sequence[Histories],
+    ended: Sequence[Histories],
 ) -> Entry:
     """A commit of the journal.
 
@@ -236,7 +236,7 @@ def entry_of(
         values: new since the commit before.
         changes: of the weights since then.
         seen: what each step since then brought.
-        counted_sessions: sessions that were counted since then.
+        ended: sessions that were counted since then.
     """
     state, tensors = small_parts(stream)
     columns = {
@@ -245,16 +245,9 @@ def entry_of(
         "seen.times": torch.from_numpy(np.concatenate([np.empty(0), *(events.times for events in seen)])),
         "seen.clocks": torch.from_numpy(np.concatenate([np.empty(0), *(events.clocks for events in seen)])),
     }
-    columns |= _prefixed(
-        {f"counted {number}": history_tensors(sessions) for number, sessions in enumerate(counted_sessions)}
-    )
-    state_of_entry = {
-        **state,
-        "values": values,
-        "num_counted": len(counted_sessions),
-        "metadata": stream.predictor.metadata.to_dict(),
-    }
-    return Entry(state_of_entry, {**tensors, **columns, **changes})
+    columns |= _prefixed({f"counted {number}": history_tensors(sessions) for number, sessions in enumerate(ended)})
+    content = {**state, "values": values, "num_counted": len(ended), "metadata": stream.predictor.metadata.to_dict()}
+    return Entry(content, {**tensors, **columns, **changes})
 
 
 def journal_commit(folder: Path, entry: Entry) -> JournalCommit:

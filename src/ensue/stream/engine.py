@@ -100,8 +100,8 @@ class Stream(StreamState):
         for entry in entries:
             saved.replay(self, entry)
         self._early = resume_folder != folder  # the folder has learned the chunk that is not complete here
-        self._needs_folder = begins or self._early
-        self._seen, self._counted_sessions = list[saved.Seen](), list[Histories]()
+        self._full = begins or self._early
+        self._seen, self._added = list[saved.Seen](), list[Histories]()
         self._changes = self._tracked()
         source.begin(self.position)
 
@@ -204,19 +204,17 @@ class Stream(StreamState):
             sample = chunk.scored.sample(self.settings.score)
             arrivals = arrivals[ranges(scored.offsets[:-1][sample], scored.lengths[sample])]
             scored, context = scored.select(sample), context[sample]
-        positions, num_ids = targets(scored, context), len(chunk.vocabulary)
+        rows, num_ids = targets(scored, context), len(chunk.vocabulary)
         ranks = {}
-        if len(positions):
+        if len(rows):
             ranks["model"] = model_ranks(self.predictor, scored, context, num_ids)
         # a target's ranking leaves out what its session holds, where the data never repeats a value
-        starts = (
-            positions if self.predictor.metadata.repeats else scored.offsets[:-1][scored.sequence_index()[positions]]
-        )
-        excluded = [scored.ids[start:position] for start, position in zip(starts, positions, strict=True)]
+        starts = rows if self.predictor.metadata.repeats else scored.offsets[:-1][scored.sequence_index()[rows]]
+        excluded = [scored.ids[start:position] for start, position in zip(starts, rows, strict=True)]
         for popular in self.popular:
-            ranks[popular.name] = popular.ranks(*events, num_ids, arrivals[positions], excluded)
-        self.board.add(events.times, scored.times[positions], ranks)
-        self.counts.targets += len(positions)
+            ranks[popular.name] = popular.ranks(*events, num_ids, arrivals[rows], excluded)
+        self.board.add(events.times, scored.times[rows], ranks)
+        self.counts.targets += len(rows)
 
     def _learn(self, scored: Histories, context: Index, chunk: Chunk) -> None:
         vocabulary = self.predictor.vocabulary
@@ -245,9 +243,9 @@ class Stream(StreamState):
         self.predictor.reservoir.add(ended)
         update.count(self.predictor, ended)
         self.ended = no_histories(self.predictor)
-        self._counted_sessions.append(ended)
+        self._added.append(ended)
         # what a blend remembers it compares by the vectors of this moment, which no later commit knows
-        self._needs_folder = self._needs_folder or isinstance(self.predictor.network, Remembers)
+        self._full = self._full or isinstance(self.predictor.network, Remembers)
 
     def _tracked(self) -> Changes | None:
         """Return the tracker of updated rows; ``None`` where each commit writes the folder."""
@@ -313,19 +311,17 @@ class Stream(StreamState):
         self._early = over
         if over and (len(self.chunk) or self.sessions.waiting()):
             saved.write_end(self, self._learn_rest)
-        elif self._changes is not None and not (
-            over or self._needs_folder or self._journal.size > GROWN * self._model_size
-        ):
-            self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen, self._counted_sessions))
-            self._seen, self._counted_sessions = [], []
+        elif self._changes is not None and not (over or self._full or self._journal.size > GROWN * self._model_size):
+            self._journal.append(saved.entry_of(self, *self._changes.take(), self._seen, self._added))
+            self._seen, self._added = [], []
             return
         else:
             write_folder(self.folder, saved.files(self))
         saved.remove_former(self.folder, self.counts.lines)
         self._journal.restart()
         self._changes = self._tracked()
-        self._needs_folder = False
-        self._seen, self._counted_sessions = [], []
+        self._full = False
+        self._seen, self._added = [], []
 
     def _closed(self) -> list[Hour]:
         """Hours that ended since the last commit."""

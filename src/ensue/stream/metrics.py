@@ -152,7 +152,7 @@ def _tally(times: Times, weights: Floats | None) -> list[tuple[int, float]]:
 
 WINDOWS = (900, 3600, 21600)
 """Seconds of recent popularity; it is counted over each, since which is best differs from stream to stream."""
-MAX_EVENTS = 1_000_000
+LIMIT = 1_000_000
 """Latest events a window holds at most."""
 
 
@@ -241,12 +241,10 @@ class RecentPopularity:
                 self._at_least.append(0)
             self._at_least[count] += 1
         size = len(self._ids)
-        while self._begin < size and (
-            self._times[self._begin] < clock - self.window or size - self._begin > MAX_EVENTS
-        ):
+        while self._begin < size and (self._times[self._begin] < clock - self.window or size - self._begin > LIMIT):
             self._forget(self._ids[self._begin])
             self._begin += 1
-        if self._begin > MAX_EVENTS:  # the columns are cut rarely: it moves all that is left
+        if self._begin > LIMIT:  # the columns are cut rarely: it moves all that is left
             del self._ids[: self._begin], self._times[: self._begin]
             self._begin = 0
 

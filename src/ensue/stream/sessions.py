@@ -147,9 +147,7 @@ class Chunk:
         """The columns of a chunk that is not complete, for :meth:`restore`; new values are texts and not among them."""
         groups = {"scored": self.scored, "late": self.late, "closed": self.closed}
         columns = {
-            f"{group}.{name}": tensor
-            for group, sessions in groups.items()
-            for name, tensor in sessions.tensors().items()
+            f"{group}.{name}": tensor for group, rows in groups.items() for name, tensor in rows.tensors().items()
         }
         events = {name: torch.tensor(getattr(self, name), dtype=_dtype(name)) for name in ("ids", "times", "clocks")}
         return columns | events
@@ -168,15 +166,13 @@ class Chunk:
             require_times(f"chunk: {name}", tensors[name], len(tensors["ids"]))
         self.ids, self.times, self.clocks = (tensors[name].tolist() for name in ("ids", "times", "clocks"))
         for group, columns in (("scored", self.scored), ("late", self.late), ("closed", self.closed)):
-            tensors_of_group = {name: tensors[f"{group}.{name}"] for name in vars(columns)}
-            context, lengths = tensors_of_group["context"], tensors_of_group["lengths"]
+            table = {name: tensors[f"{group}.{name}"] for name in vars(columns)}
+            context, lengths = table["context"], table["lengths"]
             require_totals(f"{group}: context", context, len(lengths))
             fresh = lengths - context
             require_ids(f"{group}: context", fresh, MAX_COUNT)
-            _require_sessions(
-                group, {**tensors_of_group, "fresh": fresh if columns is self.scored else 0 * fresh}, self
-            )
-            columns.restore(tensors_of_group)
+            _require_sessions(group, {**table, "fresh": fresh if columns is self.scored else 0 * fresh}, self)
+            columns.restore(table)
 
 
 class _Session:
@@ -479,23 +475,21 @@ class PartitionSessions:
 
     def hand_over(self, chunk: Chunk) -> None:
         """Hand over the fresh events of every partition, where a chunk is complete."""
-        for _, sessions in sorted(self._partitions.items()):
-            sessions.hand_over(chunk)
+        for _, opened in sorted(self._partitions.items()):
+            opened.hand_over(chunk)
 
     def waiting(self) -> dict[str, list[Event]]:
         """The events of each partition that wait for others, because their times are far from the clock."""
         return {
-            partition: sessions.times.waiting
-            for partition, sessions in self._partitions.items()
-            if sessions.times.waiting
+            partition: opened.times.waiting for partition, opened in self._partitions.items() if opened.times.waiting
         }
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all other state, between two events; columns of a stream without partitions have no prefix."""
         return {
             f"{partition}@{name}" if partition else name: tensor
-            for partition, sessions in self._partitions.items()
-            for name, tensor in sessions.tensors().items()
+            for partition, opened in self._partitions.items()
+            for name, tensor in opened.tensors().items()
         }
 
     def restore(self, tensors: Mapping[str, Tensor], chunk: Chunk, waiting: Mapping[str, Sequence[Event]]) -> None:

@@ -183,8 +183,8 @@ def split_address(address: str, example: str) -> tuple[SplitResult, dict[str, st
         SettingError: it is no address; a password in it is not shown.
     """
     try:
-        address_parts = urlsplit(address)
-        return address_parts, {name: values[-1] for name, values in parse_qs(address_parts.query).items()}
+        url = urlsplit(address)
+        return url, {name: values[-1] for name, values in parse_qs(url.query).items()}
     except ValueError:  # its text may quote a part of the password
         raise SettingError(f"{without_credentials(address)}: is not an address; write {example}") from None
 
@@ -348,7 +348,7 @@ class JSONLines(Source):
         return FilePosition(file=self._at, offset=self._offset, digest=self._digest, done=dict(self._done))
 
     @property
-    def _current_path(self) -> Path:
+    def _path(self) -> Path:
         return self.path / self._at if self.is_folder else self.path
 
     def _sizes(self) -> list[tuple[str, int]]:
@@ -361,22 +361,20 @@ class JSONLines(Source):
     def _verify(self) -> None:
         """The file under this name is the one that was read, and holds what was read, or it is an error."""
         changed = (
-            f"{self._current_path}: is not the file that was read up to byte {self._offset:,} (rotated, truncated or "
+            f"{self._path}: is not the file that was read up to byte {self._offset:,} (rotated, truncated or "
             "replaced); put it back, or let logs rotate into a folder, one name after the other, and stream the folder "
             "with --restart"
         )
         try:
             if self.is_folder and self._at not in dict(self._sizes()):  # a position names no file elsewhere
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            status = self._current_path.stat()
+            status = self._path.stat()
             if status.st_ino != self._inode:
                 self.close()
-                self._file, self._inode = os.open(self._current_path, os.O_RDONLY), status.st_ino
+                self._file, self._inode = os.open(self._path, os.O_RDONLY), status.st_ino
                 os.lseek(self._file, self._offset, os.SEEK_SET)
         except OSError as error:
-            raise DataError(
-                changed if self._offset else f"{self._current_path}: cannot be read ({error.strerror})"
-            ) from error
+            raise DataError(changed if self._offset else f"{self._path}: cannot be read ({error.strerror})") from error
         num_read = self._offset + self._dropped + len(self._buffer) - self._start
         if status.st_size < num_read or (self._offset and self._digest_before() != self._digest):
             raise DataError(changed)

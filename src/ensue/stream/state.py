@@ -39,12 +39,8 @@ class StreamSettings:
     """Bytes of weights and moments from which a commit writes what changed, not the folder."""
 
     def __post_init__(self) -> None:
-        if (
-            not self.gap > 0
-            or not self.commit_interval >= 0
-            or min(self.batch, self.step) < 1
-            or not 0 <= self.replay < 1
-        ):
+        is_positive = self.gap > 0 and self.commit_interval >= 0 and min(self.batch, self.step) >= 1
+        if not is_positive or not 0 <= self.replay < 1:
             raise SettingError(
                 "gap must be above 0, commit_interval 0 or more, batch and step at least 1, replay in [0, 1)"
             )

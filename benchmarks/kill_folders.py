@@ -249,7 +249,8 @@ def post(port: int, key: str = "") -> tuple[int, str]:
 
 def children(process: int) -> list[int]:
     with suppress(OSError):
-        return [int(text) for text in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+        tasks = Path(f"/proc/{process}/task").iterdir()  # a thread has started the learning process
+        return [int(text) for task in tasks for text in (task / "children").read_text().split()]
     return []
 
 

@@ -110,11 +110,7 @@ def _posts(story: Town) -> list[Values]:
     other_news = [post for post in posts if post.post.about and not post.label]
     unrelated = [post for post in posts if not post.post.about]
     return [
-        {
-            "record": {"text": post.post.text, "id": post.post.id},
-            "truth": list(post.post.about),
-            **_by(post.author, post.time),
-        }
+        _question({"text": post.post.text, "id": post.post.id}, list(post.post.about), post.author, post.time)
         for post in (*_spread(event, 5), *_spread(other_news, 2), *_spread(unrelated, 1))
     ]
 
@@ -127,11 +123,7 @@ def _stances(story: Town) -> list[Values]:
             by_feeling.setdefault(post.feeling, []).append(post)
     examples = [post for posts in by_feeling.values() for post in _spread(posts, 2)]
     return [
-        {
-            "record": {"texts": [post.post.text], "id": post.post.id},
-            "truth": [post.feeling],
-            **_by(post.author, post.time),
-        }
+        _question({"texts": [post.post.text], "id": post.post.id}, [post.feeling], post.author, post.time)
         for post in examples[:ITEMS]
     ]
 
@@ -148,8 +140,8 @@ def _sharing(story: Town) -> list[Values]:
         cut = max(3, len(record.values) // 2)
         parent = int(parents[test.offsets[row] + cut] - test.offsets[row])
         session = {"values": list(record.values[:cut]), "times": list(record.times[:cut]), "id": record.id}
-        questions.append({"record": session, "truth": [record.values[cut]], "through": record.values[parent],
-                     "text": post.post.text, **_by(post.author, post.time)})  # fmt: skip
+        details = {"through": record.values[parent], "text": post.post.text}
+        questions.append(_question(session, [record.values[cut]], post.author, post.time, details))
     return questions
 
 
@@ -159,12 +151,14 @@ def _sessions(sessions: Sequence[Session]) -> list[Values]:
     for session in _spread([session for session in sessions if session.day > VALID_DAY], 8 * ITEMS):
         history: History = session.history
         record = {"values": list(history.values[:-1]), "times": list(history.times[:-1]), "id": history.id}
-        questions.append({"record": record, "truth": [history.values[-1]], **_by(session.person, history.times[0])})
+        questions.append(_question(record, [history.values[-1]], session.person, history.times[0]))
     return questions
 
 
-def _by(person: str, time: float) -> dict[str, str]:
-    return {"who": person, "when": datetime.fromtimestamp(time, UTC).strftime("%A %-d %B, %H:%M")}
+def _question(record: Values, truth: list[Any], person: str, time: float, details: Values | None = None) -> Values:
+    """Return a question of the page with its true answers, and who asked it when."""
+    when = datetime.fromtimestamp(time, UTC).strftime("%A %-d %B, %H:%M")
+    return {"record": record, "truth": truth, **(details or {}), "who": person, "when": when}
 
 
 def _day(story: Town, article: str) -> str:

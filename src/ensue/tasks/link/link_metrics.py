@@ -143,7 +143,7 @@ def wilson(hits: float, trials: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class AtCut:
-    """What a threshold catches."""
+    """Pairs that a threshold retrieves, with precision and recall."""
 
     cut: float | None
     """The threshold; ``None`` where no score has it."""
@@ -214,7 +214,7 @@ class Calibration:
     """Above 0 only of scores that are logarithms of shares: what nears all of the whole nears 1."""
 
     def probabilities(self, scores: Scores) -> Floats:
-        """Of the shape of the scores, in (0, 1), growing with them."""
+        """Return probabilities in (0, 1) of the shape of the scores, rising with them."""
         logits = self.slope * scores.astype(np.float64) + self.intercept
         if self.certainty:
             logits = logits + self.certainty * _closeness(scores)

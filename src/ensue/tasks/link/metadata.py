@@ -1,4 +1,4 @@
-"""What a linker learned from, and how it did on held-out posts: the ``facts`` of ``settings.json``."""
+"""Training data of a linker and its metrics on held-out posts: the ``facts`` of ``settings.json``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ensue.learning.state import Metadata as SharedMetadata
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """How the model does on held-out posts; precision and recall where its probability is at least one half."""
+    """Metrics on held-out posts; precision and recall where the probability is at least one half."""
 
     mrr: float
     precision: float
@@ -27,14 +27,14 @@ class Validation:
 
 @dataclass(kw_only=True)
 class Metadata(SharedMetadata):
-    """What was learned from what; the defaults are those of a model that learned nothing."""
+    """Training data and results of a fit; the defaults are those of a model that is not fitted."""
 
     articles: Count
     posts: Count
     links: Count
     validation_posts: Count = 0
     notes: list[str] = field(default_factory=list)
-    """What was cut or left out, in words."""
+    """Sentences on texts and links that were cut or left out."""
     known_vectors: Count | None = None
     """Words that the file of vectors has."""
     encoder: list[float] | None = None
@@ -42,10 +42,10 @@ class Metadata(SharedMetadata):
     words: Count | None = None
     validation: Validation | None = None
     floors: dict[str, float] | None = None
-    """Of ``best``: the MRR of held-out posts by each score alone."""
+    """MRR of held-out posts by each score alone (model best)."""
     alone: str | None = None
-    """Of ``best``: the one score that stands because no weights rank held-out posts better."""
+    """The one score that is used because no weights rank held-out posts better (model best)."""
     penalty: float | None = None
-    """Of ``best``: how strongly the weights are drawn to the sum that needs no label."""
+    """L2 penalty that draws the weights to the sum that needs no label (model best)."""
     remembered: Count | None = None
     """Held-out posts that stay in the folder."""

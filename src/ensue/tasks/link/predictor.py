@@ -52,7 +52,7 @@ _COLUMNS = ("bodies", "titles", "ids")
 
 @dataclass(eq=False)
 class Fitted:
-    """What a folder holds of a linker, but for its articles and the weights of the network.
+    """Fitted values in a folder of a linker, without its articles and the weights of the network.
 
     Attributes are those of :class:`~ensue.tasks.link.state.LinkState` and, of its index of articles, of
     :class:`~ensue.tasks.link.article_index.ArticleIndex`.

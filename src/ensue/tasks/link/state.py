@@ -1,4 +1,4 @@
-"""What a linker holds; every verb is a function of it."""
+"""State of a linker: settings, articles, weights and network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LinkState(State[Linker]):
 
     task = "link"
     settings: LinkSettings | SbertSettings | None
-    """Those of the network or encoder; ``None`` of a model without one."""
+    """Settings of the network or encoder; ``None`` of a model without one."""
     shared: SharedSettings
 
     def configure(self, model: str, settings: dict[str, object]) -> None:
@@ -64,22 +64,22 @@ class LinkState(State[Linker]):
         self.tokenizer = Tokenizer()
         """The words of the network."""
         self.model: Linker | Encoder | None = None
-        """What makes a vector of a text: trained here, or installed."""
+        """Network that is trained here, or installed encoder."""
         self.weights: dict[str, float] = {}
-        """Of ``best``: the weight of each standardised score."""
+        """Weight of each standardised score (model best)."""
         self.prior_strength = 0.0
         """Of ``best``: how much posts of one corpus tell which articles are discussed, from 0 to 1; or, down to -1,
         which are taken by others."""
         self.neighbour_weight = 0.0
-        """Of ``best``: how much counts what posts with the same rare words are about."""
+        """Weight of the articles of posts with the same rare words (model best)."""
         self.null_logit = 0.0
-        """Of ``best``: s_0, the sum of weighted scores that stands for no article."""
+        """s_0, the weighted sum that stands for "no article" (model best)."""
         self.learned_scale = 0.0
-        """What the cosine of a network is multiplied by where it joins the score that needs no label."""
+        """Factor of the cosine of a network that is added to the score that needs no label."""
         self.calibration: Calibration | None = None
         """Scores to probabilities."""
         self.metadata: Metadata = Metadata(articles=0, posts=0, links=0)
-        """What was learned from what."""
+        """Training data and results of the fit."""
         self.linked: tuple[str, ...] = ()
         """Ids of the articles that posts learned were about."""
         self.train_prints: Tensor = torch.zeros(0, dtype=torch.int64)
@@ -117,7 +117,7 @@ class LinkState(State[Linker]):
 
     @property
     def pulls(self) -> bool:
-        """Whether posts of one corpus tell of each other what they are about."""
+        """Return whether posts of one corpus inform each other's ranking."""
         is_fitted = bool(self.prior_strength or self.neighbour_weight)
         return self.model_name == "best" and is_fitted and self.shared.cross_post_prior
 

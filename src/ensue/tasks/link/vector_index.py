@@ -224,7 +224,7 @@ class VectorIndex:
                 rows,
                 ids=rows.ids.filter(~stored),
                 hashes=rows.hashes[is_kept],
-                vectors=tuple(chunk if is_kept[part].all() else chunk[is_kept[part]] for part, chunk in rows.chunks()),
+                vectors=tuple(chunk if is_kept[span].all() else chunk[is_kept[span]] for span, chunk in rows.chunks()),
                 numbers=rows.numbers[is_kept],
             )
             if lists is not None:
@@ -250,8 +250,8 @@ class VectorIndex:
         lists = faiss.index_factory(self.rows.dim, f"IVF{num_lists},Flat", faiss.METRIC_INNER_PRODUCT)
         lists.cp.niter, lists.cp.seed = MAX_ITERATIONS, 0
         lists.train(np.concatenate([chunk[::step] for chunk in self.rows.vectors]))
-        for part, chunk in self.rows.chunks():
-            lists.add_with_ids(np.ascontiguousarray(chunk), self.rows.numbers[part])
+        for span, chunk in self.rows.chunks():
+            lists.add_with_ids(np.ascontiguousarray(chunk), self.rows.numbers[span])
         self._lists, self._is_mapped = lists, False
         self.rows = replace(self.rows, num_lists=num_lists)
 
@@ -292,9 +292,11 @@ class VectorIndex:
             for low in range(0, len(units), step):
                 block = units[low : low + step]
                 # The best of each chunk, side by side, hold the best of all.
-                parts = [(topk(torch.from_numpy(block @ chunk.T), k), part.start) for part, chunk in self.rows.chunks()]
-                candidates = torch.cat([chunk_rows + start for (_, chunk_rows), start in parts], 1)
-                best, columns = topk(torch.cat([values for (values, _), _ in parts], 1), k)
+                best_of_chunks = [
+                    (topk(torch.from_numpy(block @ chunk.T), k), span.start) for span, chunk in self.rows.chunks()
+                ]
+                candidates = torch.cat([chunk_rows + start for (_, chunk_rows), start in best_of_chunks], 1)
+                best, columns = topk(torch.cat([values for (values, _), _ in best_of_chunks], 1), k)
                 scores[low : low + step, : best.shape[1]] = best
                 rows[low : low + step, : best.shape[1]] = candidates.gather(1, columns)
         else:
@@ -322,9 +324,9 @@ class VectorIndex:
             raise SettingError(f"id {ids.filter(rows.is_null())[0]!r} is not in the index; add its vector first")
         indices = rows.to_numpy()
         vectors = np.empty((len(ids), self.rows.dim), np.float32)
-        for part, chunk in self.rows.chunks():
-            is_inside = (part.start <= indices) & (indices < part.stop)
-            vectors[is_inside] = chunk[indices[is_inside] - part.start]
+        for span, chunk in self.rows.chunks():
+            is_inside = (span.start <= indices) & (indices < span.stop)
+            vectors[is_inside] = chunk[indices[is_inside] - span.start]
         return vectors
 
     def _inverted_lists(self, *, mapped: bool = False) -> Any:

@@ -75,7 +75,7 @@ class Linker(nn.Module):
         self.register_buffer("fixed", torch.zeros(num_words, dtype=torch.bool))
         self.encoder = _encoder(settings, dim)
         self.bag_alone = settings.encoder == "bag"
-        """Whether only the bag of words is used, as while it is trained alone."""
+        """True where only the bag of words is used, as while it is trained alone."""
         if settings.bag:
             self.pieces = nn.Embedding(PIECES, width, sparse=True)
             self.share = nn.Parameter(torch.tensor(_SHARE).logit())

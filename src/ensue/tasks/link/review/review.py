@@ -98,7 +98,7 @@ class Progress:
     left_at_most: int | None = None
     """Relevant posts still unread at most, at that confidence; ``None`` before an audit."""
     reached: bool = False
-    """Whether the target recall is reached, as stated."""
+    """True where the target recall is reached, as stated."""
     estimate: float | None = None
     """Estimated recall, by the probabilities of the unread; no bound."""
     unsure: int = 0

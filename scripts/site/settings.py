@@ -16,7 +16,7 @@ from ensue.tasks import TASKS
 UNITS: dict[str, str] = {
     **dict.fromkeys(("batch_size",), "histories, texts or posts"),
     **dict.fromkeys(("epochs", "max_epochs", "check_every"), "epochs"),
-    **dict.fromkeys(("decay_steps", "warm_up", "min_steps"), "steps"),
+    **dict.fromkeys(("decay_steps", "warm_up", "min_steps", "max_steps"), "steps"),
     **dict.fromkeys(("max_hours",), "hours"),
     **dict.fromkeys(("intervals",), "intervals"),
     **dict.fromkeys(

@@ -14,6 +14,8 @@ WARM_UP = 200
 """Maximum number of warm-up steps of a decaying learning rate."""
 RISING = 10
 """Inverse of the largest fraction of all steps that warm-up may take."""
+MIN_EPOCHS = 5
+"""Epochs on short logs where ``max_steps`` limits them, at least."""
 MIN_TARGETS = 32
 """Targets of a batch below which ``min_steps`` never cuts it: a gradient of fewer is mostly noise."""
 LARGER = 2
@@ -48,6 +50,8 @@ class Schedule(Settings):
     max_epochs: Size | None = None
     """If set, the maximum number of epochs on short logs, where batches are halved for ``min_steps``; there are as many
     as make ``epochs`` x ``min_steps`` steps."""
+    max_steps: Size | None = None
+    """If set, the maximum number of steps on short logs, but at least 5 epochs."""
     smallest_batch: Size | None = None
     """If set, the batch size halves after every check without a better validation metric, down to this."""
     weight_decay: NonNegative = 5e-5
@@ -105,7 +109,10 @@ class Schedule(Settings):
             size *= 2
         epochs = self.epochs
         if self.max_epochs is not None and rows < self.batch_size * self.min_steps:
-            epochs = min(max(epochs, wanted // max(1, -(-rows // size))), self.max_epochs)
+            steps = max(1, -(-rows // size))
+            epochs = min(max(epochs, wanted // steps), self.max_epochs)
+            if self.max_steps is not None:
+                epochs = min(epochs, max(MIN_EPOCHS, self.max_steps // steps))
         patience = epochs if self.patience >= self.epochs else self.patience  # as before: to the end of the cosine
         return replace(self.sized(size), epochs=epochs, patience=patience)
 

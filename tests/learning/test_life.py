@@ -9,6 +9,7 @@ import pytest
 
 from ensue.data.histories import Histories
 from ensue.data.texts import Texts
+from ensue.learning import life
 from ensue.learning.life import race
 from ensue.records import History
 from ensue.tasks.classify import train
@@ -30,7 +31,7 @@ def training(epochs: int, steps: int = 10) -> Generator[Report, None, Trained]:
     return Trained(epoch, 0.0, improving=False, steps=epoch * steps)
 
 
-def run(epochs: int, behind_at: int | None, min_steps: int = 0) -> tuple[list[int], list[str], Trained, bool]:
+def run(epochs: int, behind_at: int | None, steps: int = 100) -> tuple[list[int], list[str], Trained, bool]:
     """Return the epochs at which the race was decided, the notes, and its result."""
     rungs, notes, epoch = [], [], 0
 
@@ -40,7 +41,7 @@ def run(epochs: int, behind_at: int | None, min_steps: int = 0) -> tuple[list[in
 
     def reports() -> Generator[Report, None, Trained]:
         nonlocal epoch
-        inner = training(epochs)
+        inner = training(epochs, steps)
         while True:
             try:
                 report = next(inner)
@@ -50,7 +51,7 @@ def run(epochs: int, behind_at: int | None, min_steps: int = 0) -> tuple[list[in
             epoch = report.epoch
             yield report
 
-    racing = race(reports(), is_behind, min_steps=min_steps)
+    racing = race(reports(), is_behind)
     while True:
         try:
             notes.append(next(racing).note)
@@ -61,23 +62,24 @@ def run(epochs: int, behind_at: int | None, min_steps: int = 0) -> tuple[list[in
 def test_a_network_that_is_never_behind_is_looked_at_at_powers_of_two() -> None:
     rungs, notes, trained, lost = run(20, None)
     assert (rungs, notes, trained.best_epoch, lost) == ([1, 2, 4, 8], [], 20, False)
-    assert run(20, None, min_steps=25)[0] == [3, 6]  # after 30 steps of 10 each epoch
+    assert run(20, None, steps=40)[0] == [3, 6]  # a hundred steps at least
 
 
 def test_a_network_that_is_behind_is_not_trained_on() -> None:
     rungs, notes, trained, lost = run(20, 2)
     assert (rungs, trained.best_epoch, lost) == ([1, 2], 2, True)
-    assert notes == [f"stopped after epoch 2 of at most 20: {LEFT_OUT}"]
+    assert notes == [f"stopped after epoch 2 of at most 20; {LEFT_OUT}"]
 
 
 def test_best_of_texts_ends_after_one_epoch_where_the_network_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(life, "MIN_STEPS", 1)
     for is_behind, epochs in ((True, [1]), (False, [1, 2, 3, 4])):
         monkeypatch.setattr(train, "adds_nothing", lambda *_, is_behind=is_behind: is_behind)
         made = ClassifyPredictor("best", settings={"dim": 4, "hidden": 4, "epochs": 4}, seed=0, device="cpu")
         reports = [*made.fit(Texts.of(planted(150, 0)), Texts.of(planted(60, 1)))]
         assert [report.epoch for report in reports if report.valid is not None] == epochs
         assert (made.metadata.ended == LEFT_OUT) is is_behind
-        assert any("stopped after epoch 1 of at most 4" in report.note for report in reports) is is_behind
+        assert any("stopped after epoch 1 of at most 4;" in report.note for report in reports) is is_behind
 
 
 def test_a_fit_ends_within_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

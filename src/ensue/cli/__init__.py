@@ -64,7 +64,7 @@ class CommandGroup(TyperGroup):
 def _write_sections(formatter: Any, sections: Mapping[str, Sequence[tuple[str, str]]]) -> None:
     for title, records in sections.items():
         with formatter.section(title):
-            formatter.write_dl([(name, text.replace("  [", " [")) for name, text in records], col_max=24)
+            formatter.write_dl([(name, text.replace("  [", " [")) for name, text in records], col_max=27)
 
 
 class TaskCommand(PlainHelp):

@@ -49,7 +49,7 @@ def fit(
     validation: Validation = None,
     set_: Set = None,
     seed: Seed = 0,
-    minutes: Annotated[float | None, typer.Option(help="time limit; training ends early", min=0.01)] = None,
+    minutes: Annotated[float | None, typer.Option(help="time limit of the training", metavar="N", min=0.01)] = None,
     metric: Annotated[str | None, typer.Option(help="classify: monitor accuracy or macro-f1")] = None,
     min_users: MinUsers = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda [default: GPU if any]")] = None,

@@ -143,10 +143,8 @@ class Reading:
     ] = None
     queries: Annotated[Path | None, _reading(callback=present, help="link: posts; DATA is then the qrels")] = None
     qrels: Annotated[Path | None, _reading(callback=present, help="link: query, 0, document, relevance")] = None
-    items: Annotated[
-        Path | None, _reading(callback=present, help="next: table of items: titles, categories, numbers")
-    ] = None
-    item_columns: Annotated[str, _reading(help="item=sku,title=name,price=ignore [default: auto]")] = ""
+    items: Annotated[Path | None, _reading(callback=present, help="next: titles, categories, numbers of items")] = None
+    item_columns: Annotated[str, _reading(help="item=sku,title=name,price=ignore")] = ""
     min_users: MinUsers = None
     """Least number of users that ``check`` assumes."""
     schema: DataSchema = NO_SCHEMA

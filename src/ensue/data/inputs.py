@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TypedDict, TypeGuard, TypeVar
+from typing import Any, TypedDict, TypeGuard, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -274,16 +274,10 @@ def remembered_schema(
     schema: DataSchema, reading: Reading, columns: Mapping[str, str], day_first: bool | None = None, events: str = ""
 ) -> DataSchema:
     """Return how later data of the model is read: as stated, as found, or like the training data."""
-    return replace(
-        schema,
-        columns=dict(columns),
-        day_first=schema.day_first if day_first is None else day_first,
-        encoding=reading.get("encoding", schema.encoding),
-        sheet=reading.get("sheet", schema.sheet),
-        time_unit=reading.get("time_unit", schema.time_unit),
-        missing=reading.get("missing", schema.missing),
-        events=events,
-    )
+    names = ("encoding", "sheet", "time_unit", "missing")
+    stated: dict[str, Any] = {name: value for name, value in reading.items() if name in names}
+    day_first = schema.day_first if day_first is None else day_first
+    return replace(schema, columns=dict(columns), day_first=day_first, events=events, **stated)
 
 
 def warn_of(sentences: Iterable[str]) -> None:

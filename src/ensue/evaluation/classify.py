@@ -33,6 +33,7 @@ from ensue.tasks.classify.catalogue import COUNTING
 from ensue.tasks.classify.dataset import codes
 from ensue.tasks.classify.ensembles.blend import NETWORK
 from ensue.tasks.classify.predictor import ClassifyPredictor
+from ensue.training.report import LEFT_OUT
 from ensue.vocabulary import UNKNOWN
 
 METRICS = ("accuracy", "macro_f1", "calibration_error", "log_loss")
@@ -173,8 +174,9 @@ class LabelledTexts(Examples[ClassifyPredictor, TextLabels]):
         return TextLabels(self.labels, predicted, targets, probability, metrics.log_loss(true.to_numpy()))
 
     def variants(self, predictors: Sequence[ClassifyPredictor]) -> Sequence[tuple[str, Sequence[ClassifyPredictor]]]:
-        """Return the network of ensembles; other ensembles are a baseline alone."""
-        blended = [predictor for predictor in predictors if predictor.metadata.blend is not None]
+        """Return the network of ensembles, unless it was left out early; other ensembles are a baseline alone."""
+        trained = [predictor for predictor in predictors if predictor.metadata.ended != LEFT_OUT]
+        blended = [predictor for predictor in trained if predictor.metadata.blend is not None]
         return [(NETWORK, blended)] if blended else []
 
     def frame(self) -> pl.DataFrame:

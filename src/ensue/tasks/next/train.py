@@ -54,6 +54,8 @@ MIN_NEGATIVES, NEGATIVES_PER_TARGET = 512, 8
 """Negatives of a training batch at least, and for each of its targets, where the settings draw more."""
 CONTINUED_EPOCHS, CONTINUED_RATE = 1, 0.5
 """Epochs in which the network of an ensemble continues on all data, and the factor on its learning rate."""
+MAX_RESTARTED = 2_000_000
+"""Steps times items up to which a refit always starts again: it takes seconds, and follows new items more closely."""
 CASCADES = "cascade-blend"
 IMPROVING = "best epoch was the last one; consider more epochs (--set epochs=N)"
 """Note on a training that ended while its metric still improved."""
@@ -126,14 +128,14 @@ def train(
 
 
 def refit(state: NextState, full: Histories, checkpoint: Checkpoint) -> Iterator[Report]:
-    """Train the selected model on all sessions: ``blend`` continues, another starts again for its best epochs."""
+    """Train the selected model on all sessions, from its beginning for its best epochs unless it :func:`_continues`."""
     selected = state.metadata
-    continues = state.schedule is not None and isinstance(state.network, CountsToo)
-    if continues:
+    if continues := _continues(state):
         add_values(state, distinct(full))
     learn_values(state, full, continues=continues)
     if state.schedule is not None:
-        yield from train_once(state, full, None, "refit", checkpoint.sibling("-refit"), like=selected)
+        file = checkpoint.sibling("-refit")
+        yield from train_once(state, full, None, "refit", file, like=selected, continues=continues)
     for name in ("validation_mrr", "ended", "chosen"):
         if value := getattr(selected, name):
             setattr(state.metadata, name, value)
@@ -185,6 +187,19 @@ def _known_items(state: NextState, data: Histories) -> KnownItems | None:
             f"{quoted(items.ids[0])}, the data {quoted(min(trained))}"
         )
     return KnownItems(items, FeatureEncoder.fit(items, known, vectors, encoder), {})
+
+
+def _continues(state: NextState) -> bool:
+    """Return whether the network of ``blend`` keeps its weights in a refit.
+
+    It does on short logs, where it has a small part in the sum, unless training again takes seconds; on 5,600 sessions
+    of Diginetica both ways have the same metrics.
+    """
+    training, schedule = state.metadata.training, state.schedule
+    if not isinstance(state.model, CountsToo) or training is None or schedule is None:
+        return False
+    is_short, cost = training["batch_size"] < schedule.batch_size, training["steps"] * len(state.vocabulary)
+    return state.model.idle or (is_short and cost > MAX_RESTARTED)
 
 
 def learn_values(state: NextState, data: Histories, *, continues: bool = False) -> None:
@@ -302,14 +317,14 @@ def train_once(
     stage: str,
     checkpoint: Checkpoint,
     like: Metadata | None = None,
+    continues: bool = False,
 ) -> Generator[Report, None, None]:
     """Train the model of a state from its beginning to its best weights, or, in a refit, ``like`` its first training.
 
-    In a refit the network of ``blend`` continues from its weights; one that is left out of the sum is not trained.
+    Where a refit ``continues``, the network keeps its weights; one that is left out of the sum is not trained.
     """
     assert state.schedule is not None
     earlier = state.model
-    continues = like is not None and isinstance(earlier, CountsToo)
     if not continues:
         for line in sizing.lines(state):
             yield Report(stage, 0, state.schedule.epochs, 0, 0, 0.0, 0.0, note=line)

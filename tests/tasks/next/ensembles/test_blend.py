@@ -8,6 +8,7 @@ import torch
 
 from ensue.data.histories import Histories
 from ensue.errors import SettingError
+from ensue.learning import life
 from ensue.records import History
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.blend import FLOOR, LEANS, PRIOR, REPEATS, SPREAD, STEP_FLOOR, Blend
@@ -273,13 +274,14 @@ def test_a_network_that_alone_knows_what_comes_stays() -> None:
     assert not model.idle and float(model.scale) > 0
 
 
-def test_a_training_ends_early_where_the_network_adds_nothing() -> None:
+def test_a_training_ends_early_where_the_network_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(life, "MIN_STEPS", 5)
     settings = {"dim": 8, "min_steps": 20}
     made = NextPredictor("blend", settings=settings, seed=0, device="cpu")
     reports = list(made.fit(Histories.of(pairs_of(0, 300))))
     first = [report for report in reports if report.stage == "fit"]
     checks = [report for report in first if report.valid is not None]
-    assert len(checks) < checks[-1].epochs and len(first) < 40  # after the first check with 20 steps behind it
+    assert len(checks) < checks[-1].epochs and len(first) < 40
     assert checks[-1].note == "" and first[-1].note.startswith(f"stopped after epoch {checks[-1].epoch} of at most")
     assert {report.stage for report in reports} == {"fit"}  # weights that count for nothing are not trained on
     assert "left out" in made.metadata.ended

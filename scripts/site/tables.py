@@ -108,10 +108,17 @@ def rows_of_study(found: dict[str, Any], names: dict[str, str]) -> str:
     return "\n".join([*lines, "", source(found)])
 
 
+QUERIES = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
+
+
 def queries() -> str:
     """BLEU, content words and MRR of the true next query, by data set, from ``studies/results/mtn.json``."""
-    names = {"bleu": "BLEU", "content@1": "content words", "mrr@10": "MRR@10", "recall@10": "recall@10"}
-    return rows_of_study(load("studies/results/mtn.json"), names)
+    return rows_of_study(load("studies/results/mtn.json"), QUERIES)
+
+
+def counted_queries() -> str:
+    """Return MTN and all count-based baselines on MS MARCO, from ``studies/results/mtn_counted.json``."""
+    return rows_of_study(load("studies/results/mtn_counted.json"), QUERIES)
 
 
 def suggestions() -> str:
@@ -354,6 +361,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "answers": answers,
     "gpu": gpu,
     "queries": queries,
+    "counted_queries": counted_queries,
     "suggestions": suggestions,
     "newcomers": newcomers,
     "reviews": reviews,

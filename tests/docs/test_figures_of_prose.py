@@ -97,6 +97,12 @@ def _mtn() -> Iterator[str]:
     mean, low, high = (f"{100 * own[name]:+.2f}" for name in ("difference", "low", "high"))
     yield f"(Seq2Seq: {mean}, {low} to {high}, not significant)"
     assert own["p_value"] > 0.05
+    rows = load("studies/results/mtn_counted.json")["tables"]["paired_tests"]
+    for metric, is_significant in (("mrr@10", True), ("bleu", False)):
+        own = _one(rows, data="msmarco", model="mtn", other="co-occurrence", metric=metric)
+        mean, low, high = (f"{100 * own[name]:+.2f}" for name in ("difference", "low", "high"))
+        assert (own["p_value"] < 0.05) is is_significant
+        yield f"{mean}, {low} to {high})"
 
 
 def _ast() -> Iterator[str]:

@@ -8,6 +8,10 @@
 #include <thread>
 #include <vector>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "bounds.h"
 #include "kernels.h"
 
@@ -160,6 +164,15 @@ EXPORT int64_t ensue_entmax(const EntmaxCall* call, int wide, int backward, int 
 
 // The number of kernels.h: goes up with every change of what the functions take.
 EXPORT int ensue_interface() { return INTERFACE; }
+
+#ifdef __GLIBC__
+// Blocks of scores of some megabytes are made for each batch. By default malloc returns them to the system, depending on
+// what else is allocated, and their pages are zeroed anew: up to two thirds of the time of an answer.
+__attribute__((constructor)) static void keep_freed_blocks() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+#endif
 
 // (rows, width) log(factor x totals + what is added), `cells` counted through all rows.
 EXPORT int64_t ensue_log_mixture(const float* totals, float factor, int64_t rows, int64_t width, const int64_t* cells,

@@ -191,7 +191,8 @@ class VSKNN(ItemCounts):
             rows = int(part.target_mask.sum())
             scores.append(log_mixture(self.totals, self.settings.popularity, rows, cell, shares))
             weights.append(similarity)
-        return Output(torch.cat(scores), (torch.cat(weights),))
+        # One part is not copied: its scores are the largest block of an answer.
+        return Output(scores[0] if len(scores) == 1 else torch.cat(scores), (torch.cat(weights),))
 
     def score(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Score the items of the neighbours.

@@ -23,8 +23,8 @@ MAX_BYTES = 2**20
 _LINE = re.compile(r"([0-9a-f]{64})  (\w[\w.-]*)", re.ASCII)
 
 
-def digest(parts: Iterable[bytes]) -> str:
-    """The checksum of bytes that come in parts, in hexadecimal."""
+def digest(parts: Iterable[bytes | memoryview]) -> str:
+    """Return the checksum of bytes that come in parts, in hexadecimal."""
     hashed = hashlib.blake2b(digest_size=32)
     for part in parts:
         hashed.update(part)
@@ -115,7 +115,7 @@ def sum_of(folder: Path, name: str) -> str | None:
     return expected
 
 
-def require_sum(folder: Path, name: str, expected: str | None, parts: Iterable[bytes]) -> None:
+def require_sum(folder: Path, name: str, expected: str | None, parts: Iterable[bytes | memoryview]) -> None:
     """Compare the contents of a file with its checksum.
 
     Raises:

@@ -27,8 +27,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
@@ -41,7 +39,7 @@ from ensue.store import checksums
 from ensue.store.access import ensure_file, sibling_access
 from ensue.store.checksums import opened
 from ensue.store.folder import damage, read_file, read_settings, write_folder
-from ensue.store.pack import TensorFile, read_tensors, require_saved, tensor_bytes
+from ensue.store.pack import TensorFile, arrays_in, read_tensors, require_finite, tensor_bytes, to_tensor
 from ensue.stream.clock import Event
 from ensue.stream.events import ReaderState
 from ensue.stream.metrics import Board, HourState
@@ -431,14 +429,12 @@ class Journal:
         if not data or file.read(SUM) != _sum(data):
             return None
         with damage(self.path):
-            try:
-                header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-                entry = Entry(json.loads(header["__metadata__"]["state"]), load(data))
-            except SafetensorError as error:
-                raise ValueError(str(error)) from error
-            for key, tensor in entry.tensors.items():
-                require_saved(self.path, key, tensor)
-            return entry
+            arrays = arrays_in(data, self.path)
+            for key, array in arrays.items():
+                require_finite(self.path, key, array)
+            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+            state = json.loads(header["__metadata__"]["state"])
+            return Entry(state, {key: to_tensor(array) for key, array in arrays.items()})
 
 
 def _sum(data: bytes) -> bytes:

@@ -181,6 +181,6 @@ class _Arriving(Mapping[str, Tensor]):
             with safe_open(self.path, "pt") as file:  # opened anew, so that what was read before is not held
                 tensor: Tensor = file.get_tensor(self.prefix + name).to(self.device)
         else:
-            (kind,) = (kind for kind, known in DTYPES.items() if known == dtype)
-            tensor = torch.empty(shape, dtype=kind, device=self.device)
+            (name,) = (name for name, stored in DTYPES.items() if stored == dtype)
+            tensor = torch.empty(shape, dtype=getattr(torch, name), device=self.device)
         return broadcast(tensor)

@@ -25,7 +25,7 @@ from ensue.nn.item_head import ItemLayer
 from ensue.nn.validation import require_number, require_table
 from ensue.schedule import Schedule
 from ensue.store.folder import damage
-from ensue.store.pack import open_tensors
+from ensue.store.pack import open_arrays, to_tensor
 
 Group = Mapping[str, Any]
 """Parameters that share settings, and these by name, as torch's optimisers have them."""
@@ -229,13 +229,13 @@ def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) ->
         ModelFolderError: the file is missing or damaged.
         ValueError: it is of another model.
     """
-    names, read = open_tensors(folder, FILE)
+    names, read = open_arrays(folder, FILE)
     _require_names(model, names)
 
     def restored() -> Adam:
         with damage(folder):
             optimizer = make()
-            restore_optimizer(model, optimizer, read())
+            restore_optimizer(model, optimizer, {name: to_tensor(array) for name, array in read().items()})
         return optimizer
 
     return restored

@@ -77,8 +77,8 @@ def _counts(state: SuggestState, data: Queries) -> tuple[object, dict[str, bytes
 def _stored(state: SuggestState) -> tuple[object, dict[str, bytes]]:
     """Return everything that was counted, in a form that can be compared."""
     assert state.retrieval is not None
-    _, tensors = pack(state.retrieval.without_topics())
-    return pack(state.floor), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
+    _, arrays = pack(state.retrieval.without_topics())
+    return pack(state.floor), {name: array.tobytes() for name, array in arrays.items()}
 
 
 def _count(state: SuggestState, whole: Queries, rest: Queries, forgotten: Forgotten) -> None:

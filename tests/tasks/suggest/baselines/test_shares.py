@@ -43,7 +43,7 @@ def test_words_and_queries_below_the_floor_are_not_counted() -> None:
     # "find jane" is not kept, and yet what came after find: "buy boat" 0.8, and 1 after "find boat".
     assert list(after.words.values) == ["boat", "find"]
     assert after.by_word.weights.tolist() == pytest.approx([1.0, 1.8])
-    assert b"jane" not in b"".join(column.numpy().tobytes() for column in pack(after)[1].values())
+    assert b"jane" not in b"".join(column.tobytes() for column in pack(after)[1].values())
 
 
 def test_shares_by_hand() -> None:
@@ -125,10 +125,10 @@ def test_two_logs_together_are_one() -> None:
 
 @pytest.mark.parametrize("name", ["word", "turn"])
 def test_arrays_that_do_not_fit(name: str) -> None:
-    tree, tensors = pack(Retrieval.fit(histories(["a b", "c"])))
-    tensors[f"after.by_{name}.others"].fill_(9)
+    tree, arrays = pack(Retrieval.fit(histories(["a b", "c"])))
+    arrays[f"after.by_{name}.others"].fill(9)
     with pytest.raises(ValueError, match=rf"^after\.by_{name}\.others holds 9, outside"):
-        unpack(Retrieval, tree, tensors)
+        unpack(Retrieval, tree, arrays)
 
 
 def test_an_empty_log() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.mutations import run, save_families
 from tests.stream.mutated import FAMILIES
 
-MUTATIONS = int(os.environ.get("ENSUE_MUTATIONS", "0")) or 16
+MUTATIONS = int(os.environ.get("ENSUE_MUTATIONS", "0")) or 8
 
 
 def test_mutated_commit_is_refused_or_goes_on(tmp_path: Path) -> None:

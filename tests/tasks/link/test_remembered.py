@@ -23,9 +23,9 @@ from ensue.tasks.link.scores import LinkScores, reciprocal_ranks
 from tests.tasks.link.checks import NAMES, THEMES, article
 from tests.tasks.link.contract import NETWORK
 
-LEXICAL: dict[str, dict[str, object]] = {"best": {}, "tfidf": {}, "bm25": {}}
+LEXICAL: dict[str, dict[str, object]] = {"best": {}, "tfidf": {}}
 LEARNING: dict[str, dict[str, object]] = {
-    **{name: {**NETWORK} for name in ("ast", "cnn", "gru", "bigru")},
+    **{name: {**NETWORK} for name in ("ast", "cnn")},
     "best with ast": {**NETWORK, "network": "ast"},
 }
 MODELS = {**LEXICAL, **LEARNING}
@@ -95,9 +95,9 @@ def rotated_articles() -> Corpus:
     return Corpus(Articles.of(stolen), Posts.of([]))
 
 
-def test_ten_honest_updates_of_ten_are_accepted(folder: Path, tmp_path: Path) -> None:
+def test_four_honest_updates_of_four_are_accepted(folder: Path, tmp_path: Path) -> None:
     new = [Article(f"zebra lion giraffe keeper cage {number}. zoo elephant.", f"z{number}") for number in range(30)]
-    for seed in range(10):
+    for seed in range(4):
         shutil.copytree(folder, own := tmp_path / f"{folder.name}-{seed}")
         data = corpus(40, 100 + seed)
         data = replace(data, articles=Articles.of([*(article(name) for name in NAMES), *new])) if seed % 2 else data

@@ -12,7 +12,7 @@ from ensue.records import History
 from ensue.tasks.next.catalogue import MODELS
 from ensue.tasks.next.predictor import NextPredictor
 from tests.tasks.contract import close
-from tests.tasks.next.contract import TRAINED, NextContract, shares
+from tests.tasks.next.contract import TRAINED, NextContract, VariantContract, shares
 
 SESSIONS = {
     "dim": 16,
@@ -31,17 +31,17 @@ class TestHiDAN(NextContract):
     options = TRAINED
 
 
-class TestHiDANWithoutUserAttention(NextContract):
+class TestHiDANWithoutUserAttention(VariantContract):
     model = "hidan-nua"
     options = TRAINED
 
 
-class TestHiDANWithoutCascadeAttention(NextContract):
+class TestHiDANWithoutCascadeAttention(VariantContract):
     model = "hidan-nca"
     options = TRAINED
 
 
-class TestHiDANWithoutTime(NextContract):
+class TestHiDANWithoutTime(VariantContract):
     model = "hidan-nt"
     options = TRAINED
 
@@ -84,7 +84,7 @@ class TestRNN(ReadsWhole, NextContract):
     options = TRAINED
 
 
-class TestLSTM(ReadsWhole, NextContract):
+class TestLSTM(VariantContract):
     model = "lstm"
     options = TRAINED
 
@@ -94,7 +94,7 @@ class TestRMTPP(ReadsWhole, NextContract):
     options = TRAINED
 
 
-class TestAttRNN(ReadsWhole, NextContract):
+class TestAttRNN(VariantContract):
     model = "att-rnn"
     options = TRAINED
 
@@ -115,10 +115,9 @@ class TestSANSR(NextContract):
     short = {"max_length": 2}  # noqa: RUF012
 
 
-class TestSANSRWithoutResiduals(NextContract):
+class TestSANSRWithoutResiduals(VariantContract):
     model = "sansr-rc"
     options = SESSIONS
-    short = {"max_length": 2}  # noqa: RUF012
 
 
 RIVALS = {"dim": 16, "epochs": 14, "learning_rate": 0.02, "batch_size": 8, "patience": 30, "refit": True}
@@ -202,7 +201,8 @@ class TestVSKNN(NextContract):
 
 def test_every_model_signs_the_contract() -> None:
     others = {"hidan-paper", "sansr-paper"}  # tests/tasks/test_papers.py
-    assert {contract.model for contract in NextContract.__subclasses__()} == set(MODELS) - others
+    contracts = {*VariantContract.__subclasses__(), *NextContract.__subclasses__()} - {NextContract}
+    assert {contract.model for contract in contracts} == set(MODELS) - others
 
 
 def test_an_unknown_model_is_refused() -> None:

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from ensue.schedule import Schedule
+from ensue.training.batches import Index
 from ensue.training.checkpoint import Checkpoint
-from ensue.training.loop import Index, train
+from ensue.training.loop import train
 from ensue.training.optimizer import make_optimizer
 from ensue_studies.results import provenance
 

@@ -18,6 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "ensue"
 FLOORS = [
     "errors",
     "version",
+    "lazy",
     "forks",
     "lines",
     "settings",

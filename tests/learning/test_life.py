@@ -15,8 +15,7 @@ from ensue.records import History
 from ensue.tasks.classify import train
 from ensue.tasks.classify.predictor import ClassifyPredictor
 from ensue.tasks.next.predictor import NextPredictor
-from ensue.training.loop import Trained
-from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report, StopRequest
+from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report, StopRequest, Trained
 from tests.tasks.classify.contract import planted
 
 

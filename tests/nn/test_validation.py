@@ -17,7 +17,7 @@ def test_tables_that_fit_pass() -> None:
 
 @pytest.mark.parametrize(("table", "shape"), [(torch.zeros(3, 2), [3, 2]), (torch.zeros(3, dtype=torch.int32), [3, 2])])
 def test_another_type_or_shape_is_refused(table: torch.Tensor, shape: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"items is torch\..* of shape .*, not torch\.int32 of shape \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"items is .* of shape .*, not int32 of shape \(3, 2\)"):
         require_table("items", table, torch.int32, shape)
 
 

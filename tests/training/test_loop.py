@@ -38,10 +38,11 @@ from ensue.tasks.next.settings import HiDANSettings
 from ensue.tasks.next.train import learn_values, train_once
 from ensue.training import distributed as group
 from ensue.training import loop
+from ensue.training.batches import Index
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, save_state
-from ensue.training.loop import Index, Trained, mean_loss, one_pass, train
+from ensue.training.loop import mean_loss, one_pass, train
 from ensue.training.optimizer import make_optimizer, optimizer_tensors
-from ensue.training.report import Report
+from ensue.training.report import Report, Trained
 from tests.processes import PLAIN, Started
 
 SMALL = HiDANSettings(dim=8, table_dim=4)

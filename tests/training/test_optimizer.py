@@ -12,13 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from ensue.errors import ModelFolderError
+from ensue.learning.state import LateOptimizer
 from ensue.schedule import Schedule
-from ensue.store.pack import tensor_bytes
+from ensue.store.pack import OPTIMIZER, tensor_bytes
 from ensue.tasks.next.catalogue import MODELS
 from ensue.training import optimizer
 from ensue.training.optimizer import (
-    FILE,
-    LateOptimizer,
     by_row,
     make_optimizer,
     optimizer_tensors,
@@ -156,7 +155,7 @@ def saved(folder: Path, num: int) -> Lookup:
     optimizer = make_optimizer(model, PLAIN)
     steps(model, optimizer, random_batches(num))
     (folder / "new").write_bytes(tensor_bytes(optimizer_tensors(model, optimizer)))
-    (folder / "new").replace(folder / FILE)
+    (folder / "new").replace(folder / OPTIMIZER)
     resum(folder)
     return model
 
@@ -182,11 +181,11 @@ def test_moments_of_another_model_and_half_a_file_are_refused_before_they_are_ne
     make = partial(make_optimizer, saved(tmp_path, 2), PLAIN)
     with pytest.raises(ValueError, match="belongs to another model"):
         saved_optimizer(tmp_path, nn.Linear(2, 2), make)
-    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-3])
+    (tmp_path / OPTIMIZER).write_bytes((tmp_path / OPTIMIZER).read_bytes()[:-3])
     resum(tmp_path)
     with pytest.raises(ModelFolderError, match=r"optimizer.safetensors: damaged \(.*\); fit the model again"):
         saved_optimizer(tmp_path, made(), make)
-    (tmp_path / FILE).unlink()
+    (tmp_path / OPTIMIZER).unlink()
     with pytest.raises(ModelFolderError, match=r"optimizer\.safetensors is missing"):
         saved_optimizer(tmp_path, made(), make)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.training.loop import POOL, epoch_batches, evaluation_batches
+from ensue.training.batches import POOL, epoch_batches, evaluation_batches
 
 
 def test_an_epoch_has_every_row_once_beside_rows_of_like_size() -> None:

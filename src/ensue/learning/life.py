@@ -6,24 +6,33 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
-from torch.optim import Adam
 
-from ensue.learning.state import NETWORK, AnyState
+from ensue.lazy import lazy
+from ensue.learning.state import AnyState, is_network
+from ensue.nn.validation import as_array
 from ensue.records import History
 from ensue.schedule import Schedule
-from ensue.store.pack import TABLES
+from ensue.store.pack import NETWORK, TABLES
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, run_key
 from ensue.training.distributed import share
-from ensue.training.loop import Source, Trained, train
-from ensue.training.optimizer import optimizer_tensors, restore_optimizer
-from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report
+from ensue.training.report import LEFT_OUT, OUT_OF_TIME, Report, Trained
 from ensue.vocabulary import FIRST
+
+if TYPE_CHECKING:
+    import torch
+    from torch.optim import Adam
+
+    from ensue.training import loop
+    from ensue.training import optimizer as optimizers
+    from ensue.training.loop import Source
+else:
+    torch = lazy("torch")
+    loop = lazy("ensue.training.loop")
+    optimizers = lazy("ensue.training.optimizer")
 
 MOST = 6
 """Records."""
@@ -183,7 +192,7 @@ def train_network(
         is_behind: see :func:`race`; ``None`` where the network races with nothing.
     """
     assert state.optimizer is not None
-    reports = train(
+    reports = loop.train(
         state.module,
         data,
         valid,
@@ -256,7 +265,7 @@ def train_update(state: AnyState, data: Source) -> Generator[Report, None, Train
     """Train the network of a state on new data in one pass; the number of the update is in the metadata already."""
     assert state.schedule is not None and state.optimizer is not None
     schedule, seed = update_schedule(state.schedule, state.optimizer), state.seed + state.metadata.updates
-    return train(state.module, data, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
+    return loop.train(state.module, data, None, schedule, optimizer=state.optimizer, seed=seed, stage="update")
 
 
 def update_schedule(schedule: Schedule, optimizer: Adam) -> Schedule:
@@ -282,10 +291,10 @@ def resize_embeddings(state: AnyState, num_rows: int) -> None:
     """Give the network rows for new words; the moments of the others stay."""
     assert state.optimizer is not None
     torch.manual_seed(state.seed + state.metadata.updates)
-    moments = optimizer_tensors(state.module, state.optimizer)
+    moments = optimizers.optimizer_tensors(state.module, state.optimizer)
     state.network.grow(num_rows)
     state.optimizer = state.new_optimizer()
-    restore_optimizer(state.module, state.optimizer, moments)
+    optimizers.restore_optimizer(state.module, state.optimizer, moments)
 
 
 @dataclass(frozen=True)
@@ -314,7 +323,7 @@ def clear_rows(state: AnyState, ids: npt.NDArray[np.integer], num_rows: int) -> 
         ids: (removed,) rows.
         num_rows: number of rows of a table with a row per id.
     """
-    if not isinstance(state.model, nn.Module):
+    if not is_network(state.model):
         return 0
     count, rows = 0, torch.from_numpy(ids.astype(np.int64))
     for parameter in state.model.parameters():
@@ -342,9 +351,11 @@ def remove_hashes(
     Returns:
         Whether the records include everything that the model was trained on.
     """
-    former = state.train_prints.numpy()
-    state.train_prints = torch.from_numpy(np.setdiff1d(former, np.setdiff1d(removed, others)))
-    forgotten.add(TABLES, f"fingerprints of {records}", len(former) - len(state.train_prints))
+    former = as_array(state.train_prints)
+    remaining = np.setdiff1d(former, np.setdiff1d(removed, others))
+    is_array = isinstance(state.train_prints, np.ndarray)
+    state.train_prints = remaining if is_array else torch.from_numpy(remaining)
+    forgotten.add(TABLES, f"fingerprints of {records}", len(former) - len(remaining))
     return bool(np.isin(former, np.concatenate([removed, others])).all())
 
 

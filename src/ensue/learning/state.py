@@ -4,30 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from ensue.arguments import require_data, require_path
 from ensue.errors import SettingError
-from ensue.nn.device import Undrawn, find_device, memory_for
-from ensue.nn.validation import Bounded, assign_tensors, require_ids, require_offsets, require_shapes, require_table
+from ensue.lazy import is_imported, lazy
+from ensue.nn.device import find_device, memory_for
+from ensue.nn.validation import require_ids, require_offsets, require_table
 from ensue.schedule import Schedule
 from ensue.settings import require_seed
 from ensue.store.card import Scores, card_text, read_scores
 from ensue.store.folder import Settings, described, read_model, write_folder
-from ensue.store.pack import TensorFile, files_of, pack, read_packed, unpack
+from ensue.store.pack import NETWORK, OPTIMIZER, TensorFile, files_of, pack, read_packed, unpack
 from ensue.text.tokens import Tokens
-from ensue.training.optimizer import FILE as OPTIMIZER
-from ensue.training.optimizer import LateOptimizer, RowAdam, make_optimizer, optimizer_tensors, saved_optimizer
 from ensue.training.report import Report
 from ensue.vocabulary import UNKNOWN
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+    from torch.optim import Adam
+
+    from ensue.nn import loading
+    from ensue.training import optimizer as optimizers
+    from ensue.training.optimizer import RowAdam
+else:
+    torch = lazy("torch")
+    loading = lazy("ensue.nn.loading")
+    optimizers = lazy("ensue.training.optimizer")
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
 """How many of something there are."""
@@ -99,22 +109,42 @@ def require_trained(learned: Learned | None) -> Learned:
     return learned
 
 
+def is_network(model: object) -> TypeGuard[nn.Module]:
+    """Return whether a model is a module of torch; where nobody has imported torch it cannot be."""
+    return is_imported("torch") and isinstance(model, torch.nn.Module)
+
+
 def module_of(model: object) -> nn.Module:
     """A model that keeps a task's protocol, as torch types it."""
-    assert isinstance(model, nn.Module)
+    assert is_network(model)
     return model
+
+
+class LateOptimizer:
+    """An attribute of predictors: their optimizer, or ``None`` where nothing is trained.
+
+    It may be set to a function that makes the optimizer, which is called when somebody first asks for it: to make one
+    imports half of torch, and whoever only predicts needs none.
+    """
+
+    def __get__(self, predictor: object, kind: type) -> Adam | None:
+        optimizer: Adam | Callable[[], Adam] | None = predictor.__dict__.get("optimizer")
+        if callable(optimizer):
+            optimizer = predictor.__dict__["optimizer"] = optimizer()
+        return optimizer
+
+    def __set__(self, predictor: object, value: Adam | Callable[[], Adam] | None) -> None:
+        predictor.__dict__["optimizer"] = value
 
 
 def evaluating(model: Learned) -> Learned:
     """The same model in evaluation mode; to set that walks through all of its parts, to ask does not."""
-    if isinstance(model, nn.Module) and model.training:
+    if is_network(model) and model.training:
         model.eval()
     return model
 
 
 Contents = Mapping[str, bytes | TensorFile]
-NETWORK = "model.safetensors"
-"""The file of a model folder that holds the weights of the network."""
 
 
 def _no_files(state: object) -> Contents:
@@ -197,7 +227,9 @@ class State(Generic[NetworkT]):
         device: str | None = None,
     ) -> None:
         self.seed = require_seed(seed)
-        self.device = find_device(device)
+        self._device_name = device
+        if device not in (None, "cpu"):
+            self.device = find_device(device)  # refused here, not when the network is made
         self.model: object | None = None
         """The network or baseline; ``None`` before training."""
         self.optimizer = None
@@ -206,6 +238,11 @@ class State(Generic[NetworkT]):
         self.kept: Kept | None = None
         """Size and scores of the folder that the model was loaded from."""
         self.configure(model, dict(settings or {}))
+
+    @cached_property
+    def device(self) -> torch.device:
+        """The device of the network."""
+        return find_device(self._device_name)
 
     @property
     def network(self) -> NetworkT:
@@ -239,20 +276,20 @@ class State(Generic[NetworkT]):
         Raises:
             ValueError: the weights are of another network.
         """
-        with Undrawn():
+        with loading.Undrawn():
             if bounded:
-                with Bounded(tensors):
-                    require_shapes(module_of(self.make_network(*sizes)), tensors)
+                with loading.Bounded(tensors):
+                    loading.require_shapes(module_of(self.make_network(*sizes)), tensors)
             self.model = network = self.new_network(*sizes)
-        assign_tensors(module_of(network), tensors)
+        loading.assign_tensors(module_of(network), tensors)
         if self.schedule is not None:
             module_of(network).to(self.device)
-            self.optimizer = saved_optimizer(folder, self.module, self.new_optimizer)
+            self.optimizer = optimizers.saved_optimizer(folder, self.module, self.new_optimizer)
 
     def new_optimizer(self) -> RowAdam:
         """Return an optimizer of the network that has taken no step."""
         assert self.schedule is not None
-        return make_optimizer(self.module, self.schedule)
+        return optimizers.make_optimizer(self.module, self.schedule)
 
     def new_network(self, *sizes: int) -> NetworkT:
         """Return an untrained network on the device of the state."""
@@ -310,7 +347,7 @@ class State(Generic[NetworkT]):
 
     def _size(self) -> str:
         sizes = [f"{self.kept.megabytes:,.1f} MB in its folder"] if self.kept is not None else []
-        if isinstance(self.trained, nn.Module):
+        if is_network(self.trained):
             num_values = sum(tensor.numel() for tensor in self.trained.state_dict().values())
             sizes.append(f"{num_values:,} numbers in the model")
         return ", ".join(sizes) or "not saved yet"
@@ -350,10 +387,10 @@ class State(Generic[NetworkT]):
             **files_of(self.folders.collect(self)),
             **self.folders.files(self),
         }
-        if isinstance(self.model, nn.Module):
+        if is_network(self.model):
             contents[NETWORK] = TensorFile(self.model.state_dict())
             if self.optimizer is not None:
-                contents[OPTIMIZER] = TensorFile(optimizer_tensors(self.model, self.optimizer))
+                contents[OPTIMIZER] = TensorFile(optimizers.optimizer_tensors(self.model, self.optimizer))
         return contents
 
     def files(self, card: str = "") -> dict[str, bytes]:
@@ -410,7 +447,7 @@ def require_tokens(name: str, tokens: Tokens, num_ids: int, first_id: int = UNKN
     Raises:
         ValueError: an id or an offset is out of place, or a text without a sentence.
     """
-    require_table(f"{name}.ids", tokens.ids, torch.int32, [None])
+    require_table(f"{name}.ids", tokens.ids, np.int32, [None])
     require_ids(f"{name}.ids", tokens.ids, num_ids, first_id)
     require_offsets(f"{name}.sentences", tokens.sentences, len(tokens.ids))
     require_offsets(f"{name}.texts", tokens.texts, len(tokens.sentences) - 1)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
-
-import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from typing import TYPE_CHECKING, Any
 
 from ensue.errors import SettingError
+from ensue.lazy import is_imported, lazy
 from ensue.lines import one_line
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy("torch")
 
 ALLOCATION = ("can't allocate memory", "Storage size calculation overflowed", "std::bad_alloc")
 """Texts of torch's errors about failed allocations and about sizes beyond any memory."""
@@ -31,21 +34,6 @@ def find_device(name: str | None) -> torch.device:
     raise SettingError(f"device {one_line(repr(name), 60)} is not available; choose from cpu{', cuda' if gpu else ''}")
 
 
-class Undrawn(TorchFunctionMode):
-    """Networks are made without drawing their weights, for a file has them: what is not written takes no memory.
-
-    What is drawn in place keeps whatever stands there; zeros and ones are set as ever.
-    """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        """Run a torch function in this mode."""
-        if getattr(func, "__name__", "") in ("normal_", "uniform_", "trunc_normal_"):
-            return args[0] if args else kwargs["tensor"]  # a tensor's own method, or a function of torch.nn.init
-        return func(*args, **(kwargs or {}))
-
-
 @contextmanager
 def memory_for(what: str) -> Iterator[None]:
     """Name what does not fit into memory, on a CPU and on a GPU; other errors pass as they are.
@@ -56,7 +44,10 @@ def memory_for(what: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in ALLOCATION):
+        is_memory = isinstance(error, MemoryError) or (
+            is_imported("torch") and isinstance(error, torch.OutOfMemoryError)
+        )
+        if is_memory or any(text in str(error) for text in ALLOCATION):
             raise SettingError(f"{what} does not fit into memory; make it smaller") from error
         raise
 

@@ -142,7 +142,7 @@ class Sampler(nn.Module):
         self._together: torch.Generator | None = None
 
     def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: every id is counted once at least."""
+        """See :class:`ensue.nn.loading.Validated`: every id is counted once at least."""
         require_number(f"{name}.totals", self.totals, LARGEST_COUNT, 1.0)
 
     def count(self, totals: Tensor) -> None:

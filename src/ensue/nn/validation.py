@@ -7,50 +7,50 @@ raise ``ValueError`` with the table's name, which :func:`ensue.store.folder.dama
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Hashable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-LARGEST_UNSAVED = 2**24
-"""Numbers of a tensor that a network may make although its file has no tensor as large, such as a mask."""
-Table: TypeAlias = Tensor | npt.NDArray[np.generic]
-Counts: TypeAlias = Annotated[Tensor, torch.float32]
-"""Counts of events, some of them weighted."""
-_FACTORIES = frozenset(("empty", "zeros", "ones", "full", "arange", "rand", "randn", "eye", "linspace", "tril", "triu"))
+if TYPE_CHECKING:  # a table may be of a network, but nothing here needs torch
+    from torch import Tensor
+
+Array: TypeAlias = npt.NDArray[Any]
+Table: TypeAlias = "Tensor | Array"
 
 
-def as_tensor(table: Table) -> Tensor:
-    """Return an array as a tensor that shares its memory where the array may be written, else as a copy."""
-    if isinstance(table, Tensor):
-        return table
-    return torch.from_numpy(table if table.flags.writeable else table.copy())
+def as_array(table: Table) -> Array:
+    """Return a table as an array, which shares the memory of a tensor."""
+    return table if isinstance(table, np.ndarray) else table.detach().cpu().numpy()
 
 
-def require_table(name: str, table: Table, dtype: torch.dtype, shape: Sequence[int | None]) -> None:
+@cache
+def dtype_name(dtype: Hashable) -> str:
+    """Return the name of a type of elements, such as ``int64``, the same for NumPy's and torch's."""
+    return np.dtype(dtype).name if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
+
+
+def require_table(name: str, table: Table, dtype: Hashable, shape: Sequence[int | None]) -> None:
     """Check the type and the shape of a table.
 
     Args:
         name: what the message calls it.
-        table: any tensor.
-        dtype: its type, exactly.
+        table: an array or a tensor.
+        dtype: its type, exactly, such as ``np.int64`` or ``torch.int64``.
         shape: its sizes; ``None`` for one that may be anything.
 
     Raises:
         ValueError: another type, another number of dimensions, or another size.
     """
-    table = as_tensor(table)
-    fits = table.dim() == len(shape) and all(
-        wanted in (None, size) for wanted, size in zip(shape, table.shape, strict=True)
-    )
-    if table.dtype != dtype or not fits:
+    sizes = tuple(table.shape)
+    fits = len(sizes) == len(shape) and all(wanted in (None, size) for wanted, size in zip(shape, sizes, strict=True))
+    if dtype_name(table.dtype) != dtype_name(dtype) or not fits:
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"{name} is {table.dtype} of shape {tuple(table.shape)}, not {dtype} of shape ({wanted})")
+        raise ValueError(
+            f"{name} is {dtype_name(table.dtype)} of shape {sizes}, not {dtype_name(dtype)} of shape ({wanted})"
+        )
 
 
 def require_ids(name: str, ids: Table, end: int, start: int = 0) -> None:
@@ -65,11 +65,12 @@ def require_ids(name: str, ids: Table, end: int, start: int = 0) -> None:
     Raises:
         ValueError: no integers, or one outside the range.
     """
-    ids = as_tensor(ids)
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise ValueError(f"{name} holds {ids.dtype}, not integers")
-    if ids.numel():
-        smallest, largest = (int(bound) for bound in ids.aminmax())
+    array = as_array(ids)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name} holds {array.dtype}, not integers")
+    if array.size:
+        smallest = int(array.min())
+        largest = int(array.max())
         if smallest < start or largest >= end:
             raise ValueError(f"{name} holds {smallest if smallest < start else largest}, outside [{start}, {end})")
 
@@ -86,11 +87,11 @@ def require_offsets(name: str, offsets: Table, length: int, rows: int | None = N
     Raises:
         ValueError: they do not.
     """
-    offsets = as_tensor(offsets)
-    require_table(name, offsets, torch.int64, [None if rows is None else rows + 1])
-    if not len(offsets) or int(offsets[0]) != 0 or int(offsets[-1]) != length:
+    require_table(name, offsets, np.int64, [None if rows is None else rows + 1])
+    array = as_array(offsets)
+    if not len(array) or int(array[0]) != 0 or int(array[-1]) != length:
         raise ValueError(f"{name} does not lead from 0 to {length}")
-    if bool((offsets[1:] < offsets[:-1]).any()):
+    if (array[1:] < array[:-1]).any():
         raise ValueError(f"{name} falls somewhere")
 
 
@@ -102,7 +103,7 @@ LARGEST_COUNT = 2.0**60
 """Counts above this are refused: the sum of as many as there are ids still is a finite float32."""
 
 
-def require_counts(name: str, counts: Tensor) -> None:
+def require_counts(name: str, counts: Table) -> None:
     """Check that counts are 0 or more and so small that their sum stays finite.
 
     Args:
@@ -112,8 +113,10 @@ def require_counts(name: str, counts: Tensor) -> None:
     Raises:
         ValueError: one is negative, or larger than :data:`LARGEST_COUNT`.
     """
-    if counts.numel():
-        smallest, largest = (float(bound) for bound in counts.aminmax())
+    array = as_array(counts)
+    if array.size:
+        smallest = float(array.min())
+        largest = float(array.max())
         if not 0 <= smallest <= largest <= LARGEST_COUNT:
             raise ValueError(f"{name} holds {smallest if smallest < 0 else largest}, which is not a count")
 
@@ -130,15 +133,14 @@ def require_totals(name: str, totals: Table, length: int, start: int = 0) -> Non
     Raises:
         ValueError: they are of another type, too few, too many, too small, or too large.
     """
-    totals = as_tensor(totals)
-    require_table(name, totals, torch.int64, [length])
+    require_table(name, totals, np.int64, [length])
     require_ids(name, totals, MAX_COUNT, start)
-    if float(totals.double().sum()) > MAX_TOTAL:
+    if as_array(totals).sum(dtype=np.float64) > MAX_TOTAL:
         raise ValueError(f"{name} has an impossible sum")
 
 
 def require_number(name: str, number: Table, largest: float, smallest: float = 0.0) -> None:
-    """Check that the numbers of a small tensor lie in ``[smallest, largest]``.
+    """Check that the numbers of a small table lie in ``[smallest, largest]``.
 
     Args:
         name: what the message calls it.
@@ -149,93 +151,7 @@ def require_number(name: str, number: Table, largest: float, smallest: float = 0
     Raises:
         ValueError: one does not.
     """
-    number = as_tensor(number)
-    if not bool(((number >= smallest) & (number <= largest)).all()):
-        outside = number[(number < smallest) | (number > largest) | number.isnan()]
-        raise ValueError(f"{name} is {float(outside[0]):g}, outside [{smallest:g}, {largest:g}]")
-
-
-@runtime_checkable
-class Validated(Protocol):
-    """A module with tables whose values or lengths have to fit together."""
-
-    def validate(self, name: str) -> None:
-        """Check the module's own tables, once they are loaded; submodules check theirs.
-
-        Args:
-            name: of the module, in messages.
-
-        Raises:
-            ValueError: they do not fit together, or a value is outside what the module computes with.
-        """
-        ...
-
-
-class Bounded(TorchFunctionMode):
-    """Refuse to make tensors that are much larger than those of a file, before anything is allocated.
-
-    Sizes in the settings of a folder may say anything; a network is made of them before shapes can be compared.
-    (The meta device would allocate nothing either, but takes a second to import.)
-
-    Args:
-        tensors: of the file.
-    """
-
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.largest = max([LARGEST_UNSAVED, *(tensor.numel() for tensor in tensors.values())])
-
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Sequence[type],
-        args: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
-        """Check the sizes that a factory of tensors is called with.
-
-        Raises:
-            ValueError: the tensor would be too large.
-        """
-        named = kwargs or {}
-        if getattr(func, "__name__", "") in _FACTORIES:
-            sizes = [*args, named.get("size", 1)]
-            flat = [size for part in sizes for size in (part if isinstance(part, Sequence) else [part])]
-            numbers = math.prod(max(size, 1) for size in flat if isinstance(size, int))
-            if numbers > self.largest:
-                raise ValueError(f"a tensor of {numbers:.3g} numbers does not fit the tables of the folder")
-        return func(*args, **named)
-
-
-def require_shapes(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Check that tensors have the names, types and shapes of a module's own.
-
-    Args:
-        module: as its settings make it, within :class:`Bounded`.
-        tensors: by name, as in its ``state_dict``.
-
-    Raises:
-        ValueError: one is missing, unknown, of another type or of another shape.
-    """
-    expected = module.state_dict()
-    if different := sorted(expected.keys() ^ tensors.keys()):
-        raise ValueError(f"tensor {different[0]} is {'missing' if different[0] in expected else 'not known'}")
-    for name, wanted in expected.items():
-        require_table(name, tensors[name], wanted.dtype, wanted.shape)
-
-
-def assign_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Make loaded tensors a module's own, and let each part check how they fit together.
-
-    Args:
-        module: as its settings make it.
-        tensors: by name, as in its ``state_dict``; they are not copied.
-
-    Raises:
-        ValueError: as :func:`require_shapes` and :meth:`Validated.validate`.
-    """
-    require_shapes(module, tensors)
-    module.load_state_dict(dict(tensors), assign=True)
-    for name, part in module.named_modules():
-        if isinstance(part, Validated):
-            part.validate(name or type(module).__name__)
+    array = as_array(number)
+    inside = (array >= smallest) & (array <= largest)  # False where a number is NaN
+    if not np.all(inside):
+        raise ValueError(f"{name} is {float(array[~inside].flat[0]):g}, outside [{smallest:g}, {largest:g}]")

@@ -254,6 +254,8 @@ Tree: TypeAlias = Any
 Arrays: TypeAlias = dict[str, Array]
 TREE, TABLES = "fitted.json", "baselines.safetensors"
 """The files of a model folder that hold a packed value."""
+NETWORK, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+"""The files of a model folder that hold the weights of the network, and the moments of its optimizer."""
 _MISSING: object = dataclasses.MISSING
 
 

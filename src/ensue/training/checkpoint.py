@@ -11,21 +11,28 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
-from torch.optim import Adam
 
 from ensue.errors import ModelFolderError, SettingError
+from ensue.lazy import lazy
 from ensue.store.access import private_access
 from ensue.store.folder import write_chunks
 from ensue.store.pack import DTYPES, TensorFile
 from ensue.training.distributed import broadcast, rank_and_size, share
-from ensue.training.optimizer import FIELDS, optimizer_tensors, restore_optimizer
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+    from torch.optim import Adam
+
+    from ensue.training import optimizer as optimizers
+else:
+    torch = lazy("torch")
+    optimizers = lazy("ensue.training.optimizer")
 
 _MODEL, _OPTIMIZER = "model.", "optimizer."
 
@@ -74,7 +81,7 @@ class _Opened(TypedDict, total=False):
 def state_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
     """The weights and the optimiser's moments themselves, not copies."""
     weights = {f"{_MODEL}{name}": tensor for name, tensor in model.state_dict().items()}
-    moments = optimizer_tensors(model, optimizer)
+    moments = optimizers.optimizer_tensors(model, optimizer)
     return weights | {f"{_OPTIMIZER}{name}": tensor for name, tensor in moments.items()}
 
 
@@ -128,7 +135,7 @@ def load_state(
         for name, tensor in model.state_dict().items():
             tensor.copy_(arriving[_MODEL + name])
     optimizer.state.clear()  # or the old moments would be held beside the new ones
-    restore_optimizer(model, optimizer, arriving.under(_OPTIMIZER))
+    optimizers.restore_optimizer(model, optimizer, arriving.under(_OPTIMIZER))
     return found["metadata"]
 
 
@@ -143,14 +150,14 @@ def _described(file: Any, model: nn.Module) -> dict[str, tuple[str, list[int]]]:
     moments = {
         f"{_OPTIMIZER}{name}.{field}": ([] if field == "step" else shape)
         for name, shape in shapes.items()
-        for field in FIELDS
+        for field in optimizers.FIELDS
     }
     if any(moments.get(name) != of[1] for name, of in found.items() if not name.startswith(_MODEL)):
         raise ValueError("the tensors belong to another optimiser")
     return found
 
 
-class _Arriving(Mapping[str, Tensor]):
+class _Arriving(Mapping[str, "Tensor"]):
     """Tensors that the first rank reads and the others are sent, each when it is asked for; all ask in one order."""
 
     def __init__(

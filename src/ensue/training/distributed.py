@@ -7,12 +7,19 @@ import json
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, distributed, nn
+
+from ensue.lazy import is_imported, lazy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, distributed, nn
+else:
+    torch = lazy("torch")
+    distributed = lazy("torch.distributed")
 
 Shared = TypeVar("Shared")
 
@@ -38,6 +45,8 @@ def ranks() -> Iterator[tuple[int, int]]:
 
 def rank_and_size() -> tuple[int, int]:
     """(rank, ranks) of this process; (0, 1) outside a group."""
+    if not is_imported("torch.distributed"):
+        return 0, 1
     joined = distributed.is_available() and distributed.is_initialized()
     return (distributed.get_rank(), distributed.get_world_size()) if joined else (0, 1)
 

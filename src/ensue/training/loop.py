@@ -18,10 +18,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Adam
@@ -31,12 +30,11 @@ from ensue.errors import SettingError
 from ensue.nn.device import in_order, memory_for
 from ensue.nn.sampling import drawn_together
 from ensue.schedule import Schedule
+from ensue.training.batches import Index
 from ensue.training.checkpoint import NO_CHECKPOINT, Checkpoint, load_state, save_state
 from ensue.training.distributed import GradientSums, max_over_ranks, mean_over_ranks, rank_and_size, share
 from ensue.training.optimizer import by_row
-from ensue.training.report import Interruption, Report, StopRequest, end_asked, whole_steps
-
-Index = npt.NDArray[np.int64]
+from ensue.training.report import Interruption, Report, StopRequest, Trained, end_asked, whole_steps
 
 
 class TrainingBatch(Protocol):
@@ -76,67 +74,12 @@ class Source(Protocol):
         ...
 
 
-POOL = 64
-"""Batches whose rows are put in order of size before they are cut."""
-
-
-def epoch_batches(sizes: Sequence[Index], size: int, seed: int | tuple[int, ...]) -> list[Index]:
-    """Return a shuffled epoch: batches of rows of similar size in random order, the same for the same seed.
-
-    Rows are shuffled, sorted by size within a pool of ``POOL`` batches, cut, and the batches are shuffled::
-
-        sizes [3 1 2 1], size 2: shuffled [2 0 3 1], sorted [3 1 2 0], cut [3 1] [2 0], shuffled [2 0] [3 1]
-
-    Args:
-        sizes: (rows,) each; the last one decides first, as in ``np.lexsort``.
-        size: rows a batch.
-        seed: of the shuffles.
-    """
-    random = np.random.default_rng(seed)
-    order = random.permutation(len(sizes[0]))
-    pool = np.arange(len(order)) // (size * POOL)
-    order = order[np.lexsort((*(column[order] for column in sizes), pool))]
-    batches = [order[low : low + size] for low in range(0, len(order), size)]
-    return [batches[number] for number in random.permutation(len(batches))]
-
-
-def evaluation_batches(order: Index, weights: Index, targets: int) -> Iterator[Index]:
-    """Return all rows once, in this order, in groups of about equal weight; each has at least one row.
-
-    A group ends where the running sum passes a multiple of ``targets``::
-
-        order [4 2 7], weights of these [3 3 5], targets 5: sums [3 6 11], groups [4] [2] [7]
-
-    Args:
-        order: rows.
-        weights: (rows,) the weight of each row, by its number.
-        targets: the weight of a group.
-    """
-    group = np.cumsum(weights[order]) // max(targets, 1)
-    return (rows for rows in np.split(order, np.flatnonzero(np.diff(group)) + 1) if len(rows))
-
-
 TIMED_STEPS = 10
 """Steps after which the duration of a step is known, where the time is limited."""
 PATIENCE_FACTOR = 4
 """Factor on the patience of a run whose monitored metric is still below ``min_useful_metric``."""
 COUNTS = ["epoch", "step", "taken", "waited", "halvings", "best", "best_epoch", "loss_sum", "loss_count", "first_loss"]
 """Attributes of a run that a checkpoint holds beside the weights and the moments."""
-
-
-class Trained(NamedTuple):
-    """How a finished run went."""
-
-    best_epoch: int
-    """Epochs behind the best weights."""
-    seconds_an_epoch: float
-    """CPU seconds of this process, checks included: what else the machine does hardly changes them."""
-    improving: bool
-    """Whether the last epoch there was came out best."""
-    steps: int
-    """Steps taken in all."""
-    late: bool = False
-    """Whether it ended because its time was over."""
 
 
 def train(

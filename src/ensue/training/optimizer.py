@@ -25,7 +25,7 @@ from ensue.nn.item_head import ItemLayer
 from ensue.nn.validation import require_number, require_table
 from ensue.schedule import Schedule
 from ensue.store.folder import damage
-from ensue.store.pack import open_arrays, to_tensor
+from ensue.store.pack import OPTIMIZER, open_arrays, to_tensor
 
 Group = Mapping[str, Any]
 """Parameters that share settings, and these by name, as torch's optimisers have them."""
@@ -34,7 +34,6 @@ MAX_DECAYED_ROWS = 100_000
 """Number of rows up to which L2 pulls at all rows of a table in every step, and not at the touched ones alone."""
 SLOW = 0.1
 """Factor on the learning rate of slow parameters."""
-FILE = "optimizer.safetensors"
 FIELDS = ("step", "exp_avg", "exp_avg_sq")
 """What Adam keeps of a parameter: its steps, and a mean of its gradient and of the square."""
 
@@ -199,24 +198,6 @@ def _require_names(model: nn.Module, names: Set[str]) -> None:
         raise ValueError("optimizer.safetensors belongs to another model")
 
 
-class LateOptimizer:
-    """An attribute of predictors: their optimiser, or ``None`` where nothing is trained.
-
-    It may be set to a function that makes the optimiser, which is called when somebody first asks for it: to make one
-    imports half of torch, and whoever only predicts needs none.
-    """
-
-    def __get__(self, predictor: object, kind: type) -> Adam | None:
-        found: Adam | Callable[[], Adam] | None = predictor.__dict__.get("optimizer")
-        if found is None or isinstance(found, Adam):
-            return found
-        made = predictor.__dict__["optimizer"] = found()
-        return made
-
-    def __set__(self, predictor: object, value: Adam | Callable[[], Adam] | None) -> None:
-        predictor.__dict__["optimizer"] = value
-
-
 def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) -> Callable[[], Adam]:
     """How to make an optimiser that goes on from the moments in a folder, which are not read before.
 
@@ -229,7 +210,7 @@ def saved_optimizer(folder: Path, model: nn.Module, make: Callable[[], Adam]) ->
         ModelFolderError: the file is missing or damaged.
         ValueError: it is of another model.
     """
-    names, read = open_arrays(folder, FILE)
+    names, read = open_arrays(folder, OPTIMIZER)
     _require_names(model, names)
 
     def restored() -> Adam:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import NamedTuple
 
 LEFT_OUT = "the network was left out: it does not improve on the baselines on held-out data"
 """Note on a network that lost its race, or whose weight in an ensemble is 0."""
@@ -60,6 +61,21 @@ class Report:
     """A line to be said; a report that has one tells nothing else."""
     stop: StopRequest = field(default_factory=StopRequest, repr=False, compare=False)
     """Call it to end the training after this epoch; the best epoch is kept as usual."""
+
+
+class Trained(NamedTuple):
+    """How a finished run went."""
+
+    best_epoch: int
+    """Epochs behind the best weights."""
+    seconds_an_epoch: float
+    """CPU seconds of this process, checks included: what else the machine does hardly changes them."""
+    improving: bool
+    """Whether the last epoch there was came out best."""
+    steps: int
+    """Steps taken in all."""
+    late: bool = False
+    """Whether it ended because its time was over."""
 
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -108,7 +108,7 @@ def test_unpacked_it_goes_on_as_it_was() -> None:
         ({"offsets": np.array([0, 5])}, "offsets does not lead from 0 to 100"),
         ({"offsets": np.zeros(0, np.int64)}, "offsets does not lead from 0 to 100"),
         ({"offsets": np.array([0, 0, *range(4, 101, 2)])}, "a history has no events"),
-        ({"times": np.zeros(5)}, "times is torch.float64 of shape"),
+        ({"times": np.zeros(5)}, "times is float64 of shape"),
         ({"times": np.arange(100.0, 0, -1)}, "times fall within a history"),
         ({"ids": np.zeros(100, np.int64)}, "ids is torch.int64"),
     ],

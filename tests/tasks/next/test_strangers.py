@@ -103,7 +103,7 @@ LIES: dict[str, tuple[Callable[[Tensors], object], str]] = {
     "items twice in a session": (put("items", lambda own: torch.full_like(own, 4)), "does not rise"),
     "holders of another type": (put("holders", lambda own: own.to(torch.int8)), r"holders: is int8\[22\], not float32"),
     "items of another type": (put("items", lambda own: own.long()), r"items: is int64\[\d+\], not int32"),
-    "fewer holders": (put("holders", lambda own: own[:-1]), r"holders is torch.float32 of shape \(21,\)"),
+    "fewer holders": (put("holders", lambda own: own[:-1]), r"holders is float32 of shape \(21,\)"),
     "negative counts": (put("totals", lambda own: -own), "totals holds -.*not a count"),
     "a tensor that is missing": (lambda tensors: tensors.pop("holders"), "vsknn.holders: is missing"),
     "a tensor that is not known": (lambda tensors: tensors.update(more=torch.zeros(1)), "vsknn.more: is not known"),
@@ -130,9 +130,9 @@ def test_command_line_refuses_a_lying_table_in_one_line(vsknn: Path, monkeypatch
     ("name", "change", "reason"),
     [
         ("markov.columns", lambda own: own.index_fill(0, torch.tensor(0), 2**31 - 1), "markov: columns holds 2"),
-        ("rules.rows", lambda own: own[:-1], "rules: rows is torch.int64 of shape"),
-        ("cooccurrence.counts", lambda own: own[:-1], "cooccurrence: counts is torch.float32"),
-        ("interpolated.recent.lately", lambda own: torch.cat([own, own]), "recent: lately is torch.float64"),
+        ("rules.rows", lambda own: own[:-1], "rules: rows is int64 of shape"),
+        ("cooccurrence.counts", lambda own: own[:-1], "cooccurrence: counts is float32"),
+        ("interpolated.recent.lately", lambda own: torch.cat([own, own]), "recent: lately is float64"),
         ("interpolated.numbers", torch.zeros_like, "interpolated: numbers is 0, outside"),
         ("own_items.repeats.again", lambda own: own + 10**6, "more repeats than steps"),
         ("length_delay.ended", lambda own: own + 10**6, "more ends than histories"),
@@ -236,10 +236,10 @@ def test_an_index_comes_back_from_its_tensors(indexed: Path) -> None:
     [
         (put("list", lambda own: own + 1), r"list holds 4, outside \[0, 4\)"),
         (put("list", lambda own: own - 1), r"list holds -1, outside \[0, 4\)"),
-        (put("list", lambda own: own[:-1]), "list is torch.int32 of shape"),
-        (put("codes", lambda own: own[:, :1]), "codes is torch.uint8 of shape"),
-        (put("words", lambda own: own[:1]), "centroids is torch.float32 of shape"),
-        (put("centroids", lambda own: own[:1]), "centroids is torch.float32 of shape"),
+        (put("list", lambda own: own[:-1]), "list is int32 of shape"),
+        (put("codes", lambda own: own[:, :1]), "codes is uint8 of shape"),
+        (put("words", lambda own: own[:1]), "centroids is float32 of shape"),
+        (put("centroids", lambda own: own[:1]), "centroids is float32 of shape"),
     ],
 )
 def test_an_index_that_lies_is_refused(indexed: Path, change: Callable[[Tensors], object], reason: str) -> None:

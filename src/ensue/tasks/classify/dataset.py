@@ -18,7 +18,7 @@ from ensue.data.texts.labels import match_spellings
 from ensue.errors import DataError
 from ensue.tasks.classify.batch import Batch, Block
 from ensue.text.tokens import Tokens
-from ensue.training.loop import epoch_batches, evaluation_batches
+from ensue.training.batches import epoch_batches, evaluation_batches
 
 CHUNK = 256
 """Items that are pooled together at most: a longer text (or sentence, or document) is cut into equal stretches."""

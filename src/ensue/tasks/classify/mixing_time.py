@@ -17,8 +17,7 @@ from ensue.tasks.classify.dataset import Passages
 from ensue.tasks.classify.state import ClassifyState
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import rank_and_size
-from ensue.training.loop import Trained
-from ensue.training.report import Report
+from ensue.training.report import Report, Trained
 
 COLLAPSED = 0.05
 """Mean |lambda_2| below which one step of the walk forgets its start, so that centrality is self-attention."""

@@ -19,11 +19,11 @@ from ensue.data.texts import Texts
 from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
-from ensue.learning.state import NETWORK, Folders, require_tokens, require_trained
+from ensue.learning.state import Folders, require_tokens, require_trained
 from ensue.metrics import Floats
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import Text
-from ensue.store.pack import TREE, read_tensors
+from ensue.store.pack import NETWORK, TREE, read_tensors
 from ensue.tasks.classify import explain, infer, train
 from ensue.tasks.classify.baselines.grams import require_grams
 from ensue.tasks.classify.baselines.majority import Majority

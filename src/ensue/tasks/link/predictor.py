@@ -22,13 +22,13 @@ from ensue.data.posts.dataset import Articles, Posts
 from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, resize_embeddings, train_update
-from ensue.learning.state import NETWORK, Contents, Folders
+from ensue.learning.state import Contents, Folders
 from ensue.lines import plural
 from ensue.metrics import Floats
 from ensue.nn.validation import require_table
 from ensue.records import Post
 from ensue.store.folder import read_file
-from ensue.store.pack import read_tensors
+from ensue.store.pack import NETWORK, read_tensors
 from ensue.tasks.link import encode, explain, infer, scores, train
 from ensue.tasks.link.article_index import COUNTED, ArticleIndex
 from ensue.tasks.link.encode import require_remembered, vectors_of

@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue.data.histories import Histories, Index, ranges, scrambled
 from ensue.tasks.next.model import Batch
 from ensue.tasks.next.training_data import Exclusion, fingerprints
-from ensue.training.loop import epoch_batches, evaluation_batches
+from ensue.training.batches import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 
 STEPS = 128

@@ -7,13 +7,16 @@ Hooks are found by their names (``isinstance`` with a protocol). A model of anyb
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import Annotated, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from ensue.data.histories import Histories, Ids
 from ensue.nn.item_head import ItemHead, ItemLayer, Output, Product, with_rows_of
+
+Counts: TypeAlias = Annotated[Tensor, torch.float32]
+"""Counts of events, some of them weighted."""
 
 
 class Batch(NamedTuple):

@@ -18,7 +18,7 @@ from ensue.data.histories import Histories, Ids, Index, Items
 from ensue.errors import SettingError
 from ensue.learning import life
 from ensue.learning.life import Forgotten
-from ensue.learning.state import NETWORK, Contents, Folders, evaluating, module_of
+from ensue.learning.state import Contents, Folders, evaluating, module_of
 from ensue.lines import plural, quoted
 from ensue.metrics import Floats
 from ensue.nn.item_head import ItemTable, Output
@@ -26,7 +26,7 @@ from ensue.nn.topk import has_faiss
 from ensue.nn.validation import require_ids, require_table
 from ensue.records import History
 from ensue.settings import require_integer, require_k
-from ensue.store.pack import TREE, TensorFile, read_tensors
+from ensue.store.pack import NETWORK, TREE, TensorFile, read_tensors
 from ensue.tasks.next import forget, infer, item_index, nearest, ranking, train, update
 from ensue.tasks.next.baselines.counting import Cooccurrence, ItemCounts, Markov, Popularity, SequentialRules
 from ensue.tasks.next.baselines.interpolated import Interpolated

@@ -41,8 +41,8 @@ from ensue.tasks.next.training_data import (
 from ensue.tasks.next.update import add_items, add_values
 from ensue.training.checkpoint import Checkpoint
 from ensue.training.distributed import mean_over_ranks, rank_and_size, share
-from ensue.training.loop import Trained, mean_loss
-from ensue.training.report import LEFT_OUT, Report
+from ensue.training.loop import mean_loss
+from ensue.training.report import LEFT_OUT, Report, Trained
 from ensue.vocabulary import FIRST, Vocabulary
 
 EVALUATION_SAMPLE = 30_000

@@ -12,7 +12,7 @@ import polars as pl
 from ensue.data.histories import Histories, Ids, Index, ranges
 from ensue.data.queries.tokens import QueryTokenizer
 from ensue.tasks.suggest.batch import UNKNOWN, Batch, look_up
-from ensue.training.loop import epoch_batches, evaluation_batches
+from ensue.training.batches import epoch_batches, evaluation_batches
 from ensue.vocabulary import FIRST
 
 CELLS = 2**14

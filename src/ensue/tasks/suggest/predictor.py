@@ -20,10 +20,10 @@ from ensue.data.queries.tokens import QueryTokenizer
 from ensue.errors import DataError
 from ensue.learning import life
 from ensue.learning.life import NO_TRAINING, train_update
-from ensue.learning.state import NETWORK, Folders, require_trained
+from ensue.learning.state import Folders, require_trained
 from ensue.nn.validation import require_table
 from ensue.records import History
-from ensue.store.pack import read_tensors
+from ensue.store.pack import NETWORK, read_tensors
 from ensue.tasks.suggest import explain, infer, train
 from ensue.tasks.suggest.baselines.counting import Suggestions, added
 from ensue.tasks.suggest.baselines.retrieval import Retrieval

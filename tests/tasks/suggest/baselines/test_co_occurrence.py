@@ -73,7 +73,7 @@ def test_two_logs_together_are_one() -> None:
         ("rows", [0, 2, 1, 2], "rows falls somewhere"),
         ("weights", [1.0], "1 weights for 2 pairs"),
         ("weights", [1.0, -1.0], "weights is -1, outside"),
-        ("rows", [0, 2], "co_occurrence.rows is torch.int64 of shape (2,)"),
+        ("rows", [0, 2], "co_occurrence.rows is int64 of shape (2,)"),
     ],
 )
 def test_arrays_that_do_not_belong_together(name: str, value: list[float], message: str) -> None:

@@ -135,7 +135,7 @@ def test_packed_and_back() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("totals", [1], "totals is torch.int64 of shape (1,), not torch.int64 of shape (3)"),
+        ("totals", [1], "totals is int64 of shape (1,), not int64 of shape (3)"),
         ("totals", [1, 0, 1], "totals holds 0, outside [1, "),
         ("totals", [1, 2**47, 1 << 62], "totals holds 4611686018427387904, outside [1, "),
         ("rows", [0, 9, 9, 9], "rows does not lead from 0 to 1"),

@@ -27,9 +27,9 @@ from ensue.metrics import Floats
 from ensue.nn.attention import band
 from ensue.nn.device import is_float32_on_cpu
 from ensue.nn.item_head import Output
-from ensue.nn.validation import Counts, require_counts, require_ids, require_offsets, require_table
+from ensue.nn.validation import require_counts, require_ids, require_offsets, require_table
 from ensue.settings import Settings
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.model import Batch, Counts
 from ensue.tasks.next.settings import CountingSettings
 from ensue.vocabulary import FIRST
 

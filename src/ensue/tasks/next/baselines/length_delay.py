@@ -16,7 +16,8 @@ import torch
 
 from ensue.data.histories import Histories, Index
 from ensue.metrics import Floats
-from ensue.nn.validation import Counts, require_counts, require_table
+from ensue.nn.validation import require_counts, require_table
+from ensue.tasks.next.model import Counts
 
 SHARES = (0.1, 0.5, 0.9)
 """Quantiles of the delay: the middle 80 % and the median."""

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ensue.data.histories import Histories, Index
-from ensue.nn.validation import Counts, require_counts, require_table
+from ensue.nn.validation import require_counts, require_table
 from ensue.tasks.next.baselines.length_delay import PRIOR, SIZES, sizes
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.model import Batch, Counts
 
 
 def own_values(batch: Batch, num_ids: int, window: int) -> tuple[Tensor, Tensor]:

@@ -39,9 +39,9 @@ from torch.nn.functional import pad
 from ensue import kernels
 from ensue.data.histories import Histories, Ids, Index, entries_of, offsets_of, scrambled
 from ensue.nn.item_head import Output
-from ensue.nn.validation import MAX_COUNT, Counts, require_ids, require_offsets, require_table
+from ensue.nn.validation import MAX_COUNT, require_ids, require_offsets, require_table
 from ensue.tasks.next.baselines.counting import ItemCounts, log_mixture, require_item_counts
-from ensue.tasks.next.model import Batch
+from ensue.tasks.next.model import Batch, Counts
 from ensue.tasks.next.settings import VSKNNSettings
 from ensue.vocabulary import FIRST
 

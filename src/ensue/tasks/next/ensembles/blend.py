@@ -121,7 +121,7 @@ class Blend(nn.Module):
         return {**{name: float(weight) for name, weight in weights.items()}, "own-items": float(self.repeat[0])}
 
     def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: no part speaks against what it knows."""
+        """See :class:`ensue.nn.loading.Validated`: no part speaks against what it knows."""
         for key in ("scale", "weight", "step", "mix", "lean"):
             require_number(f"{name}.{key}", getattr(self, key), LARGEST_COUNT)
         require_number(f"{name}.repeat", self.repeat, LARGEST_COUNT, -LARGEST_COUNT)

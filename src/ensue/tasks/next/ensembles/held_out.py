@@ -11,7 +11,7 @@ from ensue.data.histories import Histories, Index
 from ensue.tasks.next.baselines.session_knn import AT_ONCE
 from ensue.tasks.next.dataset import Windows, hide_seen
 from ensue.tasks.next.model import Batch, Model
-from ensue.training.loop import evaluation_batches
+from ensue.training.batches import evaluation_batches
 
 AT = 20
 """Length of the list whose NDCG chooses how far candidates lean."""

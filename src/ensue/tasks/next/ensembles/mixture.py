@@ -64,7 +64,7 @@ class Mixture(nn.Module):
         self.outer: Tensor
 
     def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: features are divided by their spread."""
+        """See :class:`ensue.nn.loading.Validated`: features are divided by their spread."""
         require_number(f"{name}.spread", self.spread, LARGEST_COUNT, LEAST_SPREAD)
 
     def forward(self, features: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ class CORE(ItemNetwork):
         start_normal(self.items, std=0.1)
 
     def validate(self, name: str) -> None:
-        """See :class:`ensue.nn.validation.Validated`: a stream begins before its latest event."""
+        """See :class:`ensue.nn.loading.Validated`: a stream begins before its latest event."""
         require_counts(f"{name}.lately", self.lately)
         require_counts(f"{name}.pace", self.pace[:1])
         require_number(f"{name}.pace", self.pace[1:], LARGEST_COUNT, -LARGEST_COUNT)

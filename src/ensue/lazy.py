@@ -1,0 +1,52 @@
+"""Modules that are imported when they are first used: torch, and all that needs it, only where a network takes part.
+
+A module is declared twice, for the type checker and for the program::
+
+    if TYPE_CHECKING:
+        import torch
+    else:
+        torch = lazy("torch")
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+
+from ensue.errors import SettingError
+
+TORCH = "torch"
+
+
+class _LazyModule(ModuleType):
+    """Stand-in for a module, which imports it at the first look-up of an attribute."""
+
+    def __getattr__(self, name: str) -> object:
+        attribute: object = getattr(sys.modules.get(self.__name__) or _imported(self.__name__), name)
+        return attribute
+
+
+def lazy(name: str) -> ModuleType:
+    """Return a module that is imported when one of its attributes is first looked up.
+
+    Looking up an attribute raises a ``SettingError`` where the module needs torch and torch is not installed.
+    """
+    return _LazyModule(name)
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != TORCH:
+            raise
+        raise SettingError(MISSING_TORCH) from error
+
+
+MISSING_TORCH = 'networks need PyTorch, which is not installed: pip install "ensue[torch]"'
+
+
+def is_imported(name: str) -> bool:
+    """Return whether a module has been imported by anyone in this process."""
+    return sys.modules.get(name) is not None

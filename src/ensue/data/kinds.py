@@ -15,8 +15,8 @@ from ensue.data.file_bytes import Opening, ending, files_in, is_several
 from ensue.data.files import Content, answering, open_file
 from ensue.data.posts.corpus import is_corpus
 from ensue.data.posts.documents import is_document, open_texts
-from ensue.data.posts.formats import ARTICLES, collector_of, export_of
-from ensue.data.posts.platforms import holds_searches, is_json, objects
+from ensue.data.posts.formats import export_of
+from ensue.data.posts.platforms import collector_of, holds_searches, is_json, objects
 from ensue.data.queries.formats import are_queries, is_query_log, list_of_turns
 from ensue.data.sequences.columns import ROLES as LOG_ROLES
 from ensue.data.sequences.columns import find_columns
@@ -132,7 +132,8 @@ def is_articles(path: Path, columns: Mapping[str, str] | None = None, **opening:
 
 def _is_articles(content: Content) -> bool:
     try:
-        return not is_json(content) and collector_of(content.names()) in ARTICLES
+        collector = None if is_json(content) else collector_of(content.names())
+        return collector is not None and collector.read
     except DataError:  # the reader that gets the file says what is wrong with it
         return False
 

@@ -219,6 +219,13 @@ def split_words(*lines: str) -> tuple[str, ...]:
     return tuple(" ".join(lines).split())
 
 
+def name_table(text: str) -> dict[str, tuple[str, ...]]:
+    """Return role -> names of text such as ``user: user userid time: date``; names hold no colon."""
+    # The names of a role end before the next word with a colon behind it.
+    rows = re.findall(r"(\w+):((?:\s+[^\s:]+(?!\S))*)", text)
+    return {role: tuple(names.split()) for role, names in rows}
+
+
 FindingRow = tuple[str, str, str]
 """Name, value and note of one finding."""
 MAX_COUNTS = 20

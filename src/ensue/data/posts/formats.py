@@ -21,57 +21,71 @@ import polars as pl
 
 from ensue.data.delimited import Delimited, is_quoted
 from ensue.data.files import Content
-from ensue.data.posts.platforms import READERS, RELATIONS, collected, dig, flat, is_json, layout_of, objects, related
-from ensue.data.schema import Found, Roles, plain_name, require_columns, require_distinct, require_roles, split_words
+from ensue.data.layouts import Object, dig
+from ensue.data.posts.platforms import (
+    RELATIONS,
+    collected,
+    collector_of,
+    flat,
+    is_json,
+    objects,
+    platform_of,
+    read_platform,
+    related,
+)
+from ensue.data.schema import Found, Roles, name_table, plain_name, require_columns, require_distinct, require_roles
 from ensue.data.table import JSON, Table, names_of, read_delimited, read_table
 from ensue.errors import DataError
 from ensue.lines import plural, quoted
 
-_POSTS: Mapping[str, tuple[str, ...]] = {
-    "text": split_words(
-        "text fulltext body tweet tweettext posttext message content comment caption commenttext status selftext post",
-        "description tweetcontent query querytext claim",
-    ),
-    "id": ("id", "idstr", "commentid", "postid", "tweetid", "itemid", "messageid", "statusid", "uri", "queryid", "qid"),
-    "title": ("title", "subject", "headline"),
-    "about": split_words("about articles article articleids articleid stories storyid storiesid vclaimid corduid"),
-    "part": ("split", "part", "fold"),
-}
-_ARTICLES: Mapping[str, tuple[str, ...]] = {
-    "body": split_words(
-        "body text fulltext content articletext articlebody maintext storytext paragraphs passage document"
-    ),
-    "id": split_words(
-        "id articleid storiesid storyid docid documentid corpusid passageid pid vclaimid corduid guid url link"
-    ),
-    "title": ("title", "headline", "storytitle", "articletitle"),
-    "summary": ("summary", "claim", "vclaim", "claimreviewed", "lead", "standfirst", "abstract", "teaser", "subtitle"),
-}
-POST_ROLES = Roles(known=_POSTS, needed=("text", "title"), doubted=("text",), example="text=…,id=…", plain=plain_name)
-ARTICLE_ROLES = Roles(
-    known=_ARTICLES, needed=("body", "title"), doubted=("body",), example="body=…,id=…", plain=plain_name
+POST_ROLES = Roles(
+    known=name_table("""
+        text: text fulltext body tweet tweettext posttext message content comment caption commenttext status selftext
+            post description tweetcontent query querytext claim
+        id: id idstr commentid postid tweetid itemid messageid statusid uri queryid qid
+        title: title subject headline
+        about: about articles article articleids articleid stories storyid storiesid vclaimid corduid
+        part: split part fold
+    """),
+    needed=("text", "title"),
+    doubted=("text",),
+    example="text=…,id=…",
+    plain=plain_name,
 )
-# Columns that no table but a collector's has together. A thread and an author alone would be a cascade's.
-_COLLECTORS: Mapping[str, tuple[set[str], ...]] = {
-    "4cat": ({"id", "threadid", "body", "timestamp"},),
-    "twarc csv": ({"id", "conversationid", "authorid", "createdat", "text"}, {"tweeturl", "userscreenname", "text"}),
-    "bluesky csv": ({"uri", "cid", "text"}, {"uri", "userhandle", "text"}),
-    "reddit csv": ({"author", "subreddit", "title"}, {"author", "subreddit", "body"}),
-    "youtube takeout": ({"commentid", "videoid", "commenttext"},),
-    "zeeschuimer csv": ({"itemid", "sourceplatform", "navindex"},),
-    "mind news": ({"id", "category", "subcategory", "title", "abstract"},),
-    "media cloud": ({"storiesid", "title", "url"}, {"title", "url", "publishdate"}),
-}
-ARTICLES = ("media cloud", "mind news")
-"""Collectors whose tables hold articles."""
+ARTICLE_ROLES = Roles(
+    known=name_table("""
+        body: body text fulltext content articletext articlebody maintext storytext paragraphs passage document
+        id: id articleid storiesid storyid docid documentid corpusid passageid pid vclaimid corduid guid url link
+        title: title headline storytitle articletitle
+        summary: summary claim vclaim claimreviewed lead standfirst abstract teaser subtitle
+    """),
+    needed=("body", "title"),
+    doubted=("body",),
+    example="body=…,id=…",
+    plain=plain_name,
+)
+FIELDS = ("id", "text", "author", "time", "language", *RELATIONS)
+"""The columns of records of an export."""
+# The address of the post itself, often "url", is no link that it shares.
+_RECORDS = Roles(
+    known=name_table("""
+        id: id tweetid uri itemid commentid postid
+        text: body text fulltext commenttext selftext title
+        author: author authorusername userscreenname userhandle authorhandle username authorid channelid
+        time: timestamp createdat createdutc publishedat timestamputc commentcreatetimestamp date
+        language: lang language
+        repost_of: retweetedid retweetid referencedtweetsretweetedid repostof
+        parent: inreplytoid inreplytostatusid referencedtweetsrepliedtoid parentid parentcommentid
+        thread: threadid conversationid linkid videoid
+        shared_link: urls links entitiesurlsexpandedurl externalurl
+    """),
+    needed=("text",),
+    doubted=(),
+    example="",
+    plain=plain_name,
+)
 _COLLECTIONS = {2: ("id", "text"), 3: ("id", "title", "text"), 4: ("id", "url", "title", "text")}
 _SAMPLES = 100
-
-
-def collector_of(names: Sequence[str]) -> str | None:
-    """The collector that writes a table with these columns, or ``None``."""
-    plain = set(map(plain_name, names))
-    return next((name for name, layouts in _COLLECTORS.items() if any(plain >= columns for columns in layouts)), None)
 
 
 def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *, every: bool = False) -> Table:
@@ -100,21 +114,23 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
         delimited = Delimited(content, "\t", quoted=is_quoted(content), given=names)
         table = read_delimited(delimited, find(names)[0], (f"no header: the columns are read as {', '.join(names)}",))
         return replace(table, originals=partial(delimited.whole, [*names])).filled(content.path, "text", every=every)
-    table = read_table(content, find).filled(content.path, "text", every=every)
-    if "about" in table.columns:
-        table = replace(table, frame=table.frame.with_columns(_ids("about")))
-    collector = collector_of(content.names())
-    if collector == "youtube takeout" and "text" in table.frame.columns:
-        table = replace(table, frame=table.frame.with_columns(joined_pieces(table.frame["text"])))
-    return replace(table, layout=collector or table.layout)
+    table = _named_table(content, find).filled(content.path, "text", every=every)
+    return replace(table, frame=table.frame.with_columns(_ids("about"))) if "about" in table.columns else table
 
 
-def joined_pieces(texts: pl.Series) -> pl.Series:
-    """Return texts that a Takeout keeps as ``{"text":"…"},{"text":"…"}``; others stay as they are."""
-    return texts.map_elements(_pieces, return_dtype=pl.String)
+def _named_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
+    """Read a table; its layout has the name of the collector that wrote it."""
+    table, collector = read_table(content, find), collector_of(content.names())
+    if collector is None:
+        return table
+    if collector.name == "youtube takeout" and "text" in table.frame.columns:
+        texts = table.frame["text"].map_elements(_joined_pieces, return_dtype=pl.String)
+        table = replace(table, frame=table.frame.with_columns(texts))
+    return replace(table, layout=collector.name)
 
 
-def _pieces(text: str) -> str:
+def _joined_pieces(text: str) -> str:
+    """Return a text that a Takeout keeps as ``{"text":"…"},{"text":"…"}``; another text as it is."""
     try:
         pieces = json.loads(f"[{text}]")
     except (ValueError, RecursionError):
@@ -170,35 +186,38 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
     samples = [post for _, post in islice(objects(content), _SAMPLES)]
     if not samples:
         raise DataError(f"{content.path}: holds no post")
-    is_platform = not stated and accepted in (POST_ROLES, ARTICLE_ROLES)
-    layout = Counter(map(layout_of, samples)).most_common(1)[0][0] if is_platform else "jsonl"
-    roles, notes = dict[str, str](), tuple[str, ...]()
-    if layout == "jsonl":
+    platform = None
+    if not stated and accepted in (POST_ROLES, ARTICLE_ROLES):
+        # Most objects decide: a page may begin with a pinned post or an advertisement of another shape.
+        platform = Counter(map(platform_of, samples)).most_common(1)[0][0]
+    if platform is not None:
+        roles, notes = dict[str, str](), tuple[str, ...]()
+        columns: Sequence[str] = (accepted.needed[0], "id")
+    else:
         names = names_of(samples)
         stated_names = dict.fromkeys((*stated.values(), *content.trained.columns.values()))
         paths = [path for path in stated_names if any(dig(sample, path) is not None for sample in samples)]
         fields = [*names, *(path for path in paths if path not in names)]
         roles, notes = accepted.find(content.path, fields, stated, trained=content.trained)
-    text_role = accepted.needed[0]
-    rows: dict[str, list[object]] = {role: [] for role in roles or (text_role, "id")}
-    numbers, other = [], 0
+        columns = [*roles]
+    rows, numbers, num_other = list[tuple[object, ...]](), list[int](), 0
     for number, post in objects(content):
         numbers.append(number)
-        if layout == "jsonl":
-            for role, path in roles.items():
-                rows[role].append(_value(post[path] if path in post else dig(post, path), role))
+        if platform is None:
+            rows.append(
+                tuple(_value(post[path] if path in post else dig(post, path), role) for role, path in roles.items())
+            )
             continue
-        post_layout = layout_of(post)
-        other += post_layout != layout
-        text, name = READERS.get(post_layout, READERS[layout])(post)
-        rows[text_role].append(text)
-        rows["id"].append(name)
-    if other:
-        notes = (*notes, f"{plural(other, 'object')} not in the layout {layout}: only text fields are read")
-    schema = {role: pl.List(pl.String) if role == "about" else pl.String for role in rows}
-    frame = pl.DataFrame(rows, schema=schema, strict=False)
+        layout = platform_of(post)
+        num_other += layout != platform
+        rows.append(read_platform(layout or platform, post))
+    name = "jsonl" if platform is None else platform.name
+    if num_other:
+        notes = (*notes, f"{plural(num_other, 'object')} not in the layout {name}: only text fields are read")
+    schema = {role: pl.List(pl.String) if role == "about" else pl.String for role in columns}
+    frame = pl.DataFrame(rows, schema=schema, orient="row", strict=False)
     originals = partial(json_originals, content)
-    return Table(layout, frame, lambda row: f"{content.path}, line {numbers[row]}", roles, notes, originals)
+    return Table(name, frame, lambda row: f"{content.path}, line {numbers[row]}", roles, notes, originals)
 
 
 def json_originals(content: Content) -> pl.DataFrame:
@@ -232,20 +251,6 @@ def _text(value: object) -> str | None:
     return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-FIELDS = ("id", "text", "author", "time", "language", *RELATIONS)
-"""The columns of records."""
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "id": ("id", "tweetid", "uri", "itemid", "commentid", "postid"),
-    "text": ("body", "text", "fulltext", "commenttext", "selftext", "title"),
-    "author": split_words("author authorusername userscreenname userhandle authorhandle username authorid channelid"),
-    "time": ("timestamp", "createdat", "createdutc", "publishedat", "timestamputc", "commentcreatetimestamp", "date"),
-    "language": ("lang", "language"),
-    "repost_of": ("retweetedid", "retweetid", "referencedtweetsretweetedid", "repostof"),
-    "parent": ("inreplytoid", "inreplytostatusid", "referencedtweetsrepliedtoid", "parentid", "parentcommentid"),
-    "thread": ("threadid", "conversationid", "linkid", "videoid"),
-    "shared_link": ("urls", "links", "entitiesurlsexpandedurl", "externalurl"),
-}
-"""Names of these columns in tables; the address of the post itself, often ``url``, is no link."""
 _SUBMISSIONS = {"subreddit", "author", "url"}
 """Columns of Reddit's submissions, whose ``url`` is the page that they link to."""
 _CASCADES = ("repost_of", "shared_link", "thread")
@@ -255,13 +260,13 @@ _CASCADES = ("repost_of", "shared_link", "thread")
 def export_of(content: Content) -> str | None:
     """Return the name of the layout of an export, by its columns or its first object; ``None`` of another file."""
     try:
-        if not is_json(content):
-            collector = collector_of(content.names())
-            return None if collector in ARTICLES else collector
-        _, first = next(objects(content), (0, {}))
+        if is_json(content):
+            layout = platform_of(next(objects(content), (0, Object()))[1])
+            return None if layout is None else layout.name
+        collector = collector_of(content.names())
+        return None if collector is None or collector.read else collector.name
     except DataError:  # the reader that gets the file says what is wrong with it
         return None
-    return layout if (layout := layout_of(first)) in READERS else None
 
 
 def read_export(content: Content, layout: str) -> Table:
@@ -282,18 +287,15 @@ def read_export(content: Content, layout: str) -> Table:
             numbers.append(number)
         frame = pl.DataFrame(rows, schema=dict.fromkeys(FIELDS, pl.String))
         return Table(layout, frame, lambda row: f"{content.path}, line {numbers[row]}", {}, ())
-    plain = {plain_name(name): name for name in reversed(content.names())}
-    columns = {role: next((plain[word] for word in words if word in plain), None) for role, words in _NAMES.items()}
-    if plain.keys() >= _SUBMISSIONS:
-        columns["shared_link"] = plain["url"]
-    present = {role: name for role, name in columns.items() if name is not None}
-    table = read_table(content, lambda names: (present, ()))
-    frame = table.frame.with_columns(pl.lit(None, pl.String).alias(role) for role in FIELDS if role not in present)
-    if layout == "youtube takeout":
-        frame = frame.with_columns(joined_pieces(frame["text"]))
+    columns = {plain_name(name): name for name in reversed(content.names())}
+    link = {"shared_link": columns["url"]} if columns.keys() >= _SUBMISSIONS else {}
+    table = _named_table(content, partial(_RECORDS.find, content.path, stated=link))
+    frame = table.frame.with_columns(
+        pl.lit(None, pl.String).alias(role) for role in FIELDS if role not in table.columns
+    )
     # Of several links of a post, the first is read.
     frame = frame.select(*FIELDS).with_columns(pl.col("shared_link").str.extract(r"(https?://[^\s,;|]+)"))
-    return Table(layout, frame, table.where, {}, table.notes)
+    return replace(table, layout=layout, frame=frame, columns={})
 
 
 def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> Table:

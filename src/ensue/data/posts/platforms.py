@@ -1,4 +1,4 @@
-"""Posts as platforms and collectors write them in JSON, told by their shape; one object at a time, none is kept.
+"""Posts as platforms and collectors write them: a row for each layout, of objects in JSON and of tables.
 
 ===========  ==========================================================================================================
 zeeschuimer  ``{"item_id": …, "source_platform": …, "data": {…}}`` a line, and 4CAT's flattened form of it
@@ -38,43 +38,21 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import unquote_plus
 
 import polars as pl
 
 from ensue.data.files import Content
-from ensue.data.schema import split_words
+from ensue.data.layouts import Layout, Object, dig, has, recognise
+from ensue.data.schema import name_table, plain_name
 from ensue.data.table import JSON, extended, read_object, read_objects, sample_objects
 from ensue.errors import DataError
 from ensue.lines import quoted
 
-Found = dict[str, Any]
-
-
-# Where platforms keep what was written, the whole text before a cut one.
-_ZEESCHUIMER = split_words(
-    "note_tweet.note_tweet_results.result.text legacy.full_text tweet.legacy.full_text caption.text node.caption.text",
-    "post.caption.text edge_media_to_caption.edges.0.node.text caption commentary.text.text commentary.text desc",
-    "note.desc content body text selftext message.text comet_sections.content.story.message.text description",
-    "note.title title",
-)
-_ACTIVITIES = ("Create", "Announce", "Update")
-_RETWEETS = ("legacy.retweeted_status_result.result", "tweet.legacy.retweeted_status_result.result")
-_PAGES = ("posts", "stories", "feed", "thread", "data", "statuses", "items", "results", "orderedItems")
+Reader = Callable[[Object], tuple[str, str]]
+"""Returns (text, id) of an object."""
 _REMOVED = ("[deleted]", "[removed]")
-
-
-def dig(value: object, path: str) -> Any:
-    """Return the value at ``a.b.0.c``, or ``None``."""
-    for step in path.split("."):
-        if isinstance(value, dict):
-            value = value.get(step)
-        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            return None
-    return value
+_PAGES = ("posts", "stories", "feed", "thread", "data", "statuses", "items", "results", "orderedItems")
 
 
 def is_json(content: Content) -> bool:
@@ -82,7 +60,7 @@ def is_json(content: Content) -> bool:
     return not content.parquet and content.head(1)[0].lstrip()[:1] in ("{", "[")
 
 
-def objects(content: Content) -> Iterator[tuple[int, Found]]:
+def objects(content: Content) -> Iterator[tuple[int, Object]]:
     """Every post as an object with the number of its line; a page of many is taken apart.
 
     A file is JSON Lines, or one JSON document over any number of lines.
@@ -102,108 +80,120 @@ def objects(content: Content) -> Iterator[tuple[int, Found]]:
         yield from ((number, post) for post in _unpaged(read_object(line, f"{content.path}, line {number}")))
 
 
-def layout_of(post: Found) -> str:
-    """The name of the layout that an object has."""
-    if isinstance(post.get("record"), dict) or isinstance(dig(post, "commit.record"), dict):
-        return "bluesky"
-    if isinstance(post.get("data"), dict) and {"source_platform", "item_id", "nav_index"} & post.keys():
-        return "zeeschuimer"
-    if "__import_meta" in post:
-        return "zeeschuimer"
-    if "id_str" in post and ({"full_text", "text"} & post.keys()) and {"user", "entities"} & post.keys():
-        return "twarc v1"
-    if {"text", "author_is_uploader"} <= post.keys():
-        return "youtube"
-    if {"id", "text"} <= post.keys() and {"author_id", "public_metrics", "edit_history_tweet_ids"} & post.keys():
-        return "twarc v2"
-    if post.get("type") == "message" and {"date", "text", "id"} <= post.keys():
-        return "telegram"
-    if isinstance(post.get("account"), dict) and {"content", "created_at"} <= post.keys():
-        return "mastodon"
-    if post.get("type") in _ACTIVITIES and {"actor", "object"} <= post.keys():
-        return "mastodon"
-    if {"author", "subreddit"} <= post.keys() and {"body", "selftext"} & post.keys():
-        return "reddit"
-    if str(post.get("kind", "")).startswith("youtube#") or dig(post, "snippet.textOriginal") is not None:
-        return "youtube"
-    return "jsonl"
+def at_paths(text: str, id: str, shared: str = "") -> Reader:
+    """Return a reader of objects whose text and id are at the first of some paths.
+
+    Args:
+        text: paths to the text, the whole one before a cut one; pieces of a text are joined.
+        id: paths to the id.
+        shared: paths to the post that is passed on, whose whole text replaces what the text repeats of it.
+    """
+    text_paths = text.split()
+
+    def read(post: Object) -> tuple[str, str]:
+        written = _text_at(post, text_paths)
+        original = next((inner for path in shared.split() if isinstance(inner := dig(post, path), dict)), None)
+        if original is not None:
+            written = _repeated(written, _text_at(original, text_paths))
+        return written, _name(_value_at(post, id.split()))
+
+    return read
 
 
-def read_zeeschuimer(post: Found) -> tuple[str, str]:
-    """(text, id) of an object of Zeeschuimer or 4CAT."""
-    data = post["data"] if isinstance(post.get("data"), dict) else post
-    shared = next((inner for path in _RETWEETS if isinstance(inner := dig(data, path), dict)), None)
-    text = _first(data, _ZEESCHUIMER)
-    if shared is not None:
-        text = _repeated(text, _first(shared, _ZEESCHUIMER))
-    return text, _name(_either(post.get("item_id"), data.get("rest_id"), data.get("id_str"), data.get("id")))
-
-
-def read_twarc_v1(post: Found) -> tuple[str, str]:
-    """(text, id) of a tweet of the first API."""
-    paths = ("extended_tweet.full_text", "full_text", "text")
-    text = _first(post, paths)
-    shared = post.get("retweeted_status")
-    if isinstance(shared, dict):
-        text = _repeated(text, _first(shared, paths))
-    return text, _name(post.get("id_str"))
-
-
-def read_twarc_v2(post: Found) -> tuple[str, str]:
-    """(text, id) of a tweet of the second API, flattened or with what its page includes."""
-    text = _first(post, ("note_tweet.text", "text"))
+def _read_twarc_v2(post: Object) -> tuple[str, str]:
+    """Read a tweet of the second API; what it passes on is in its page, or in its flattened references."""
+    text, name = _read_note(post)
     for reference in post.get("referenced_tweets") or []:
         if isinstance(reference, dict) and reference.get("type") == "retweeted":
-            shared = dig(post, "__includes") or {}
-            original = reference if "text" in reference else shared.get(reference.get("id"), {})
-            text = _repeated(text, _first(original, ("note_tweet.text", "text")))
-    return text, _name(post.get("id"))
+            included = dig(post, "__includes") or {}
+            original = reference if "text" in reference else included.get(reference.get("id"), {})
+            text = _repeated(text, _read_note(original)[0])
+    return text, name
 
 
-def read_bluesky(post: Found) -> tuple[str, str]:
-    """(text, id) of a post view, or of an event of the jetstream."""
-    if isinstance(post.get("record"), dict):
-        return _first(post, ("record.text", "record.value.text")), _name(post.get("uri"))
-    key = f"at://{post.get('did', '')}/{dig(post, 'commit.collection')}/{dig(post, 'commit.rkey')}"
-    return _first(post, ("commit.record.text",)), key
+def _read_bluesky(post: Object) -> tuple[str, str]:
+    """Read a post view, or an event of the jetstream, whose address is made of its parts."""
+    text, name = _read_record(post)
+    return text, f"at://{post.get('did', '')}/{post.get('collection')}/{post.get('rkey')}" if "commit" in post else name
 
 
-def read_telegram(post: Found) -> tuple[str, str]:
-    """Return (text, id) of a message, whose text may be a list of pieces."""
-    pieces = post["text"] if isinstance(post.get("text"), list) else [post.get("text")]
-    texts = (piece.get("text") if isinstance(piece, dict) else piece for piece in pieces)
-    return "".join(text for text in texts if isinstance(text, str)), _name(post.get("id"))
-
-
-def read_mastodon(post: Found) -> tuple[str, str]:
-    """Return (text, id) of a status or an activity; of a status that is passed on, the text of that one."""
-    name = _either(dig(post, "object.id"), post.get("uri"), post.get("id"))
-    return _first(post, ("reblog.content", "content", "object.content")), _name(name)
-
-
-def read_reddit(post: Found) -> tuple[str, str]:
-    """Return (text, id) of a submission, title first, or of a comment."""
+def _read_reddit(post: Object) -> tuple[str, str]:
+    """Read a submission, title first, or a comment, without what was removed."""
     texts = (post.get(name) for name in ("title", "selftext", "body"))
     text = "\n".join(text for text in texts if isinstance(text, str) and text.strip() and text not in _REMOVED)
-    return text, _name(_either(post.get("name"), post.get("id")))
+    return text, _name(_value_at(post, ("name", "id")))
 
 
-def read_youtube(post: Found) -> tuple[str, str]:
-    """Return (text, id) of a comment, or of the comment that opens a thread."""
-    top = dig(post, "snippet.topLevelComment") or post
-    return _first(top, ("snippet.textOriginal", "snippet.textDisplay", "text")), _name(top.get("id"))
+_read_note = at_paths("note_tweet.text text", "id")
+_read_record = at_paths("record.text record.value.text", "uri")
+_ZEESCHUIMER = """note_tweet.note_tweet_results.result.text legacy.full_text caption.text
+    edge_media_to_caption.edges.0.node.text caption commentary.text.text commentary.text desc note.desc content body
+    text selftext message.text comet_sections.content.story.message.text description note.title title"""
+_TOP = "snippet.topLevelComment"
+_YOUTUBE = f"{_TOP}.snippet.textOriginal {_TOP}.snippet.textDisplay snippet.textOriginal snippet.textDisplay text"
+# fmt: off
+PLATFORMS: tuple[Layout[Object, Reader], ...] = (
+    Layout("bluesky", has("record.", "commit.record."), _read_bluesky),
+    Layout("zeeschuimer", has("data. source_platform|item_id|nav_index", "__import_meta"),
+           at_paths(_ZEESCHUIMER, "item_id rest_id id_str id", "legacy.retweeted_status_result.result")),
+    Layout("twarc v1", has("id_str full_text|text user|entities"),
+           at_paths("extended_tweet.full_text full_text text", "id_str", "retweeted_status")),
+    Layout("youtube", has("text author_is_uploader", "kind=youtube#", "snippet.textOriginal"),
+           at_paths(_YOUTUBE, f"{_TOP}.id id")),
+    Layout("twarc v2", has("id text author_id|public_metrics|edit_history_tweet_ids"), _read_twarc_v2),
+    Layout("telegram", has("type=message date text id"), at_paths("text", "id")),
+    Layout("mastodon", has("account. content created_at", "type=Create|type=Announce|type=Update actor object"),
+           at_paths("reblog.content content object.content", "object.id uri id")),
+    Layout("reddit", has("author subreddit body|selftext"), _read_reddit),
+)
+"""Layouts of objects; an object of none of them is read by the names of its fields."""
+_STORY: Layout[Object, Reader] = Layout(
+    "media cloud", has("stories_id title url", "title url publish_date media_name"),
+    at_paths("text title", "stories_id id"))
+COLLECTORS: tuple[Layout[Object, bool], ...] = (
+    Layout("4cat", has("id threadid body timestamp"), False),
+    Layout("twarc csv", has("id conversationid authorid createdat text", "tweeturl userscreenname text"), False),
+    Layout("bluesky csv", has("uri cid|userhandle text"), False),
+    Layout("reddit csv", has("author subreddit title|body"), False),
+    Layout("youtube takeout", has("commentid videoid commenttext"), False),
+    Layout("zeeschuimer csv", has("itemid sourceplatform navindex"), False),
+    Layout("mind news", has("id category subcategory title abstract"), True),
+    Layout("media cloud", has("storiesid title url", "title url publishdate"), True),
+)
+# fmt: on
+"""Layouts of tables, and whether they hold articles; columns that no table but a collector's has together.
+
+A thread and an author alone would be a cascade's.
+"""
 
 
-READERS: Mapping[str, Callable[[Found], tuple[str, str]]] = {
-    "zeeschuimer": read_zeeschuimer,
-    "twarc v1": read_twarc_v1,
-    "twarc v2": read_twarc_v2,
-    "bluesky": read_bluesky,
-    "telegram": read_telegram,
-    "mastodon": read_mastodon,
-    "reddit": read_reddit,
-    "youtube": read_youtube,
-}
+def platform_of(post: Object) -> Layout[Object, Reader] | None:
+    """Return the layout of an object; ``None`` of an object that no collector writes."""
+    return recognise(PLATFORMS, post)
+
+
+def collector_of(names: Sequence[str]) -> Layout[Object, bool] | None:
+    """Return the layout of a table with these columns; ``None`` of a table that no collector writes."""
+    return recognise(COLLECTORS, dict.fromkeys(map(plain_name, names)))
+
+
+def read_platform(layout: Layout[Object, Reader], post: Object) -> tuple[str, str]:
+    """Return (text, id) of an object, by a layout that may be that of others in its file."""
+    return layout.read(_inner(post, layout))
+
+
+_WRAPPERS = ("data", "tweet", "commit", "node", "post")
+"""Fields of Zeeschuimer's and Bluesky's objects that hold a post, or all that matters of it."""
+
+
+def _inner(post: Object, layout: Layout[Object, Reader] | None) -> Object:
+    """Return an object together with the fields that its wrappers hold, so that a path needs no wrapper's name."""
+    if layout is None or layout.name not in ("zeeschuimer", "bluesky"):
+        return post
+    for name in _WRAPPERS:
+        if isinstance(post.get(name), dict):
+            post = post | post[name]
+    return post
 
 
 def _is_document(content: Content) -> bool:
@@ -218,7 +208,7 @@ def _is_document(content: Content) -> bool:
     return False
 
 
-def _unpaged(value: object) -> Iterator[Found]:
+def _unpaged(value: object) -> Iterator[Object]:
     """The posts of a page, a feed or a list; an object that is none of these is a post."""
     if isinstance(value, list):
         for inner in value:
@@ -247,7 +237,7 @@ def _unpaged(value: object) -> Iterator[Found]:
             yield post | context if context else post
 
 
-def _page(value: Found) -> Sequence[object] | None:
+def _page(value: Object) -> Sequence[object] | None:
     """Return the list of posts that an object holds; ``None`` of a post."""
     messages = [chat for chat in (value, *_dicts(dig(value, "chats.list"))) if _dicts(chat.get("messages"))]
     listed = [message for chat in messages for message in chat["messages"]]
@@ -258,13 +248,26 @@ def _page(value: Found) -> Sequence[object] | None:
     return next((value[name] for name in _PAGES if isinstance(value.get(name), list) and "text" not in value), None)
 
 
-def _dicts(value: object) -> list[Found]:
+def _dicts(value: object) -> list[Object]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _first(post: object, paths: tuple[str, ...]) -> str:
-    texts = (dig(post, path) for path in paths)
-    return next((text for text in texts if isinstance(text, str) and text.strip()), "")
+def _text_at(post: object, paths: Iterable[str]) -> str:
+    """Return the text at the first path that has one; a list of pieces, as Telegram keeps it, is joined."""
+    texts = (_joined(dig(post, path)) for path in paths)
+    return next((text for text in texts if text.strip()), "")
+
+
+def _joined(value: object) -> str:
+    pieces = value if isinstance(value, list) else [value]
+    texts = (piece.get("text") if isinstance(piece, dict) and pieces is value else piece for piece in pieces)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _value_at(post: object, paths: Iterable[str]) -> str | int | float | None:
+    """Return the text or number at the first path that has one."""
+    values = (dig(post, path) for path in paths)
+    return next((value for value in values if isinstance(value, str | int | float) and value != ""), None)
 
 
 def _repeated(cut: str, whole: str) -> str:
@@ -273,90 +276,55 @@ def _repeated(cut: str, whole: str) -> str:
     return f"{head}: {whole}" if whole and colon and head.startswith("RT @") else whole or cut
 
 
-def _either(*values: object) -> object:
-    return next((value for value in values if value not in (None, "")), None)
-
-
 def _name(value: object) -> str:
-    return str(value) if isinstance(value, str | int | float) else ""
+    return "" if value is None else str(value)
 
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_X, _TWEETER = ("", "tweet."), "core.user_results.result"
-_PATHS: Mapping[str, tuple[str, ...]] = {
-    "author": (
-        *split_words("user.screen_name author.username __users.author.username author.handle author.uniqueId"),
-        *(f"{part}{_TWEETER}.{name}.screen_name" for part in _X for name in ("core", "legacy")),
-        *split_words(
-            "user.username owner.username node.owner.username post.user.username account.acct account.username",
-            "author.unique_id creator.username note.user.nickname user.nickname actor.name.text actors.0.name",
-            "comet_sections.content.story.actors.0.name author.name snippet.topLevelComment.snippet.authorDisplayName",
-            "snippet.authorDisplayName actor author from from_id author_id did author.did media_name",
-        ),
-    ),
-    "time": split_words(
-        "created_at legacy.created_at tweet.legacy.created_at record.createdAt record.value.createdAt",
-        "commit.record.createdAt indexedAt taken_at post.taken_at node.taken_at_timestamp taken_at_timestamp",
-        "createTime create_time creation_time creationTs created_utc createdAt",
-        "comet_sections.timestamp.story.creation_time note.time publish_date datetime published",
-        "snippet.topLevelComment.snippet.publishedAt snippet.publishedAt date_unixtime date timestamp",
-    ),
-    "language": split_words(
-        "lang legacy.lang tweet.legacy.lang record.langs.0 commit.record.langs.0 textLanguage language",
-        "record.value.langs.0",
-    ),
-    "replies": split_words(
-        "reply_count public_metrics.reply_count replyCount replies_count stats.commentCount statsV2.commentCount",
-        "statistics.comment_count comment_count edge_media_to_comment.count legacy.reply_count",
-        "tweet.legacy.reply_count post.text_post_app_info.direct_reply_count text_post_app_info.direct_reply_count",
-        "commentsCount num_comments note.interactInfo.commentCount socialDetail.totalSocialActivityCounts.numComments",
-    ),
-    "shares": split_words(
-        "retweet_count public_metrics.retweet_count repostCount reblogs_count stats.shareCount statsV2.shareCount",
-        "statistics.share_count legacy.retweet_count tweet.legacy.retweet_count post.text_post_app_info.repost_count",
-        "text_post_app_info.repost_count share_count note.interactInfo.shareCount",
-        "socialDetail.totalSocialActivityCounts.numShares",
-    ),
-    "likes": split_words(
-        "favorite_count public_metrics.like_count likeCount favourites_count stats.diggCount statsV2.diggCount",
-        "statistics.digg_count legacy.favorite_count tweet.legacy.favorite_count like_count post.like_count",
-        "edge_liked_by.count edge_media_preview_like.count upVoteCount score note.interactInfo.likedCount",
-        "socialDetail.totalSocialActivityCounts.numLikes",
-    ),
-    "views": split_words(
-        "public_metrics.impression_count views.count tweet.views.count stats.playCount statsV2.playCount play_count",
-        "view_count statistics.play_count",
-    ),
-    "url": ("url", "permalink_url", "permalink", "link"),
-}
+_PATHS = name_table("""
+    author: user.screen_name author.username __users.author.username author.handle author.uniqueId
+        core.user_results.result.core.screen_name core.user_results.result.legacy.screen_name user.username
+        owner.username account.acct account.username author.unique_id creator.username note.user.nickname user.nickname
+        actor.name.text actors.0.name comet_sections.content.story.actors.0.name author.name
+        snippet.topLevelComment.snippet.authorDisplayName snippet.authorDisplayName actor author from from_id author_id
+        did author.did media_name
+    time: created_at legacy.created_at record.createdAt record.value.createdAt indexedAt taken_at taken_at_timestamp
+        createTime create_time creation_time creationTs created_utc createdAt
+        comet_sections.timestamp.story.creation_time note.time publish_date datetime published
+        snippet.topLevelComment.snippet.publishedAt snippet.publishedAt date_unixtime date timestamp
+    language: lang legacy.lang record.langs.0 textLanguage language record.value.langs.0
+    replies: reply_count public_metrics.reply_count replyCount replies_count stats.commentCount statsV2.commentCount
+        statistics.comment_count comment_count edge_media_to_comment.count legacy.reply_count
+        text_post_app_info.direct_reply_count commentsCount num_comments note.interactInfo.commentCount
+        socialDetail.totalSocialActivityCounts.numComments
+    shares: retweet_count public_metrics.retweet_count repostCount reblogs_count stats.shareCount statsV2.shareCount
+        statistics.share_count legacy.retweet_count text_post_app_info.repost_count share_count
+        note.interactInfo.shareCount socialDetail.totalSocialActivityCounts.numShares
+    likes: favorite_count public_metrics.like_count likeCount favourites_count stats.diggCount statsV2.diggCount
+        statistics.digg_count legacy.favorite_count like_count edge_liked_by.count edge_media_preview_like.count
+        upVoteCount score note.interactInfo.likedCount socialDetail.totalSocialActivityCounts.numLikes
+    views: public_metrics.impression_count views.count stats.playCount statsV2.playCount play_count view_count
+        statistics.play_count
+    url: url permalink_url permalink link
+""")
 FIELDS = ("id", "text", *_PATHS)
 """The columns of posts of a known collector."""
-_RELATIONS: Mapping[str, tuple[str, ...]] = {
-    "repost_of": split_words(
-        "retweeted_status.id_str legacy.retweeted_status_result.result.rest_id commit.record.subject.uri",
-        "tweet.legacy.retweeted_status_result.result.rest_id record.subject.uri reblog.uri reblog.id crosspost_parent",
-    ),
-    "parent": split_words(
-        "in_reply_to_status_id_str legacy.in_reply_to_status_id_str record.reply.parent.uri parent_id",
-        "commit.record.reply.parent.uri in_reply_to_id object.inReplyTo reply_to_message_id snippet.parentId parent",
-    ),
-    "thread": split_words(
-        "conversation_id conversation_id_str legacy.conversation_id_str tweet.legacy.conversation_id_str",
-        "record.reply.root.uri commit.record.reply.root.uri link_id snippet.videoId thread_id",
-    ),
-    "shared_link": split_words(
-        "entities.urls.0.expanded_url legacy.entities.urls.0.expanded_url record.embed.external.uri",
-        "tweet.legacy.entities.urls.0.expanded_url commit.record.embed.external.uri card.url reblog.card.url",
-        "url_overridden_by_dest",
-    ),
-}
+_RELATIONS = name_table("""
+    repost_of: retweeted_status.id_str legacy.retweeted_status_result.result.rest_id record.subject.uri reblog.uri
+        reblog.id crosspost_parent
+    parent: in_reply_to_status_id_str legacy.in_reply_to_status_id_str record.reply.parent.uri parent_id in_reply_to_id
+        object.inReplyTo reply_to_message_id snippet.parentId parent
+    thread: conversation_id conversation_id_str legacy.conversation_id_str record.reply.root.uri link_id snippet.videoId
+        thread_id
+    shared_link: entities.urls.0.expanded_url legacy.entities.urls.0.expanded_url record.embed.external.uri card.url
+        reblog.card.url url_overridden_by_dest
+""")
 """Relations of a post: the post that it passes on, that it answers, its conversation, the page it links to."""
 RELATIONS = tuple(_RELATIONS)
 _LINK = re.compile(r"https?://(?!t\.co/)[^\s<>\"']+")
 """An address in a text; those of t.co are made anew for every post."""
-_STORIES = ({"stories_id", "title", "url"}, {"title", "url", "publish_date", "media_name"})
 _RENAMED = {"stories_id", "id", "text", "language", "media_name", "publish_date", "url"}
-"""Fields of Media Cloud, one set or the other, that tell its stories; and those that stand under another name then."""
+"""Fields of a story of Media Cloud that are under another name in ``FIELDS``."""
 _COUNTS = ("replies", "shares", "likes", "views")
 _ADDRESSES: Mapping[str, str] = {
     "twitter": "https://twitter.com/{author}/status/{id}",
@@ -370,7 +338,7 @@ _SECONDS = {10: 1, 13: 1e3, 16: 1e6}
 """Number of digits of a time since 1970 -> its units per second."""
 
 
-def flat(posts: Iterable[Found]) -> pl.DataFrame:
+def flat(posts: Iterable[Object]) -> pl.DataFrame:
     """Objects as a table: of known collectors ``FIELDS``, of other objects their own fields.
 
     Args:
@@ -391,38 +359,31 @@ def beside(originals: Callable[[], pl.DataFrame], added: pl.DataFrame, as_table:
     return extended(table, added)
 
 
-def collected(post: Found) -> Found | None:
-    """``FIELDS`` of an object as a collector writes it; ``None`` of any other."""
-    layout, other_fields = layout_of(post), Found()
-    if layout in READERS:
-        text, name = READERS[layout](post)
-    elif any(post.keys() >= columns for columns in _STORIES):
-        text, name = str(post.get("text") or post["title"] or ""), str(post.get("stories_id", post.get("id", "")))
-        other_fields = _plain({key: value for key, value in post.items() if key not in _RENAMED})
-        other_fields = {key: value for key, value in other_fields.items() if key not in FIELDS and value != text}
-    else:
+def collected(post: Object) -> Object | None:
+    """Return ``FIELDS`` of an object as a collector writes it; ``None`` of any other."""
+    layout = platform_of(post) or recognise([_STORY], post)
+    if layout is None:
         return None
-    inner = post["data"] if layout == "zeeschuimer" and isinstance(post.get("data"), dict) else post
-    fields: Found = {"id": name, "text": text}
-    for field, paths in _PATHS.items():
-        values = (dig(inner, path) for path in paths)
-        fields[field] = next((value for value in values if isinstance(value, str | int | float) and value != ""), None)
+    inner = _inner(post, layout)
+    text, name = layout.read(inner)
+    fields: Object = {"id": name, "text": text}
+    fields |= {field: _value_at(inner, paths) for field, paths in _PATHS.items()}
     fields["time"] = moment(fields["time"])
-    for field in _COUNTS:
-        fields[field] = _count(fields[field])
+    fields |= {field: _count(fields[field]) for field in _COUNTS}
     fields["author"] = None if fields["author"] is None else str(fields["author"])
     if not str(fields["url"] or "").startswith("http"):
-        fields["url"] = _address(post, inner, layout, fields)
-    return fields | other_fields
+        fields["url"] = _address(inner, layout.name, fields)
+    if layout is not _STORY:
+        return fields
+    other_fields = _plain({key: value for key, value in post.items() if key not in _RENAMED})
+    return fields | {key: value for key, value in other_fields.items() if key not in FIELDS and value != text}
 
 
-def related(post: Found) -> Found:
+def related(post: Object) -> Object:
     """Return ``RELATIONS`` of an object as a collector writes it; ``None`` for those that it lacks."""
-    inner = post["data"] if isinstance(post.get("data"), dict) and layout_of(post) == "zeeschuimer" else post
-    relations: Found = {}
-    for name, paths in _RELATIONS.items():
-        values = (dig(inner, path) for path in paths)
-        relations[name] = next((str(value) for value in values if isinstance(value, str | int) and value != ""), None)
+    layout = platform_of(post)
+    inner = _inner(post, layout)
+    relations: Object = {name: _value_at(inner, paths) for name, paths in _RELATIONS.items()}
     for reference in post.get("referenced_tweets") or []:
         kind = reference.get("type") if isinstance(reference, dict) else None
         role = {"retweeted": "repost_of", "replied_to": "parent"}.get(str(kind))
@@ -430,11 +391,12 @@ def related(post: Found) -> Found:
             relations[role] = str(reference.get("id"))
     if post.get("type") == "Announce" and isinstance(post.get("object"), str):
         relations["repost_of"] = post["object"]
-    if layout_of(post) == "reddit" and not post.get("is_self") and str(post.get("url", "")).startswith("http"):
+    if layout is None:
+        return relations
+    if layout.name == "reddit" and not post.get("is_self") and str(post.get("url", "")).startswith("http"):
         relations["shared_link"] = relations["shared_link"] or post["url"]
-    if relations["shared_link"] is None and layout_of(post) in READERS:
-        text, _ = READERS[layout_of(post)](post)
-        match = _LINK.search(text)
+    if relations["shared_link"] is None:
+        match = _LINK.search(layout.read(inner)[0])
         relations["shared_link"] = match[0].rstrip(".,;:!?)") if match else None
     return relations
 
@@ -460,13 +422,12 @@ def moment(value: object) -> str | None:
     return when.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _address(post: Found, inner: Found, layout: str, fields: Found) -> str | None:
+def _address(post: Object, layout: str, fields: Object) -> str | None:
+    """Return the address that a platform gives a post; ``None`` where a part of it was not collected."""
     platform = dig(post, "source_platform") or dig(post, "__import_meta.source_platform") or layout
     name = str(platform).lower().removesuffix(".com").removeprefix("www.").split()[0]
     pattern = _ADDRESSES.get({"twarc": "twitter"}.get(name, name))
-    code = next(
-        (dig(inner, path) for path in ("code", "post.code", "shortcode", "node.shortcode") if dig(inner, path)), ""
-    )
+    code = _name(_value_at(post, ("code", "shortcode")))
     if layout == "bluesky":
         code = str(fields["id"]).rsplit("/", 1)[-1]
     if pattern is None or not fields["id"] or ("{code}" in pattern and not code):
@@ -484,7 +445,7 @@ def _count(value: object) -> int | None:
     return int(value) if isinstance(value, str) and value.isdigit() else None
 
 
-def _plain(post: Found) -> Found:
+def _plain(post: Object) -> Object:
     """The fields of any object; what holds more than a text or a number stays JSON."""
     return {
         name: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

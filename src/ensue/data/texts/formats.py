@@ -20,8 +20,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import polars as pl
@@ -29,17 +29,18 @@ import polars as pl
 from ensue.data.delimited import Delimited
 from ensue.data.encodings import is_table
 from ensue.data.files import Content
+from ensue.data.histories import Index
+from ensue.data.layouts import Layout, recognise
 from ensue.data.markup import strip_markup
 from ensue.data.posts.formats import export_of, json_originals, read_export, read_post_rows
 from ensue.data.posts.platforms import is_json, objects
-from ensue.data.schema import Found, Roles, plain_name, require_columns, require_roles, split_words
+from ensue.data.schema import Found, Roles, name_table, plain_name, require_columns, require_roles
 from ensue.data.table import Table, by_role, json_lines, read_delimited, read_objects, read_table, sample_objects
 from ensue.data.texts.exports import LabelFields, flattened
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, plural, quoted
 from ensue.records import Text
 
-_TREE = re.compile(r"\s*\([^\s()]+ +(\(|[^()]+\)\s*$)")
 _PIECES = re.compile(r"[()]|[^\s()]+")
 
 
@@ -83,22 +84,16 @@ _PAIRS = (
     *((f"{word}1", f"{word}2") for word in ("sentence", "text", "question")),
 )
 _COLUMNS = Roles(
-    known={
-        "text": (
-            *split_words("text review reviewtext reviewbody sentence content body document comment"),
-            *("tweet", "question", "message", *(first for first, _ in _PAIRS), "description"),
-        ),
-        "second": (),
-        "label": split_words(
-            "goldlabel label stance entailmentjudgment entailmentlabel sentiment category class classindex stars",
-            "rating polarity intent emotion target isduplicate quality",
-        ),
-        "id": ("id", "pairid", "textid", "reviewid", "uid"),
-        "group": (
-            *("group", "groupid", "movie", "movieid", "product", "productid", "businessid", "captionid", "promptid"),
-        ),
-        "part": (),
-    },
+    known=name_table("""
+        text: text review reviewtext reviewbody sentence content body document comment tweet question message premise
+            sentencea 1string sentence1 text1 question1 description
+        second:
+        label: goldlabel label stance entailmentjudgment entailmentlabel sentiment category class classindex stars
+            rating polarity intent emotion target isduplicate quality
+        id: id pairid textid reviewid uid
+        group: group groupid movie movieid product productid businessid captionid promptid
+        part:
+    """),
     needed=("text",),
     doubted=("text", "label"),
     example="text=…,label=…",
@@ -108,16 +103,86 @@ ROLES = tuple(_COLUMNS.known)
 _NAMES = {name for names in (*_COLUMNS.known.values(), *_PAIRS) for name in names}
 _ADDED = ("label", "goldlabel")
 """Fields of objects of an export that are labels; platforms have none of these names."""
-_IMDB = re.compile(r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t")
 _MARK = r"[-+]?\d+(?:\.\d+)?|[A-Z][A-Z_]*:\w+"
 _WORDS = re.compile(rf"\s*({_MARK})(?: +(\S.*)?)?")
-_CSV = re.compile(r'"?[-+]?\d+"?,"')
 _PROBED = 50
 """Rows that are looked at for a header of unknown names."""
 _CODERS = frozenset(("annotator", "codeur", "coder", "codierer", "expert", "judge", "kodierer", "rater", "worker"))
 _NO_LABELS = frozenset(("comment", "comments", "confidence", "date", "id", "name", "note", "notes", "number", "time"))
 """Words in the names of columns that are about coders and hold no labels."""
-_SS = re.compile(r"[^\t]+\t\t[^\t]+\t\t[\d.]+\t\t")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A file, and how it is to be read."""
+
+    content: Content
+    stated: Mapping[str, str]
+    phrases: bool
+    every: bool
+
+    @cached_property
+    def first(self) -> str:
+        """The first line, without spaces before it."""
+        return "" if self.content.parquet else self.content.head(1)[0].lstrip(" ")
+
+    @property
+    def has_unknown_header(self) -> bool:
+        """True of a table whose first line names columns, none of which is one of texts."""
+        return bool(self.content.header) or ("\t" not in self.first and has_unknown_header(self.content))
+
+    @cached_property
+    def export(self) -> str | None:
+        """The layout of an export of posts; ``None`` of another file, and of a table whose columns name texts."""
+        export = export_of(self.content)
+        if export is None or is_json(self.content):
+            return export
+        is_named = self.stated or set(map(plain_name, self.content.names())) & set(_COLUMNS.known["text"])
+        return None if is_named else export
+
+    @cached_property
+    def separator(self) -> str | None:
+        """The separator of a header; ``None`` where the first line is none."""
+        for separator in ("\t",) if "\t" in self.first else (",", ";", "|"):
+            names = self.content.names(separator)
+            plain = set(map(plain_name, names))
+            # One known word between tabs may be a label: "question TAB What is it ?".
+            may_be_header = separator != "\t" or len(names) > 3 or len(plain & _NAMES) > 1
+            if self.stated:
+                if set(self.stated.values()) <= set(names):
+                    return separator
+            elif self.content.trained.columns.get("text") in names or (
+                may_be_header and plain & set(_COLUMNS.known["text"])
+            ):
+                return separator
+        return None
+
+    def find(self, names: Sequence[str]) -> Found:
+        """Return the columns that :meth:`Roles.find` detects; texts with paired names are a pair unless one is stated.
+
+        Raises:
+            DataError: a column that is missing, no column for the text, or a column of labels for each coder.
+            SettingError: one column in two roles.
+        """
+        content, stated = self.content, self.stated
+        plain = {plain_name(name): name for name in reversed(names)}
+        pair = next(((plain[a], plain[b]) for a, b in _PAIRS if a in plain and b in plain), None)
+        find = partial(_COLUMNS.find, content.path, names, stated, plain.values(), content.trained)
+        usual = {**content.trained.present(names, stated), **stated}
+        alone = pair is None or {"text", "second"} & usual.keys() or set(pair) & set(usual.values())
+        columns, notes = find() if alone or pair is None else find(text=pair[0], second=pair[1])
+        if not self.every and "label" not in usual:
+            _require_one_coder(content.path, names, columns)
+        return columns, notes
+
+    def table(
+        self, layout: str, frame: pl.DataFrame, numbers: Index | pl.Series, columns: dict[str, str], *notes: str
+    ) -> Table:
+        """Return rows that were read from lines with some numbers."""
+        return Table(layout, frame, lambda row: f"{self.content.path}, line {numbers[row]}", columns, notes)
+
+
+_Reader = Callable[[_Request], Table]
 
 
 def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, every: bool = False) -> Table:
@@ -134,53 +199,40 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, eve
         SettingError: an unknown role, or roles and phrases where the layout has none.
     """
     require_roles(stated, ROLES)
-    first = "{" if content.parquet else content.head(1)[0].lstrip(" ")
-    lists = {"fasttext": first.startswith("__label__"), "trees": bool(_TREE.match(first))}
-    if phrases and not lists["trees"]:
+    request = _Request(content, stated, phrases, every)
+    layout = recognise(LAYOUTS, request)
+    if phrases and (layout is None or layout.name != "trees"):
         raise SettingError(f"{content.path}: only trees have labelled phrases; leave phrases out")
-    for layout in (layout for layout, fits in lists.items() if fits):
-        if stated:
-            raise SettingError(f"{content.path}: the layout {layout} has no named columns; remove --columns")
-        return _trees(content, phrases) if layout == "trees" else _fasttext(content)
-    return _agreed(content, _table(content, first, stated, every), every)
+    if layout is None:
+        number, _ = next(content.filled())
+        raise DataError(
+            f"{content.path}, line {number}: {quoted(request.first, 40)} does not match a known layout of texts; give "
+            "label TAB text, NUMBER text, or a header whose names are known or stated with --columns text=…,label=…"
+        )
+    layout.require_columns(content, stated)
+    return _agreed(content, layout.read(request), every)
 
 
-def _table(content: Content, first: str, stated: Mapping[str, str], every: bool) -> Table:
-    find = partial(_find, content, stated=stated, strict=not every)
-    if content.parquet:
-        return _parquet(content, find, strict=not every)
-    export = export_of(content)
-    if export is not None and (is_json(content) or not (stated or _names_text(content.names()))):
-        return _export(content, export, stated)
-    if first.startswith("{"):
-        return _json(content, stated, strict=not every)
-    separator = _separator(content, first, stated)
-    if separator is None and _CSV.match(first):
-        return _labelled_csv(content, stated)
-    if separator is None and is_labelled(content.head()):
-        return _labelled_words(content, stated)
-    if separator is None and (content.header or ("\t" not in first and has_unknown_header(content))):
-        find(content.names())  # says which columns there are
-    if separator is None:
-        return _headless(content, first, stated)
-    delimited = Delimited.of(content, separator)
-    return read_delimited(delimited, *find(delimited.names))
+def _table(request: _Request) -> Table:
+    delimited = Delimited.of(request.content, request.separator)
+    return read_delimited(delimited, *request.find(delimited.names))
 
 
-def _parquet(content: Content, find: Callable[[Sequence[str]], Found], *, strict: bool) -> Table:
+def _parquet(request: _Request) -> Table:
     """Columns of Parquet; lists of one label are labels, as in JSON.
 
     Raises:
         DataError: a list of several labels.
     """
+    content = request.content
     schema = content.schema()
-    columns, notes = find(list(schema))
+    columns, notes = request.find(list(schema))
     kind = schema[columns["label"]] if "label" in columns else None  # a column may have no name at all
     if not isinstance(kind, pl.List | pl.Array) or kind.inner.is_nested():
-        return read_table(content, find)
+        return read_table(content, request.find)
     name, other_columns = columns["label"], {role: column for role, column in columns.items() if role != "label"}
     lists = content.table([name])[name].cast(pl.List(pl.String)).list.drop_nulls().list.unique(maintain_order=True)
-    labels = LabelFields(strict=strict)
+    labels = LabelFields(strict=not request.every)
     for row in (lists.list.len() > 1).fill_null(False).arg_true():
         labels.one(name, lists[row].to_list(), content.place(row))
     table = read_table(content, lambda _: (other_columns, notes))
@@ -188,39 +240,37 @@ def _parquet(content: Content, find: Callable[[Sequence[str]], Found], *, strict
     return replace(table, frame=table.frame.with_columns(single["label"]), columns=columns)
 
 
-def _json(content: Content, stated: Mapping[str, str], *, strict: bool) -> Table:
+def _json(request: _Request) -> Table:
     """JSON Lines, or what becomes such."""
-    fields = LabelFields(_COLUMNS.known["label"], _COLUMNS.known["text"], strict, stated.get("label", ""))
+    content, stated = request.content, request.stated
+    fields = LabelFields(_COLUMNS.known["label"], _COLUMNS.known["text"], not request.every, stated.get("label", ""))
     flat = flattened(content, fields)
     if flat is content and not stated and isinstance(sample_objects(content)[0].get("texts"), list):
         return _lists(content)
     if flat is not content and "part" in sample_objects(flat)[0]:
-        stated = {"part": "part", **stated}
-    table = read_table(flat, partial(_find, content, stated=stated, strict=strict))
+        request = replace(request, stated={"part": "part", **stated})
+    table = read_table(flat, request.find)
     if flat is not content and len(flat.head(2)) == len(content.head(2)):
         table = replace(table, originals=partial(json_lines, content))
     return replace(table, layout="snli") if "gold_label" in table.columns.values() else table
 
 
-def _export(content: Content, export: str, stated: Mapping[str, str]) -> Table:
+def _export(request: _Request) -> Table:
     """Return the texts of an export of posts without their HTML, and their labels where a field is named so."""
-    if stated:
-        return read_post_rows(content, stated, _COLUMNS)
-    records = read_export(content, export)
+    content = request.content
+    if request.stated:
+        return read_post_rows(content, request.stated, _COLUMNS)
+    records = read_export(content, request.export or "")
     texts, num_marked = strip_markup(records.frame["text"].fill_null("").str.strip_chars())
     notes = (f"{num_marked:,} of {plural(len(texts), 'text')} held HTML tags or entities: stripped to words",)
-    added = [_label(post) for _, post in objects(content)] if is_json(content) else [None] * len(texts)
-    labels = pl.Series("label", added, pl.String)
-    columns = {role: role for role in ("text", "id")}
     frame = pl.DataFrame([texts.alias("text"), records.frame["id"]])
-    if labels.null_count() < len(labels):
-        frame, columns = frame.with_columns(labels), {**columns, "label": "label"}
-    originals = partial(json_originals, content) if is_json(content) else Delimited.of(content).whole
-    return Table(export, frame, records.where, columns, notes if num_marked else (), originals)
-
-
-def _names_text(names: Sequence[str]) -> bool:
-    return bool(set(map(plain_name, names)) & set(_COLUMNS.known["text"]))
+    originals = Delimited.of(content).whole
+    if is_json(content):
+        labels = pl.Series("label", [_label(post) for _, post in objects(content)], pl.String)
+        frame = frame.with_columns(labels) if labels.null_count() < len(labels) else frame
+        originals = partial(json_originals, content)
+    columns = {role: role for role in frame.columns}
+    return Table(records.layout, frame, records.where, columns, notes if num_marked else (), originals)
 
 
 def _label(post: Mapping[str, object]) -> str | None:
@@ -229,8 +279,9 @@ def _label(post: Mapping[str, object]) -> str | None:
     return next((str(value) for value in values if isinstance(value, str | int | float)), None)
 
 
-def _fasttext(content: Content) -> Table:
+def _fasttext(request: _Request) -> Table:
     """A line with several labels is refused: which one to learn is not for a reader to choose."""
+    content = request.content
     lines, numbers, notes = content.filled_lines()
     halves = lines.str.extract_groups(r"^\s*((?:__label__\S*(?:\s+|$))*)(.*)$").struct.unnest()
     counts = halves["1"].str.count_matches(r"__label__\S*")
@@ -238,8 +289,7 @@ def _fasttext(content: Content) -> Table:
         problem = f"{counts[row]} labels in one line; keep one"
         raise DataError(f"{content.path}, line {numbers[row]}: {problem}, as in __label__good a fine film")
     label = halves["1"].str.strip_chars().str.strip_prefix("__label__")
-    frame = pl.DataFrame({"text": halves["2"], "label": label})
-    return Table("fasttext", frame, lambda row: f"{content.path}, line {numbers[row]}", {}, notes)
+    return request.table("fasttext", pl.DataFrame({"text": halves["2"], "label": label}), numbers, {}, *notes)
 
 
 def is_labelled(head: Sequence[str]) -> bool:
@@ -252,23 +302,21 @@ def is_labelled(head: Sequence[str]) -> bool:
     return None not in marks and len(set(marks)) <= len(marks) / 2 and silent <= len(marks) / 2
 
 
-def _labelled_words(content: Content, stated: Mapping[str, str]) -> Table:
-    if stated:
-        raise SettingError(f"{content.path}: the layout labelled words has no named columns; remove --columns")
-    lines, numbers, notes = content.filled_lines()
-    groups = lines.str.extract_groups(rf"^\s*({_MARK})(?:\s+(.*))?$").struct.unnest()
-    for row in groups["1"].is_null().arg_true()[:1]:
+def _labelled_words(request: _Request) -> Table:
+    lines, numbers, notes = request.content.filled_lines()
+    frame = lines.str.extract_groups(rf"^\s*(?<label>{_MARK})(?:\s+(?<text>.*))?$").struct.unnest()
+    for row in frame["label"].is_null().arg_true()[:1]:
         problem = f"{quoted(lines[row], 40)} has no label before its text"
         raise DataError(
-            f"{content.path}, line {numbers[row]}: {problem}; the first lines look like {quoted(lines[0], 20)}"
+            f"{request.content.path}, line {numbers[row]}: {problem}; the first lines look like {quoted(lines[0], 20)}"
         )
-    frame = groups.rename({"1": "label", "2": "text"}).select("text", "label")
     note = "the label is the word before the first space of a line"
-    return Table("labelled words", frame, lambda row: f"{content.path}, line {numbers[row]}", {}, (*notes, note))
+    return request.table("labelled words", frame.select("text", "label"), numbers, {}, *notes, note)
 
 
-def _labelled_csv(content: Content, stated: Mapping[str, str]) -> Table:
+def _labelled_csv(request: _Request) -> Table:
     """A number and one text, or a title and a text, which are one text unless columns are stated."""
+    content, stated = request.content, request.stated
     width = len(next(row for _, row in content.rows(",") if any(row)))
     if not 2 <= width <= 4:
         raise DataError(
@@ -277,57 +325,50 @@ def _labelled_csv(content: Content, stated: Mapping[str, str]) -> Table:
         )
     names = ("label", "text") if width == 2 else ("label", "title", "text", "more")[:width]
     require_columns(content.path, names, stated)
-    delimited = Delimited(content, ",", given=names)
+    columns = {role: stated[role] for role in ROLES if role in stated} or {name: name for name in names}
+    table = replace(read_delimited(Delimited(content, ",", given=names), columns, ()), layout="labelled csv")
     if stated:
-        table = read_delimited(delimited, {role: stated[role] for role in ROLES if role in stated}, ())
-        return replace(table, layout="labelled csv")
-    table = read_delimited(delimited, {name: name for name in names}, ())
-    text = pl.concat_str([pl.col(name).fill_null("") for name in names[1:]], separator=" ").str.strip_chars()
-    read = " and ".join(names[1:])
+        return table
+    texts = names[1:]
     note = f"no header: the columns are read as {', '.join(names)}"
     if width > 2:
-        note = f"{note}; {read} are joined into one text; choose others with --columns label=label,text=text"
+        joined = " and ".join(texts)
+        note = f"{note}; {joined} are joined into one text; choose others with --columns label=label,text=text"
+    # An empty title leaves no space before its text.
+    text = pl.concat_str(pl.col(texts).fill_null(""), separator=" ").str.strip_chars()
     frame = table.frame.select(text.alias("text"), "label")
-    return replace(
-        table,
-        layout="labelled csv",
-        frame=frame,
-        columns={"text": " + ".join(names[1:]), "label": "label"},
-        notes=(note,),
-    )
+    return replace(table, frame=frame, columns={"text": " + ".join(texts), "label": "label"}, notes=(note,))
 
 
-def _headless(content: Content, first: str, stated: Mapping[str, str]) -> Table:
-    """Fields between tabs that no header names."""
+def _fields(request: _Request, *, layout: str, names: str, between: str, roles: Mapping[str, str]) -> Table:
+    """Read fields that no header names.
+
+    Args:
+        request: the file.
+        layout: its layout.
+        names: names of its fields; a field may have the name of its role.
+        between: what stands between two fields.
+        roles: role -> field, for the others.
+
+    Raises:
+        DataError: a line with another number of fields, or a stated field that is missing.
+    """
+    content, fields = request.content, names.split()
     lines, numbers, notes = content.filled_lines()
-    num_fields = first.count("\t") + 1
-    if _SS.match(first):
-        layout, between, names = "ss", "\t\t", ["user", "product", "rating", "text"]
-        roles = {"text": "text", "label": "rating", "group": "product"}
-    elif _IMDB.match(first):
-        layout, between, names = "imdb", "\t", ["id", "movie", "rating", "text"]
-        roles = {"text": "text", "label": "polarity", "id": "id", "group": "movie"}
-    elif num_fields in (2, 3):
-        layout, between, names = "labelled lines", "\t", ["label", "text", "second"][:num_fields]
-        roles = {name: name for name in names}
-    else:
-        raise DataError(
-            f"{content.path}, line {numbers[0]}: {quoted(first, 40)} does not match a known layout of texts; give "
-            "label TAB text, NUMBER text, or a header whose names are known or stated with --columns text=…,label=…"
-        )
     counts = lines.str.count_matches(between, literal=True) + 1
-    for row in (counts != len(names)).arg_true()[:1]:
-        shape = f" {between.replace(chr(9), 'TAB ')}".join(names)
-        where = f"{content.path}, line {numbers[row]}"
-        raise DataError(f"{where}: {plural(counts[row], 'field')}, but the file begins with {len(names)}: {shape}")
-    frame = lines.str.splitn(between, len(names)).struct.rename_fields(names).struct.unnest()
-    if layout == "labelled lines" and num_fields == 2 and not stated:
+    for row in (counts != len(fields)).arg_true()[:1]:
+        shape = f" {between.replace(chr(9), 'TAB ')}".join(fields)
+        problem = f"{plural(counts[row], 'field')}, but the file begins with {len(fields)}: {shape}"
+        raise DataError(f"{content.path}, line {numbers[row]}: {problem}")
+    frame = lines.str.splitn(between, len(fields)).struct.rename_fields(fields).struct.unnest()
+    if fields == ["label", "text"] and not request.stated:
         _require_label_first(content, frame, f"line {numbers[0]}")
-    if layout == "imdb":
+    if layout == "imdb":  # "pos/17" is the 17th positive review
         frame = frame.with_columns(polarity=pl.col("id").str.split("/").list.first())
-    require_columns(content.path, frame.columns, stated)
-    columns = {role: {**roles, **stated}[role] for role in ROLES if role in {**roles, **stated}}
-    return Table(layout, by_role(frame, columns), lambda row: f"{content.path}, line {numbers[row]}", columns, notes)
+    require_columns(content.path, frame.columns, request.stated)
+    sources = {**{name: name for name in fields if name in ROLES}, **roles, **request.stated}
+    columns = {role: sources[role] for role in ROLES if role in sources}
+    return request.table(layout, by_role(frame, columns), numbers, columns, *notes)
 
 
 def _require_label_first(content: Content, frame: pl.DataFrame, line: str) -> None:
@@ -345,33 +386,18 @@ def _require_label_first(content: Content, frame: pl.DataFrame, line: str) -> No
         )
 
 
-def _trees(content: Content, phrases: bool) -> Table:
+def _trees(request: _Request) -> Table:
     """Read whole sentences, or every phrase once for each of its labels, in the group of its first sentence."""
-    rows: list[tuple[str, str, str]] = []
-    for number, line in content.filled():
-        spans = phrases_of(line, f"{content.path}, line {number}")
+    rows, phrases = list[tuple[str, str, str]](), request.phrases
+    for number, line in request.content.filled():
+        spans = phrases_of(line, f"{request.content.path}, line {number}")
         rows += [(text, label, str(number)) for text, label in (spans if phrases else spans[:1])]
     table = pl.DataFrame(rows, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
     frame = table.unique(["text", "label"], keep="first", maintain_order=True) if phrases else table
     repeated = len(table) - len(frame)
     repeats = f"{plural(len(table), 'phrase')}; left out as copies with the same label: {repeated:,}"
     result = frame if phrases else frame.drop("group")
-    return Table("trees", result, lambda row: f"{content.path}, line {frame['group'][row]}", {}, (repeats,) * phrases)
-
-
-def _separator(content: Content, first: str, stated: Mapping[str, str]) -> str | None:
-    """Return the separator of a header, or ``None`` where the line is none."""
-    for separator in ("\t",) if "\t" in first else (",", ";", "|"):
-        names = content.names(separator)
-        plain = set(map(plain_name, names))
-        # One known word between tabs may be a label: "question TAB What is it ?".
-        may_be_header = separator != "\t" or len(names) > 3 or len(plain & _NAMES) > 1
-        if stated:
-            if set(stated.values()) <= set(names):
-                return separator
-        elif content.trained.columns.get("text") in names or (may_be_header and plain & set(_COLUMNS.known["text"])):
-            return separator
-    return None
+    return request.table("trees", result, frame["group"], {}, *[repeats] * phrases)
 
 
 def has_unknown_header(content: Content) -> bool:
@@ -449,25 +475,33 @@ def _coder_stem(name: str) -> str | None:
     return stem if stem in _COLUMNS.known["label"] and (words[-1].isdigit() or words[-1] in "abcdef") else None
 
 
-def _find(content: Content, names: Sequence[str], stated: Mapping[str, str], strict: bool = False) -> Found:
-    """Return the columns that :meth:`Roles.find` detects; two texts with paired names are a pair unless one is stated.
+def _begins(pattern: str) -> Callable[[_Request], bool]:
+    """Return the shape of a file whose first line begins with a pattern."""
+    return lambda request: re.match(pattern, request.first) is not None
 
-    Args:
-        content: the file.
-        names: its columns.
-        stated: role -> column.
-        strict: whether labels are read, and columns of several coders are refused.
 
-    Raises:
-        DataError: a column that is missing, no column for the text, or a column of labels for each coder.
-        SettingError: one column in two roles.
-    """
-    plain = {plain_name(name): name for name in reversed(names)}
-    pair = next(((plain[a], plain[b]) for a, b in _PAIRS if a in plain and b in plain), None)
-    find = partial(_COLUMNS.find, content.path, names, stated, plain.values(), content.trained)
-    usual = {**content.trained.present(names, stated), **stated}
-    alone = pair is None or {"text", "second"} & usual.keys() or set(pair) & set(usual.values())
-    columns_found = find() if alone or pair is None else find(text=pair[0], second=pair[1])
-    if strict and "label" not in usual:
-        _require_one_coder(content.path, names, columns_found[0])
-    return columns_found
+def _in_fields(name: str, shape: str, names: str, between: str = "\t", **roles: str) -> Layout[_Request, _Reader]:
+    """Return a layout of fields that no header names; see :func:`_fields`."""
+    return Layout(name, _begins(shape), partial(_fields, layout=name, names=names, between=between, roles=roles))
+
+
+# fmt: off
+LAYOUTS: tuple[Layout[_Request, _Reader], ...] = (
+    Layout("fasttext", _begins("__label__"), _fasttext, has_columns=False),
+    Layout("trees", _begins(r"\s*\([^\s()]+ +(\(|[^()]+\)\s*$)"), _trees, has_columns=False),
+    Layout("parquet", lambda request: request.content.parquet, _parquet),
+    Layout("export", lambda request: request.export is not None, _export),
+    Layout("json", _begins(r"\{"), _json),
+    Layout("table", lambda request: request.separator is not None, _table),
+    Layout("labelled csv", _begins(r'"?[-+]?\d+"?,"'), _labelled_csv),
+    Layout("labelled words", lambda request: is_labelled(request.content.head()), _labelled_words, has_columns=False),
+    # Its reader says which columns a table has that names no text.
+    Layout("unknown table", lambda request: request.has_unknown_header, _table),
+    _in_fields("ss", r"[^\t]+\t\t[^\t]+\t\t[\d.]+\t\t", "user product rating text", "\t\t",
+               label="rating", group="product"),
+    _in_fields("imdb", r"(pos|neg|unsup)/\d+\t[^\t]*\t\d+\t", "id movie rating text", label="polarity", group="movie"),
+    _in_fields("labelled lines", r"[^\t]*\t[^\t]*$", "label text"),
+    _in_fields("labelled lines", r"[^\t]*\t[^\t]*\t[^\t]*$", "label text second"),
+)
+# fmt: on
+"""Of each file the first that fits; a text between tabs of another number of fields has no layout."""

@@ -109,6 +109,8 @@ class Table:
     originals: Callable[[], pl.DataFrame] | None = None
     """Reads all columns of the same rows anew; of JSON the objects in a column ``json``."""
     warnings: tuple[str, ...] = ()
+    names: pl.Series | None = None
+    """(sequences,) the names of the sequences, or nothing, where the column ``session`` counts those of the file."""
     event_types: Mapping[str, int] = field(default_factory=dict)
     """Event type -> rows that have it, where types of a log are chosen: of all rows, also those that are left out."""
 

@@ -37,7 +37,7 @@ from ensue.data.ids import IdColumns
 from ensue.data.posts.formats import export_of
 from ensue.data.posts.platforms import ACCOUNT, holds_searches, read_activities
 from ensue.data.schema import Found, Roles, plain_name, require_roles, split_words
-from ensue.data.sequences.formats import list_events, read_histories, read_lists_of_parquet
+from ensue.data.sequences.formats import read_histories, read_parquet_lists
 from ensue.data.table import Table, names_of, read_object, read_table, sample_objects
 from ensue.errors import DataError, SettingError
 from ensue.lines import listed, part_of, quoted
@@ -326,16 +326,13 @@ def _listed(layout: str, queries: pl.Series, lengths: Index, where: Where, **mar
 
 
 def _histories(content: Content) -> Table:
-    if content.parquet:
-        events = list_events(content, read_lists_of_parquet(content), content.place)
-    else:
-        events = read_histories(content)
-    layout = "parquet histories" if content.parquet else "jsonl histories"
-    names = {"name": events.names} if len(events.names) else {}
-    log = _listed(layout, events.values.cast(pl.String), events.lengths, events.where, **names)
-    frame = log.frame if events.times is None else log.frame.with_columns(events.times.alias("time"))
+    table = read_parquet_lists(content) if content.parquet else read_histories(content)
+    frame = table.frame.rename({"item": "query"})
+    if table.names is not None and len(table.names):
+        frame = frame.with_columns(name=table.names.gather(frame["session"]))
     note = "values are read as queries; if they are items, name the task: --task next, ensue fit next"
-    return replace(log, frame=frame, notes=(*events.notes, note))
+    layout = "parquet histories" if content.parquet else "jsonl histories"
+    return Table(layout, frame, table.where, {}, (*table.notes, note))
 
 
 def _is_table(head: Sequence[str]) -> bool:

@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import Clock, TimeFormat, read_clock
+from ensue.data.clock import TimeFormat, read_clock
 from ensue.data.dates import Where
 from ensue.data.files import Content, answering
 from ensue.data.histories import Histories, Index, distinct_numbers, distinct_texts, offsets_of
 from ensue.data.posts.formats import FIELDS, read_cascades
 from ensue.data.schema import SequencesReport
 from ensue.data.sequences.columns import EVENT, WHOLE_USERS, is_user_log
-from ensue.data.sequences.events import Events, with_ids
 from ensue.data.sequences.rows import (
     id_columns,
     is_unordered,
@@ -39,53 +38,85 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural, quoted
 from ensue.vocabulary import FIRST, Vocabulary
 
-UNORDERED = ("diginetica", "retailrocket", "deephawkes", *WHOLE_USERS)
-"""Layouts known to keep events in no order of time."""
-
 
 def read_file(path: Path, options: ReadOptions, *, sort: bool, gap: float | None) -> tuple[Histories, SequencesReport]:
-    """A file whole; see :func:`ensue.data.sequences.read`."""
+    """Read one file into memory; see :func:`ensue.data.sequences.read`."""
     with answering(path):
         content = options.open(path)
-        layout, events = read_events(content, options)
-        return _understood(path, layout, events, options, sort, gap, content.notes, content.byte_order_mark)
+        table = read_events(content, options)
+        table = replace(table, notes=(*content.notes, *table.notes))
+        return histories_of(path, table, options, sort, gap, content.byte_order_mark)
 
 
 def read_together(
     path: Path, sources: Sequence[Source], options: ReadOptions, *, sort: bool, gap: float | None
 ) -> tuple[Histories, SequencesReport]:
-    """Files with one event a row as if they were one; see :func:`ensue.data.sequences.read`."""
+    """Read files with one event a row as if they were one; see :func:`ensue.data.sequences.read`."""
     with answering(path):
-        table = rows_together(path, sources, options)
-        return _understood(path, table.layout, group(table), options, sort, gap, ())
+        return histories_of(path, rows_together(path, sources, options), options, sort, gap)
 
 
-def _understood(
-    path: Path,
-    layout: str,
-    events: Events,
-    options: ReadOptions,
-    sort: bool,
-    gap: float | None,
-    notes: tuple[str, ...],
-    byte_order_mark: bool = False,
+def histories_of(
+    path: Path, table: Table, options: ReadOptions, sort: bool, gap: float | None, byte_order_mark: bool = False
 ) -> tuple[Histories, SequencesReport]:
-    if not len(events.values):
-        raise DataError(f"{path}: no event is left after cleaning: {'; '.join(events.warnings)}")
-    clock = None if events.times is None else read_clock(events.times, layout, events.where, options.times)
+    """Return the events of a table with one event a row as histories, and the report of how they were read.
+
+    Args:
+        path: the file, for messages and the report.
+        table: its events, the ids in normal form.
+        options: how it was read.
+        sort: see :func:`ensue.data.sequences.read`.
+        gap: see :func:`ensue.data.sequences.read`.
+        byte_order_mark: whether the file has one.
+
+    Raises:
+        DataError: no event, one without a session or an item, or a time that is none.
+        SettingError: a gap for a file without times.
+    """
+    if not len(table.frame):
+        raise DataError(f"{path}: no event is left after cleaning: {'; '.join(table.warnings)}")
+    require_filled(table)
+    items, times = table.frame["item"], times_of(table)
+    if items.dtype != pl.Categorical:
+        items = items.cast(pl.String).cast(pl.Categorical)
+    order, lengths, names = _session_order(table)
+    if order is not None:
+        items = items[order]
+        times = None if times is None else times[order]
+
+    def where(event: int) -> str:
+        return table.where(event if order is None else int(order[event]))
+
+    layout = table.layout
+    columns = table.columns
+    clock = None if times is None else read_clock(times, layout, where, options.times)
     require_times(path, gap, timed=clock is not None)
-    histories, order_notes = _histories(events, clock, sort)
-    users = is_user_log(events.columns) and "session" not in options.columns
-    histories, cut_notes = _cut(histories, gap, layout, users and clock is not None and clock.format.absolute)
-    return histories, report_of(
+    distinct, index = distinct_texts(items)
+    ids = (index + FIRST).astype(np.int32)
+    histories = Histories(ids, offsets_of(lengths), Vocabulary(distinct), names=names)
+    notes = (*table.notes, *remarks_on(table))
+    if clock is not None:
+        timed = replace(histories, times=clock.seconds)
+        histories, count = in_order(timed, clock.given, where, sort or is_unordered(table))
+        notes += sorted_note(count, len(histories))
+    if layout == "recbole lists":
+        num_rows = len(histories)
+        histories = drop_prefixes(histories)
+        if num_prefixes := num_rows - len(histories):
+            left_out = f"{num_prefixes:,} of {plural(num_rows, 'row')} left out"
+            notes += (f"{left_out}: they are prefixes of a longer row of the same session",)
+    users = is_user_log(columns) and "session" not in options.columns and clock is not None and clock.format.absolute
+    minutes = pause_of(gap, layout, users=users)
+    sessions = cut(histories, minutes) if minutes else histories
+    return sessions, report_of(
         path,
         layout,
-        events.columns,
+        columns,
         None if clock is None else clock.format,
-        (*notes, *events.notes, *order_notes, *cut_notes),
-        events.warnings,
+        (*notes, *cut_notes(len(histories), len(sessions), gap, layout, users=users)),
+        table.warnings,
         byte_order_mark=byte_order_mark,
-        events=",".join(options.event_types) if EVENT in events.columns else "",
+        events=",".join(options.event_types) if EVENT in columns else "",
     )
 
 
@@ -126,34 +157,6 @@ def require_times(path: Path, gap: float | None, *, timed: bool) -> None:
         raise SettingError(f"{path}: has no times, so --session-gap cannot cut sessions; remove --session-gap")
 
 
-def _histories(events: Events, clock: Clock | None, sort: bool) -> tuple[Histories, tuple[str, ...]]:
-    distinct, index = distinct_texts(events.values)
-    ids = (index + FIRST).astype(np.int32)
-    histories = Histories(ids, offsets_of(events.lengths), Vocabulary(distinct), names=events.names)
-    if clock is None:
-        return histories, ()
-    timed = replace(histories, times=clock.seconds)
-    ordered, count = in_order(timed, clock.given, events.where, sort or events.unordered)
-    return ordered, sorted_note(count, len(histories))
-
-
-def _cut(histories: Histories, gap: float | None, layout: str, users: bool) -> tuple[Histories, tuple[str, ...]]:
-    """Sequences cut by pauses where that is wanted, and rows left out that begin a longer row."""
-    if layout == "recbole lists":
-        longest = drop_prefixes(histories)
-        num = len(histories) - len(longest)
-        note = (
-            f"{num:,} of {plural(len(histories), 'row')} left out: they are prefixes of a longer row of the same "
-            "session"
-        )
-        histories, notes = longest, (note,) if num else ()
-    else:
-        notes = ()
-    minutes = pause_of(gap, layout, users=users)
-    sessions = cut(histories, minutes) if minutes else histories
-    return sessions, (*notes, *cut_notes(len(histories), len(sessions), gap, layout, users=users))
-
-
 def pause_of(gap: float | None, layout: str, *, users: bool) -> float:
     """Return the minutes of pause that end a sequence, 0 for never: unless stated, 30 for click logs of users."""
     return (GAP if users and layout not in WHOLE_USERS else 0.0) if gap is None else gap
@@ -171,8 +174,8 @@ def cut_notes(before: int, after: int, gap: float | None, layout: str, *, users:
     return (f"{plural(after, 'session')} cut from {sequences} at pauses over {minutes:g} minutes{keep}",)
 
 
-def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
-    """The layout of a file, and its events, sequence after sequence.
+def read_events(content: Content, options: ReadOptions) -> Table:
+    """Return the events of a file with their ids in normal form, one event a row.
 
     Raises:
         DataError: naming the file, the line, the field and what to do.
@@ -184,8 +187,8 @@ def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
             f"{content.path}: the layout {layout.description} has no column of event types; remove --events"
         )
     if layout.read is not None:
-        return layout.name, with_ids(layout.read(content), id_columns(options))
-    if layout.shape == "posts":
+        table = replace(layout.read(content), layout=layout.name)
+    elif layout.shape == "posts":
         trained = content.trained.columns if set(content.trained.columns.values()) <= {*FIELDS} else {}
         table = read_cascades(content, layout.name, options.columns or trained)
     else:
@@ -193,46 +196,22 @@ def read_events(content: Content, options: ReadOptions) -> tuple[str, Events]:
         require_event_types(content.path, table.event_types, options)
     # Tables that are replaced free their memory.
     table = table.filled(content.path, "event")
-    table = normalise_ids(table, id_columns(options))
-    return table.layout, group(table)
+    return normalise_ids(table, id_columns(options))
 
 
-def group(table: Table) -> Events:
-    """Events of a table with one event a row, sequence after sequence, the file's order within each.
-
-    Raises:
-        DataError: an event without a sequence or a value, or of Diginetica without a time.
-    """
-    require_filled(table)
-    items, times = table.frame["item"], times_of(table)
-    if items.dtype != pl.Categorical:
-        items = items.cast(pl.String).cast(pl.Categorical)
-    order, lengths, names = _session_order(table.frame["session"])
-    if order is not None:
-        items, times = items[order], None if times is None else times[order]
-    return Events(
-        items,
-        times,
-        lengths,
-        names,
-        lambda event: table.where(event if order is None else int(order[event])),
-        table.columns,
-        (*table.notes, *remarks_on(table)),
-        table.warnings,
-        unordered=is_unordered(table),
-    )
-
-
-def _session_order(sessions: pl.Series) -> tuple[Index | None, Index, pl.Series]:
+def _session_order(table: Table) -> tuple[Index | None, Index, pl.Series]:
     """Return the order that brings events of one session together, and the length and the name of each session.
 
     For events of the sessions a a b a, the order is 0 1 3 2, the lengths are 3 1 and the names a b. The order is
     ``None`` where the events of each session are together already.
 
     Args:
-        sessions: (events,) ids.
+        table: events, with their sessions in a column ``session``.
     """
+    sessions, names = table.frame["session"], table.names
     runs = sessions.rle().struct.unnest()
+    if names is not None:  # a row of the file is a session: its events are one run
+        return None, runs["len"].to_numpy().astype(np.int64), names.gather(runs["value"]) if len(names) else names
     if 2 * len(runs) < len(sessions) and runs["value"].n_unique() == len(runs):
         return None, runs["len"].to_numpy().astype(np.int64), runs["value"].cast(pl.String)
     rows = pl.DataFrame({"session": sessions}).with_row_index("row").group_by("session", maintain_order=True).agg("row")

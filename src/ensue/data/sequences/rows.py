@@ -13,6 +13,7 @@ import polars as pl
 
 from ensue.data.clock import is_number, is_plain_number
 from ensue.data.delimited import Delimited
+from ensue.data.file_bytes import KEEP
 from ensue.data.files import Content
 from ensue.data.ids import IdColumns
 from ensue.data.posts.formats import FIELDS as EXPORT_FIELDS
@@ -28,7 +29,6 @@ from ensue.data.sequences.columns import (
     is_typed,
     is_user_log,
 )
-from ensue.data.sequences.events import Events
 from ensue.data.sequences.formats import READERS, read_parquet_lists, recognise, stated_layout
 from ensue.data.sequences.sessions import add_offsets, find_lists, read_lists
 from ensue.data.table import ReadOptions, Table, names_of, read_delimited, read_json, read_parquet, sample_objects
@@ -47,7 +47,7 @@ class Layout:
     name: str
     shape: str = "events"
     """The content of a row: ``events`` (one each), ``sessions`` (one each) or ``posts`` (of an export)."""
-    read: Callable[[Content], Events] | None = None
+    read: Callable[[Content], Table] | None = None
     """Reads a file with one session per row."""
 
     @property
@@ -56,9 +56,13 @@ class Layout:
         return f"export of {self.name}" if self.shape == "posts" else self.name
 
 
+UNORDERED = ("diginetica", "retailrocket", "deephawkes", "takeout", *WHOLE_USERS)
+"""Layouts known to keep events in no order of time."""
+
+
 def is_unordered(table: Table) -> bool:
     """Return whether the layout is known to keep events in no order of time."""
-    return WITHIN in table.columns or table.layout in ("retailrocket", *WHOLE_USERS)
+    return WITHIN in table.columns or table.layout in UNORDERED
 
 
 def remarks_on(table: Table) -> tuple[str, ...]:
@@ -71,9 +75,9 @@ def remarks_on(table: Table) -> tuple[str, ...]:
 def times_of(table: Table) -> pl.Series | None:
     """(rows,) numbers, dates or texts of either, named as in the file; ``None`` where there are none."""
     frame, columns = table.frame, table.columns
-    if "time" not in columns:
+    if "time" not in frame.columns:
         return None
-    times = frame["time"].rename(columns["time"])
+    times = frame["time"].rename(columns.get("time", ""))
     if WITHIN in columns:
         return add_offsets(times, frame[WITHIN].rename(columns[WITHIN]), table.where)
     return times
@@ -83,6 +87,11 @@ def normalise_ids(table: Table, ids: IdColumns) -> Table:
     """Return events with their ids in normal form, and notes and warnings on them."""
     if table.frame["item"].dtype == pl.String:  # of categories each text is looked at once
         table = replace(table, frame=table.frame.with_columns(pl.col("item").cast(pl.Categorical)))
+    if table.names is not None and len(table.names):
+        # A sequence is kept whatever its name says: it may have none.
+        names = Table("", pl.DataFrame({"session": table.names}), table.where, {}, ())
+        names = replace(ids, missing=KEEP, tallies={}, whole={}).normalise(names)
+        table = replace(table, names=names.frame["session"].fill_null(""))
     table = ids.normalise(table)
     return replace(table, notes=(*table.notes, *ids.notes), warnings=ids.warnings)
 
@@ -110,7 +119,7 @@ def require_filled(table: Table) -> None:
         if not len(empty) and not (column.dtype.is_numeric() or column.dtype.is_temporal()):
             empty = (column.cast(pl.String) if column.dtype != pl.Categorical else column).eq("").arg_true()
         if len(empty):
-            name = quoted(table.columns[role])
+            name = quoted(table.columns.get(role, role))
             raise DataError(
                 f"{table.where(empty[0])}: column {name} is empty; every event needs the {role}: leave such rows out "
                 "with --missing drop"

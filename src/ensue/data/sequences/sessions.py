@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -13,10 +13,10 @@ from ensue.data.dates import Where
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Histories, ranges
-from ensue.data.sequences.events import Events
-from ensue.data.sequences.formats import list_events, split_ids
+from ensue.data.sequences.events import list_table, split_ids
+from ensue.data.table import Table, read_delimited, skipped
 from ensue.errors import DataError, SettingError
-from ensue.lines import plural, quoted
+from ensue.lines import quoted
 
 GAP = 30.0
 """Minutes without a click that end a session, the convention of web analytics."""
@@ -97,72 +97,53 @@ def add_offsets(day: pl.Series, offset: pl.Series, where: Where) -> pl.Series:
     return (dates + (milliseconds * 1000).round().cast(pl.Int64).cast(pl.Duration("us"))).rename(day.name)
 
 
-@dataclass(frozen=True)
-class Lists:
-    """The columns of a RecBole file with a whole session in a row."""
+def find_lists(header: Sequence[str]) -> dict[str, list[str]] | None:
+    """Return role -> columns of a RecBole file with a whole session in a row, ``None`` for other files.
 
-    values: str
-    target: str | None
-    times: str | None
-    target_time: str | None
-    name: str | None
-
-    @property
-    def used(self) -> list[str]:
-        """The columns there are."""
-        names = (self.values, self.target, self.times, self.target_time, self.name)
-        return [name for name in names if name is not None]
-
-
-def find_lists(header: Sequence[str]) -> Lists | None:
-    """The list columns in a typed header, ``item_id_list:token_seq`` and those that go with it, or ``None``."""
+    Items and times have a column of lists, ``item_id_list:token_seq`` and the like, and maybe one of the last of them.
+    """
     plain = {name.split(":")[0]: name for name in header}
-    values = next((name for name in header if name.endswith("_list:token_seq")), None)
-    if values is None:
+    items = next((name for name in header if name.endswith("_list:token_seq")), None)
+    if items is None:
         return None
-    target = plain.get(values.removesuffix("_list:token_seq"))
+    target = plain.get(items.removesuffix("_list:token_seq"))
+    lists = {"item": [items, *filter(None, [target])]}
+    session = plain.get("session_id", plain.get("user_id"))
+    if session is not None:
+        lists["session"] = [session]
     times = next((name for name in header if name.endswith("_list:float_seq") and "time" in name), None)
-    target_time = plain.get(times.removesuffix("_list:float_seq")) if times else None
-    name = plain.get("session_id", plain.get("user_id"))
-    return Lists(values, target, times, target_time if target else None, name)
+    if times is not None:
+        last = plain.get(times.removesuffix("_list:float_seq")) if target else None
+        lists["time"] = [times, *filter(None, [last])]
+    return lists
 
 
-def read_lists(content: Content, delimited: Delimited, lists: Lists) -> Events:
-    """Each row's list with its target at the end: one whole session.
+def read_lists(content: Content, delimited: Delimited, lists: Mapping[str, list[str]]) -> Table:
+    """Read each row's list with its target at the end: one whole session.
 
     Raises:
         DataError: a row without a target, a row without a name, or not one time a value.
     """
-    frame = delimited.read(lists.used)
-    filled = ~pl.all_horizontal(pl.col(name).is_null() for name in lists.used)
-    is_filled = frame.select(filled).to_series()
-    rows, frame = is_filled.arg_true().to_numpy(), frame.filter(is_filled)
-    notes = (f"{plural(len(is_filled) - len(frame), 'empty row')} skipped",) if len(frame) < len(is_filled) else ()
-
-    def place(row: int) -> str:
-        return delimited.where(int(rows[row]))
-
-    for column in (lists.target, lists.name, lists.target_time):
-        empty = pl.Series() if column is None else (frame[column].fill_null("") == "").arg_true()
+    names = [name for columns in lists.values() for name in columns]
+    rows, num_empty = read_delimited(delimited, {name: name for name in names}, ()).without_empty()
+    frame = rows.frame
+    for column in (*lists["item"][1:], *lists.get("session", ()), *lists.get("time", ())[1:]):
+        empty = (frame[column].fill_null("") == "").arg_true()
         if len(empty):
-            raise DataError(f"{place(empty[0])}: column {quoted(column)} is empty; every row needs a session")
-    columns_joined = {"values": _joined(frame, lists.values, lists.target)}
-    if lists.times is not None:
-        columns_joined["times"] = _joined(frame, lists.times, lists.target_time)
-    if lists.name is not None:
-        columns_joined["id"] = frame[lists.name]
-    events = list_events(content, pl.DataFrame(columns_joined), place, notes)
-    columns = {"item": " + ".join(filter(None, [lists.values, lists.target]))}
-    if lists.name is not None:
-        columns["session"] = lists.name
-    if lists.times is not None:
-        columns["time"] = " + ".join(filter(None, [lists.times, lists.target_time]))
-    return replace(events, columns=columns)
+            raise DataError(f"{rows.where(empty[0])}: column {quoted(column)} is empty; every row needs a session")
+    joined = {"values": _joined(frame, lists["item"])}
+    if "time" in lists:
+        joined["times"] = _joined(frame, lists["time"])
+    if "session" in lists:
+        joined["id"] = frame[lists["session"][0]]
+    notes = (skipped(num_empty),) if num_empty else ()
+    table = list_table(content, pl.DataFrame(joined), rows.where, notes)
+    return replace(table, columns={role: " + ".join(columns) for role, columns in lists.items()})
 
 
-def _joined(frame: pl.DataFrame, listed: str, last: str | None) -> pl.Series:
+def _joined(frame: pl.DataFrame, columns: list[str]) -> pl.Series:
     """(rows,) lists, the last element from a column of its own; ``None`` where there is none at all."""
-    lines = (frame[listed].fill_null("") + " " + (frame[last] if last else "")).str.strip_chars()
+    lines = frame.select(pl.concat_str(columns, separator=" ", ignore_nulls=True)).to_series().str.strip_chars()
     return pl.select(pl.when(lines != "").then(split_ids(lines))).to_series()
 
 

@@ -13,7 +13,7 @@ from ensue.data.histories import Histories, Index, Times, distinct_numbers
 from ensue.data.leaks import before_the_last, begun_beside, near_sequences, not_compared
 from ensue.data.schema import FindingRow, SequencesReport
 from ensue.data.sequences.columns import is_person
-from ensue.data.sequences.dataset import UNORDERED
+from ensue.data.sequences.rows import UNORDERED
 from ensue.data.sequences.telling import hardly_known
 from ensue.lines import part_of, quoted
 from ensue.records import History

@@ -35,6 +35,7 @@ from ensue.predictor import load
 from ensue.records import History
 from ensue.tasks.next import train
 from ensue.tasks.next.infer import predict_each, score_histories, score_nearest
+from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.training.optimizer import make_optimizer
 from ensue.vocabulary import FIRST, Vocabulary
@@ -168,7 +169,7 @@ def with_lists(predictor: NextPredictor, records: list[History]) -> dict[str, An
                 if "held" not in name:
                     lists = [json.loads(json.dumps(one)) for one in lists]
                 cpu = time.thread_time()
-                permitted = predictor.filters.of_each(lists, predictor.vocabulary)
+                permitted = predictor.filters_of([Rules.of(*pair) for pair in lists])
                 answers = predict_each(predictor, parts[at], permitted, K, evidence=False)
                 taken[name][at] = time.thread_time() - cpu
                 for answer, (exclude, allow) in zip(answers, lists, strict=True):

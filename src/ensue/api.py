@@ -108,6 +108,8 @@ class NextEvent(Estimator["NextPredictor"]):
         *,
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        filters: Sequence[str] = (),
+        now: float | None = None,
         exclude_seen: bool | Auto = "auto",
         rank_unknown: bool = False,
         explain: bool = False,
@@ -120,6 +122,8 @@ class NextEvent(Estimator["NextPredictor"]):
             k: number of ids per session.
             exclude: ids that are never returned, such as sold-out items.
             allow: the only ids that are returned. [default: all]
+            filters: conditions on columns of the item table, such as ``["price < 50"]``.
+            now: time in seconds since 1970 that ``within 7 d`` in a filter counts from. [default: the clock]
             exclude_seen: whether ids of the session are left out; ``auto`` follows the repeats in the training data.
             rank_unknown: whether ids of the session that the training data lacks are ranked too.
             explain: whether to fill the attributions of each choice (a few more forward passes).
@@ -134,6 +138,8 @@ class NextEvent(Estimator["NextPredictor"]):
             evidence=require_bool(explain, "explain"),
             exclude=exclude,
             allow=allow,
+            filters=filters,
+            now=now,
             exclude_seen=bool_or_auto(exclude_seen, "exclude_seen"),
             rank_unknown=require_bool(rank_unknown, "rank_unknown"),
         )

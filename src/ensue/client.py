@@ -66,6 +66,10 @@ class PredictOptions(TypedDict, total=False):
     """Task next: items that are never returned."""
     allow: Collection[str] | None
     """Task next: the only items that are returned; all unless stated."""
+    filters: Sequence[str]
+    """Task next: conditions on columns of the item table, such as ``price < 50``."""
+    now: float | None
+    """Task next: the time that ``within`` in a filter counts from, in seconds; else the clock."""
     exclude_seen: bool | None
     """Task next: whether items of the session are left out; by the repeats in the training data unless stated."""
     rank_unknown: bool

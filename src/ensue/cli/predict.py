@@ -52,6 +52,10 @@ def predict(
         Path | None, typer.Option(callback=present, help="next: file of items to leave out, one per line")
     ] = None,
     allow: Annotated[Path | None, typer.Option(callback=present, help="next: file of the only items to rank")] = None,
+    filter_: Annotated[
+        list[str] | None, typer.Option("--filter", help="next: 'price < 50' by column of the items; repeatable")
+    ] = None,
+    now: Annotated[str, typer.Option(help="next: time that 'within 7 d' counts from [default: the clock]")] = "",
     exclude_seen: Annotated[
         bool | None,
         typer.Option(
@@ -68,9 +72,10 @@ def predict(
     """Predict the next items, labels, queries or articles for each row."""
     if output is not None and steps is not None:
         raise SettingError("-o and --steps: a forecast is no table; use --json > FILE")
-    if steps is not None and (exclude or allow or rank_unknown or exclude_seen is not None):
+    if steps is not None and (exclude or allow or filter_ or rank_unknown or exclude_seen is not None):
         raise SettingError(
-            "--steps ranks all items; remove --exclude, --allow, --rank-unknown, --exclude-seen and --include-seen"
+            "--steps ranks all items; remove --exclude, --allow, --filter, --rank-unknown, --exclude-seen and "
+            "--include-seen"
         )
     if exclude_seen and rank_unknown:
         raise SettingError("--rank-unknown and --exclude-seen contradict each other; remove one")
@@ -84,6 +89,8 @@ def predict(
     keywords: dict[str, Any] = {"prefix": prefix} if prefix else {}
     keywords |= {"exclude": _items(exclude)} if exclude else {}
     keywords |= {"allow": _items(allow)} if allow else {}
+    keywords |= {"filters": filter_} if filter_ else {}
+    keywords |= {"now": _seconds(now)} if now else {}
     keywords |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
     keywords |= {"rank_unknown": True} if rank_unknown else {}
     keywords["evidence"] = attributions and (output is None or json or command.WRITES_ATTRIBUTIONS)
@@ -195,6 +202,19 @@ def _items(path: Path) -> list[str]:
     if not items:
         raise DataError(f"{path}: holds no items; write one per line")
     return whole_numbers(pl.Series(items)).to_list()
+
+
+def _seconds(text: str) -> float:
+    """Return a time as seconds since 1970.
+
+    Raises:
+        DataError: it is no time.
+    """
+    import polars as pl
+
+    from ensue.data.clock import parse_times
+
+    return float(parse_times(pl.Series([text]), lambda row: "--now").numbers[0])
 
 
 def _load(folder: Path) -> AnyPredictor:

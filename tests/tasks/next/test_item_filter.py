@@ -11,7 +11,7 @@ from ensue.answers import Answer
 from ensue.data.histories import Histories
 from ensue.records import History
 from ensue.tasks.next import item_filter as filters
-from ensue.tasks.next.item_filter import FilterCache, ItemFilter, Lists
+from ensue.tasks.next.item_filter import FilterCache, ItemFilter, Rules, StoredList
 from ensue.tasks.next.predictor import NextPredictor
 from ensue.vocabulary import Vocabulary
 
@@ -73,9 +73,9 @@ def test_no_forbidden_value_is_let_through() -> None:
 
 
 def filter_of(
-    cache: FilterCache, exclude: Collection[str], allow: list[str] | None, vocabulary: Vocabulary
+    cache: FilterCache, exclude: Collection[str], allow: Collection[str] | None, vocabulary: Vocabulary
 ) -> ItemFilter:
-    (item_filter,) = cache.of_each([(exclude, allow)], vocabulary)
+    (item_filter,) = cache.of_each([Rules.of(exclude, allow)], vocabulary)
     assert item_filter is not None
     return item_filter
 
@@ -91,8 +91,11 @@ def test_lists_that_come_again_are_found_and_no_other_is_taken_for_them() -> Non
     # texts that are the same when they are put together, of as many values
     one, other = ["a\0b", "c", *shop], ["a", "b\0c", *shop]
     for values in (one, other, one, ["half a character: \ud800", *shop]):
-        assert filter_of(cache, values, None, vocabulary).exclude == tuple(values)
+        item_filter = filter_of(cache, values, None, vocabulary)
+        assert not [value for value in values if value in item_filter] and "b" in item_filter
     assert filter_of(cache, shop, None, vocabulary) is first
+    stored = StoredList(shop)
+    assert filter_of(cache, stored, None, vocabulary) is filter_of(cache, stored, None, vocabulary)
 
 
 def test_a_list_that_is_changed_after_a_request_is_another(predictor: NextPredictor) -> None:
@@ -110,9 +113,11 @@ def test_lists_of_many_requests_are_looked_up_as_those_of_one() -> None:
     random, vocabulary = np.random.default_rng(1), Vocabulary(f"v{at}" for at in range(600))
     values = [*vocabulary.values, *(f"new {at}" for at in range(50))]
     drawn = [random.choice(values, random.integers(0, 500)).tolist() for _ in range(12)]
-    requests: list[Lists] = [([], None), *zip(drawn[:6], drawn[6:], strict=True), *((own, None) for own in drawn)]
+    requests: list[tuple[list[str], list[str] | None]] = [([], None), *zip(drawn[:6], drawn[6:], strict=True)]
+    requests += [(own, None) for own in drawn]
     requests += [([], own) for own in drawn]
-    together = FilterCache().of_each([*requests, *requests], vocabulary)
+    rules = [Rules.of(*request) for request in requests]
+    together = FilterCache().of_each([*rules, *rules], vocabulary)
     assert together[: len(requests)] == together[len(requests) :] and together[0] is None
     for (exclude, allow), item_filter in zip(requests[1:], together[1:], strict=False):
         assert item_filter is not None
@@ -124,8 +129,9 @@ def test_lists_of_many_requests_are_looked_up_as_those_of_one() -> None:
         assert item_filter.num_permitted == sum(value in vocabulary for value in permitted)
 
 
-@pytest.mark.parametrize(("name", "limit"), [("MAX_CACHED", 2), ("MAX_CACHED_ITEMS", 700)])
+@pytest.mark.parametrize(("name", "limit"), [("MAX_CACHED", 4), ("MAX_CACHED_BYTES", 12)])
 def test_the_latest_filters_are_cached(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each comes with the mask of its list."""
     monkeypatch.setattr(filters, name, limit)
     vocabulary, cache = Vocabulary(["v1"]), FilterCache()
     lists = [[f"{letter}{at}" for at in range(300)] for letter in "abc"]

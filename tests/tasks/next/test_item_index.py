@@ -24,7 +24,7 @@ from ensue.refresh.trial import Slice
 from ensue.store import pack
 from ensue.tasks.next import infer, item_filter, item_index, nearest, train
 from ensue.tasks.next.infer import predict_each
-from ensue.tasks.next.item_filter import ItemFilter, Lists
+from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.item_index import ItemIndex, make_index
 from ensue.tasks.next.nearest import ProductScores
 from ensue.tasks.next.predictor import NextPredictor
@@ -180,13 +180,13 @@ def test_a_forbidden_value_is_never_let_through_and_k_answers_come(
     monkeypatch.setattr(item_filter, "MIN_SHARE", narrow)
     random, values = np.random.default_rng(4), [f"v{at}" for at in range(ITEMS)]
     asked = sessions(300, 6)
-    given: list[Lists] = []
+    given: list[Rules] = []
     for _ in asked:
         exclude = random.choice(values, random.choice([0, 1, 20, 200, 385]), replace=False).tolist()
         size = random.choice([0, 5, 30, 390])
         allow = random.choice([*values, "new"], size, replace=False).tolist() if random.random() < 0.6 else None
-        given.append((exclude, allow))
-    lists = ItemFilter.of_each(given, few.vocabulary)
+        given.append(Rules.of(exclude, allow))
+    lists = few.filters_of(given)
     found = predict_each(few, asked, lists, 8, evidence=False)
     index, few.index = few.index, None
     wanted = predict_each(few, asked, lists, 8, evidence=False)
@@ -218,14 +218,15 @@ def test_of_ten_thousand_requests_with_lists_none_is_told_what_it_forbids(
     while requests < 10_000:
         pairs = [(some([0, 1, 30, 400]), some([5, 60, 380]) if random.random() < 0.7 else None) for _ in range(20)]
         pairs += common
+        rules_of = {id(pair): Rules.of(*pair) for pair in pairs}
         drawn = [pairs[at] for at in random.integers(0, len(pairs), 100).tolist()]
-        lists = few.filters.of_each(drawn, few.vocabulary)
+        lists = few.filters_of([rules_of[id(pair)] for pair in drawn])
         records = [asked[at] for at in random.integers(0, len(asked), len(drawn)).tolist()]
         for (exclude, allow), answer in zip(drawn, predict_each(few, records, lists, 5, evidence=False), strict=True):
             chosen = {choice.value for choice in answer.choices}
             assert not chosen & {*exclude} and (allow is None or chosen <= {*allow})
         requests += len(drawn)
-    assert 1 < len(few.filters._filters) <= item_filter.MAX_CACHED
+    assert 1 < len(few.filters._cached) <= item_filter.MAX_CACHED
 
 
 def test_a_list_of_a_part_of_the_catalogue_is_all_scored_or_gets_more_candidates(

@@ -35,6 +35,7 @@ from ensue.serve.tasks import (
 )
 from ensue.tasks import NEXT
 from ensue.tasks.next.infer import predict_each
+from ensue.tasks.next.item_filter import ALL_ITEMS, Rules
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.nearest import is_indexed
 from ensue.tasks.next.predictor import NextPredictor
@@ -90,48 +91,53 @@ class PredictNext(Predict):
 
     exclude: Ids = Field([], description="items never returned, such as sold-out ones")
     allow: Ids | None = Field(None, description="items that may be returned; all by default")
+    filters: list[str] = Field([], description="conditions on columns of the item table, such as `price < 50`")
+    now: float | None = Field(None, description="the time that `within` counts from, in seconds; default: the clock")
     exclude_seen: bool | None = Field(None, description="whether items of the session are excluded; default: as fitted")
     rank_unknown: bool = Field(
         False, description="whether items of the session that the model does not know may be returned"
     )
 
 
-class Rules(NamedTuple):
-    """Rules for items of the session; sessions with equal rules are answered together."""
+class Options(NamedTuple):
+    """Options of a request for its answers.
 
+    Attributes:
+        rules: which items may be answers.
+        exclude_seen: as in :class:`PredictNext`.
+        rank_unknown: as in :class:`PredictNext`.
+    """
+
+    rules: Rules = ALL_ITEMS
     exclude_seen: bool | None = None
     rank_unknown: bool = False
 
 
-class Candidates(NamedTuple):
-    """Which items may be answers of a request."""
-
-    exclude: Sequence[str] = ()
-    allow: Sequence[str] | None = None
-    rules: Rules = Rules()
-
-
-ALL_ITEMS = Candidates()
+DEFAULTS = Options()
 
 
 def _questions(body: Predict | Explain | Figure) -> Sequence[Question]:
-    """Return each session with the candidates of its request."""
-    candidates = ALL_ITEMS
+    """Return each session with the options of its request."""
+    options = DEFAULTS
     if isinstance(body, PredictNext):
-        candidates = Candidates(body.exclude, body.allow, Rules(body.exclude_seen, body.rank_unknown))
-    return [Question(record, candidates) for record in records_of(body)]
+        rules = Rules.of(body.exclude, body.allow, body.filters, body.now)
+        options = Options(rules, body.exclude_seen, body.rank_unknown)
+    return [Question(record, options) for record in records_of(body)]
 
 
 def _predict(predictor: NextPredictor, kind: Kind, questions: Sequence[Question]) -> list[Answer]:
-    """Answer questions of equal rules together, each with the lists of its request."""
-    candidates = [cast(Candidates, question.options or ALL_ITEMS) for question in questions]
+    """Answer sessions together whose requests treat items of a session alike, each by the rules of its request."""
+    options = [cast(Options, question.options or DEFAULTS) for question in questions]
     answers: dict[int, Answer] = {}
-    for rules in dict.fromkeys(lists.rules for lists in candidates):
-        rows = [row for row, lists in enumerate(candidates) if lists.rules == rules]
-        pairs = [(candidates[row].exclude, candidates[row].allow) for row in rows]
-        filters = predictor.filters.of_each(pairs, predictor.vocabulary)
+    for alike in dict.fromkeys(each[1:] for each in options):
+        rows = [row for row, each in enumerate(options) if each[1:] == alike]
+        filters = predictor.filters_of([options[row].rules for row in rows])
         records = [cast(History, questions[row].record) for row in rows]
-        row_answers = predict_each(predictor, records, filters, kind.k, evidence=kind.evidence, **rules._asdict())
+        exclude_seen, rank_unknown = alike
+        row_answers = predict_each(
+            predictor, records, filters, kind.k,
+            evidence=kind.evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown,
+        )  # fmt: skip
         answers |= dict(zip(rows, row_answers, strict=True))
     return [answers[row] for row in range(len(questions))]
 

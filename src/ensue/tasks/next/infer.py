@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Filters, Scored, ScoreFunction, answers, encode_records
 from ensue.tasks.next.dataset import Windows, hide_seen, seen_ids
-from ensue.tasks.next.item_filter import top_items
+from ensue.tasks.next.item_filter import ALL_ITEMS, Rules, top_items
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.nearest import ProductScores, multiplied, nearest, widened
@@ -42,13 +42,12 @@ def predict(
     k: int,
     *,
     evidence: bool,
-    exclude: Collection[str] = (),
-    allow: Collection[str] | None = None,
+    rules: Rules = ALL_ITEMS,
     exclude_seen: bool | None = None,
     rank_unknown: bool = False,
 ) -> list[Answer]:
     """See :meth:`ensue.tasks.next.predictor.NextPredictor.predict`."""
-    filters = state.filters.of_each([(exclude, allow)] * len(records), state.vocabulary)
+    filters = state.filters_of([rules] * len(records))
     return predict_each(
         state, records, filters, k, evidence=evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown
     )

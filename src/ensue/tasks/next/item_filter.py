@@ -1,156 +1,225 @@
-"""Item filters: which items a request lets be answers, by its lists ``exclude`` and ``allow``.
+"""Rules of a request: which items may be answers, by lists of ids and by columns of the item table.
 
-A filter rules items out of the answers alone; probabilities stay those of all items.
+A rule takes items out of the answers alone; probabilities stay those of all items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ensue.data.histories import Items
+from ensue.errors import DataError
 from ensue.nn.topk import topk
+from ensue.tasks.next.item_columns import ItemColumns, Mask
 from ensue.vocabulary import FIRST, Vocabulary
 
 MAX_SCORED, MIN_SHARE, MAX_SHARED = 8192, 20, 2**17
 """An index scores all permitted items where these are at most ``MAX_SCORED``: to search takes longer. Of a large
 catalogue it scores more, one in ``MIN_SHARE`` items, since the best of all is hardly ever among those; at most
 ``MAX_SHARED``."""
-MAX_CACHED, MAX_CACHED_ITEMS, MIN_CACHED_ITEMS = 32, 2**19, 256
-"""Filters that are cached, the items on their lists together at most, and on each at least."""
-Lists = tuple[Collection[str], Collection[str] | None]
-"""Items that a request excludes, and those that it allows: all of them where that is ``None``."""
+MAX_CACHED, MAX_CACHED_BYTES, MIN_CACHED_ITEMS = 32, 2**26, 256
+"""Masks that are cached, and their bytes, at most; ids of a list that is cached, at least."""
+MAX_FILTERS = 20
+"""Filters of a request, at most."""
+MINUTE = 60.0
+"""Filters by age change from one minute to the next, not within it."""
+
+
+class StoredList(frozenset[str]):
+    """A list of ids that requests use by its name."""
+
+
+class Rules(NamedTuple):
+    """Rules of a request for the items of its answers.
+
+    Attributes:
+        exclude: lists of items that are no answers.
+        allow: lists outside of which no item is an answer; of several, an item must be on each.
+        filters: conditions that all must be true, in the language of :mod:`ensue.tasks.next.item_columns`.
+        now: the time of the request, in seconds since 1970. [default: the clock]
+    """
+
+    exclude: tuple[Collection[str], ...] = ()
+    allow: tuple[Collection[str], ...] = ()
+    filters: tuple[str, ...] = ()
+    now: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        exclude: Collection[str] = (),
+        allow: Collection[str] | None = None,
+        filters: Sequence[str] = (),
+        now: float | None = None,
+    ) -> Rules:
+        """Return the rules of a request with at most one list of each kind.
+
+        Raises:
+            DataError: there are too many filters.
+        """
+        if len(filters) > MAX_FILTERS:
+            raise DataError(f"{len(filters)} filters exceed the limit of {MAX_FILTERS}; join them by and")
+        return cls((exclude,) if exclude else (), () if allow is None else (allow,), tuple(filters), now)
+
+
+ALL_ITEMS = Rules()
 
 
 @dataclass(frozen=True, eq=False)
 class ItemFilter:
-    """The lists of a request, as ids.
+    """The items that a request permits.
 
     Attributes:
-        exclude: items that are no answers.
-        allow: the only items that are, if given.
-        excluded_ids: (ids,) of ``exclude`` as far as the vocabulary has them, rising.
-        allowed_ids: (ids,) of ``allow`` without ``exclude``, rising; ``None`` where all items are allowed.
-        num_ids: size of the vocabulary.
+        mask: (ids,) True where an id may be an answer.
+        rules: of the request.
     """
 
-    exclude: Collection[str] = field(repr=False)
-    allow: Collection[str] | None = field(repr=False)
-    excluded_ids: Tensor
-    allowed_ids: Tensor | None
-    num_ids: int
-
-    @classmethod
-    def of_each(cls, requests: Sequence[Lists], vocabulary: Vocabulary) -> list[ItemFilter | None]:
-        """Return the filter of each request; ``None`` where everything is permitted."""
-        # A caller may change a list later. All lists are looked up together: a look-up has a price of its own.
-        copies = [(tuple(exclude), None if allow is None else tuple(allow)) for exclude, allow in requests]
-        ids = map(torch.from_numpy, vocabulary.known_each([items or () for pair in copies for items in pair]))
-        filters: list[ItemFilter | None] = []
-        for (exclude, allow), excluded_ids, allowed_ids in zip(copies, ids, ids, strict=True):
-            if allow is not None and len(excluded_ids):
-                allowed_ids = allowed_ids[~torch.isin(allowed_ids, excluded_ids)]
-            made = cls(exclude, allow, excluded_ids, None if allow is None else allowed_ids, len(vocabulary))
-            filters.append(made if exclude or allow is not None else None)
-        return filters
+    mask: Tensor = field(repr=False)
+    rules: Rules = field(repr=False)
 
     def __contains__(self, item: object) -> bool:
-        """Return whether an item may be an answer, in the vocabulary or not."""
-        return item not in self._excluded and (self.allow is None or item in self._allowed)
-
-    def __len__(self) -> int:
-        """Return the number of items on the lists."""
-        return len(self.exclude) + len(self.allow or ())
-
-    def __bool__(self) -> bool:
-        """Return that there are lists, empty ones too."""
-        return True
+        """Return whether an item that the vocabulary lacks may be an answer; of its columns nothing is known."""
+        exclude, allow = self._sets
+        is_listed = all(item in ids for ids in allow) and not any(item in ids for ids in exclude)
+        return is_listed and not self.rules.filters
 
     @cached_property
-    def _excluded(self) -> frozenset[str]:
-        return frozenset(self.exclude)
-
-    @cached_property
-    def _allowed(self) -> frozenset[str]:
-        return frozenset(self.allow or ())
+    def _sets(self) -> list[list[Collection[str]]]:
+        """The lists of excluded ids and of allowed ones, as sets."""
+        lists = self.rules.exclude, self.rules.allow
+        return [[ids if isinstance(ids, frozenset) else frozenset(ids) for ids in each] for each in lists]
 
     @property
-    def num_permitted(self) -> int:
-        """Number of items of the vocabulary that may be answers."""
-        return self.num_ids - FIRST - len(self.excluded_ids) if self.allowed_ids is None else len(self.allowed_ids)
+    def num_ids(self) -> int:
+        """Size of the vocabulary."""
+        return len(self.mask)
 
     @cached_property
-    def mask(self) -> Tensor:
-        """(ids,) True where an id may be an answer."""
-        mask = torch.full((self.num_ids,), self.allowed_ids is None)
-        if self.allowed_ids is not None:
-            mask[self.allowed_ids] = True
-        mask[:FIRST] = False
-        mask[self.excluded_ids] = False
-        return mask
+    def num_permitted(self) -> int:
+        """Number of items of the vocabulary that may be answers."""
+        return int(np.count_nonzero(self.mask.numpy()))
 
     @cached_property
     def few_ids(self) -> Tensor | None:
         """(ids,) all permitted ones, rising, where an index does better to score them all; else ``None``."""
         if self.num_permitted > max(MAX_SCORED, min(self.num_ids // MIN_SHARE, MAX_SHARED)):
             return None
-        return self.mask.nonzero()[:, 0] if self.allowed_ids is None else self.allowed_ids
+        return self.mask.nonzero()[:, 0]
+
+
+Conditions = tuple[tuple[str, float], ...]
+"""Filters, each with the time of the request where it compares with that."""
+Key = tuple[tuple[Hashable, ...], tuple[Hashable, ...], Conditions, ItemColumns | None, int]
+"""The lists of a filter, its conditions, the columns that these are of, and the size of the vocabulary."""
 
 
 class FilterCache:
-    """The latest filters with long lists: a shop's own comes with every request."""
+    """Makes filters, and caches the latest: a shop's own lists and conditions come with every request."""
 
     def __init__(self) -> None:
-        self._filters: dict[tuple[int, ...], ItemFilter] = {}
+        self._cached: dict[Hashable, Mask | ItemFilter] = {}
+        self._columns: ItemColumns | None = None
 
-    def of_each(self, requests: Sequence[Lists], vocabulary: Vocabulary) -> list[ItemFilter | None]:
-        """Compute :meth:`ItemFilter.of_each` where no filter of the same lists is cached."""
-        if not any(exclude or allow is not None for exclude, allow in requests):
-            return [None] * len(requests)
-        # Records of one request share the objects of its lists.
-        distinct = {(id(exclude), id(allow)): (exclude, allow) for exclude, allow in requests}
-        keys = {same: _key(*lists, len(vocabulary)) or same for same, lists in distinct.items()}
-        filters: dict[tuple[int, ...], ItemFilter | None] = {
-            key: self._filters[key] for key in keys.values() if key in self._filters
-        }
-        missing = {keys[same]: lists for same, lists in distinct.items() if keys[same] not in filters}
-        filters |= zip(missing, ItemFilter.of_each([*missing.values()], vocabulary), strict=True)
-        for key, item_filter in filters.items():
-            if item_filter is not None and len(item_filter) >= MIN_CACHED_ITEMS:
-                self._keep(key, item_filter)
-        return [filters[keys[id(exclude), id(allow)]] for exclude, allow in requests]
+    def of_each(
+        self, requests: Sequence[Rules], vocabulary: Vocabulary, items: Items | None = None
+    ) -> list[ItemFilter | None]:
+        """Return the filter of each request, the same one for equal rules; ``None`` where everything is permitted.
 
-    def _keep(self, key: tuple[int, ...], item_filter: ItemFilter) -> None:
-        """Cache a filter as the latest one. Each line is one step of the interpreter, so threads need no lock."""
-        self._filters.pop(key, None)
-        self._filters[key] = item_filter
-        cached = [*self._filters.items()]
-        num_items = sum(len(older) for _, older in cached)
-        for oldest, older in cached[:-1]:
-            if len(self._filters) <= MAX_CACHED and num_items <= MAX_CACHED_ITEMS:
-                break
-            self._filters.pop(oldest, None)
-            num_items -= len(older)
+        Args:
+            requests: rules.
+            vocabulary: of the model.
+            items: its item table.
+
+        Raises:
+            DataError: a filter cannot be read, or the model has no such column.
+        """
+        # Records of one request share the object of its rules.
+        distinct = {id(rules): rules for rules in requests if any((rules.exclude, rules.allow, rules.filters))}
+        lists = {id(ids): ids for rules in distinct.values() for ids in chain(rules.exclude, rules.allow)}
+        keys = {same: _key(ids) for same, ids in lists.items()}
+        masks = self._masks({keys[same]: ids for same, ids in lists.items()}, vocabulary)
+        filters: dict[Hashable, ItemFilter] = {}
+        of_request: dict[int, Hashable] = {}
+        for same, rules in distinct.items():
+            exclude, allow = (tuple(keys[id(ids)] for ids in each) for each in (rules.exclude, rules.allow))
+            now = (time.time() if rules.now is None else rules.now) // MINUTE * MINUTE
+            columns = self.columns(vocabulary, items) if rules.filters else None
+            conditions = tuple((text, now if "within" in text else 0.0) for text in rules.filters)
+            key = of_request[same] = exclude, allow, conditions, columns, len(vocabulary)
+            if key not in filters:
+                filters[key] = self._filter(key, rules, masks)
+        return [filters[of_request[id(rules)]] if id(rules) in distinct else None for rules in requests]
+
+    def columns(self, vocabulary: Vocabulary, items: Items | None) -> ItemColumns:
+        """Return the columns of the item table.
+
+        Raises:
+            DataError: the model has none.
+        """
+        if items is None:
+            raise DataError("the model has no item table, so it has no columns; fit a network with --items TABLE")
+        if self._columns is None or self._columns.items is not items or self._columns.num_ids != len(vocabulary):
+            self._columns = ItemColumns(items, vocabulary)
+        return self._columns
+
+    def _filter(self, key: Key, rules: Rules, masks: Mapping[Hashable, Mask]) -> ItemFilter:
+        """Return the filter of rules: a cached one, unless the rules have short lists."""
+        cached = self._cached.get(key)
+        if isinstance(cached, ItemFilter):
+            return cached
+        exclude, allow, conditions, columns, num_ids = key
+        mask = np.ones(num_ids, np.bool_)
+        mask[:FIRST] = False
+        for each in exclude:
+            mask &= ~masks[each]
+        for each in allow:
+            mask &= masks[each]
+        for text, now in conditions:
+            assert columns is not None
+            mask &= columns.truth(text, now).true
+        item_filter = ItemFilter(torch.from_numpy(mask), rules)
+        if all(len(ids) >= MIN_CACHED_ITEMS for ids in chain(rules.exclude, rules.allow)):
+            self._keep(key, item_filter, num_ids)
+        return item_filter
+
+    def _masks(self, lists: Mapping[Hashable, Collection[str]], vocabulary: Vocabulary) -> dict[Hashable, Mask]:
+        """Return (ids,) whether an id is on each list. All are looked up together: a look-up has a price of its own."""
+        num_ids = len(vocabulary)
+        cached = {key: self._cached.get((key, num_ids)) for key in lists}
+        masks: dict[Hashable, Mask] = {key: mask for key, mask in cached.items() if isinstance(mask, np.ndarray)}
+        missing = {key: ids for key, ids in lists.items() if key not in masks}
+        for (key, members), ids in zip(missing.items(), vocabulary.known_each([*missing.values()]), strict=True):
+            masks[key] = np.zeros(num_ids, np.bool_)
+            masks[key][ids] = True
+            if len(members) >= MIN_CACHED_ITEMS:
+                self._keep((key, num_ids), masks[key], num_ids)
+        return masks
+
+    def _keep(self, key: Hashable, made: Mask | ItemFilter, num_ids: int) -> None:
+        """Cache what was made as the latest. Each line is one step of the interpreter, so threads need no lock."""
+        self._cached[key] = made
+        for oldest in [*self._cached][: -min(MAX_CACHED, max(1, MAX_CACHED_BYTES // num_ids))]:
+            self._cached.pop(oldest, None)
 
 
-def _key(exclude: Collection[str], allow: Collection[str] | None, num_ids: int) -> tuple[int, ...] | None:
-    """Return sizes and 64-bit hashes of long lists, which no client can foresee; ``None`` for short lists."""
-    if len(exclude) + len(allow or ()) < MIN_CACHED_ITEMS:
-        return None
-    return (*_size_and_hash(exclude), *((-1, 0) if allow is None else _size_and_hash(allow)), num_ids)
-
-
-def _size_and_hash(items: Collection[str]) -> tuple[int, int]:
-    """Return the number of items and a hash of them in their order; one text is hashed faster than many."""
-    joined = "\0".join(items)
-    encoded = joined.encode("utf-8", "surrogatepass")
-    separators = len(encoded) - np.count_nonzero(np.frombuffer(encoded, np.uint8))
-    # Where an item holds the separator, the text could be that of other items.
-    return len(items), hash(joined if separators == len(items) - 1 else tuple(items))
+def _key(ids: Collection[str]) -> Hashable:
+    """Return what equal lists have in common, for the cache; short lists are not cached, so the object is the key."""
+    if len(ids) < MIN_CACHED_ITEMS:
+        return id(ids)
+    if isinstance(ids, StoredList):
+        return ids  # its hash is computed once
+    # One joined text is hashed faster than many. Where an id holds the separator, the text could be that of other ids.
+    joined = "\0".join(ids)
+    return len(ids), hash(joined if joined.count("\0") == len(ids) - 1 else tuple(ids))
 
 
 def rows_by_filter(filters: Sequence[ItemFilter | None]) -> Iterator[tuple[Tensor, ItemFilter | None]]:
@@ -170,19 +239,15 @@ def top_items(scores: Tensor, k: int, filters: Sequence[ItemFilter | None]) -> t
         k: choices.
         filters: of each row.
     """
-    k = min(k, scores.shape[1])
     if not any(filters):
         best, ids = topk(scores, k)
         return ids, best
-    ids, best = torch.zeros(len(scores), k, dtype=torch.int64), scores.new_full((len(scores), k), -torch.inf)
+    k = min(k, scores.shape[1])
+    ids = torch.zeros(len(scores), k, dtype=torch.int64)
+    best = scores.new_full((len(scores), k), -torch.inf)
     for rows, item_filter in rows_by_filter(filters):
         shown = scores if len(rows) == len(scores) else scores[rows]
-        if item_filter is not None and item_filter.allowed_ids is not None:
-            values, columns = topk(shown[:, item_filter.allowed_ids], k)
-            columns = item_filter.allowed_ids[columns]
-        elif item_filter is not None:
-            values, columns = topk(shown.index_fill(1, item_filter.excluded_ids, -torch.inf), k)
-        else:
-            values, columns = topk(shown, k)
-        ids[rows, : values.shape[1]], best[rows, : values.shape[1]] = columns, values
+        if item_filter is not None:
+            shown = shown.masked_fill(~item_filter.mask, -torch.inf)
+        best[rows], ids[rows] = topk(shown, k)
     return ids, best

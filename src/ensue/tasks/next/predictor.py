@@ -38,6 +38,7 @@ from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS
 from ensue.tasks.next.dataset import Windows
 from ensue.tasks.next.ensembles.memory import BlendMemory, CascadeStore
 from ensue.tasks.next.item_features import KnownItems
+from ensue.tasks.next.item_filter import Rules
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Baseline, Model, Remembers, TimesNext
 from ensue.tasks.next.reservoir import LATEST, Reservoir
@@ -340,6 +341,8 @@ class NextPredictor(NextState):
         evidence: bool = True,
         exclude: Collection[str] = (),
         allow: Collection[str] | None = None,
+        filters: Sequence[str] = (),
+        now: float | None = None,
         exclude_seen: bool | None = None,
         rank_unknown: bool = False,
     ) -> list[Answer]:
@@ -354,6 +357,9 @@ class NextPredictor(NextState):
             evidence: whether to fill ``Choice.attributions`` (a few more passes).
             exclude: values that are no answer, such as what is sold out; probabilities stay those of all values.
             allow: the only values that are answers, ``None`` for all.
+            filters: conditions on columns of the item table that an answer fulfils, such as ``price < 50``
+                (:mod:`ensue.tasks.next.item_columns`).
+            now: the time that ``within`` counts from, in seconds since 1970; ``None`` for the clock.
             exclude_seen: whether values of a record are no answers to it; probabilities are then those of all other
                 values. ``None`` is the default of the model, ``metadata.exclusion``: all of
                 them are left out where the training data hardly ever repeats a value, else the latest known one,
@@ -364,14 +370,20 @@ class NextPredictor(NextState):
 
         Raises:
             SettingError: not trained, or ``k`` below 1.
+            DataError: a filter cannot be read, or the model has no such column.
         """
+        rules = Rules.of(
+            id_list(exclude, "exclude"),
+            None if allow is None else id_list(allow, "allow"),
+            tuple(id_list(filters, "filters")),
+            now,
+        )
         return infer.predict(
             self,
             require_records(records, History),
             k,
             evidence=evidence,
-            exclude=id_list(exclude, "exclude"),
-            allow=None if allow is None else id_list(allow, "allow"),
+            rules=rules,
             exclude_seen=optional_bool(exclude_seen, "exclude_seen"),
             rank_unknown=rank_unknown,
         )

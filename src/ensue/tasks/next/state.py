@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +20,7 @@ from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.catalogue import BEST, COUNTING, MODELS, SHARED
 from ensue.tasks.next.item_features import KnownItems
-from ensue.tasks.next.item_filter import FilterCache
+from ensue.tasks.next.item_filter import FilterCache, ItemFilter, Rules
 from ensue.tasks.next.item_index import IndexFacts, ItemIndex
 from ensue.tasks.next.model import Baseline, Model
 from ensue.tasks.next.reservoir import Reservoir
@@ -136,6 +137,15 @@ class NextState(State[Model]):
         if not isinstance(own, OwnItems) or not self.metadata.repeats or exclusion is Exclusion.SEEN:
             return None
         return own.repeats.without_latest() if exclusion is Exclusion.LAST else own.repeats
+
+    def filters_of(self, requests: Sequence[Rules]) -> list[ItemFilter | None]:
+        """Return the filter of each request; ``None`` where all items may be answers.
+
+        Raises:
+            DataError: a filter cannot be read, or the model has no such column.
+        """
+        items = None if self.known_items is None else self.known_items.items
+        return self.filters.of_each(requests, self.vocabulary, items)
 
     def exclusion(self, exclude_seen: bool | None) -> Exclusion:
         """Return which items of a history are no answer to it; ``None`` is the default of the model."""

@@ -1,0 +1,187 @@
+"""Rules by columns of the item table, in Python, on the command line and over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ensue import NextEvent
+from ensue.errors import DataError
+from tests.cli.conftest import Ensue
+from tests.serve.conftest import Running, running
+
+NOW = 1_717_200_000.0
+"""2024-06-01."""
+ITEMS = [
+    {
+        "item": f"i{number}",
+        "category": ("Shoes", "boots", "hats|sale", "")[number % 4],
+        "price": "" if number % 7 == 0 else str(number),
+        "published": f"2024-05-{1 + number % 28:02d}",
+        "list price": str(100 - number),
+    }
+    for number in range(40)
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("shop")
+    random = np.random.default_rng(0)
+    # Items from i36 on are in no session: they are new.
+    sessions = [[f"i{id}" for id in random.integers(0, 36, random.integers(2, 7))] for _ in range(200)]
+    model = NextEvent("core", dim=8, epochs=1, min_steps=1, refit=False).fit(
+        [*sessions, ["lone", "i1"]], items=pl.DataFrame(ITEMS)
+    )
+    model.save(path / "shop")
+    return path / "shop"
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> NextEvent:
+    return NextEvent.load(folder)
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Iterator[Running]:
+    with running({"shop": folder}) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("filters", "is_permitted"),
+    [
+        (['category == "shoes"'], lambda item: item["category"] == "Shoes"),
+        (["category == 'SALE'"], lambda item: "sale" in item["category"]),
+        (['category in ["boots", "sale"]'], lambda item: item["category"] in ("boots", "hats|sale")),
+        (['category not in ["boots", "sale"]'], lambda item: item["category"] == "Shoes"),
+        (['category != "boots"'], lambda item: item["category"] in ("Shoes", "hats|sale")),
+        (["price < 5"], lambda item: item["price"] != "" and float(item["price"]) < 5),
+        (["not price >= 5"], lambda item: item["price"] != "" and float(item["price"]) < 5),
+        (["price in [8, 9.0, 1e1]"], lambda item: item["price"] in ("8", "9", "10")),
+        (["`list price` <= 70"], lambda item: float(item["list price"]) <= 70),
+        (["published within 7d"], lambda item: item["published"] >= "2024-05-25"),
+        (['published > "2024-05-26"'], lambda item: item["published"] > "2024-05-26"),
+        (["price != 8", "price < 12", "price > 5"], lambda item: item["price"] in ("6", "9", "10", "11")),
+        (
+            ['price < 3 or (category == "boots" and not price < 30)'],
+            lambda item: item["price"] in ("1", "2") or (item["category"] == "boots" and item["price"] in ("33", "37")),
+        ),
+    ],
+)
+def test_answers_are_the_items_that_fulfil_the_filters(model: NextEvent, filters: list[str], is_permitted: Any) -> None:
+    expected = {item["item"] for item in ITEMS if is_permitted(item)}
+    (values,) = model.predict([["i1", "i2"]], k=50, filters=filters, now=NOW, exclude_seen=False).values
+    assert {*values} == expected and expected
+    answers = model.predict([["i1"], [], ["unknown"]], k=3, filters=filters, now=NOW, exclude=["i2"], rank_unknown=True)
+    assert all({*row} <= expected - {"i2"} and len(row) >= min(3, len(expected) - 2) for row in answers.values)
+
+
+def test_probabilities_stay_those_of_all_items_and_seen_items_can_be_left_out_too(model: NextEvent) -> None:
+    scores = dict(zip(*_columns(model, []), strict=True))
+    values, filtered = _columns(model, ["price < 20"])
+    assert [scores[value] for value in values] == filtered
+    assert "i1" not in model.predict([["i1"]], k=50, filters=["price < 20"], exclude_seen=True).values[0]
+
+
+def _columns(model: NextEvent, filters: list[str]) -> tuple[list[str], list[float]]:
+    (answer,) = model.predict([["i1"]], k=50, filters=filters, exclude_seen=False)
+    return [choice.value for choice in answer.choices], [choice.score for choice in answer.choices]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("colour == 'red'", "no column 'colour'; it has category (category), price (number), published (time)"),
+        ("category == 'sheos'", "no item has the category 'sheos'; others are 'shoes'"),
+        ("category < 3", "category holds texts; compare it by ==, != or in"),
+        ("price < 'x'", "price is a column of numbers; compare it with a number instead of 'x'"),
+        ("published > 'x'", "'x' is not a time; write it as 2024-05-01 or 2024-05-01T12:00:00Z"),
+        ("price within 7 d", "price is a column of type number; within needs one of type time"),
+        ("published within 7 years", "within needs a number and one of min, h, d, w, such as within 7 d"),
+        ("price <", "a number, or a text in quotes, is missing at the end"),
+        ("(price < 3", ") is missing at the end"),
+        ("price < 3 5", "expected and, or, or the end before '5'"),
+        ("price ~ 3", "'~ 3' cannot be read; quote texts and times"),
+        ("price", "after price one of ==, !=, <, <=, >, >=, in or within is missing at the end"),
+        ("price < 3 and", "a column is missing at the end; the item table has"),
+        (f"{'(' * 30}price < 3", "parentheses and not are nested more than 20 deep"),
+        ("__import__('os')", "the item table has no column '__import__'"),
+        (" ", "give 1 to 10,000 characters, such as category == \"shoes\""),
+    ],
+)  # fmt: skip
+def test_a_wrong_filter_is_one_line(model: NextEvent, service: Running, text: str, reason: str) -> None:
+    with pytest.raises(DataError) as refused:
+        model.predict([["i1"]], filters=[text])
+    assert reason in str(refused.value) and "\n" not in str(refused.value)
+    reply = service.post("/v1/models/shop/predict", {"records": [{"values": ["i1"]}], "filters": [text]})
+    assert (reply.status_code, reply.json()["error"]) == (422, str(refused.value))
+
+
+def test_models_without_an_item_table_have_no_columns_and_lists_of_filters_are_short(model: NextEvent) -> None:
+    counted = NextEvent("markov").fit([["a", "b"]])
+    with pytest.raises(DataError, match="no item table, so it has no columns; fit a network with --items"):
+        counted.predict([["a"]], filters=["price < 3"])
+    with pytest.raises(DataError, match="21 filters exceed the limit of 20; join them by and"):
+        model.predict([["a"]], filters=["price < 3"] * 21)
+
+
+def test_the_command_line_and_the_service_answer_as_python(
+    model: NextEvent, service: Running, ensue: Ensue, folder: Path
+) -> None:
+    filters = ["price < 12", "published within 4 w"]
+    expected = model.predict([["i1"]], k=9, filters=filters, now=NOW).values[0]
+    assert expected
+    body = {"records": [{"values": ["i1"]}], "k": 9, "filters": filters, "now": NOW, "evidence": False}
+    reply = service.post("/v1/models/shop/predict", body).json()
+    assert [choice["value"] for choice in reply["answers"][0]["choices"]] == expected
+    options = [word for text in filters for word in ("--filter", text)]
+    ran = ensue(
+        "predict", folder, "-", "-k", 9, "--json", *options, "--now", "2024-06-01", stdin='{"values": ["i1"]}\n'
+    )
+    assert [choice["value"] for choice in json.loads(ran.out)["choices"]] == expected
+    wrong = ensue("predict", folder, "-", "--filter", "prise < 3", stdin='{"values": ["i1"]}\n')
+    assert (wrong.code, wrong.out) == (2, "") and "no column 'prise'" in wrong.err
+
+
+def test_random_filters_let_nothing_through_that_they_forbid(model: NextEvent) -> None:
+    """Each is also evaluated row by row, with ``None`` for what is neither true nor false."""
+    random = np.random.default_rng(3)
+    for _ in range(300):
+        text, is_true = random_filter(random, 3)
+        permitted = {item["item"] for item in ITEMS if is_true(item)}
+        k = int(random.integers(1, 45))
+        (values,) = model.predict([["i1", "lone"]], k=k, filters=[text], now=NOW, exclude_seen=False).values
+        assert {*values} <= permitted and len(values) == min(k, len(permitted)), text
+
+
+def random_filter(random: np.random.Generator, depth: int) -> tuple[str, Any]:
+    """Return a filter, and a function of an item that returns whether it is true, or ``None``."""
+    if depth and random.random() < 0.6:
+        first, is_first = random_filter(random, depth - 1)
+        if random.random() < 0.3:
+            return f"not ({first})", lambda item: None if is_first(item) is None else not is_first(item)
+        second, is_second = random_filter(random, depth - 1)
+        joined = ("and", False) if random.random() < 0.5 else ("or", True)
+
+        def is_true(item: Any) -> bool | None:
+            values = is_first(item), is_second(item)
+            return joined[1] if joined[1] in values else None if None in values else not joined[1]
+
+        return f"({first}) {joined[0]} ({second})", is_true
+    if random.random() < 0.5:
+        sign, bound = random.choice(["<", ">=", "=="]), int(random.integers(0, 40))
+
+        def compares(item: Any) -> bool | None:
+            price = item["price"] and float(item["price"])
+            return {"<": price < bound, ">=": price >= bound, "==": price == bound}[sign] if price else None
+
+        return f"price {sign} {bound}", compares
+    value = str(random.choice(["shoes", "boots", "hats", "sale"]))
+    return f'category == "{value}"', lambda item: value in item["category"].lower() if item["category"] else None

@@ -45,7 +45,7 @@ def whole(path: Path, output: Path, **options: Any) -> tuple[object, dict[str, b
     return found, held
 
 
-@pytest.mark.parametrize(("form", "of"), [("iso", 1), ("numbers", 3), ("texts", 3), ("iso", 7)])
+@pytest.mark.parametrize(("form", "of"), [("numbers", 1), ("texts", 3), ("iso", 7)])
 def test_shares_in_any_order_come_to_the_same_bytes(tmp_path: Path, form: str, of: int) -> None:
     path, output = write(tmp_path / "logs", form), tmp_path / "out"
     expected = whole(path, output, gap=100)
@@ -91,7 +91,7 @@ def test_what_was_killed_goes_on(tmp_path: Path, merge: bool) -> None:
         else:
             prepare.prepare_share([path], output, ReadOptions(), Share(1, 2), progress=progress)
 
-    for last in range(100):
+    for last in range(0, 100, 2):
         steps = iter(range(last))
 
         def killing(*said: object, steps: Iterator[int] = steps) -> None:

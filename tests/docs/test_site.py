@@ -23,6 +23,7 @@ from scripts.site import api, drawings, settings
 from scripts.site.blocks import ROOT
 from scripts.site.build import BUILT, MADE, Links, faults
 from tests.page.conftest import CHROMIUM, browser
+from tests.test_imports import FLOORS
 
 SOURCES = ("docs", "src", "scripts", "examples", "studies", "benchmarks")
 SUFFIXES = (".md", ".py", ".css", ".html", ".svg", ".png", ".json", ".js")
@@ -123,6 +124,14 @@ def test_the_drawing_of_packages_has_no_import_above_the_diagonal() -> None:
     circles = re.findall(r'<circle cx="(\d+)" cy="(\d+)"', drawings.packages())
     assert len(circles) > 50 and all(int(x) - 122 < int(y) - 92 for x, y in circles)
     assert "tasks" in imported["serve"] and "serve" not in imported["tasks"]
+
+
+def test_the_table_of_packages_is_in_the_order_of_the_layers() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = text.partition("|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    layers = [name for name in FLOORS if "." not in name and name not in ("version", "forks", "__init__", "__main__")]
+    assert names == layers
 
 
 PAGES = (

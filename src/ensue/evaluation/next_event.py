@@ -76,6 +76,10 @@ PAPER_PROTOCOLS = {
     "stamp": "full",
     "fpmc": "full",
     "bpr-mf": "last",
+    "sasrec": "last",
+    "esasrec": "last",
+    "bert4rec": "last",
+    "hstu": "last",
 }
 """By model (``NAME-paper`` counts as ``NAME``), the protocol of its paper; ``macro`` for all others."""
 UNKNOWN_RULES = {"miss": "misses", "drop": "not scored", "rank": "ranked where the session has them"}

@@ -164,6 +164,33 @@ class TestSTAMP(NextContract):
     short = {"max_length": 2}  # noqa: RUF012
 
 
+TRANSFORMERS = {"dim": 16, "epochs": 25, "learning_rate": 0.01, "batch_size": 8, "dropout": 0.0, "max_length": 50}
+
+
+class TestSASRec(NextContract):
+    model = "sasrec"
+    options = TRANSFORMERS
+    short = {"max_length": 2}  # noqa: RUF012
+
+
+class TestESASRec(NextContract):
+    model = "esasrec"
+    options = TRANSFORMERS
+    short = {"max_length": 2}  # noqa: RUF012
+
+
+class TestBERT4Rec(NextContract):
+    model = "bert4rec"
+    options = {**TRANSFORMERS, "num_layers": 1, "heads": 1, "epochs": 100, "learning_rate": 0.003, "patience": 30}  # noqa: RUF012
+    short = {"max_length": 3}  # noqa: RUF012
+
+
+class TestHSTU(NextContract):
+    model = "hstu"
+    options = TRANSFORMERS
+    short = {"max_length": 2}  # noqa: RUF012
+
+
 class TestPopularity(NextContract):
     model = "popularity"
     crowd = True

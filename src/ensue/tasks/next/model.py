@@ -56,6 +56,19 @@ class Batch(NamedTuple):
             start += size
 
 
+def following_ids(batch: Batch) -> Tensor:
+    """Return (batch, time) the id that follows each target step, padding elsewhere."""
+    following = torch.zeros_like(batch.ids)
+    following[batch.target_mask] = batch.targets.to(following.dtype)
+    return following
+
+
+def session_ids(batch: Batch) -> Tensor:
+    """Return (targets, 2 x time) the ids of each target's session as far as the batch holds it, targets included."""
+    row, _ = batch.target_mask.nonzero(as_tuple=True)
+    return torch.cat([batch.ids, following_ids(batch)], dim=1)[row]
+
+
 class Model(Protocol):
     """An ``nn.Module`` that is made of ``(settings, num_ids)`` and scores what follows."""
 

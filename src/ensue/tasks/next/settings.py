@@ -364,3 +364,61 @@ class STAMPSettings(Settings):
     """Training loss: ce (softmax over all items) or sampled (shared negatives)."""
     negatives: Size = 2048
     """Items drawn per batch by ``sampled``."""
+
+
+SASREC_SCHEDULE = Schedule(
+    epochs=200,
+    batch_size=128,
+    weight_decay=0.0,
+    monitor="mrr",
+    patience=10,
+    min_steps=50,
+)
+"""The authors' batch and step size; early stopping picks the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerSettings(Settings):
+    """Settings of SASRec, eSASRec and HSTU; the defaults are those of SASRec's paper for MovieLens."""
+
+    dim: Size = 64
+    """Dimension of the item vectors (d)."""
+    heads: Size = 1
+    """Attention heads."""
+    num_layers: Annotated[int, must_be(f"from 1 to {DEEPEST}", lambda value: 1 <= value <= DEEPEST)] = 2
+    """Self-attention blocks (b)."""
+    max_length: Size = 200
+    """Maximum number of latest events that are read (n)."""
+    dropout: DropoutRate = 0.2
+    """Dropout rate."""
+    loss: Annotated[str, variant_of("bce", "sampled", "ce")] = "bce"
+    """Training loss: bce (one item outside the session per target), sampled (softmax over shared negatives) or ce
+    (softmax over all items)."""
+    negatives: Size = 2048
+    """Items drawn per batch by ``sampled``."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_heads(self.dim, self.heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BERT4RecSettings(Settings):
+    """Settings of BERT4Rec; the defaults are those of its paper for MovieLens."""
+
+    dim: Size = 64
+    """Dimension of the item vectors (d)."""
+    heads: Size = 2
+    """Attention heads (h)."""
+    num_layers: Annotated[int, must_be(f"from 1 to {DEEPEST}", lambda value: 1 <= value <= DEEPEST)] = 2
+    """Encoder blocks (L)."""
+    max_length: Annotated[int, must_be("at least 2", lambda value: value >= 2)] = 200
+    """Maximum number of latest events that are read, the mask included (N)."""
+    dropout: DropoutRate = 0.2
+    """Dropout rate."""
+    mask_fraction: Annotated[float, must_be("above 0 and at most 1", lambda value: 0 < value <= 1)] = 0.2
+    """Fraction of the events that are masked in training (rho)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_heads(self.dim, self.heads)

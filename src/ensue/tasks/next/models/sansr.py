@@ -41,19 +41,11 @@ from ensue.nn.attention import band, masked_softmax
 from ensue.nn.dropout import Dropout
 from ensue.nn.item_head import ItemHead, start_normal
 from ensue.nn.sampling import draw_unseen, pairwise_loss, pairwise_softmax_loss
-from ensue.tasks.next.model import Batch, ItemNetwork
+from ensue.tasks.next.model import Batch, ItemNetwork, session_ids
 from ensue.tasks.next.settings import SANSRSettings
 from ensue.vocabulary import PADDING
 
 PAIRWISE = {"bpr": pairwise_loss, "bpr_softmax": pairwise_softmax_loss}
-
-
-def _session_ids(batch: Batch) -> Tensor:
-    """(targets, 2 x time) the ids of each target's session, as far as the batch holds it, its targets included."""
-    following = torch.zeros_like(batch.ids)
-    following[batch.target_mask] = batch.targets.to(following.dtype)
-    row, _ = batch.target_mask.nonzero(as_tuple=True)
-    return torch.cat([batch.ids, following], dim=1)[row]
 
 
 class Block(nn.Module):
@@ -128,7 +120,7 @@ class SANSR(ItemNetwork):
         """Return the loss that the settings name, a mean over the targets; padding and unknown are no candidates."""
         sessions, _ = self.encode(batch)
         if self.settings.loss in PAIRWISE:
-            negatives = draw_unseen(_session_ids(batch), self.items.num_embeddings)
+            negatives = draw_unseen(session_ids(batch), self.items.num_embeddings)
             return PAIRWISE[self.settings.loss](sessions, self.items.rows, batch.targets, negatives)
         return self.items.loss(sessions, batch.targets)
 

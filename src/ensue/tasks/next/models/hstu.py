@@ -1,0 +1,96 @@
+"""HSTU: hierarchical sequential transduction units (Zhai et al., ICML 2024).
+
+A causal encoder without softmax: pointwise attention by SiLU, gated by a fourth projection, whose scores know how many
+events and how much time lie between two events.
+
+=========  ==========================================================================================
+Eq. 1      ``HSTUBlock``: U, V, Q, K = split(silu(f1(norm(x))))
+Eq. 2      ``HSTUBlock``: A V = silu(Q K' + bias by position and time) V, over the number of events
+Eq. 3      ``HSTUBlock``: Y = f2(norm(A V) * U), added to x
+section 3  ``TimeBias``: a learned number per bucket of log2 of the seconds between two events
+=========  ==========================================================================================
+
+The block's weights may be negative; as attributions, their absolute values are normalised to sum 1.
+
+**Departures.** Sums are divided by the number of events that a step attends to, not by the maximum length, so that no
+answer depends on padding. Events without times share the bucket of 0 seconds. There is no action token: an event is an
+item. The loss is a softmax over shared negatives drawn by the square root of the counts.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ensue.nn.attention import absolute_shares, band
+from ensue.nn.dropout import Dropout
+from ensue.tasks.next.model import Batch
+from ensue.tasks.next.models.sasrec import SASRec
+from ensue.tasks.next.settings import TransformerSettings
+
+NUM_BUCKETS = 32
+"""Buckets of the time between two events: below 1 second, 2, 4, … up to 2^31 seconds."""
+
+
+class HSTUBlock(nn.Module):
+    """Pointwise attention and its gate, Eqs. 1-3.
+
+    Args:
+        settings: sizes and dropout rate.
+    """
+
+    def __init__(self, settings: TransformerSettings) -> None:
+        super().__init__()
+        dim = settings.dim
+        self.heads = settings.heads
+        self.projection = nn.Linear(dim, 4 * dim)
+        self.output = nn.Linear(dim, dim)
+        self.norm1 = nn.LayerNorm(dim)
+        self.norm2 = nn.LayerNorm(dim)
+        self.by_distance = nn.Parameter(torch.zeros(settings.max_length))
+        self.by_time = nn.Parameter(torch.zeros(NUM_BUCKETS))
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, events: Tensor, mask: Tensor, buckets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (rows, time, dim) vectors, and the weights, (rows, time, time), a mean over the heads.
+
+        Args:
+            events: (rows, time, dim).
+            mask: (rows, time, time) True where a step may attend to another.
+            buckets: (rows, time, time) the bucket of the time between them.
+        """
+        rows, time, dim = events.shape
+        gates, values, queries, keys = functional.silu(self.projection(self.norm1(events))).chunk(4, dim=2)
+        # (rows, time, dim) to (rows, heads, time, dim / heads).
+        heads = [part.view(rows, time, self.heads, -1).transpose(1, 2) for part in (values, queries, keys)]
+        steps = torch.arange(time, device=events.device)
+        bias = self.by_distance[(steps[:, None] - steps).clamp(min=0)] + self.by_time[buckets]
+        scores = heads[1] @ heads[2].mT + bias[:, None]
+        num_visible = mask.sum(-1, keepdim=True).clamp(min=1)
+        weights = functional.silu(scores) * (mask / num_visible)[:, None]
+        mixed = (weights @ heads[0]).transpose(1, 2).reshape(rows, time, dim)
+        return events + self.dropout(self.output(self.norm2(mixed) * gates)), weights.mean(1)
+
+
+class HSTU(SASRec):
+    """The network over ids; see the module's table for the equations.
+
+    Args:
+        settings: sizes, loss.
+        num_ids: rows of the item table, padding and unknown included.
+    """
+
+    block = HSTUBlock
+
+    def read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the states, (rows, time, dim), and the shares of the last block's |weights|, (rows, time, time)."""
+        mask = band(batch.ids.shape[1], reach=None, own=True, device=batch.ids.device) & batch.mask[:, None, :]
+        seconds = (batch.times[:, :, None] - batch.times[:, None, :]).clamp(min=0)
+        buckets = (seconds + 1).log2().floor().long().clamp(max=NUM_BUCKETS - 1)
+        events = self.embed(batch.ids)
+        weights = events.new_empty(0)
+        for block in self.blocks:
+            events, weights = block(events, mask, buckets)
+        weights = events.new_empty(0) if self.training else absolute_shares(weights, batch.mask)
+        return self.norm(events), weights

@@ -8,9 +8,11 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import pytest
+from torch import nn
 
 from ensue.errors import DataError
 from ensue.serve.batching import Full, Job, Worker
+from ensue.serve.models import is_own_model
 
 
 class Gate:
@@ -213,3 +215,46 @@ async def test_how_long_a_slice_takes_is_known(gate: Gate) -> None:
     await answer(first)
     await asyncio.to_thread(worker.close, 5)
     assert worker.busy == 0.0
+
+
+async def test_a_model_of_somebody_else_never_holds_up_the_event_loop(gate: Gate) -> None:
+    """It was fast, then hangs: the loop goes on. One of ours would be answered in the loop."""
+    gate.open.set()
+    worker = Worker(gate, max_batch=4, max_waiting=8, is_inline=lambda: False)
+    for number in range(3):
+        job = Job("a", [number])
+        worker.ask(job)
+        assert await answer(job) == [f"a:{number}"]
+    gate.open.clear()
+    hanging = Job("a", ["hangs"])
+    worker.ask(hanging)
+    await asyncio.sleep(0.02)
+    assert worker.busy > 0 and not hanging.done.done()
+    gate.open.set()
+    assert await answer(hanging) == ["a:hangs"]
+    await asyncio.to_thread(worker.close, 5)
+
+
+@pytest.mark.parametrize(("num_records", "inline"), [(2, True), (5, False)])
+async def test_only_a_few_records_are_answered_in_the_event_loop(num_records: int, inline: bool) -> None:
+    threads: list[str] = []
+
+    def fast(kind: Hashable, records: Sequence[Any]) -> Sequence[str]:
+        threads.append(threading.current_thread().name)
+        return ["line" for _ in records]
+
+    worker = Worker(fast, max_batch=256, max_waiting=256, load=lambda record: 1000)
+    for records in [[1]] * 12 + [list(range(num_records))]:  # the measured pace doubles at most from job to job
+        job = Job("a", records)
+        worker.ask(job)
+        await answer(job)
+    assert (threads[-1] == "MainThread") == inline
+    await asyncio.to_thread(worker.close, 5)
+
+
+def test_a_layer_of_somebody_else_makes_a_model_one_of_somebody_else() -> None:
+    class Layer(nn.Module):
+        pass
+
+    assert is_own_model(nn.Sequential(nn.Linear(1, 1))) and not is_own_model(nn.Sequential(Layer()))
+    assert not is_own_model(Gate())

@@ -220,8 +220,8 @@ def _seconds(text: str) -> float:
 def _load(folder: Path) -> AnyPredictor:
     """Return the predictor of a folder.
 
-    The garbage collector is off meanwhile: imports and weights stay until the end, and to look through them again and
-    again would take a tenth of the time of an answer.
+    The garbage collector is off meanwhile, and passes over these objects from then on: imports and weights stay until
+    the end, and to look through them again and again would take a tenth of the time of the answers.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -229,6 +229,7 @@ def _load(folder: Path) -> AnyPredictor:
         return load(folder)
     finally:
         if enabled:
+            gc.freeze()
             gc.enable()
 
 

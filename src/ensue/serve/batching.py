@@ -1,10 +1,13 @@
 """One queue per model: requests that wait are answered together, small ones in the event loop, others in a thread.
 
-Requests that arrive in one turn of the event loop gather until it ends. Where their kinds have been fast enough for all
-of them to take a few milliseconds, they are answered there: to another thread and back costs a small answer a third of
-its time. Otherwise the model's thread answers, as long as anything waits: first the job that waits longest, together
-with as many jobs of the same kind as fit into a batch. So an idle service answers at once, and a busy one does more of
-its work in one go. The two never answer at the same time.
+Requests that arrive in one turn of the event loop gather until it ends. Where they are few, and their kinds have been
+fast enough for all of them to take a few milliseconds, they are answered there: to another thread and back costs a
+small answer a third of its time. Otherwise the model's thread answers, as long as anything waits: first the job that
+waits longest, together with as many jobs of the same kind as fit into a batch. So an idle service answers at once, and
+a busy one does more of its work in one go. The two never answer at the same time.
+
+The event loop answers by models of ensue alone. A class of somebody else may be fast and then wait, for a lock or a
+server, and would hold up every request and every probe with it; so its thread answers always.
 
 A large job is answered in slices of about a fifth of a second, by how fast its kind was before. Other jobs have their
 turn after each slice, and a job that nobody waits for any more goes no further.
@@ -28,6 +31,8 @@ SLICE = 0.2
 """Seconds that one batch should take."""
 INLINE = 0.005
 """Seconds for which the event loop may answer by itself."""
+MAX_INLINE_LOAD = 4000
+"""Load that the event loop answers by itself, at most, however fast it was before: about 150 sessions."""
 FIRST_LOAD = 400
 """Load of the first slice of a kind, before its pace is measured."""
 MAX_KINDS = 256
@@ -100,6 +105,7 @@ class Worker:
         on_batch: called with the number of records of each batch.
         load: cost of a record, in any unit.
         interval: seconds from the begin of one batch to that of the next; if above 0, only the thread answers.
+        is_inline: whether the event loop may answer by itself what is quick.
     """
 
     def __init__(
@@ -112,9 +118,12 @@ class Worker:
         on_batch: Callable[[int], None] = lambda size: None,
         load: Callable[[object], int] = lambda record: 1,
         interval: float = 0.0,
+        is_inline: Callable[[], bool] = lambda: True,
     ) -> None:
         self._answer, self._begin, self._on_batch, self._load = answer, begin, on_batch, load
-        self._max_batch, self._max_waiting, self._interval = max_batch, max_waiting, interval
+        self._max_batch, self._max_waiting = max_batch, max_waiting
+        self._interval = interval
+        self._is_inline = is_inline
         self._paces: dict[Hashable, float] = {}  # kind -> load that fits into a slice
         self._queue: deque[Job] = deque()
         self._num_waiting = 0
@@ -194,13 +203,17 @@ class Worker:
 
     def _is_quick(self) -> bool:
         """Return whether all that waits takes so little time that the event loop can answer it."""
-        if self._closing or self._interval or not self._queue:
+        if self._closing or self._interval or not self._queue or not self._is_inline():
             return False
-        paces = [self._paces.get(job.kind, 0.0) for job in self._queue]
-        if not all(paces):
-            return False
-        slices = sum(sum(job.loads_left) / pace for job, pace in zip(self._queue, paces, strict=True))
-        return slices * SLICE <= INLINE
+        load = slices = 0.0
+        for job in self._queue:
+            pace = self._paces.get(job.kind)
+            if pace is None:  # never measured
+                return False
+            job_load = sum(job.loads_left)
+            load += job_load
+            slices += job_load / pace
+        return load <= MAX_INLINE_LOAD and slices * SLICE <= INLINE
 
     def _work(self) -> None:
         self._begin()

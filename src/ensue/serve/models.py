@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -15,7 +17,6 @@ from pathlib import Path
 from typing import cast
 
 import plotly.graph_objects as go
-import torch
 
 from ensue.errors import EnsueError, ModelFolderError, SettingError
 from ensue.predictor import AnyPredictor
@@ -52,6 +53,7 @@ class Version:
         identity: of these files.
         files: removes them once the version is neither active nor the former one.
         predictor: the loaded model; ``None`` where each worker loads it for itself.
+        is_own: whether the model consists of classes of ensue and torch alone.
         number: of the version.
         examples: example records of the page.
         since: start of this version.
@@ -61,6 +63,7 @@ class Version:
     identity: Identity
     files: ExitStack
     predictor: AnyPredictor | None
+    is_own: bool
     number: int
     examples: list[dict[str, object]]
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -207,7 +210,8 @@ class ServedFolder:
             raise ModelFolderError(f"{source}: now answers {task}, not {self.task}; stop and start the service")
         examples = ask(predictor, source) if predictor is not None and self._warm else []
         files = ExitStack() if self._loads else stack.pop_all()
-        return Version(source, identity_of(source), files, predictor, versions.current(source), examples)
+        is_own = predictor is not None and is_own_model(predictor.trained)
+        return Version(source, identity_of(source), files, predictor, is_own, versions.current(source), examples)
 
     def _refuse(self, error: BaseException, identity: Identity, copy: Path) -> None:
         """Note and log that a version does not answer; it is tried again after a while."""
@@ -252,10 +256,11 @@ class Model:
             self._answer,
             max_batch=settings.batch,
             max_waiting=settings.waiting,
-            begin=lambda: torch.set_num_threads(settings.threads),
+            begin=lambda: limit_threads(settings.threads),
             on_batch=self._count_batch,
             load=lambda question: load_of(cast(Question, question).record),
             interval=settings.interval,
+            is_inline=lambda: self.served.active.is_own,
         )
         if metrics.counts is None:  # else each process writes it down for the others
             metrics.waiting.labels(served.name).set_function(lambda: self.worker.waiting)
@@ -301,6 +306,7 @@ class Model:
         with self._swapping:
             swapped = self.served.refresh(lambda copy: prove_apart(copy, self.settings.proof_seconds))
             if swapped:
+                freeze_objects()
                 self.served.report_swap()
         return swapped
 
@@ -345,7 +351,7 @@ class Models(Mapping[str, Model]):
     def __init__(
         self, served: Sequence[ServedFolder], settings: ServeSettings, metrics: Metrics, log: Log, *, watches: bool
     ) -> None:
-        torch.set_num_threads(settings.threads)
+        limit_threads(settings.threads)
         self._settings, self._log, self._watches = settings, log, watches
         self._models = {folder.name: Model(folder, settings, metrics) for folder in served}
 
@@ -356,8 +362,8 @@ class Models(Mapping[str, Model]):
         Raises:
             ModelFolderError: a folder is no model folder, or damaged.
         """
-        torch.set_num_threads(settings.threads)
         served = [ServedFolder(name, folder, metrics, log) for name, folder in folders.items()]
+        freeze_objects()
         return cls(served, settings, metrics, log, watches=True)
 
     def __getitem__(self, name: str) -> Model:
@@ -421,6 +427,28 @@ def require_names(folders: Mapping[str, Path]) -> None:
     for name in folders:
         if not NAME.fullmatch(name):
             raise SettingError(f"{name!r} cannot be the name of a model; write NAME=FOLDER with letters and digits")
+
+
+def is_own_model(model: object) -> bool:
+    """Return whether a model, its layers included, consists of classes of ensue and torch alone."""
+    layers = getattr(model, "modules", lambda: [model])()
+    return all(type(layer).__module__.partition(".")[0] in ("ensue", "torch") for layer in layers)
+
+
+def limit_threads(num_threads: int) -> None:
+    """Let torch compute with this number of threads, where a model has imported it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(num_threads)
+
+
+def freeze_objects() -> None:
+    """Let the garbage collector, which stops all threads, pass over the objects that are there for long.
+
+    Imported modules and loaded models have hundreds of thousands of them: a collection takes 1 ms then, not 120.
+    """
+    gc.unfreeze()  # a version that was replaced since the last call is garbage now, and in cycles
+    gc.collect()
+    gc.freeze()
 
 
 def identity_of(folder: Path) -> Identity:

@@ -18,7 +18,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType, MappingProxyType
 
-import torch
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -30,7 +29,7 @@ from ensue.serve.bodies import decode
 from ensue.serve.events import open_queue
 from ensue.serve.files import Files
 from ensue.serve.limits import LOCAL, Connection, Register, Server, is_local, raise_file_limit
-from ensue.serve.models import Models, ServedFolder, require_names
+from ensue.serve.models import Models, ServedFolder, limit_threads, require_names
 from ensue.serve.monitoring import Log, Metrics, SharedCounts
 from ensue.serve.problems import Problem
 from ensue.serve.settings import ServeSettings
@@ -147,7 +146,7 @@ def run(
 
             app = make_app(service)  # each worker would make its own, of 30 MB
             uvicorn.Config(app, lifespan="on", log_config=None).load()
-            torch.set_num_threads(1)
+            limit_threads(1)
             supervisor = Supervisor(folders, workers, limits, metrics, counts, lines, work)
             supervisor.run(lambda: announce(supervisor.tasks))
         lines.event("stopped")
@@ -157,17 +156,14 @@ def run(
 def _taking_turns() -> Iterator[None]:
     """Let the threads of this process have short turns, so that a small request is answered beside large ones.
 
-    A thread that wants the interpreter gets it ten times sooner than by default. And the collector of garbage, which
-    stops them all, passes over the 200,000 objects of the imported modules: it takes 1 ms then, not 120.
+    A thread that wants the interpreter gets it ten times sooner than by default.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(TURN)
-    gc.collect()
-    gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        gc.unfreeze()  # what was frozen once the models were loaded
         sys.setswitchinterval(interval)
 
 

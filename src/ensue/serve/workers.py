@@ -20,7 +20,6 @@ as they load are loaded by each worker for itself, from a copy beside the folder
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import selectors
@@ -36,11 +35,9 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-import torch
-
 from ensue.errors import EnsueError, SettingError
 from ensue.registry import task_of
-from ensue.serve.models import ServedFolder
+from ensue.serve.models import ServedFolder, freeze_objects, limit_threads
 from ensue.serve.monitoring import Log, Metrics, SharedCounts
 from ensue.serve.proof import prove_apart
 from ensue.serve.settings import ServeSettings
@@ -259,8 +256,7 @@ class Supervisor:
 
     def _divide(self, life: Callable[[], object]) -> int:
         """A copy of this process that does this and ends; its number."""
-        gc.collect()
-        gc.freeze()
+        freeze_objects()
         sys.stdout.flush()
         with warnings.catch_warnings():
             # Polars has idle threads from its import on, of which Python 3.12 warns; no worker needs those.
@@ -441,7 +437,7 @@ class Supervisor:
 
 
 def _prepare(served: ServedFolder, file: Path, threads: int) -> None:
-    torch.set_num_threads(threads)
+    limit_threads(threads)
     file.write_bytes(served.prepare())
 
 

@@ -453,7 +453,7 @@ def test_bad_settings(tmp_path: Path) -> None:
             read_queries(path, columns=columns)
     with pytest.raises(SettingError, match="time_unit: 'min' is not known; the units are s, ms, us, ns, h, days, iso"):
         read_queries(path, time_unit="min")
-    with pytest.raises(SettingError, match="this layout has no named columns; remove --columns"):
+    with pytest.raises(SettingError, match="the layout session lists has no named columns; remove --columns"):
         read_queries(write(tmp_path, "split\tqueries\ntrain\ta\tb\n"), columns={"query": "queries"})
     for rules, message in [
         ({"min_queries": -1}, "min_queries is -1; it must be at least 0"),

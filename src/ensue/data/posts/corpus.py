@@ -41,7 +41,7 @@ from ensue.data.posts.dataset import (
     read_articles,
     read_posts,
 )
-from ensue.data.schema import Roles, plain_name, split_words
+from ensue.data.schema import Roles, name_table, plain_name
 from ensue.data.table import Table, names_of, read_table, sample_objects
 from ensue.errors import DataError, SettingError
 from ensue.lines import part_of, plural, quoted
@@ -279,16 +279,16 @@ def _fitting(folder: Path, kind: str) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.name.lower().split(".")[0] in _NAMES[kind])
 
 
-_WIDTHS = {2: (0, 1, None), 3: (0, 1, 2), 4: (0, 2, 3)}
-"""Number of fields -> places of query, document and relevance."""
+_FIELDS = {2: "query document", 3: "query document relevance", 4: "query iteration document relevance"}
+"""Number of fields of a line without names -> the fields."""
 MIN_MATCHES = 0.1
 """Fraction of the smaller of two files of ids that must match; below it the files do not belong together."""
 _COLUMNS = Roles(
-    known={
-        "query": ("queryid", "qid", "query", "topicid", "topic", "postid", "tweetid"),
-        "document": split_words("corpusid docid docno documentid document did pid passageid articleid vclaimid"),
-        "relevance": ("score", "relevance", "rel", "relevant", "label", "judgement", "judgment", "grade"),
-    },
+    known=name_table("""
+        query: queryid qid query topicid topic postid tweetid
+        document: corpusid docid docno documentid document did pid passageid articleid vclaimid
+        relevance: score relevance rel relevant label judgement judgment grade
+    """),
     needed=("query", "document"),
     doubted=(),
     example="",
@@ -419,24 +419,22 @@ def _by_width(content: Content) -> Table:
     lines, numbers, notes = content.filled_lines()
     words = lines.str.extract_all(r"\S+" if re.search(r"\s", lines[0].strip()) else r"[^\s,]+")
     width = len(words[0])
-    if width not in _WIDTHS:
+    if width not in _FIELDS:
         raise DataError(f"{content.path}, line {numbers[0]}: {plural(width, 'field')}; expected {_SHAPES}")
-    query, document, score = _WIDTHS[width]
-    headed = score is not None and not is_number(words[0][score])
-    words, numbers = words[int(headed) :], numbers[int(headed) :]
+    fields = _FIELDS[width].split()
+    # The first line is a header where its relevance is no number.
+    headed = "relevance" in fields and not is_number(words[0][-1])
+    words = words[int(headed) :]
+    numbers = numbers[int(headed) :]
     if not len(words):
         raise DataError(f"{content.path}: has a header but no judgement")
     for row in (words.list.len() != width).arg_true()[:1]:
-        fields = plural(len(words[row]), "field")
-        raise DataError(
-            f"{content.path}, line {numbers[row]}: {fields}, but the first line has {width}; ids hold no spaces"
-        )
+        problem = f"{plural(len(words[row]), 'field')}, but the first line has {width}; ids hold no spaces"
+        raise DataError(f"{content.path}, line {numbers[row]}: {problem}")
     if width == 4 and _counts_rows(words):
-        query, document = 1, 2
+        fields = ["row", "query", "document", "relevance"]
         notes = (*notes, "the first field is a line number and is ignored")
-    frame = pl.DataFrame({"query": words.list.get(query), "document": words.list.get(document)})
-    if score is not None:
-        frame = frame.with_columns(relevance=words.list.get(score))
+    frame = words.list.to_struct(fields=fields).struct.unnest()
     return Table("qrels", frame, lambda row: f"{content.path}, line {numbers[row]}", {}, notes)
 
 

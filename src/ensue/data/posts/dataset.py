@@ -16,6 +16,7 @@ from ensue.arguments import require_records
 from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP, REPORT, Opening
 from ensue.data.files import Content, answering
+from ensue.data.groups import hold_groups
 from ensue.data.histories import Index, offsets_of, ranges
 from ensue.data.ids import IdColumns
 from ensue.data.markup import only_links, strip_markup
@@ -202,6 +203,15 @@ class Counted(Source):
     """Reason -> rows."""
 
 
+_REASONS = {
+    "empty": ("has", "have", "no text"),
+    "only_links": ("holds", "hold", "nothing but links and mentions"),
+    "repeated": ("repeats", "repeat", "an earlier row, id and text"),
+    "double_ids": ("has", "have", "the id of an earlier row and another text"),
+}
+"""Reason why a row is left out -> its words: of one row, of several, and what it is."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PostsReport(ReadReport, Counted):
     """Report of reading a file of posts or articles."""
@@ -214,14 +224,8 @@ class PostsReport(ReadReport, Counted):
     @property
     def sentences(self) -> list[str]:
         """Rows left out, one line per reason."""
-        words = {
-            "empty": ("has", "have", "no text"),
-            "only_links": ("holds", "hold", "nothing but links and mentions"),
-            "repeated": ("repeats", "repeat", "an earlier row, id and text"),
-            "double_ids": ("has", "have", "the id of an earlier row and another text"),
-        }
         return [
-            f"{part_of(count, self.rows, 'row', *words[reason][:2])} {words[reason][2]}: left out"
+            f"{part_of(count, self.rows, 'row', *_REASONS[reason][:2])} {_REASONS[reason][2]}: left out"
             for reason, count in self.dropped.items()
             if count
         ]
@@ -279,24 +283,13 @@ def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tupl
     if "title" in frame.columns:
         texts = _or_title(texts, _text(frame, "title"), "posts", notes)
     texts = _stripped(texts, "posts", notes)
-    reasons = pl.select(
-        pl.when(texts == "").then(pl.lit("empty")).when(only_links(texts)).then(pl.lit("only_links")).alias("why")
-    ).to_series()
-    if every:
-        ids, reasons = _numbered(rows), pl.Series("why", [None] * len(texts), pl.String)
-    else:
-        ids, reasons = _ids(rows, texts, reasons, notes)
-    valid = reasons.is_null().arg_true().to_numpy().astype(np.int64)
-    report = _report(path, content, rows, reasons, notes)
-    if not len(valid):
-        raise DataError(f"{path}: no post is left after cleaning: {'; '.join(report.sentences)}")
+    why = pl.when(texts == "").then(pl.lit("empty")).when(only_links(texts)).then(pl.lit("only_links"))
+    ids, valid, report = _clean(path, content, rows, texts, why, notes, "post", every=every)
     about = frame["about"].gather(valid) if "about" in frame.columns else None
     links = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
     lengths = np.zeros(len(valid), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
     parts = frame["part"].fill_null("").gather(valid) if "part" in frame.columns else None
-    posts = Posts(
-        texts.gather(valid), ids.gather(valid), links, offsets_of(lengths), parts, valid, rows.originals or nothing
-    )
+    posts = Posts(texts.gather(valid), ids, links, offsets_of(lengths), parts, valid, rows.originals or nothing)
     return replace(posts, flat=partial(flat_posts, content)) if is_json(content) else posts, report
 
 
@@ -336,13 +329,9 @@ def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles
     leads = _stripped(_text(rows.frame, "summary"), "summaries", notes)
     bodies = pl.select(pl.concat_str(leads, pl.lit("\n"), bodies).alias("body")).to_series().str.strip_chars()
     bodies = _or_title(bodies, titles, "articles", notes)
-    reasons = pl.select(pl.when(bodies == "").then(pl.lit("empty")).alias("why")).to_series()
-    ids, reasons = _ids(rows, bodies, reasons, notes)
-    valid = reasons.is_null().arg_true()
-    report = _report(path, content, rows, reasons, notes)
-    if not len(valid):
-        raise DataError(f"{path}: no article is left after cleaning: {'; '.join(report.sentences)}")
-    return Articles(bodies.gather(valid), titles.gather(valid), ids.gather(valid)), report
+    why = pl.when(bodies == "").then(pl.lit("empty"))
+    ids, valid, report = _clean(path, content, rows, bodies, why, notes, "article")
+    return Articles(bodies.gather(valid), titles.gather(valid), ids), report
 
 
 def _text(frame: pl.DataFrame, role: str) -> pl.Series:
@@ -365,24 +354,65 @@ def _stripped(texts: pl.Series, nouns: str, notes: list[str]) -> pl.Series:
     return plain.str.strip_chars()
 
 
-def _numbered(rows: Table) -> pl.Series:
-    """Ids; of a row without one its number, from 1."""
+def _clean(
+    path: str | Path,
+    content: Content,
+    rows: Table,
+    texts: pl.Series,
+    why: pl.Expr,
+    notes: list[str],
+    noun: str,
+    *,
+    every: bool = False,
+) -> tuple[pl.Series, Index, PostsReport]:
+    """Return the ids of the rows that stay, which rows these are, and the report.
+
+    Args:
+        path: the file, for messages.
+        content: its content.
+        rows: all rows.
+        texts: (rows,) their texts.
+        why: (rows,) the reason why a row is left out, or null.
+        notes: notes on the rows; a note on ids is added.
+        noun: the name of a row in messages.
+        every: whether every row stays.
+
+    Raises:
+        DataError: no row stays, or most ids stand twice, with other texts.
+    """
     ids = _text(rows.frame, "id")
-    return pl.Series(range(1, len(ids) + 1)).cast(pl.String).zip_with(ids == "", ids)
+    is_lacking = ids == ""
+    # A row without an id gets its number, from 1.
+    ids = pl.int_range(1, len(ids) + 1, eager=True).cast(pl.String).zip_with(is_lacking, ids)
+    reasons = pl.repeat(None, len(ids), dtype=pl.String, eager=True)
+    if not every:
+        if count := int(is_lacking.sum()):
+            notes.append(f"{part_of(count, len(texts), 'row', 'has', 'have')} no id: the row number is used")
+        frame = pl.DataFrame({"id": ids, "text": texts}).with_columns(why=why)
+        reasons = _with_repeats(rows, frame)
+    report = PostsReport(
+        path=str(path),
+        layout=rows.layout,
+        columns=rows.columns,
+        rows=len(reasons),
+        dropped={reason: int((reasons == reason).sum()) for reason in _REASONS},
+        notes=tuple(notes),
+        byte_order_mark=content.byte_order_mark,
+        warnings=(*rows.warnings, *doubled_rows(rows.frame)),
+    )
+    valid = reasons.is_null().arg_true().to_numpy().astype(np.int64)
+    if not len(valid):
+        raise DataError(f"{path}: no {noun} is left after cleaning: {'; '.join(report.sentences)}")
+    return ids.gather(valid), valid, report
 
 
-def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tuple[pl.Series, pl.Series]:
-    """Ids, and why a row is left out; a row without an id gets its number.
+def _with_repeats(rows: Table, frame: pl.DataFrame) -> pl.Series:
+    """Return (rows,) why a row is left out: the reason in column ``why``, or an id that an earlier row has.
 
     Raises:
         DataError: most ids stand twice, with other texts.
     """
-    numbers = pl.Series(range(1, len(texts) + 1)).cast(pl.String)
-    ids = _text(rows.frame, "id")
-    lacking = ids == ""
-    if count := int(lacking.sum()):
-        notes.append(f"{part_of(count, len(texts), 'row', 'has', 'have')} no id: the row number is used")
-    frame = pl.DataFrame({"id": numbers.zip_with(lacking, ids), "text": texts, "why": why}).with_row_index("row")
+    frame = frame.with_row_index("row")
     valid = frame.filter(pl.col("why").is_null())
     later = valid.with_columns(first=pl.col("row").min().over("id"), same=pl.col("row").min().over("id", "text"))
     later = later.filter(pl.col("row") != pl.col("first"))
@@ -390,28 +420,12 @@ def _ids(rows: Table, texts: pl.Series, why: pl.Series, notes: list[str]) -> tup
     later = later.with_columns(again=cause)
     double = later.filter(pl.col("again") == "double_ids")
     if len(double) > len(valid) / 2:
-        row, name = int(double["row"][0]), double["id"][0]
         raise DataError(
-            f"{rows.where(row)}: id {quoted(name)} is also the id of an earlier text, and most ids repeat; name the "
-            "column of ids with --columns id=…"
+            f"{rows.where(int(double['row'][0]))}: id {quoted(double['id'][0])} is also the id of an earlier text, and "
+            "most ids repeat; name the column of ids with --columns id=…"
         )
     reasons = frame.join(later.select("row", "again"), on="row", how="left", maintain_order="left")
-    return frame["id"], reasons.select(pl.coalesce("why", "again")).to_series()
-
-
-def _report(path: str | Path, content: Content, rows: Table, why: pl.Series, notes: list[str]) -> PostsReport:
-    reasons = ("empty", "only_links", "repeated", "double_ids")
-    dropped = {reason: int((why == reason).sum()) for reason in reasons}
-    return PostsReport(
-        path=str(path),
-        layout=rows.layout,
-        columns=rows.columns,
-        rows=len(why),
-        dropped=dropped,
-        notes=tuple(notes),
-        byte_order_mark=content.byte_order_mark,
-        warnings=(*rows.warnings, *doubled_rows(rows.frame)),
-    )
+    return reasons.select(pl.coalesce("why", "again")).to_series()
 
 
 def _named(ids: list[str], noun: str) -> pl.Series:
@@ -445,18 +459,14 @@ def hold_out_posts(posts: Posts, share: float = 0.1, seed: int = 0) -> tuple[Pos
     if not linked.any():
         raise DataError("no post is about an article; name their column with --columns about=…")
     groups = groups_of(posts)
-    members = np.bincount(groups[linked], minlength=len(posts))
-    roots = np.flatnonzero(members)
+    roots, owners = np.unique(groups[linked], return_inverse=True)
     if len(roots) < 2:
         raise DataError("all posts are connected by articles and near copies; give posts about two stories")
-    order = np.random.default_rng(seed).permutation(roots)
-    quota, is_held_out = max(round(share * int(linked.sum())), 1), np.zeros(len(posts), bool)
-    for root in order:
-        if members[root] <= quota:
-            is_held_out[root], quota = True, quota - int(members[root])
-    if not is_held_out.any():  # no group is small enough
-        is_held_out[order[np.argmin(members[order])]] = True
-    is_chosen = is_held_out[groups]
+    quotas = np.array([max(round(share * int(linked.sum())), 1)])
+    generator = np.random.default_rng(seed)
+    is_held_out = hold_groups(np.zeros(len(owners), np.int64), owners, quotas, generator)
+    # Posts about no article follow those of which they are near copies.
+    is_chosen = np.isin(groups, roots[owners[is_held_out]])
     rule = (
         f"{int(is_chosen.sum()):,} of {len(posts):,} posts at random (seed {seed}), split by article; near copies stay "
         "together"

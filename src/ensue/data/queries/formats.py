@@ -20,7 +20,7 @@ speakers, the user's turns are the queries.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,28 +34,52 @@ from ensue.data.file_bytes import DROP
 from ensue.data.files import Content
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
+from ensue.data.layouts import Layout, has, recognise
 from ensue.data.posts.formats import export_of
 from ensue.data.posts.platforms import ACCOUNT, holds_searches, read_activities
-from ensue.data.schema import Found, Roles, plain_name, require_roles, split_words
+from ensue.data.schema import Found, Roles, name_table, plain_name, require_roles
 from ensue.data.sequences.formats import read_histories, read_parquet_lists
 from ensue.data.table import Table, names_of, read_object, read_table, sample_objects
-from ensue.errors import DataError, SettingError
+from ensue.errors import DataError
 from ensue.lines import listed, part_of, quoted
 
-CONVERSATIONS = split_words(
-    "conversation conversationid conversationno conversationnumber dialogue dialogueid dialog dialogid dialogno",
-    "quacdialogid chat chatid",
-)
-TURNS = ("turn", "turnid", "turnno", "turnnumber", "turnindex", "questionno", "utteranceid")
-TEXTS = ("text", "utterance", "rawutterance", "message", "content", "value", "query", "question")
-SPEAKERS = ("speaker", "role")
-_FROM = (*SPEAKERS, "from", "sender")
-_LISTS = ("turns", "turn", "messages", "conversations", "conversation", "dialogue", "dialog", "utterances", "queries")
 _SHORT, _LONG = 6, 500
 """Characters: a phrase has the first at least, and the reader of queries takes no more than the second."""
+_NAMES = name_table("""
+    query: query userquery querytext querystring searchquery searchterm searchterms searchphrase searchtext searchstring
+        keywords keyword q search question
+    user: anonid user userid clientid visitorid customerid uid account username anonymousid deviceid cookie cookieid
+    session: session sessionid sid visit visitid
+    time: querytime searchtime searchedat
+    part: split part fold
+    turn: turn turnid turnno turnnumber turnindex questionno utteranceid
+    speaker: speaker role
+""")
+_CONVERSATIONS = name_table("""
+    id: conversation conversationid conversationno conversationnumber dialogue dialogueid dialog dialogid dialogno
+        quacdialogid chat chatid
+    turns: turns turn messages conversations conversation dialogue dialog utterances queries
+    text: text utterance rawutterance message content value query question
+    speaker: speaker role from sender
+    user: user userid anonid clientid
+    part: split part fold
+""")
 _USERS = ("user", "human", "customer", "seeker", "usr")
-_NAMES = ("user", "userid", "anonid", "clientid")
-_PART_FIELDS = ("split", "part", "fold")
+"""Names of the speaker whose turns are queries."""
+_WORDS = _NAMES | {
+    "session": (*_NAMES["session"], *_CONVERSATIONS["id"]),
+    "time": (*_NAMES["time"], *TIME_NAMES),
+}
+ROLES = tuple(_WORDS)
+_EXAMPLE = "query=…,user=…,time=…"
+_COLUMNS = Roles(
+    known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_EXAMPLE, plain=plain_time_name, doubts=None
+)
+_is_aol = has("anonid query querytime itemrank clickurl")
+_is_ubi = has("userquery clientid queryid")
+# A table with one of these is about what was clicked, or labels texts.
+_is_alien = has("item|itemid|product|productid|article|articleid|label|class|sentiment|category")
+_LISTED = re.compile(r"(queries|questions)\b", re.IGNORECASE)
 
 
 def list_of_turns(content: Content) -> str | None:
@@ -63,7 +87,9 @@ def list_of_turns(content: Content) -> str | None:
     if not content.json:
         return None
     first = sample_objects(content)[0]
-    return next((name for name in first if plain_name(name) in _LISTS and _is_turns(first[name])), None)
+    return next(
+        (name for name in first if plain_name(name) in _CONVERSATIONS["turns"] and _is_turns(first[name])), None
+    )
 
 
 def are_queries(content: Content) -> bool:
@@ -100,9 +126,14 @@ def read_turns(content: Content, listed: str) -> tuple[pl.DataFrame, Callable[[i
         turns = conversation.get(listed)
         if not isinstance(turns, list):
             raise DataError(f"{where}: field {quoted(listed)} is not a list of turns")
-        user, part = _named(conversation, _NAMES), _named(conversation, _PART_FIELDS)
-        for text, speaker in _turns(turns, where):
-            rows.append((text, speaker, str(index), user, part))
+        user, part = (_named(conversation, _CONVERSATIONS[role]) for role in ("user", "part"))
+        for turn in turns:
+            text = turn if isinstance(turn, str) else _named(turn, _CONVERSATIONS["text"])
+            if text is None:
+                raise DataError(
+                    f'{where}: a turn has no text; give a text, or an object with one, such as {{"text": …}}'
+                )
+            rows.append((text, _named(turn, _CONVERSATIONS["speaker"]), str(index), user, part))
             numbers.append(number)
     names = ("text", "speaker", "conversation", "user", "part")
     frame = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
@@ -139,14 +170,6 @@ def in_turn(table: Table) -> Table:
     )
 
 
-def _turns(turns: list[object], where: str) -> Iterator[tuple[str, str | None]]:
-    for turn in turns:
-        text, speaker = (turn, None) if isinstance(turn, str) else (_text(turn), _named(turn, _FROM))
-        if text is None:
-            raise DataError(f'{where}: a turn has no text; give a text, or an object with one, such as {{"text": …}}')
-        yield text, speaker
-
-
 def _asked(speakers: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
     """(rows,) whether a user speaks; everybody where no user is among them."""
     users = speakers.str.strip_chars().str.to_lowercase().is_in(list(_USERS)).fill_null(False)
@@ -157,45 +180,15 @@ def _asked(speakers: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
 
 
 def _is_turns(value: object) -> bool:
-    if not isinstance(value, list) or not value:
-        return False
-    return isinstance(value[0], str) or _text(value[0]) is not None
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first, str) or _named(first, _CONVERSATIONS["text"]) is not None
 
 
-def _text(turn: object) -> str | None:
-    return _named(turn, TEXTS) if isinstance(turn, Mapping) else None
-
-
-def _named(found: object, names: tuple[str, ...]) -> str | None:
-    """The first field of an object that bears one of some names, as a text."""
-    if not isinstance(found, Mapping):
-        return None
-    plain = {plain_name(str(name)): value for name, value in found.items()}
-    values = (plain[name] for name in names if name in plain)
+def _named(fields: object, names: tuple[str, ...]) -> str | None:
+    """Return the first text or number of an object under one of some names, as a text."""
+    plain = {plain_name(name): value for name, value in fields.items()} if isinstance(fields, dict) else {}
+    values = (plain.get(name) for name in names)
     return next((str(value) for value in values if isinstance(value, str | int) and not isinstance(value, bool)), None)
-
-
-_WORDS = {
-    "query": split_words(
-        "query userquery querytext querystring searchquery searchterm searchterms searchphrase searchtext",
-        "searchstring keywords keyword q search question",
-    ),
-    "user": split_words(
-        "anonid user userid clientid visitorid customerid uid account username anonymousid deviceid cookie cookieid"
-    ),
-    "session": ("session", "sessionid", "sid", "visit", "visitid", *CONVERSATIONS),
-    "time": ("querytime", "searchtime", "searchedat", *TIME_NAMES),
-    "part": ("split", "part", "fold"),
-    "turn": TURNS,
-    "speaker": SPEAKERS,
-}
-ROLES = tuple(_WORDS)
-_STATE = "query=…,user=…,time=…"
-_COLUMNS = Roles(known=_WORDS, needed=("query",), doubted=ROLES[:5], example=_STATE, plain=plain_time_name, doubts=None)
-_AOL = {"anonid", "query", "querytime", "itemrank", "clickurl"}
-# A table with one of these is about what was clicked, or labels texts.
-_ALIEN = {"item", "itemid", "product", "productid", "article", "articleid", "label", "class", "sentiment", "category"}
-_LISTED = re.compile(r"(queries|questions)\b", re.IGNORECASE)
 
 
 def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> Table:
@@ -220,20 +213,12 @@ def read_log(content: Content, stated: Mapping[str, str], missing: str = "") -> 
             f"{content.path}: is an export of posts ({export}), which holds no searches; give a log of queries with a "
             "query, a user and a time in each row, or name the task: link, classify, next"
         )
-    if not content.parquet and not content.json and not content.header:
-        log = _lists(content, stated)
-        if log is not None:
-            return log
-        if len(content.head(2)) < 2:
-            raise DataError(f"{content.path}: has one line, which can only be a header, and no query")
-    if not stated and holds_searches(content):
-        return _takeout(content)
-    names = _names(content)
-    if "values" in names and not stated:
-        return _histories(content)
-    if not stated and (listed := list_of_turns(content)) is not None:
-        return _conversations(content, listed)
-    return _table(content, names, stated, missing)
+    layout = recognise(LAYOUTS, content)
+    # Only a table has columns to state: what else a file looks like is then read as one.
+    if layout is not None and not (stated and layout.has_columns):
+        layout.require_columns(content, stated)
+        return layout.read(content)
+    return _table(content, stated, missing)
 
 
 def is_query_log(line: str, names: Sequence[str]) -> bool:
@@ -245,16 +230,21 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
     """
     if "\t" in line and not line.lstrip().startswith("{") and _LISTED.match(line.split("\t")[-1].strip()):
         return True
-    plain = set(map(plain_time_name, names))
-    if plain >= _AOL or names == ["_source"]:
+    plain = dict.fromkeys(map(plain_time_name, names))
+    if _is_aol(plain) or names == ["_source"]:
         return True
-    if plain & {*CONVERSATIONS} and plain & {*TURNS} and plain & {*TEXTS, *_WORDS["query"]}:
+    if all(plain.keys() & {*words} for words in (_CONVERSATIONS["id"], _NAMES["turn"])) and (
+        plain.keys() & {*_CONVERSATIONS["text"], *_NAMES["query"]}
+    ):
         return True
-    roles_named = {role for role, spellings in _WORDS.items() if plain & set(spellings)}
-    return "query" in roles_named and bool(roles_named & {"user", "session"}) and not plain & _ALIEN
+    roles = {role for role, words in _WORDS.items() if plain.keys() & {*words}}
+    return "query" in roles and bool(roles & {"user", "session"}) and not _is_alien(plain)
 
 
-def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], missing: str) -> Table:
+def _table(content: Content, stated: Mapping[str, str], missing: str) -> Table:
+    names = _names(content)
+    if not (content.parquet or content.json or content.header) and len(content.head(2)) < 2:
+        raise DataError(f"{content.path}: has one line, which can only be a header, and no query")
     nested = names == ["_source"] and content.json
     if nested:
         content = _unnested(content)
@@ -265,9 +255,8 @@ def _table(content: Content, names: Sequence[str], stated: Mapping[str, str], mi
     doubled = doubled_rows(table.frame)
     ids = IdColumns({"user": "user", "session": "session"}, rows="row", missing=missing, drops=missing == DROP)
     table = in_turn(of_users(ids.normalise(table)))
-    plain = set(map(plain_time_name, names))
-    is_ubi = nested or {"userquery", "clientid", "queryid"} <= plain
-    layout = "aol" if plain >= _AOL else "ubi" if is_ubi else table.layout
+    plain = dict.fromkeys(map(plain_time_name, names))
+    layout = "aol" if _is_aol(plain) else "ubi" if nested or _is_ubi(plain) else table.layout
     return replace(table, layout=layout, notes=(*table.notes, *ids.notes), warnings=(*ids.warnings, *doubled))
 
 
@@ -278,32 +267,36 @@ def _takeout(content: Content) -> Table:
     return Table("takeout", frame, lambda row: f"{content.path}, line {lines[row]}", {}, ())
 
 
-def _conversations(content: Content, listed: str) -> Table:
-    frame, where, notes = read_turns(content, listed)
+def _conversations(content: Content) -> Table:
+    frame, where, notes = read_turns(content, list_of_turns(content) or "")
     optional = [name for name in ("user", "part") if frame[name].null_count() < len(frame)]
     queries = frame.select(*optional, query="text", session="conversation", name="conversation")
     return Table("conversations", queries, lambda row: where(int(row)), {}, notes)
 
 
-def _lists(content: Content, stated: Mapping[str, str]) -> Table | None:
-    """Sessions of queries between tabs, or ``None`` for a table."""
-    head = content.head()
-    fields = head[0].split("\t")
-    headed = bool(_LISTED.match(fields[-1].strip()))
-    if not headed and (stated or not any("\t" in line for line in head) or _is_table(head)):
-        return None
-    if stated:
-        raise SettingError(f"{content.path}: this layout has no named columns; remove --columns")
+def _is_headed(content: Content) -> bool:
+    """Return whether a header ends in ``queries``: any number of them are in each line."""
+    is_text = not (content.parquet or content.json or content.header)
+    return is_text and _LISTED.match(content.head(1)[0].split("\t")[-1].strip()) is not None
+
+
+def _are_lists(content: Content) -> bool:
+    """Return whether a text is sessions of queries between tabs, without a header."""
+    if content.parquet or content.json or content.header:
+        return False
+    return any("\t" in line for line in content.head()) and not _is_table(content.head())
+
+
+def _lists(content: Content) -> Table:
+    fields, headed = content.head(1)[0].split("\t"), _is_headed(content)
     lines, numbers, _ = content.filled_lines()
-    rows, numbers = lines[int(headed) :].str.strip_chars_end("\r").str.split("\t"), numbers[int(headed) :]
+    numbers = numbers[int(headed) :]
+    rows = lines[int(headed) :].str.strip_chars_end("\r").str.split("\t")
     width = len(fields) - 1 if headed else 0
-    short = (rows.list.len() <= width).arg_true()
-    if len(short):
-        row = int(short[0])
+    for row in (rows.list.len() <= width).arg_true()[:1]:
         raise DataError(
             f"{content.path}, line {numbers[row]}: {rows.list.len()[row]} fields and no query; the header has "
-            f"{width} "
-            "before the queries"
+            f"{width} before the queries"
         )
     if not len(rows):
         raise DataError(f"{content.path}: has a header but no query")
@@ -312,10 +305,11 @@ def _lists(content: Content, stated: Mapping[str, str]) -> Table | None:
     marks = {"part": columns["split"]} if "split" in columns else {}
     if "overlap" in columns:
         marks["novel"] = columns["overlap"] == "novel"
-    layout, queries = "session lists" if headed else "query lists", rows.list.slice(width).explode()
-    return _listed(
-        layout, queries, lengths, lambda row: f"{content.path}, line {np.repeat(numbers, lengths)[row]}", **marks
-    )
+    layout = "session lists" if headed else "query lists"
+    # One line number per query, to name the line of each.
+    lines_of_queries = np.repeat(numbers, lengths)
+    queries = rows.list.slice(width).explode()
+    return _listed(layout, queries, lengths, lambda row: f"{content.path}, line {lines_of_queries[row]}", **marks)
 
 
 def _listed(layout: str, queries: pl.Series, lengths: Index, where: Where, **marks: pl.Series) -> Table:
@@ -371,15 +365,25 @@ def _find(content: Content, names: Sequence[str], stated: Mapping[str, str]) -> 
         lacking = " and no ".join(role for role in ("user", "time") if role not in columns)
         raise DataError(
             f"{content.path}: there is no {lacking}, and no session column either, so sessions cannot be separated; "
-            f"the columns are {listed(names)}; name them with --columns {_STATE}, or session=…"
+            f"the columns are {listed(names)}; name them with --columns {_EXAMPLE}, or session=…"
         )
     return columns, notes
 
 
 def _texts_of_turns(names: Sequence[str]) -> dict[str, str]:
-    """The text that stands beside a conversation and a turn, where nothing is called a query."""
+    """Return the text next to a conversation and a turn, where nothing is called a query."""
     plain = {plain_time_name(name): name for name in reversed(names)}
-    if not (plain.keys() & {*CONVERSATIONS} and plain.keys() & {*TURNS}) or plain.keys() & {*_WORDS["query"]}:
+    has_turns = plain.keys() & {*_CONVERSATIONS["id"]} and plain.keys() & {*_NAMES["turn"]}
+    if not has_turns or plain.keys() & {*_NAMES["query"]}:
         return {}
-    text = next((plain[word] for word in TEXTS if word in plain), None)
-    return {} if text is None else {"query": text}
+    return next(({"query": plain[word]} for word in _CONVERSATIONS["text"] if word in plain), {})
+
+
+LAYOUTS: tuple[Layout[Content, Callable[[Content], Table]], ...] = (
+    Layout("session lists", _is_headed, _lists, has_columns=False),
+    Layout("query lists", _are_lists, _lists),
+    Layout("takeout", holds_searches, _takeout),
+    Layout("histories", lambda content: "values" in _names(content), _histories),
+    Layout("conversations", lambda content: list_of_turns(content) is not None, _conversations),
+)
+"""Layouts that are no table with a query in each row."""

@@ -15,6 +15,7 @@ from ensue.arguments import require_records
 from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP, Opening
 from ensue.data.files import answering
+from ensue.data.groups import hold_groups
 from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.markup import strip_markup
@@ -251,17 +252,17 @@ def hold_out_texts(texts: Texts, share: float = 0.1, seed: int = 0) -> tuple[Tex
     labels = _codes(texts.labels) if texts.labels is not None else np.zeros(len(texts), np.int64)
     quotas = _quotas(np.bincount(labels), share)
     generator = np.random.default_rng(seed)
-    owners = _owners(texts)
-    test = _hold_rows(labels, quotas, generator) if owners is None else _hold_groups(labels, owners, quotas, generator)
-    scope = "" if owners is None else ", whole groups" if texts.groups is not None else ", pairs of a text together"
+    column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
+    if column is None:
+        test = _hold_rows(labels, quotas, generator)
+    elif column.n_unique() < 2:
+        raise DataError("all rows belong to one group, which cannot be split; give two groups, or no group column")
+    else:
+        test = hold_groups(labels, _codes(column), quotas, generator)
+    scope = "" if column is None else ", whole groups" if texts.groups is not None else ", pairs of a text together"
     proportion = "" if texts.labels is None else ", stratified by label"
     rule = f"{test.sum():,} of {len(texts):,} at random (seed {seed}){scope}{proportion}"
     return texts.select(~test), texts.select(test), rule
-
-
-def _owners(texts: Texts) -> Index | None:
-    column = texts.groups if texts.groups is not None else texts.texts[0] if texts.paired else None
-    return None if column is None else _codes(column)
 
 
 def _codes(column: pl.Series) -> Index:
@@ -289,29 +290,6 @@ def _hold_rows(labels: Index, quotas: Index, generator: np.random.Generator) -> 
     ranks = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
     test = np.zeros(len(labels), bool)
     test[order] = ranks < quotas[labels[order]]
-    return test
-
-
-def _hold_groups(labels: Index, owners: Index, quotas: Index, generator: np.random.Generator) -> Mask:
-    """Groups in random order, each if it fits into what its labels have left."""
-    num_groups, free = int(owners.max()) + 1, quotas.copy()
-    if num_groups < 2:
-        raise DataError("all rows belong to one group, which cannot be split; give two groups, or no group column")
-    members = np.split(np.argsort(owners, kind="stable"), np.cumsum(np.bincount(owners))[:-1])
-    order = generator.permutation(num_groups)
-    test = np.zeros(len(labels), bool)
-    for group in order:
-        counts = np.bincount(labels[members[group]], minlength=len(free))
-        if (counts <= free).all():
-            free -= counts
-            test[members[group]] = True
-            if not free.any():
-                break
-    if not test.any():
-        # No group is small enough: the smallest that leaves every label a row, or else the smallest.
-        totals = np.bincount(labels)
-        emptied = [int((np.bincount(labels[rows], minlength=len(free)) == totals).sum()) for rows in members]
-        test[members[min(order, key=lambda group: (emptied[group], len(members[group])))]] = True
     return test
 
 

@@ -110,6 +110,8 @@ class NextEvent(Estimator["NextPredictor"]):
         allow: Collection[str] | None = None,
         filters: Sequence[str] = (),
         now: float | None = None,
+        max_per: Mapping[str, int] | None = None,
+        diversify: str = "",
         exclude_seen: bool | Auto = "auto",
         rank_unknown: bool = False,
         explain: bool = False,
@@ -124,6 +126,8 @@ class NextEvent(Estimator["NextPredictor"]):
             allow: the only ids that are returned. [default: all]
             filters: conditions on columns of the item table, such as ``["price < 50"]``.
             now: time in seconds since 1970 that ``within 7 d`` in a filter counts from. [default: the clock]
+            max_per: maximum number of answers with the same value of a column, such as ``{"brand": 2}``.
+            diversify: re-ranking for diversity: ``mmr=0.3`` or ``calibrated:COLUMN=0.3``, a weight from 0 to 1.
             exclude_seen: whether ids of the session are left out; ``auto`` follows the repeats in the training data.
             rank_unknown: whether ids of the session that the training data lacks are ranked too.
             explain: whether to fill the attributions of each choice (a few more forward passes).
@@ -140,6 +144,8 @@ class NextEvent(Estimator["NextPredictor"]):
             allow=allow,
             filters=filters,
             now=now,
+            max_per=max_per,
+            diversify=diversify,
             exclude_seen=bool_or_auto(exclude_seen, "exclude_seen"),
             rank_unknown=require_bool(rank_unknown, "rank_unknown"),
         )

@@ -70,6 +70,10 @@ class PredictOptions(TypedDict, total=False):
     """Task next: conditions on columns of the item table, such as ``price < 50``."""
     now: float | None
     """Task next: the time that ``within`` in a filter counts from, in seconds; else the clock."""
+    max_per: Mapping[str, int]
+    """Task next: maximum number of answers with the same value of a column, by the column."""
+    diversify: str
+    """Task next: re-ranking for diversity, such as ``mmr=0.3``."""
     exclude_seen: bool | None
     """Task next: whether items of the session are left out; by the repeats in the training data unless stated."""
     rank_unknown: bool

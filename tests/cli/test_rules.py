@@ -13,6 +13,7 @@ import pytest
 
 from ensue import NextEvent
 from ensue.errors import DataError
+from ensue.tasks.next import infer
 from tests.cli.conftest import Ensue
 from tests.serve.conftest import Running, running
 
@@ -138,6 +139,7 @@ def test_the_command_line_and_the_service_answer_as_python(
     filters = ["price < 12", "published within 4 w"]
     expected = model.predict([["i1"]], k=9, filters=filters, now=NOW).values[0]
     assert expected
+    expected_capped = model.predict([["i1"]], k=9, max_per={"category": 1}, diversify="mmr=0.5").values[0]
     body = {"records": [{"values": ["i1"]}], "k": 9, "filters": filters, "now": NOW, "evidence": False}
     reply = service.post("/v1/models/shop/predict", body).json()
     assert [choice["value"] for choice in reply["answers"][0]["choices"]] == expected
@@ -146,8 +148,101 @@ def test_the_command_line_and_the_service_answer_as_python(
         "predict", folder, "-", "-k", 9, "--json", *options, "--now", "2024-06-01", stdin='{"values": ["i1"]}\n'
     )
     assert [choice["value"] for choice in json.loads(ran.out)["choices"]] == expected
+    body = {"records": [{"values": ["i1"]}], "k": 9, "max_per": {"category": 1}, "diversify": "mmr=0.5"}
+    reply = service.post("/v1/models/shop/predict", body).json()
+    assert [choice["value"] for choice in reply["answers"][0]["choices"]] == expected_capped
+    options = ["--max-per", "category=1", "--diversify", "mmr=0.5", "-k", "9", "--json"]
+    ran = ensue("predict", folder, "-", *options, stdin='{"values": ["i1"]}\n')
+    assert [choice["value"] for choice in json.loads(ran.out)["choices"]] == expected_capped
+    wrong = ensue("predict", folder, "-", "--max-per", "category", stdin='{"values": ["i1"]}\n')
+    assert (wrong.code, wrong.out) == (2, "")
     wrong = ensue("predict", folder, "-", "--filter", "prise < 3", stdin='{"values": ["i1"]}\n')
     assert (wrong.code, wrong.out) == (2, "") and "no column 'prise'" in wrong.err
+
+
+def categories(item: str) -> list[str]:
+    return [part for part in ITEMS[int(item[1:])]["category"].lower().split("|") if part]
+
+
+def test_answers_have_at_most_n_items_per_value_of_a_column(model: NextEvent) -> None:
+    """The best ones that fit, also where they are far below the candidates that are looked at first."""
+    (ranked,) = model.predict([["i1"]], k=50, filters=["price < 100"]).values
+    for limit, k in ((1, 10), (2, 5), (2, 30), (3, 12)):
+        expected = list[str]()
+        counts = dict.fromkeys(["shoes", "boots", "hats", "sale"], 0)
+        for item in ranked:
+            if all(counts[value] < limit for value in categories(item)) and len(expected) < k:
+                expected.append(item)
+                for value in categories(item):
+                    counts[value] += 1
+        (values,) = model.predict([["i1"]], k=k, filters=["price < 100"], max_per={"category": limit}).values
+        assert values == expected
+
+
+def test_few_candidates_are_more_where_rules_leave_too_few(model: NextEvent, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = model.predict([["i1"], ["i2"]], k=9, max_per={"category": 2}).values
+    monkeypatch.setattr(infer, "MIN_POOL", 1)
+    monkeypatch.setattr(infer, "POOL", 1)
+    assert model.predict([["i1"], ["i2"]], k=9, max_per={"category": 2}).values == expected
+
+
+def test_re_ranking_chooses_by_the_formulas(model: NextEvent) -> None:
+    predictor = model.predictor_
+    (answer,) = model.predict([["i1", "i2"]], k=40)
+    ids = predictor.vocabulary.ids([choice.value for choice in answer.choices]).astype(np.int64)
+    logs = np.log([choice.score for choice in answer.choices])
+    relevance = (logs - logs.min()) / (logs.max() - logs.min())
+    similarity = predictor.item_similarity().of_all(ids, ids)
+    assert similarity.diagonal() == pytest.approx(np.ones(len(ids))) and 0 <= similarity.min() < 0.5
+
+    def by_mmr(chosen: list[int], at: int) -> float:
+        return float(0.4 * relevance[at] - 0.6 * max((similarity[at, one] for one in chosen), default=0.0))
+
+    # i1 is a boot, i2 a hat on sale.
+    p = {"boots": 1 / 2, "hats": 1 / 4, "sale": 1 / 4}
+
+    def by_calibration(chosen: list[int], at: int) -> float:
+        values = [categories(answer.choices[one].value) for one in (*chosen, at)]
+        q = {name: np.mean([(name in of) / len(of or "-") for of in values]) for name in p}
+        divergence = sum(p[name] * np.log(p[name] / (0.99 * q[name] + 0.01 * p[name])) for name in p)
+        return float(0.2 * relevance[at] - 0.8 * divergence)
+
+    for diversify, value in (("mmr=0.6", by_mmr), ("calibrated:category=0.8", by_calibration)):
+        chosen: list[int] = []
+        for _ in range(8):
+            values = {at: value(chosen, at) for at in range(len(ids)) if at not in chosen}
+            chosen.append(max(values, key=values.__getitem__))
+        expected = [answer.choices[at].value for at in chosen]
+        assert model.predict([["i1", "i2"]], k=8, diversify=diversify).values == [expected]
+    assert model.predict([["i1", "i2"]], k=8, diversify="mmr=0").values[0] == [c.value for c in answer.choices[:8]]
+
+
+def test_items_without_a_table_are_similar_where_they_occur_together() -> None:
+    counted = NextEvent("markov").fit([["a", "b"]] * 3 + [["c", "d"], ["a", "c"]])
+    similarity = counted.predictor_.item_similarity()
+    a, b, d = counted.predictor_.vocabulary.ids("abd").astype(np.int64)[:, None]
+    assert similarity.source == "co-occurrence"
+    assert similarity.of_pairs(a, b)[0] == pytest.approx(3 / np.sqrt(4 * 3)) and similarity.of_pairs(a, d)[0] == 0
+    assert len(counted.predict([["a"]], k=3, diversify="mmr=0.9").values[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        ({"diversify": "mmr=2"}, "diversify mmr=2: write mmr=0.3 or calibrated:COLUMN=0.3, a weight from 0 to 1"),
+        ({"diversify": "calibrated:x=.2"}, "diversify: the item table has no column 'x'; it has category (category)"),
+        ({"max_per": {"category": 0}}, "max_per category=0: give a whole number from 1"),
+        ({"max_per": {"colour": 1}}, "max_per: the item table has no column 'colour'; it has category (category)"),
+    ],
+)
+def test_wrong_rules_of_re_ranking_are_one_line(
+    model: NextEvent, service: Running, rules: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(DataError) as refused:
+        model.predict([["i1"]], **rules)
+    assert reason in str(refused.value)
+    reply = service.post("/v1/models/shop/predict", {"records": [{"values": ["i1"]}], **rules})
+    assert (reply.status_code, reply.json()["error"]) == (422, str(refused.value))
 
 
 def test_random_filters_let_nothing_through_that_they_forbid(model: NextEvent) -> None:

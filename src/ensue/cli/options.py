@@ -334,6 +334,19 @@ def settings_of(pairs: list[str] | None, min_users: int | None) -> dict[str, str
     return parse(pairs or []) | ({} if min_users is None else {"min_users": str(min_users)})
 
 
+def limits_of(pairs: list[str]) -> dict[str, int]:
+    """Return the limits of ``--max-per``, by column.
+
+    Raises:
+        SettingError: not of the form column=number.
+    """
+    limits = parse(pairs)
+    for name, number in limits.items():
+        if not number.isdecimal():
+            raise SettingError(f"--max-per {name}={number}: give a whole number, such as {name}=2")
+    return {name: int(number) for name, number in limits.items()}
+
+
 def names_of(text: str) -> list[str]:
     """Return names that are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -17,7 +17,18 @@ import typer
 from ensue.answers import Answer, Explanation, TextAnswer
 from ensue.cli import display, tasks
 from ensue.cli.display import Column
-from ensue.cli.options import TABLES, Folder, Json, Own, Reading, input_present, present, reads, require_output
+from ensue.cli.options import (
+    TABLES,
+    Folder,
+    Json,
+    Own,
+    Reading,
+    input_present,
+    limits_of,
+    present,
+    reads,
+    require_output,
+)
 from ensue.data.file_bytes import read_input
 from ensue.errors import DataError, SettingError
 from ensue.lines import plural
@@ -56,6 +67,10 @@ def predict(
         list[str] | None, typer.Option("--filter", help="next: 'price < 50' by column of the items; repeatable")
     ] = None,
     now: Annotated[str, typer.Option(help="next: time that 'within 7 d' counts from [default: the clock]")] = "",
+    max_per: Annotated[
+        list[str] | None, typer.Option(help="next: at most 2 answers per brand: brand=2; repeatable")
+    ] = None,
+    diversify: Annotated[str, typer.Option(help="next: mmr=0.3 or calibrated:COLUMN=0.3, weight 0 to 1")] = "",
     exclude_seen: Annotated[
         bool | None,
         typer.Option(
@@ -72,10 +87,12 @@ def predict(
     """Predict the next items, labels, queries or articles for each row."""
     if output is not None and steps is not None:
         raise SettingError("-o and --steps: a forecast is no table; use --json > FILE")
-    if steps is not None and (exclude or allow or filter_ or rank_unknown or exclude_seen is not None):
+    if steps is not None and (
+        exclude or allow or filter_ or max_per or diversify or rank_unknown or exclude_seen is not None
+    ):
         raise SettingError(
-            "--steps ranks all items; remove --exclude, --allow, --filter, --rank-unknown, --exclude-seen and "
-            "--include-seen"
+            "--steps ranks all items; remove --exclude, --allow, --filter, --max-per, --diversify, --rank-unknown, "
+            "--exclude-seen and --include-seen"
         )
     if exclude_seen and rank_unknown:
         raise SettingError("--rank-unknown and --exclude-seen contradict each other; remove one")
@@ -91,6 +108,8 @@ def predict(
     keywords |= {"allow": _items(allow)} if allow else {}
     keywords |= {"filters": filter_} if filter_ else {}
     keywords |= {"now": _seconds(now)} if now else {}
+    keywords |= {"max_per": limits_of(max_per)} if max_per else {}
+    keywords |= {"diversify": diversify} if diversify else {}
     keywords |= {} if exclude_seen is None else {"exclude_seen": exclude_seen}
     keywords |= {"rank_unknown": True} if rank_unknown else {}
     keywords["evidence"] = attributions and (output is None or json or command.WRITES_ATTRIBUTIONS)

@@ -93,6 +93,8 @@ class PredictNext(Predict):
     allow: Ids | None = Field(None, description="items that may be returned; all by default")
     filters: list[str] = Field([], description="conditions on columns of the item table, such as `price < 50`")
     now: float | None = Field(None, description="the time that `within` counts from, in seconds; default: the clock")
+    max_per: dict[str, int] = Field({}, description="column -> number of answers at most with the same value of it")
+    diversify: str = Field("", description="re-ranking: `mmr=0.3` or `calibrated:COLUMN=0.3`, a weight from 0 to 1")
     exclude_seen: bool | None = Field(None, description="whether items of the session are excluded; default: as fitted")
     rank_unknown: bool = Field(
         False, description="whether items of the session that the model does not know may be returned"
@@ -120,7 +122,7 @@ def _questions(body: Predict | Explain | Figure) -> Sequence[Question]:
     """Return each session with the options of its request."""
     options = DEFAULTS
     if isinstance(body, PredictNext):
-        rules = Rules.of(body.exclude, body.allow, body.filters, body.now)
+        rules = Rules.of(body.exclude, body.allow, body.filters, body.now, body.max_per, body.diversify)
         options = Options(rules, body.exclude_seen, body.rank_unknown)
     return [Question(record, options) for record in records_of(body)]
 

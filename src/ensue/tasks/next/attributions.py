@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from ensue.records import History
 from ensue.tasks.next.baselines.repeats import RepeatShares
 from ensue.tasks.next.item_filter import ItemFilter
 from ensue.tasks.next.own_unknown import Mask, OwnUnknown, of_records, share_without, without_event
+from ensue.tasks.next.reranking import rerank
 from ensue.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 TESTED = 3
@@ -155,7 +156,12 @@ def answers(
     scored = score(histories, filters)
     own = of_records(records, unknown, repeats) if repeats is not None and unknown.any() else None
     if own is not None:
-        scored = scored.with_unknown(own, own.permitted(records, filters), k)
+        scored = scored.with_unknown(own, own.permitted(records, filters), max(k, scored.best_ids.shape[1]))
+    rerankers = [None if one is None else one.reranker for one in filters]
+    if any(rerankers):
+        sessions = [histories.ids[low:high] for low, high in pairwise(histories.offsets.tolist())]
+        best_ids, best_scores = rerank(scored.best_ids.numpy(), scored.best_scores.numpy(), rerankers, sessions, k)
+        scored = replace(scored, best_ids=torch.from_numpy(best_ids), best_scores=torch.from_numpy(best_scores))
     shown, best = scored.best_scores, scored.best_ids
     require_finite(shown, scored.totals)
     probabilities = scored.normalised(shown).tolist()

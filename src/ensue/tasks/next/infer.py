@@ -19,10 +19,11 @@ from ensue.records import History
 from ensue.settings import require_k
 from ensue.tasks.next.attributions import TESTED, Filters, Scored, ScoreFunction, answers, encode_records
 from ensue.tasks.next.dataset import Windows, hide_seen, seen_ids
-from ensue.tasks.next.item_filter import ALL_ITEMS, Rules, top_items
+from ensue.tasks.next.item_filter import ALL_ITEMS, MAX_SCORED, ItemFilter, Rules, top_items
 from ensue.tasks.next.item_index import ItemIndex
 from ensue.tasks.next.model import Model
 from ensue.tasks.next.nearest import ProductScores, multiplied, nearest, widened
+from ensue.tasks.next.reranking import MIN_POOL, POOL
 from ensue.tasks.next.state import NextState
 from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import FIRST
@@ -62,24 +63,45 @@ def predict_each(
     evidence: bool,
     exclude_seen: bool | None = None,
     rank_unknown: bool = False,
+    pool: int = 0,
 ) -> list[Answer]:
-    """Answer each record by the filter of its own; see :func:`predict`."""
+    """Answer each record by its filter; see :func:`predict`.
+
+    ``pool`` is the number of candidates that are re-ranked where rules say so. [default: by ``k``]
+    """
     require_k(k)
     exclusion = state.exclusion(exclude_seen)
     scored = len(state.vocabulary)
-    score: ScoreFunction = partial(score_histories, state, exclusion, k)
-    if state.index is not None:
+    is_reranked = any(one is not None and one.reranker is not None for one in filters)
+    pool = pool or (max(POOL * k, MIN_POOL) if is_reranked else k)
+    score: ScoreFunction = partial(score_histories, state, exclusion, pool)
+    if state.index is not None and pool <= MAX_SCORED:
         few = [len(one.few_ids) for one in {*filters} if one is not None and one.few_ids is not None]
         scored = max(SOME * state.index.facts.candidates, *few, 0)
-        score = partial(score_nearest, state, exclusion, state.index, k)
+        score = partial(score_nearest, state, exclusion, state.index, pool)
     size = max(1, CELLS // max(scored, LEAST) // (1 + TESTED * evidence))
     repeats = state.repeat_shares(exclusion) if rank_unknown else None
     found: list[Answer] = []
     for low in range(0, len(records), size):
         chunk, chunk_filters = records[low : low + size], filters[low : low + size]
         found += answers(chunk, state.vocabulary, score, k, repeats, chunk_filters, evidence=evidence)
+    # Rules such as two items per brand may leave too few of the candidates, though more items are permitted.
+    short = [row for row, one in enumerate(filters) if one is not None and _is_short(one, found[row], k, pool)]
+    if short:
+        again = predict_each(
+            state, [records[row] for row in short], [filters[row] for row in short], k,
+            evidence=evidence, exclude_seen=exclude_seen, rank_unknown=rank_unknown, pool=8 * pool,
+        )  # fmt: skip
+        for row, answer in zip(short, again, strict=True):
+            found[row] = answer
     titles = state.known_items.titles if state.known_items is not None else {}
     return [_with_titles(answer, titles) for answer in found] if titles else found
+
+
+def _is_short(item_filter: ItemFilter, answer: Answer, k: int, pool: int) -> bool:
+    """Return whether a re-ranked answer has fewer than ``k`` items, and some were no candidates."""
+    is_reranked = item_filter.reranker is not None
+    return is_reranked and len(answer.choices) < k and pool < item_filter.num_permitted
 
 
 def explain(state: NextState, records: Sequence[History], k: int) -> list[Explanation]:

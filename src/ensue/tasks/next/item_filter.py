@@ -6,11 +6,11 @@ A rule takes items out of the answers alone; probabilities stay those of all ite
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,11 @@ from ensue.data.histories import Items
 from ensue.errors import DataError
 from ensue.nn.topk import topk
 from ensue.tasks.next.item_columns import ItemColumns, Mask
+from ensue.tasks.next.reranking import Reranker
 from ensue.vocabulary import FIRST, Vocabulary
+
+if TYPE_CHECKING:  # imports scipy
+    from ensue.tasks.next.item_similarity import ItemSimilarity
 
 MAX_SCORED, MIN_SHARE, MAX_SHARED = 8192, 20, 2**17
 """An index scores all permitted items where these are at most ``MAX_SCORED``: to search takes longer. Of a large
@@ -46,12 +50,16 @@ class Rules(NamedTuple):
         allow: lists outside of which no item is an answer; of several, an item must be on each.
         filters: conditions that all must be true, in the language of :mod:`ensue.tasks.next.item_columns`.
         now: the time of the request, in seconds since 1970. [default: the clock]
+        max_per: columns, each with the number of items that an answer may have of one of its values.
+        diversify: method and weight of a re-ranking for diversity, see :mod:`ensue.tasks.next.reranking`.
     """
 
     exclude: tuple[Collection[str], ...] = ()
     allow: tuple[Collection[str], ...] = ()
     filters: tuple[str, ...] = ()
     now: float | None = None
+    max_per: tuple[tuple[str, int], ...] = ()
+    diversify: str = ""
 
     @classmethod
     def of(
@@ -60,6 +68,8 @@ class Rules(NamedTuple):
         allow: Collection[str] | None = None,
         filters: Sequence[str] = (),
         now: float | None = None,
+        max_per: Mapping[str, int] | None = None,
+        diversify: str = "",
     ) -> Rules:
         """Return the rules of a request with at most one list of each kind.
 
@@ -68,7 +78,8 @@ class Rules(NamedTuple):
         """
         if len(filters) > MAX_FILTERS:
             raise DataError(f"{len(filters)} filters exceed the limit of {MAX_FILTERS}; join them by and")
-        return cls((exclude,) if exclude else (), () if allow is None else (allow,), tuple(filters), now)
+        excluded, allowed = ((exclude,) if exclude else ()), (() if allow is None else (allow,))
+        return cls(excluded, allowed, tuple(filters), now, tuple((max_per or {}).items()), diversify)
 
 
 ALL_ITEMS = Rules()
@@ -81,10 +92,12 @@ class ItemFilter:
     Attributes:
         mask: (ids,) True where an id may be an answer.
         rules: of the request.
+        reranker: chooses among the best permitted items.
     """
 
     mask: Tensor = field(repr=False)
     rules: Rules = field(repr=False)
+    reranker: Reranker | None = None
 
     def __contains__(self, item: object) -> bool:
         """Return whether an item that the vocabulary lacks may be an answer; of its columns nothing is known."""
@@ -130,7 +143,11 @@ class FilterCache:
         self._columns: ItemColumns | None = None
 
     def of_each(
-        self, requests: Sequence[Rules], vocabulary: Vocabulary, items: Items | None = None
+        self,
+        requests: Sequence[Rules],
+        vocabulary: Vocabulary,
+        items: Items | None = None,
+        similarity: Callable[[], ItemSimilarity] | None = None,
     ) -> list[ItemFilter | None]:
         """Return the filter of each request, the same one for equal rules; ``None`` where everything is permitted.
 
@@ -138,12 +155,13 @@ class FilterCache:
             requests: rules.
             vocabulary: of the model.
             items: its item table.
+            similarity: returns the similarity of items.
 
         Raises:
             DataError: a filter cannot be read, or the model has no such column.
         """
         # Records of one request share the object of its rules.
-        distinct = {id(rules): rules for rules in requests if any((rules.exclude, rules.allow, rules.filters))}
+        distinct = {id(rules): rules for rules in requests if rules._replace(now=None) != ALL_ITEMS}
         lists = {id(ids): ids for rules in distinct.values() for ids in chain(rules.exclude, rules.allow)}
         keys = {same: _key(ids) for same, ids in lists.items()}
         masks = self._masks({keys[same]: ids for same, ids in lists.items()}, vocabulary)
@@ -154,9 +172,15 @@ class FilterCache:
             now = (time.time() if rules.now is None else rules.now) // MINUTE * MINUTE
             columns = self.columns(vocabulary, items) if rules.filters else None
             conditions = tuple((text, now if "within" in text else 0.0) for text in rules.filters)
-            key = of_request[same] = exclude, allow, conditions, columns, len(vocabulary)
+            key = of_request[same] = exclude, allow, conditions, columns, len(vocabulary), *rules[4:]
             if key not in filters:
-                filters[key] = self._filter(key, rules, masks)
+                filters[key] = self._filter(key[:5], rules, masks)
+                if rules.max_per or rules.diversify:
+                    assert similarity is not None
+                    reranker = Reranker(
+                        rules.max_per, rules.diversify, partial(self.columns, vocabulary, items), similarity
+                    )
+                    filters[key] = replace(filters[key], reranker=reranker)
         return [filters[of_request[id(rules)]] if id(rules) in distinct else None for rules in requests]
 
     def columns(self, vocabulary: Vocabulary, items: Items | None) -> ItemColumns:

@@ -343,6 +343,8 @@ class NextPredictor(NextState):
         allow: Collection[str] | None = None,
         filters: Sequence[str] = (),
         now: float | None = None,
+        max_per: Mapping[str, int] | None = None,
+        diversify: str = "",
         exclude_seen: bool | None = None,
         rank_unknown: bool = False,
     ) -> list[Answer]:
@@ -360,6 +362,8 @@ class NextPredictor(NextState):
             filters: conditions on columns of the item table that an answer fulfils, such as ``price < 50``
                 (:mod:`ensue.tasks.next.item_columns`).
             now: the time that ``within`` counts from, in seconds since 1970; ``None`` for the clock.
+            max_per: number of choices at most that have the same value of a column, by the column.
+            diversify: ``mmr=WEIGHT`` or ``calibrated:COLUMN=WEIGHT`` (:mod:`ensue.tasks.next.reranking`).
             exclude_seen: whether values of a record are no answers to it; probabilities are then those of all other
                 values. ``None`` is the default of the model, ``metadata.exclusion``: all of
                 them are left out where the training data hardly ever repeats a value, else the latest known one,
@@ -377,6 +381,8 @@ class NextPredictor(NextState):
             None if allow is None else id_list(allow, "allow"),
             tuple(id_list(filters, "filters")),
             now,
+            max_per,
+            diversify,
         )
         return infer.predict(
             self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from ensue.nn.device import memory_for
 from ensue.nn.sampling import Sampler
 from ensue.schedule import by_hand
 from ensue.settings import changed
+from ensue.tasks import named
 from ensue.tasks.next.baselines.length_delay import LengthDelayModel
 from ensue.tasks.next.baselines.own_items import OwnItems
 from ensue.tasks.next.baselines.repeats import RepeatShares
@@ -27,6 +29,9 @@ from ensue.tasks.next.reservoir import Reservoir
 from ensue.tasks.next.settings import CountingSettings
 from ensue.tasks.next.training_data import Exclusion
 from ensue.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # imports scipy
+    from ensue.tasks.next.item_similarity import ItemSimilarity
 
 
 @dataclass(kw_only=True)
@@ -115,6 +120,7 @@ class NextState(State[Model]):
         """Candidates for answers; ``None`` where every answer looks at the whole catalogue."""
         self.filters = FilterCache()
         """The lists of requests that came lately."""
+        self._similarity: tuple[object, ItemSimilarity] | None = None
         self.new_rows: tuple[int, dict[str, Tensor]] | None = None
         """A block of ids and the rows that its new ids start from, by name of their tensor."""
 
@@ -145,7 +151,15 @@ class NextState(State[Model]):
             DataError: a filter cannot be read, or the model has no such column.
         """
         items = None if self.known_items is None else self.known_items.items
-        return self.filters.of_each(requests, self.vocabulary, items)
+        return self.filters.of_each(requests, self.vocabulary, items, self.item_similarity)
+
+    def item_similarity(self) -> ItemSimilarity:
+        """Return the similarity of items; it is computed again once something was learned."""
+        sources = self.vocabulary, self.known_items, self.counting["cooccurrence"]
+        if self._similarity is None or self._similarity[0] != (len(self.vocabulary), *map(id, sources)):
+            made: ItemSimilarity = named("ensue.tasks.next.item_similarity:ItemSimilarity")(*sources)
+            self._similarity = (len(self.vocabulary), *map(id, sources)), made
+        return self._similarity[1]
 
     def exclusion(self, exclude_seen: bool | None) -> Exclusion:
         """Return which items of a history are no answer to it; ``None`` is the default of the model."""
@@ -184,6 +198,7 @@ class NextState(State[Model]):
 
     def learned(self) -> None:
         """Something was: what the index keeps of the network is no longer so."""
+        self._similarity = None
         if self.index is not None:
             self.index.clear_cache()
 

@@ -1,0 +1,60 @@
+"""Similarity of items: the cosine of their features, or how often they occur together where items have no features."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from ensue.data.histories import Index
+from ensue.metrics import Floats
+from ensue.tasks.next.baselines.counting import Cooccurrence
+from ensue.tasks.next.item_features import KnownItems
+from ensue.vocabulary import PADDING, Vocabulary
+
+
+class ItemSimilarity:
+    """Similarity of pairs of items, from 0 to 1.
+
+    Args:
+        vocabulary: the items.
+        known_items: the item table with its encoder, if there is one.
+        cooccurrence: counts, which are used without a table.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, known_items: KnownItems | None, cooccurrence: Cooccurrence) -> None:
+        self.source = "co-occurrence" if known_items is None else "features"
+        """Where similarities come from, for people."""
+        self.num_ids = num_ids = len(vocabulary)
+        self._features: csr_array | None = None
+        if known_items is None:
+            self._totals = np.maximum(np.asarray(cooccurrence.totals, dtype=np.float64), 1.0)
+            pairs = np.asarray(cooccurrence.counts), cooccurrence.columns, cooccurrence.rows
+            directed = csr_array(pairs, shape=(num_ids, num_ids))
+            self._counts = (directed + directed.T).tocsr()
+            return
+        tokens, weights = (part.numpy() for part in known_items.encoder.encode(known_items.items))
+        ids = vocabulary.ids(known_items.items.ids.to_list())
+        # Token 0 is the same for all items and says nothing.
+        row, column = tokens.nonzero()
+        entries = weights[row, column], (ids[row], tokens[row, column])
+        features = csr_array(entries, shape=(num_ids, known_items.encoder.num_tokens))
+        lengths = np.sqrt(features.multiply(features).sum(1)).clip(min=1e-12)
+        self._features = (csr_array((1 / lengths, (range(num_ids), range(num_ids)))) @ features).tocsr()
+
+    def of_pairs(self, first: Index, second: Index) -> Floats:
+        """Return (pairs,) the similarity of the ids of each pair."""
+        if self._features is not None:
+            products: Floats = self._features[first].multiply(self._features[second]).sum(1)
+            return products.clip(0, 1)
+        counts = np.asarray(self._counts[first, second]).ravel()
+        similarity: Floats = counts / np.sqrt(self._totals[first] * self._totals[second])
+        return similarity.clip(0, 1)
+
+    def of_all(self, first: Index, second: Index) -> Floats:
+        """Return (first, second) the similarity of each id to each other one; 0 for ids that the vocabulary lacks."""
+        first, second = (np.where(ids < self.num_ids, ids, PADDING) for ids in (first, second))
+        if self._features is not None:
+            products: Floats = (self._features[first] @ self._features[second].T).toarray()
+            return products.clip(0, 1)
+        pairs = np.meshgrid(first, second, indexing="ij")
+        return self.of_pairs(pairs[0].ravel(), pairs[1].ravel()).reshape(len(first), len(second))

@@ -1,0 +1,148 @@
+"""Re-ranking of the best items of a session: at most n per value of a column, and more diversity.
+
+With a weight w, and the relevance of an item from 0 to 1 (its score, scaled to the candidates), each method chooses
+one item after another, the one of the highest
+
+===========================  ===================================================================================
+``mmr=w``                    (1 - w) relevance - w (highest similarity to an item that was chosen before): maximal
+                             marginal relevance (Carbonell & Goldstein, SIGIR 1998)
+``calibrated:COLUMN=w``      (1 - w) relevance - w KL(p || q): p are the fractions of the column's values among the
+                             items of the session, q those among the chosen items, smoothed by p (Steck, RecSys 2018)
+===========================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ensue.data.histories import Ids, Index
+from ensue.errors import DataError
+from ensue.lines import one_line
+from ensue.metrics import Floats
+from ensue.tasks.next.item_columns import ItemColumns
+
+if TYPE_CHECKING:  # imports scipy
+    from ensue.tasks.next.item_similarity import ItemSimilarity
+
+POOL, MIN_POOL = 10, 100
+"""Candidates per choice, and in all, at least."""
+SMOOTHING = 0.01
+"""Weight of p in q, so that KL is finite where no chosen item has a value."""
+_DIVERSIFY = re.compile(r"(?:(mmr)|calibrated:(.+))=(0(?:\.\d+)?|1(?:\.0+)?|\.\d+)")
+
+
+class Reranker:
+    """Chooses the items of an answer among candidates.
+
+    Args:
+        max_per: columns, each with the number of items that an answer may have of one of its values.
+        diversify: a method as in the module, or nothing.
+        columns: returns the columns of the item table.
+        similarity: returns the similarity of items.
+
+    Raises:
+        DataError: the method is not known, there is no such column, or no whole number from 1.
+    """
+
+    def __init__(
+        self,
+        max_per: Sequence[tuple[str, int]],
+        diversify: str,
+        columns: Callable[[], ItemColumns],
+        similarity: Callable[[], ItemSimilarity],
+    ) -> None:
+        self.caps = [(columns().values_by_id(columns().require(name, "max_per")), limit) for name, limit in max_per]
+        for name, limit in max_per:
+            if limit < 1:
+                raise DataError(f"max_per {one_line(name)}={limit}: give a whole number from 1")
+        match = _DIVERSIFY.fullmatch(diversify)
+        if diversify and match is None:
+            raise DataError(
+                f"diversify {one_line(diversify, 60)}: write mmr=0.3 or calibrated:COLUMN=0.3, a weight from 0 to 1"
+            )
+        self.weight = float(match[3]) if match else 0.0
+        self.similarity = similarity() if match and match[1] else None
+        calibrated = match[2] if match else None
+        self.values = columns().values_by_id(columns().require(calibrated, "diversify")) if calibrated else {}
+
+    def positions(self, ids: Index, scores: Floats, session: Ids, k: int) -> list[int]:
+        """Return the positions of the chosen candidates, at most ``k``, best first.
+
+        Args:
+            ids: (candidates,) ids, best first.
+            scores: (candidates,) finite scores.
+            session: (events,) ids of the session.
+            k: number of items.
+        """
+        counts = [Counter[str]() for _ in self.caps]
+        is_open = np.ones(len(ids), np.bool_)
+        low, high = (scores.min(), scores.max()) if len(scores) else (0.0, 0.0)
+        relevance = (1 - self.weight) * (scores - low) / max(high - low, 1e-12)
+        similarity = self.similarity.of_all(ids, ids) if self.similarity is not None else None
+        p, parts = self._parts(ids, session)
+        chosen: list[int] = []
+        penalty = np.zeros(len(ids))
+        total = np.zeros(len(p))
+        while len(chosen) < k and is_open.any():
+            if len(p):
+                # (candidates, values) of the column, were each candidate added to the chosen items
+                q = (1 - SMOOTHING) * (total + parts) / (len(chosen) + 1) + SMOOTHING * p
+                penalty = (p * np.log(p / q)).sum(1)
+            best = int(np.where(is_open, relevance - self.weight * penalty, -np.inf).argmax())
+            is_open[best] = False
+            values = [cells.get(int(ids[best]), []) for cells, _ in self.caps]
+            if any(count[v] >= cap for count, (_, cap), of in zip(counts, self.caps, values, strict=True) for v in of):
+                continue
+            chosen.append(best)
+            for count, of in zip(counts, values, strict=True):
+                count.update(of)
+            if similarity is not None:
+                penalty = np.maximum(penalty, similarity[best])
+            total = total + parts[best]
+        return chosen
+
+    def _parts(self, ids: Index, session: Ids) -> tuple[Floats, Floats]:
+        """Return (values,) fractions among the items of the session, and (candidates, values) those of each item."""
+        number: dict[str, int] = {}
+        for id in session.tolist():
+            for value in self.values.get(id, []):
+                number.setdefault(value, len(number))
+        if not number:
+            return np.zeros(0), np.zeros((len(ids), 0))
+        both = np.concatenate([session, ids])
+        parts = np.zeros((len(both), len(number)))
+        for row, id in enumerate(both.tolist()):
+            values = self.values.get(id, [])
+            for value in values:
+                if value in number:
+                    parts[row, number[value]] = 1 / len(values)
+        of_session = parts[: len(session)].sum(0)
+        return of_session / of_session.sum(), parts[len(session) :]
+
+
+def rerank(
+    ids: Index, scores: Floats, rerankers: Sequence[Reranker | None], sessions: Sequence[Ids], k: int
+) -> tuple[Index, Floats]:
+    """Return the ids and scores of the chosen candidates of each session, (sessions, k); -inf beyond.
+
+    Args:
+        ids: (sessions, candidates) best first.
+        scores: (sessions, candidates), -inf beyond those that are permitted.
+        rerankers: of each session.
+        sessions: the ids of the events of each.
+        k: number of items.
+    """
+    best_ids, best_scores = ids[:, :k].copy(), scores[:, :k].copy()
+    for row, reranker in enumerate(rerankers):
+        if reranker is not None:
+            permitted = scores[row] > -np.inf
+            chosen = reranker.positions(ids[row][permitted], scores[row][permitted], sessions[row], k)
+            best_scores[row] = -np.inf
+            best_ids[row, : len(chosen)] = ids[row][permitted][chosen]
+            best_scores[row, : len(chosen)] = scores[row][permitted][chosen]
+    return best_ids, best_scores

@@ -8,29 +8,18 @@ and are counted in a warning.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
-from ensue.data.dates import (
-    BANDS,
-    CALENDARS,
-    MILLISECONDS,
-    SINCE_1970,
-    YEAR,
-    Bucket,
-    ParsedTimes,
-    TimeSummary,
-    Where,
-    calendar_seconds,
-    parse_dates,
-)
-from ensue.data.histories import Times
+from ensue.data.dates import ParsedTimes, Where, has_year_last, parse_dates, telling_date
+from ensue.data.histories import Index, Times
 from ensue.errors import DataError
-from ensue.lines import part_of, quoted
+from ensue.lines import one_line, part_of, quoted
 
 UNITS = ("s", "ms", "us", "ns", "h", "days", "iso")
 WORDS = {
@@ -49,6 +38,17 @@ TIME_NAMES = (
     "timeframe", "zeit", "datum", "zeitstempel", "fecha", "hora", "horodatage",
 )  # fmt: skip
 """Names of columns that hold the time of an event, as :func:`plain_time_name` leaves them, the surest first."""
+SINCE_1970 = 1e8
+MILLISECONDS = 1e11
+"""Numbers from 1973 on: seconds since 1970 up to the year 5138, milliseconds from there on, and so on by 1,000."""
+BANDS = ("", "s", "ms", "us", "ns")
+"""Units that a number may look like; the first is for those too small for any since 1970."""
+CALENDARS = {"%Y%m%d": 8, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}
+"""Dates written as one number, and how many digits it has."""
+YEAR = 365.25 * 86_400
+"""Seconds."""
+_YEARS = 2**16
+"""Years of a band, half of them before 1970."""
 FACTORS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "h": 3600.0, "days": 86_400.0, "iso": 1.0}
 """Seconds of each unit."""
 _EXCEL_1970 = 25_569
@@ -119,10 +119,160 @@ class TimeFormat:
 class Clock:
     """Times in seconds, and how they were understood."""
 
-    given: pl.Series
-    """Times as in the file."""
     seconds: Times
     format: TimeFormat
+
+
+@dataclass
+class Bucket:
+    """The times of one year, if they are in the unit that they look like."""
+
+    count: int
+    low: float
+    high: float
+    text: str
+    """The first of them as in the file."""
+    where: str
+    """The place of the first."""
+
+
+Search = Callable[[Callable[[pl.Series], str | None]], str | None]
+"""Applies a function to the times of a whole log, piece by piece, until it returns a text."""
+
+
+@dataclass
+class TimeSummary:
+    """The times of a log so far, and how they were written: what decides the unit and the outliers. Goes into JSON."""
+
+    name: str = ""
+    """Name of the column."""
+    words: str | None = None
+    """Detected format of dates, empty for numbers; ``None`` before the first time."""
+    day_first: bool | None = None
+    """Order of day and month in dates whose year comes last."""
+    first_place: str = ""
+    """The place of the first time."""
+    witness: str | None = None
+    """A date of the log that shows which number is the day, where the first one does not."""
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+    """``unit:year`` -> its times; of dates the unit is iso, of numbers too small for any since 1970 it is empty."""
+    all_whole: bool = True
+    """True if all numbers are whole."""
+    zoned: bool = False
+    """True if dates were brought to UTC from another zone."""
+    calendars: tuple[str, ...] = tuple(CALENDARS)
+    """Members of ``CALENDARS`` that all numbers fit."""
+
+    def add(self, column: pl.Series, where: Where, options: TimeOptions, search: Search | None = None) -> Times:
+        """Take in the times that follow, and return them: numbers as they are, dates as seconds.
+
+        Args:
+            column: (events,) named as in the file.
+            where: the place of an event in the file, for messages.
+            options: what is stated or known of the times.
+            search: searches the times of a log of which this column is only a piece.
+
+        Raises:
+            DataError: a time that is empty, no number and no date, or written otherwise than those before.
+        """
+        is_text = column.dtype == pl.String and bool(len(column)) and column[0] is not None
+        if search and self.words is None and is_text and options.day_first is None and has_year_last(column[0].strip()):
+            self.witness = search(telling_date)
+        if self.witness is None:
+            parsed = parse_times(column, where, options)
+        else:  # the witness goes above the piece, so that it is read as the whole log is
+            column_below = pl.concat([pl.Series(column.name, [self.witness]), column])
+            parsed = parse_times(column_below, lambda row: where(max(row - 1, 0)), options)
+            parsed = replace(parsed, numbers=parsed.numbers[1:])
+        numbers = parsed.numbers
+        is_whole = not parsed.words and bool((numbers == np.floor(numbers)).all())
+        piece = TimeSummary(
+            column.name,
+            parsed.words,
+            parsed.day_first,
+            where(0),
+            self.witness,
+            _buckets(numbers, bool(parsed.words), column, where),
+            is_whole,
+            parsed.zoned,
+            tuple(name for name in CALENDARS if is_whole and _fits(numbers, name)),
+        )
+        self.merge(piece)
+        return numbers
+
+    def merge(self, other: TimeSummary) -> None:
+        """Take in the summary of the times that follow.
+
+        Raises:
+            DataError: times are written otherwise there.
+        """
+        if self.words is None:
+            vars(self).update(vars(other))
+            return
+        if other.words != self.words:
+            raise DataError(
+                f"{other.first_place}: times are {other.words or 'numbers'} here, but {self.words or 'numbers'} at "
+                f"{self.first_place}; write all times in the same way"
+            )
+        for key, bucket in other.buckets.items():
+            if (former := self.buckets.setdefault(key, bucket)) is not bucket:
+                former.count += bucket.count
+                former.low = min(former.low, bucket.low)
+                former.high = max(former.high, bucket.high)
+        self.all_whole &= other.all_whole
+        self.zoned |= other.zoned
+        self.calendars = tuple(name for name in self.calendars if name in other.calendars)
+
+    def of_unit(self, unit: str) -> list[Bucket]:
+        """Return the buckets whose times look like a unit."""
+        return [bucket for key, bucket in self.buckets.items() if key.partition(":")[0] == unit]
+
+    @property
+    def low(self) -> float:
+        """The least of all."""
+        return min(bucket.low for bucket in self.buckets.values())
+
+    @property
+    def high(self) -> float:
+        """The greatest of all."""
+        return max(bucket.high for bucket in self.buckets.values())
+
+    def format(self, layout: str, options: TimeOptions) -> TimeFormat:
+        """Judge the unit of all times, and which of them lie apart from the others.
+
+        Args:
+            layout: the file's layout, for its convention.
+            options: what is stated or known of the times.
+
+        Raises:
+            DataError: times in two units, or in one that they cannot be in.
+        """
+        scale, reason = ("iso", "") if self.words else _unit(self, layout, options)
+        buckets = sorted(self.buckets.values(), key=lambda bucket: (_second(bucket.low, scale), bucket.low))
+        bulk, outliers = _split(buckets, scale)
+        low = _second(bulk[0].low, scale)
+        high = max(_second(bucket.high, scale) for bucket in bulk)
+        unit = "iso" if scale in CALENDARS else scale
+        if high >= MILLISECONDS:
+            worst = max(bulk, key=lambda bucket: bucket.high)
+            raise DataError(
+                f"{worst.where}: time {worst.text} cannot be {WORDS[unit]} ({reason}); set the unit with --time-unit"
+            )
+        absolute = bool(self.words) or low >= SINCE_1970
+        span = " to ".join(format_time(second, unit, absolute) for second in (low, high))
+        if scale in CALENDARS:
+            sentence = f"dates such as {buckets[0].text} ({reason}), read as UTC, {span}"
+        elif self.words:
+            read = "converted from their time zones to UTC" if self.zoned else "read as UTC"
+            sentence = f"{self.words}, {read}, {span}"
+        else:
+            since = " since 1970" if absolute else " from 0" if low == 0 else ""
+            sentence = f"{WORDS[unit]}{' since 1899-12-30' if unit == 'days' else since} ({reason}), {span}"
+        total = sum(bucket.count for bucket in buckets)
+        warnings = (_apart_sentence(outliers, total, span),) if outliers else ()
+        return TimeFormat(
+            unit=unit, scale=scale, absolute=absolute, sentence=sentence, warnings=warnings, day_first=self.day_first
+        )
 
 
 def read_clock(column: pl.Series, layout: str, where: Where, options: TimeOptions = FIND_OUT) -> Clock:
@@ -137,64 +287,81 @@ def read_clock(column: pl.Series, layout: str, where: Where, options: TimeOption
     Raises:
         DataError: a time that is empty, no number and no date, not finite, or in a different unit from the others.
     """
-    parsed = parse_times(column, where, options)
-    summary = TimeSummary.of(parsed, column, where)
-    time_format = format_of(summary, parsed.words, column.name, layout, options, parsed.day_first)
-    return Clock(column, in_seconds(parsed.numbers, time_format.scale), time_format)
-
-
-def format_of(
-    summary: TimeSummary, words: str, name: str, layout: str, options: TimeOptions, day_first: bool | None = None
-) -> TimeFormat:
-    """Judge the unit of a column, and which of its events lie apart from the others.
-
-    Args:
-        summary: of all its times.
-        words: how dates were read; empty of numbers.
-        name: of the column.
-        layout: the file's layout, for its convention.
-        options: what is stated or known of the times.
-        day_first: the order of day and month in it.
-
-    Raises:
-        DataError: times in two units, or in one that they cannot be in.
-    """
-    scale, reason = ("iso", "") if words else _unit(summary, name, layout, options)
-    buckets = sorted(summary.buckets.values(), key=lambda bucket: (_second(bucket.low, scale), bucket.low))
-    bulk, outliers = _split(buckets, scale)
-    low, high = _second(bulk[0].low, scale), max(_second(bucket.high, scale) for bucket in bulk)
-    unit = "iso" if scale in CALENDARS else scale
-    if high >= MILLISECONDS:
-        worst = max(bulk, key=lambda bucket: bucket.high)
-        raise DataError(
-            f"{worst.where}: time {worst.text} cannot be {WORDS[unit]} ({reason}); set the unit with --time-unit"
-        )
-    absolute = bool(words) or low >= SINCE_1970
-    span = " to ".join(format_time(second, unit, absolute) for second in (low, high))
-    if scale in CALENDARS:
-        sentence = f"dates such as {buckets[0].text} ({reason}), read as UTC, {span}"
-    elif words:
-        read = "converted from their time zones to UTC" if summary.zoned else "read as UTC"
-        sentence = f"{words}, {read}, {span}"
-    else:
-        since = " since 1899-12-30" if unit == "days" else " since 1970" if absolute else " from 0" if low == 0 else ""
-        sentence = f"{WORDS[unit]}{since} ({reason}), {span}"
-    total = sum(bucket.count for bucket in buckets)
-    warnings = (_apart_sentence(outliers, total, span),) if outliers else ()
-    return TimeFormat(
-        unit=unit, scale=scale, absolute=absolute, sentence=sentence, warnings=warnings, day_first=day_first
-    )
+    summary = TimeSummary()
+    numbers = summary.add(column, where, options)
+    time_format = summary.format(layout, options)
+    return Clock(in_seconds(numbers, time_format.scale), time_format)
 
 
 def in_seconds(times: Times, scale: str) -> Times:
     """Convert times of a unit, or of a calendar, to seconds; those of dates are in seconds."""
     if scale in CALENDARS:
-        return calendar_seconds(times, scale)
+        return _calendar_seconds(times, scale)
     if scale == "days":
         return np.round((times - _EXCEL_1970) * 86_400, 3)  # Excel keeps milliseconds
     if scale == "ns":
         return np.round(times / 1e3) / 1e6  # whole microseconds, which 64 bits hold exactly
     return times / {"ms": 1e3, "us": 1e6}.get(scale, 1.0) * (3600.0 if scale == "h" else 1.0)
+
+
+def _calendar_seconds(numbers: Times, calendar: str) -> Times:
+    """Return seconds since 1970 of numbers such as 20231114; NaN of what is no date from 1900 to 2100."""
+    remaining = numbers.astype(np.int64) * 10 ** (14 - CALENDARS[calendar])
+    # 20231114221320 is cut from its end: 20 seconds, 13 minutes, 22 hours, day 14, month 11, and the year is left.
+    fields = []
+    for _ in range(5):
+        fields.append(remaining % 100)
+        remaining = remaining // 100
+    second, minute, hour, day, month = fields
+    is_date = (remaining >= 1900) & (remaining <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    is_valid = is_date & (hour < 24) & (minute < 60) & (second < 60)
+    months = ((remaining - 1970) * 12 + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    return np.where(is_valid, days * 86_400.0 + hour * 3_600 + minute * 60 + second, np.nan)
+
+
+def _fits(numbers: Times, calendar: str) -> bool:
+    """Return whether all numbers are dates of a calendar such as ``%Y%m%d``."""
+    digits = CALENDARS[calendar]
+    if not len(numbers) or numbers.min() < 10.0 ** (digits - 1) or numbers.max() >= 10.0**digits:
+        return False
+    return not np.isnan(_calendar_seconds(numbers, calendar)).any()
+
+
+def _buckets(numbers: Times, is_dated: bool, column: pl.Series, where: Where) -> dict[str, Bucket]:
+    """Return the buckets of some times; ``column`` has them as in the file."""
+    if not len(numbers):
+        return {}
+    low, high = float(numbers.min()), float(numbers.max())
+    first_key, last_key = _keys(np.array([low, high]), is_dated).tolist()
+    groups = [(first_key, len(numbers), low, high, 0)]
+    if first_key != last_key:  # most columns are of one year, and need no key of each time
+        number = pl.col("number")
+        rows = pl.DataFrame({"key": _keys(numbers, is_dated), "number": numbers}).with_row_index("row")
+        statistics = pl.len(), number.min().alias("low"), number.max().alias("high"), pl.col("row").min()
+        groups = rows.group_by("key").agg(statistics).sort("key").rows()
+    buckets = {}
+    for key, count, low, high, first in groups:
+        band = "iso" if is_dated else BANDS[key // _YEARS]
+        bucket = Bucket(count, low, high, _text(column[first]), where(first))
+        buckets[f"{band}:{key % _YEARS - _YEARS // 2}"] = bucket
+    return buckets
+
+
+def _keys(numbers: Times, is_dated: bool) -> Index:
+    """Return (events,) the band and the year of each time as one number, which never decreases with the time."""
+    edges = SINCE_1970 * 1e3 ** np.arange(4)
+    bands = np.zeros(len(numbers), np.int64) if is_dated else np.searchsorted(edges, numbers, side="right")
+    per_year = np.array([1.0, 1.0, 1e3, 1e6, 1e9]) * YEAR
+    years = np.floor(np.clip(numbers / per_year[bands], -30_000, 30_000)).astype(np.int64)
+    return bands * _YEARS + years + _YEARS // 2
+
+
+def _text(value: object) -> str:
+    """Return a time as in the file, for messages; of a column of numbers without a point where it is whole."""
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() else f"{value:.15g}"
+    return one_line(str(value).strip())
 
 
 def parse_times(column: pl.Series, where: Where, options: TimeOptions = FIND_OUT) -> ParsedTimes:
@@ -318,16 +485,16 @@ def _parse_numbers(column: pl.Series, where: Where) -> Times:
     return times
 
 
-def _unit(summary: TimeSummary, name: str, layout: str, options: TimeOptions) -> tuple[str, str]:
-    """The scale, and the reason given in the sentence.
+def _unit(summary: TimeSummary, layout: str, options: TimeOptions) -> tuple[str, str]:
+    """Return the scale, and the reason given in the sentence.
 
     Raises:
         DataError: times in two units, or the unit of the training data is another one.
     """
     if options.unit is not None:
         return options.unit, "as stated"
-    if name_unit := named_unit(name):
-        return name_unit, f"from the column's name {quoted(name)}"
+    if name_unit := named_unit(summary.name):
+        return name_unit, f"from the column's name {quoted(summary.name)}"
     if layout.endswith("histories"):
         return "s", "the convention of this record type"
     if summary.calendars:
@@ -343,23 +510,23 @@ def _unit(summary: TimeSummary, name: str, layout: str, options: TimeOptions) ->
         return unit, f"inferred: values near {lowest}"
     if options.usual_unit is not None:
         return options.usual_unit, "as in the training data"
+    # Hours since 1970 of 1993 to 2049.
     if layout in ("forest", "ms-hgat", "topo-lstm") and summary.low >= 2e5 and summary.high <= 7e5:
         return "h", f"inferred: values near {summary.low:.0f}"
     if layout == "hidan":
         return "h", "the convention of this layout"
-    if _are_excel_days(summary, name):
+    if _are_excel_days(summary):
         return "days", "inferred: all from 20,000 to 60,000"
     return "s", "assumed; set the unit with --time-unit"
 
 
 def _unit_since_1970(summary: TimeSummary) -> str | None:
-    """The unit since 1970 that the bulk of the numbers is in; ``None`` where they look like none.
+    """Return the unit since 1970 that the bulk of the numbers is in; ``None`` where they look like none.
 
     Raises:
         DataError: others mean the same years in another unit.
     """
-    counts = summary.counts()
-    total = sum(counts.values())
+    counts = {unit: sum(bucket.count for bucket in summary.of_unit(unit)) for unit in BANDS}
     unit = max(BANDS[1:], key=counts.__getitem__)
     inside = summary.of_unit(unit)
     if not inside:
@@ -372,21 +539,22 @@ def _unit_since_1970(summary: TimeSummary) -> str | None:
                     f"{bucket.where}: time {bucket.text} looks like {WORDS[other]} since 1970, but others, such as "
                     f"{inside[0].text}, look like {WORDS[unit]}; give all times in one unit"
                 )
-    smaller = [bucket for bucket in summary.buckets.values() if bucket.high < min(member.low for member in inside)]
-    lowest = _second(min(bucket.low for bucket in inside), unit)
-    is_adjacent = any(lowest - _second(bucket.high, unit) < YEAR for bucket in smaller)
-    outside = total - counts[unit]
-    return None if is_adjacent or outside >= counts[unit] else unit
+    # Numbers just below the band are of the same clock, which then does not count from 1970.
+    smallest = min(bucket.low for bucket in inside)
+    smaller = [bucket for bucket in summary.buckets.values() if bucket.high < smallest]
+    is_adjacent = any(_second(smallest, unit) - _second(bucket.high, unit) < YEAR for bucket in smaller)
+    is_minority = 2 * counts[unit] <= sum(counts.values())
+    return None if is_adjacent or is_minority else unit
 
 
-def _are_excel_days(summary: TimeSummary, name: str) -> bool:
+def _are_excel_days(summary: TimeSummary) -> bool:
     """Return whether all numbers are such as Excel counts days with, in a column whose name speaks of time."""
-    plain = plain_time_name(name)
+    plain = plain_time_name(summary.name)
     if not any(word in plain for word in ("time", "date", "when", "created", "zeit", "datum")):
         return False
     low, high = _EXCEL_DAYS
     span = summary.high - summary.low
-    return low <= summary.low and summary.high <= high and (not summary.whole or span < _MAX_WHOLE_DAYS)
+    return low <= summary.low and summary.high <= high and (not summary.all_whole or span < _MAX_WHOLE_DAYS)
 
 
 def _second(number: float, scale: str) -> float:

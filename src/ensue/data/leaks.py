@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ensue.data.dates import SINCE_1970
+from ensue.data.clock import SINCE_1970
 from ensue.data.histories import Histories, Index, ranges
 from ensue.data.near_copies import near_copies
 

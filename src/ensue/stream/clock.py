@@ -22,8 +22,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from ensue.data.clock import format_time
-from ensue.data.dates import MILLISECONDS, SINCE_1970
+from ensue.data.clock import MILLISECONDS, SINCE_1970, format_time
 
 DAY = 86400.0
 FAR = 30 * DAY

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ensue.data.dates import SINCE_1970
+from ensue.data.clock import SINCE_1970
 from ensue.data.histories import Histories, Index, concat_histories, ranges
 from ensue.errors import DataError, SettingError
 from ensue.learning.state import module_of

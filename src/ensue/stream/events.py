@@ -31,8 +31,8 @@ import numpy as np
 import polars as pl
 from typing_extensions import TypedDict
 
-from ensue.data.clock import UNITS, WORDS, in_seconds, named_unit
-from ensue.data.dates import BANDS, MILLISECONDS, SINCE_1970, has_year_last, parse_dates
+from ensue.data.clock import BANDS, MILLISECONDS, SINCE_1970, UNITS, WORDS, in_seconds, named_unit
+from ensue.data.dates import has_year_last, parse_dates
 from ensue.data.file_bytes import KEEP
 from ensue.data.ids import MISSING
 from ensue.data.schema import NO_SCHEMA, DataSchema

@@ -20,8 +20,7 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from ensue import metrics
-from ensue.data.clock import format_time
-from ensue.data.dates import MILLISECONDS, SINCE_1970
+from ensue.data.clock import MILLISECONDS, SINCE_1970, format_time
 from ensue.data.histories import Histories, Ids, Index, Times
 from ensue.learning.state import Count
 from ensue.metrics import MISS, Floats

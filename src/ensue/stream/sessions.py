@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.data.dates import MILLISECONDS
+from ensue.data.clock import MILLISECONDS
 from ensue.data.histories import Histories, Index, concat_histories, ranges
 from ensue.nn.validation import MAX_COUNT, require_ids, require_number, require_table, require_totals
 from ensue.stream.clock import Event, Rejection, StreamClock

@@ -22,11 +22,9 @@ from typing import Self, cast
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
-from ensue.data.clock import TimeFormat, TimeOptions, format_of, parse_times
-from ensue.data.dates import TimeSummary, Where, has_year_last, telling_date
+from ensue.data.clock import TimeSummary
 from ensue.data.file_bytes import FileBytes
 from ensue.data.files import Content, answering, require_no_zeros
-from ensue.data.histories import Times
 from ensue.data.ids import IdColumns, Tally
 from ensue.data.sequences.prepared import flush
 from ensue.data.sequences.rows import TEXT, id_columns, is_unordered, read_rows, remarks_on, require_filled, times_of
@@ -40,8 +38,6 @@ ROWS = PIECE = 2**21
 """Events of a batch, and rows of Parquet in a piece, at least and at most."""
 BYTES = 2**26
 """Bytes of text in a piece, about."""
-Search = Callable[[Callable[[pl.Series], str | None]], str | None]
-"""Applies a function to the times of the whole log, piece by piece, until it returns a text."""
 
 
 @dataclass(frozen=True)
@@ -67,70 +63,6 @@ class Head:
 
 
 @dataclass
-class RunningClock:
-    """Summary of the times read so far, and how they were written."""
-
-    name: str = ""
-    words: str | None = None
-    """Detected format of dates, empty for numbers; ``None`` before the first time."""
-    day_first: bool | None = None
-    """Order of day and month in dates whose year comes last."""
-    first_place: str = ""
-    """The place of the first time."""
-    witness: str | None = None
-    """A date of the log that shows which number is the day, where the first one does not."""
-    summary: TimeSummary = field(default_factory=TimeSummary)
-
-    def add(self, column: pl.Series, where: Where, options: TimeOptions, search: Search) -> Times:
-        """Return the times of a piece: numbers as they are, dates as seconds.
-
-        Raises:
-            DataError: a time that is empty, no number and no date, or written otherwise than those before.
-        """
-        dated = column.dtype == pl.String and bool(len(column)) and column[0] is not None
-        if self.words is None and dated and options.day_first is None and has_year_last(column[0].strip()):
-            self.witness = search(telling_date)
-        if self.witness is None:
-            parsed = parse_times(column, where, options)
-        else:  # the witness goes above the piece, so that it is read as the whole log is
-            column_below = pl.concat([pl.Series(column.name, [self.witness]), column])
-            parsed = parse_times(column_below, lambda row: where(max(row - 1, 0)), options)
-            parsed = replace(parsed, numbers=parsed.numbers[1:])
-        if self.words is None:
-            self.name, self.words, self.day_first = column.name, parsed.words, parsed.day_first
-            self.first_place = where(0)
-        _require_same_times(parsed.words, self.words, where(0), self.first_place)
-        self.summary.add(TimeSummary.of(parsed, column, where))
-        return parsed.numbers
-
-    def then(self, other: RunningClock) -> RunningClock:
-        """Add the times of the files that follow, which were read elsewhere.
-
-        Raises:
-            DataError: times are written otherwise there.
-        """
-        _require_same_times(other.words, self.words, other.first_place, self.first_place)
-        self.summary.add(other.summary)
-        return self
-
-    def end(self, layout: str, options: TimeOptions) -> TimeFormat:
-        """Return the time format of the whole log.
-
-        Raises:
-            DataError: the times are in two units, or in one that they cannot be in.
-        """
-        return format_of(self.summary, self.words or "", self.name, layout, options, self.day_first)
-
-
-def _require_same_times(words: str | None, first: str | None, place: str, first_place: str) -> None:
-    if words != first:
-        raise DataError(
-            f"{place}: times are {words or 'numbers'} here, but {first or 'numbers'} at {first_place}; write all times "
-            "in the same way"
-        )
-
-
-@dataclass
 class ReadState:
     """State of reading a log; stored as JSON after each batch."""
 
@@ -144,7 +76,7 @@ class ReadState:
     latest: int = -1
     """Number of the latest such file."""
     notes: list[str] = field(default_factory=list)
-    clock: RunningClock | None = None
+    clock: TimeSummary | None = None
     head: Head | None = None
     """Properties of all events; ``None`` before the first."""
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -240,7 +172,8 @@ class Batches:
         self.ids.take(other.ids)
         state.head = state.head or later.head
         if later.clock is not None:
-            state.clock = later.clock if state.clock is None else state.clock.then(later.clock)
+            state.clock = state.clock or TimeSummary()
+            state.clock.merge(later.clock)
 
     def _tables(self, cursor: Cursor) -> Iterator[tuple[Table, Cursor]]:
         """Yield the events of each piece and where the next begins; notes are collected on the way."""
@@ -264,7 +197,7 @@ class Batches:
             table.frame[role].cast(pl.Int64 if self.is_numeric(role) else pl.String) for role in ("session", "item")
         ]
         if (times := times_of(table)) is not None:
-            self.state.clock = self.state.clock or RunningClock()
+            self.state.clock = self.state.clock or TimeSummary()
             seconds = self.state.clock.add(times, table.where, self.options.times, self._search_times)
             columns.append(pl.Series("time", seconds))
         return pl.DataFrame(columns)

@@ -95,9 +95,9 @@ def histories_of(
     ids = (index + FIRST).astype(np.int32)
     histories = Histories(ids, offsets_of(lengths), Vocabulary(distinct), names=names)
     notes = (*table.notes, *remarks_on(table))
-    if clock is not None:
+    if clock is not None and times is not None:
         timed = replace(histories, times=clock.seconds)
-        histories, count = in_order(timed, clock.given, where, sort or is_unordered(table))
+        histories, count = in_order(timed, times, where, sort or is_unordered(table))
         notes += sorted_note(count, len(histories))
     if layout == "recbole lists":
         num_rows = len(histories)

@@ -35,8 +35,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensue.data.clock import TimeOptions, is_number, read_clock
-from ensue.data.dates import SINCE_1970
+from ensue.data.clock import SINCE_1970, TimeOptions, is_number, read_clock
 from ensue.data.delimited import Delimited
 from ensue.data.files import Content
 from ensue.data.histories import Index

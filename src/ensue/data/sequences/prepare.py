@@ -257,7 +257,7 @@ def _write(
     """Write the sorted events, window after window, into the columns of the prepared log."""
     head = batches.state.head
     assert head is not None
-    clock = None if batches.state.clock is None else batches.state.clock.end(head.layout, options.times)
+    clock = None if batches.state.clock is None else batches.state.clock.format(head.layout, options.times)
     require_times(name, gap, timed=clock is not None)
     users = is_user_log(head.columns) and "session" not in options.columns and clock is not None and clock.absolute
     minutes = pause_of(gap, head.layout, users=users)

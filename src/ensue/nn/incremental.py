@@ -230,6 +230,12 @@ class Past(NamedTuple):
         """(2, n, size, width)."""
         return self.room.kept[:, :, : self.size]
 
+    def of_sources(self, index: Tensor, num_sources: int) -> Past:
+        """Return a copy of the past of some of the sources; the rows of a source, its heads, stand side by side."""
+        pairs, _, capacity, width = self.room.kept.shape
+        kept = self.room.kept.view(pairs, num_sources, -1).index_select(1, index)
+        return Past(_Room(kept.view(pairs, -1, capacity, width), self.size), self.size)
+
     def append(self, new: Tensor) -> Past:
         """With (2, n, more, width) behind it."""
         past = self.open(new.shape[2])

@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -174,6 +174,12 @@ def test_stops_as_soon_as_nothing_open_can_win_by_hand() -> None:
     assert math.exp(found.sums[0, 0]) == pytest.approx(0.81)
 
 
+class Begun(NamedTuple):
+    """The only word of each session."""
+
+    words: Tensor
+
+
 class Late:
     """Writes word 4 after which 0.6 end and 0.2 go on; who went on ends at the seventh word, and then surely.
 
@@ -183,13 +189,16 @@ class Late:
     def __init__(self, begun: Tensor, step: int = 0) -> None:
         self.begun, self.place = begun, step
 
-    def start(self, memory: Tensor) -> Late:
-        return Late(memory[:, None])
+    def start(self, memory: Begun) -> Late:
+        return Late(memory.words[:, None])
 
     def select(self, index: Tensor) -> Late:
         return Late(self.begun.flatten()[index].view(len(self.begun), -1), self.place)
 
-    def step(self, memory: Tensor, state: Late, tokens: Tensor) -> tuple[Tensor, Late]:
+    def of_sources(self, index: Tensor, _: int) -> Late:
+        return Late(self.begun[index], self.place)
+
+    def step(self, memory: Begun, state: Late, tokens: Tensor) -> tuple[Tensor, Late]:
         shares = torch.full((len(tokens), 7), 1e-9)
         end, on = {0: (1e-9, 0.9), 1: (0.6, 0.2), 7: (0.999, 1e-9)}.get(state.place, (1e-9, 0.999))
         shares[:, END], shares[:, 4] = end, on
@@ -203,7 +212,7 @@ def test_exhaustive_waits_for_long_ones_by_hand() -> None:
     def found(exhaustive: bool, *begun: int) -> list[list[int]]:
         search = Search(beam=1 + 1, keep=1, longest=9, exponent=1.0, exhaustive=exhaustive)
         model: Any = Late(torch.zeros(0))
-        tokens = beam_search(model, torch.tensor(begun), pad([[[5]]] * len(begun)), search).tokens
+        tokens = beam_search(model, Begun(torch.tensor(begun)), pad([[[5]]] * len(begun)), search).tokens
         return [[id for id in row if id] for row in tokens[:, 0].tolist()]
 
     assert found(False, 5) == [[4]]

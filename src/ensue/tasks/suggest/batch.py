@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -123,4 +123,4 @@ def next_queries(batch: Batch) -> tuple[Tensor, Tensor]:
 
 def select(rows: Tensors, index: Tensor) -> Tensors:
     """Rows of a tuple of tensors, picked, repeated or put in order."""
-    return cast(Tensors, cast(Any, type(rows))(*(tensor.index_select(0, index) for tensor in cast(Any, rows))))
+    return type(rows)._make(tensor.index_select(0, index) for tensor in cast("Iterable[Tensor]", rows))

@@ -11,7 +11,7 @@ A beam of 1 is greedy decoding: it takes the likeliest token, and stops at the f
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn.topk import topk
-from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch
+from ensue.tasks.suggest.batch import BEGIN, END, PADDING, UNKNOWN, Batch, select
 from ensue.tasks.suggest.model import Decoder
 from ensue.tasks.suggest.prefix import Typed
 from ensue.tasks.suggest.settings import Search
@@ -27,6 +27,8 @@ from ensue.tasks.suggest.settings import Search
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+MIN_DONE = 0.25
+"""Fraction of the rows that must be done before they leave the search: to copy the others costs a third of a step."""
 
 
 class Found(NamedTuple):
@@ -83,18 +85,23 @@ def beam_search(
     Returns:
         As many suggestions as there are; a row that has none has scores of -inf.
     """
-    device, rows = batch.words.device, np.arange(len(batch.words))[:, None]
+    device = batch.words.device
     typed = None if typed is None else Typed(*(table.to(device) for table in typed))
-    words, lengths, state = batch.words.numpy(force=True), batch.lengths.numpy(force=True), writer.start(memory)
-    beams, last, done = _begin(lengths, search), np.full(rows.shape, BEGIN), np.zeros(len(rows), np.bool_)
+    words, lengths = batch.words.numpy(force=True), batch.lengths.numpy(force=True)
+    results = ended = _nothing(len(words), search)
+    rows = np.arange(len(words))  # the rows that are still searched; all other arrays have one line for each
+    beams, state = _begin(lengths, search), writer.start(memory)
+    last, done = np.full((len(rows), 1), BEGIN), np.zeros(len(rows), np.bool_)
     for step in range(search.longest + 1):
         log_shares, state = writer.step(memory, state, torch.from_numpy(last.ravel()).to(device))
         if step == 0:
-            ended, wall = _nothing(len(rows), search), _wall(banned, log_shares)
+            wall = _wall(banned, log_shares)
         sums_so_far = torch.from_numpy(beams.sums).to(log_shares)
         totals = log_shares.add_(wall).view(*last.shape, -1).add_(sums_so_far[..., None])
         if typed is not None:
-            allowed = typed.allowed[torch.from_numpy(rows).to(device), torch.from_numpy(beams.written).to(device)]
+            allowed = typed.allowed[
+                torch.from_numpy(rows[:, None]).to(device), torch.from_numpy(beams.written).to(device)
+            ]
             totals.masked_fill_(~allowed, -torch.inf)
         ends = _ends(totals[..., END].numpy(force=True), beams, lengths, step)
         totals[..., END] = -torch.inf
@@ -108,11 +115,27 @@ def beam_search(
         if step == search.longest or done.all():
             break
         parents, last = np.divmod(flat_tokens, totals.shape[2])
-        state = state.select(torch.from_numpy((rows * totals.shape[1] + parents).ravel()).to(device))
-        beams = _go_on(beams, sums, rows, parents, last, step, words)
+        numbers = np.arange(len(rows))[:, None]
+        state = state.select(torch.from_numpy((numbers * totals.shape[1] + parents).ravel()).to(device))
+        beams = _go_on(beams, sums, numbers, parents, last, step, words)
         if typed is not None:
-            beams = beams._replace(written=_written(typed, beams.written, last))
-    return Found(*map(torch.from_numpy, ended))
+            beams = beams._replace(written=_written(typed, rows, beams.written, last))
+        if done.mean() >= MIN_DONE:
+            # Rows that are done leave the search, so that the others need not wait for products of them.
+            _store(results, rows, ended)
+            going = np.flatnonzero(~done)
+            rows, words, lengths, last, done = rows[going], words[going], lengths[going], last[going], done[going]
+            beams, ended = _Beams._make(array[going] for array in beams), _Ended._make(array[going] for array in ended)
+            index = torch.from_numpy(going).to(device)
+            memory, state = select(cast(Any, memory), index), state.of_sources(index, last.shape[1])
+    _store(results, rows, ended)
+    return Found(*map(torch.from_numpy, results))
+
+
+def _store(results: _Ended, rows: Ints, ended: _Ended) -> None:
+    """Write the lines of some rows."""
+    for whole, part in zip(results, ended, strict=True):
+        whole[rows] = part
 
 
 def _begin(lengths: Ints, search: Search) -> _Beams:
@@ -124,8 +147,8 @@ def _begin(lengths: Ints, search: Search) -> _Beams:
 
 
 def _nothing(rows: int, search: Search) -> _Ended:
-    empty = np.full((rows, search.keep), -np.inf)
-    return _Ended(np.full((rows, search.keep, search.longest), PADDING), empty, empty)
+    scores = np.full((rows, search.keep), -np.inf)
+    return _Ended(np.full((rows, search.keep, search.longest), PADDING), scores, scores.copy())
 
 
 def _wall(banned: Tensor | None, like: Tensor) -> Tensor:
@@ -166,8 +189,8 @@ def _go_on(beams: _Beams, sums: Floats, rows: Ints, parents: Ints, token: Ints, 
     return _Beams(tokens, sums, repeating, beams.written[rows, parents])
 
 
-def _written(typed: Typed, written: Ints, token: Ints) -> Ints:
+def _written(typed: Typed, rows: Ints, written: Ints, token: Ints) -> Ints:
     """(rows, open) bytes of the prefix that are written with one token more."""
-    sizes, ends = typed.sizes.numpy(force=True), typed.ends.numpy(force=True)
+    sizes, ends = typed.sizes.numpy(force=True), typed.ends.numpy(force=True)[rows]
     bytes_written: Ints = np.minimum(written + sizes[token], ends[:, None])
     return bytes_written

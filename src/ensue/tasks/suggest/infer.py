@@ -9,7 +9,8 @@ of that over the candidates. Nothing below the k-anonymity threshold is ever a c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from dataclasses import replace
+from itertools import chain, pairwise
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,7 @@ from ensue.metrics import Floats
 from ensue.tasks.suggest.baselines.counting import MostFrequentNext, RepeatLast, Suggestions
 from ensue.tasks.suggest.baselines.shares import SOURCES
 from ensue.tasks.suggest.batch import PADDING, UNKNOWN, Batch, pad
-from ensue.tasks.suggest.candidates import EVERY, Candidates, features, first_of_each, shares
+from ensue.tasks.suggest.candidates import EVERY, NETWORK, Candidates, Mask, features, first_of_each, shares
 from ensue.tasks.suggest.catalogue import RERANKER
 from ensue.tasks.suggest.decoding import beam_search
 from ensue.tasks.suggest.ensembles.consensus import order as by_consensus
@@ -34,7 +35,7 @@ from ensue.tasks.suggest.similarity import SIMILAR
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
 
-GROUP = 32
+GROUP = 64
 """Sessions that are answered at once."""
 
 
@@ -122,6 +123,24 @@ def scored(candidates: Candidates, order: Metadata, exponent: float, tokens: int
     return sums
 
 
+def shortlisted(candidates: Candidates, order: Metadata, exponent: float, tokens: int, size: int) -> Mask:
+    """Return which candidates the network scores, (candidates,).
+
+    Those that the search wrote are scored already. Of the others the best ``size`` of each session are scored, by the
+    learned order without the network's probability, which is not known yet.
+    """
+    assert order.mixture is not None
+    unscored = replace(candidates, totals=np.zeros(len(candidates)))
+    scores = scored(unscored, replace(order, mixture={**order.mixture, NETWORK: 0.0}), exponent, tokens)
+    # Best first within each session, those written behind all others; a rank is the distance from the session's first.
+    best_first = np.lexsort((-scores, candidates.written, candidates.owners))
+    firsts = first_of_each(candidates.owners)
+    sizes = np.diff(np.append(firsts, len(candidates)))
+    is_scored = candidates.written.copy()
+    is_scored[best_first] |= np.arange(len(candidates)) - np.repeat(firsts, sizes) < size
+    return is_scored
+
+
 def consider(state: SuggestState, sessions: Histories, k: int, prefixes: Sequence[str]) -> Candidates:
     """All candidates of some sessions, none of which is empty.
 
@@ -139,7 +158,7 @@ def consider(state: SuggestState, sessions: Histories, k: int, prefixes: Sequenc
 
 
 def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, prefixes: Sequence[str]) -> Candidates:
-    """The candidates of a few sessions: first those written, then those looked up, which the network scores too."""
+    """Return the candidates of a few sessions: first those written, then those looked up, which the network scores."""
     following, typed = state.following, [record.values for record in sessions.records()]
     memory, written = None, [dict[str, tuple[float, int]]() for _ in typed]
     excluded = [set() if state.shared.repeats else {*values} for values in typed]
@@ -158,37 +177,32 @@ def _consider(state: SuggestState, sessions: Histories, batch: Batch, k: int, pr
             _looked_up(following, sessions, k, prefixes, num_written, counts), excluded, written, strict=True
         )
     ]
-    tokens = [*map(state.search_rules().spelling, added)]
-    sums = _score(state, memory, tokens)
-    rows = [
-        (row, text, total, length, is_written, unknown)
-        for row, pool in enumerate(written)
-        for text, total, length, is_written, unknown in (
-            *((text, total, length, True, 0) for text, (total, length) in pool.items()),
-            *(
-                (text, total, len(ids) + 1, False, ids.count(UNKNOWN))
-                for text, total, ids in zip(added[row], sums[row], tokens[row], strict=False)
-            ),
-        )
-    ]
-    allowed = state.floor.shows(text for _, text, *_ in rows)
-    columns = [*zip(*(row for row in rows if row[1] in allowed), strict=True)] or [()] * 6
-    owners, texts = np.array(columns[0], np.int64), columns[1]
+    texts = [*chain.from_iterable(written), *chain.from_iterable(added)]
+    tokens = state.search_rules().spelling(texts[sum(num_written) :])
+    pairs = [pair for pool in written for pair in pool.values()]
+    owners = np.concatenate(
+        [np.repeat(np.arange(len(typed)), sizes) for sizes in (num_written, [*map(len, added)])]
+    ).astype(np.int64)
     queries = following.vocabulary.ids(texts).astype(np.int64) - FIRST
-    nothing = np.zeros(len(owners), np.int64)
-    return Candidates(
+    nothing = np.zeros(len(texts), np.int64)
+    candidates = Candidates(
         owners=owners,
         texts=np.array(texts, np.object_),
-        totals=np.array(columns[2], np.float64),
-        lengths=np.array(columns[3], np.int64),
-        written=np.array(columns[4], np.bool_),
-        unknown=np.array(columns[5], np.int64),
+        totals=np.array([total for total, _ in pairs] + [0.0] * len(tokens), np.float64),
+        lengths=np.array([length for _, length in pairs] + [len(ids) + 1 for ids in tokens], np.int64),
+        written=np.arange(len(texts)) < len(pairs),
+        unknown=np.array([0] * len(pairs) + [ids.count(UNKNOWN) for ids in tokens], np.int64),
         ranks=nothing - 1 if counts is None else counts.ranks(owners, queries),
         followed=nothing if counts is None else counts.followed(owners, queries),
         counts=np.append(following.totals, 0)[queries],
         expected=np.zeros((len(owners), len(SOURCES))) if counts is None else counts.expected(owners, queries),
         similar=np.zeros((len(owners), len(SIMILAR))) if counts is None else state.similarity.of(typed, texts, owners),
     )
+    shown_texts = state.floor.shows(texts)
+    is_shown = np.array([text in shown_texts for text in texts], np.bool_)
+    by_session = np.argsort(owners, kind="stable")
+    candidates = candidates.select(by_session[is_shown[by_session]])
+    return candidates if memory is None else _score(state, memory, candidates, len(typed), k)
 
 
 def _looked_up(
@@ -260,14 +274,25 @@ def completions(following: MostFrequentNext, prefix: str, k: int) -> list[str]:
     return following.queries.gather(following.by_frequency[fitting][:k]).to_list()
 
 
-def _score(state: SuggestState, memory: object, lists: Sequence[Sequence[Sequence[int]]]) -> list[list[float]]:
-    """For each session the log-probability of each of its texts, in tokens; 0 without a network."""
-    if state.schedule is None or not any(lists):
-        return [[0.0] * len(texts) for texts in lists]
+def _score(state: SuggestState, memory: object, candidates: Candidates, num_sessions: int, k: int) -> Candidates:
+    """Return the candidates with the network's log-probability of those looked up, without those not worth it."""
+    metadata = state.metadata
+    if metadata.shortlist and metadata.mix is not None:
+        size = max(metadata.shortlist, k)
+        candidates = candidates.select(shortlisted(candidates, metadata, state.shared.exponent, metadata.tokens, size))
+    unscored = np.flatnonzero(~candidates.written)
+    if not len(unscored):
+        return candidates
+    tokens = state.search_rules().spelling(candidates.texts[unscored].tolist())
+    sizes = np.bincount(candidates.owners[unscored], minlength=num_sessions)
+    ends = np.cumsum(sizes).tolist()
+    lists = pad([tokens[low:high] for low, high in pairwise([0, *ends])]).words
     with torch.no_grad():
-        sums = score(state.network.writer, memory, pad(lists).words.to(state.device))
-    totals: list[list[float]] = sums.double().tolist()
-    return totals
+        sums = score(state.network.writer, memory, lists.to(state.device)).numpy(force=True)
+    # (sessions, choices) log-probabilities, of which the first ``sizes`` of each row are of candidates.
+    totals = candidates.totals.copy()
+    totals[unscored] = sums[np.arange(sums.shape[1]) < sizes[:, None]]
+    return replace(candidates, totals=totals)
 
 
 def _counted(

@@ -40,6 +40,8 @@ class Metadata(SharedMetadata):
     """The weight of each of the features that candidates are ordered by; ``None``: by the network alone."""
     mixture: dict[str, Share] | None = None
     """The weight of the network and of each counting model in their mixture; ``None``: counting takes no part."""
+    shortlist: Count = 0
+    """Number of retrieved queries per answer that the network scores; 0: all. Chosen on held-out sessions."""
     word_cost: Weight | None = None
     """What a word costs in the choice of what leads; ``None``: the likeliest leads."""
     validation_bleu: dict[str, float] | None = None

@@ -22,7 +22,10 @@ class Decoder(Protocol):
         ...
 
     def start(self, memory: Any) -> Any:
-        """Return the state before the first token; its ``select`` picks, repeats or orders rows."""
+        """Return the state before the first token.
+
+        Its ``select`` picks, repeats or orders rows, its ``of_sources`` picks sources with all their rows.
+        """
         ...
 
     def step(self, memory: Any, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:

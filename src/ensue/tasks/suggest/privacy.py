@@ -132,11 +132,10 @@ class Floor:
         Args:
             texts: any; that they be few is a matter of speed alone.
         """
-        shown, doubtful = set(), []
-        for text in set(texts):
-            if text in self.queries:  # was looked through when it was counted
-                shown.add(text)
-            elif not is_harmless(text):
+        distinct = set(texts)
+        shown, doubtful = distinct & self.queries, []  # those of the log were looked through when they were counted
+        for text in distinct - shown:
+            if not is_harmless(text):
                 doubtful.append(text)
             elif self._composes(runs_of(text)) and normalise_ascii(text) == text:
                 shown.add(text)

@@ -31,7 +31,7 @@ from ensue.training.report import Report
 from ensue.vocabulary import FIRST
 
 LEARNED_ORDER = (
-    "found_in_pool", "mixture", "mix", "validation_mrr", "word_cost", "validation_bleu",
+    "found_in_pool", "mixture", "mix", "shortlist", "validation_mrr", "word_cost", "validation_bleu",
 )  # fmt: skip
 """Metadata from held-out sessions that a refit on the whole log takes over."""
 WANTED = 1000

@@ -20,6 +20,7 @@ from ensue.tasks.suggest.catalogue import COUNTING
 from ensue.tasks.suggest.ensembles import reranker
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
 from ensue.tasks.suggest.ensembles.reranker import _better, fit_order, learn_order
+from ensue.tasks.suggest.infer import shortlisted
 from ensue.tasks.suggest.predictor import SuggestPredictor
 from ensue.tasks.suggest.settings import SuggestSettings
 
@@ -102,6 +103,29 @@ def test_a_counting_model_that_ranks_better_is_kept() -> None:
     assert _better({**ours, "popular": 0.3, "co-occurrence": 0.26}) == "popular"
     assert _better({**ours, "popular": 0.25}) is None and _better(ours) is None
     assert _better({**ours, "mixed": 0.0}) == "most-frequent-next"  # nothing ranks anything
+
+
+def test_the_network_scores_the_best_of_those_looked_up() -> None:
+    order = SuggestPredictor("reranker").metadata
+    order.mix, order.mixture = {"mixture": 1.0}, {**dict.fromkeys(MIXED, 0.0), "network": 0.5, "popular": 0.5}
+    rows = [{"text": "w", "total": -9.0, "expected": (0.9,) * 5}] + [
+        {"text": text, "written": False, "count": 1, "total": -total, "expected": (0, 0, 0, 0, share)}
+        for text, total, share in (("a", 1.0, 0.1), ("b", 9.0, 0.3), ("c", 5.0, 0.2))
+    ]
+    pools = candidates_of(*rows, sessions=2)
+    # What is written is no candidate for it; of the others b and c are likelier by counts, whatever the network says.
+    for size, scored in ((0, ""), (1, "b"), (2, "bc"), (9, "abc")):
+        mask = shortlisted(pools, order, 0.6, 10, size)
+        assert pools.texts[mask].tolist() == ["w", *scored] * 2
+    # The true query a is first of all, c is second: with ten of three nothing is lost, so ten are enough.
+    state: Any = SimpleNamespace(shared=SuggestSettings(), metadata=order)
+    cut = reranker._cut_pools(state, pools, np.array([1, 7]))
+    assert order.shortlist == 10 and len(cut) == len(pools)
+    many = [{**rows[2], "text": f"b{number}"} for number in range(30)]
+    pools = candidates_of(*rows, *many, sessions=20)
+    answers = 1 + 34 * np.arange(20)  # a, behind 32 others by counts alone
+    cut = reranker._cut_pools(state, pools, answers)
+    assert order.shortlist == 40 and len(cut) == len(pools)
 
 
 def ordered(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Any:

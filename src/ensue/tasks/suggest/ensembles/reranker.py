@@ -29,7 +29,7 @@ from ensue.tasks.suggest.catalogue import COUNTING, RERANKER
 from ensue.tasks.suggest.dataset import latest
 from ensue.tasks.suggest.ensembles.consensus import choose_cost
 from ensue.tasks.suggest.ensembles.mixture import learn_mixture
-from ensue.tasks.suggest.infer import consider, count, scored, values
+from ensue.tasks.suggest.infer import consider, count, scored, shortlisted, values
 from ensue.tasks.suggest.metadata import Metadata
 from ensue.tasks.suggest.state import SuggestState
 from ensue.vocabulary import FIRST
@@ -41,6 +41,8 @@ MOST_COUNTED = 5000
 PRIORS = (1.0, 10.0, 100.0)
 """Strengths of the prior that are tried; above the last the mixture orders alone."""
 FOLDS = 5
+SHORTLISTS = (10, 20, 40)
+"""Numbers of retrieved queries per answer that the network scores; where none is enough, it scores all."""
 CENTER = np.array([float(name == MIXTURE) for name in EVERY])
 """Mean of the prior, under which the mixture ranks."""
 SHOWN = 10
@@ -202,8 +204,28 @@ def _learn_mix(state: SuggestState, targets: _Targets, ranked: Mapping[str, Floa
     metadata.validation_mrr = {
         name: round(float(ranks_of_model.sum()) / max(targets.drawn, 1), 5) for name, ranks_of_model in ranks.items()
     }
-    _choose_first(state, targets)
+    if writes:
+        candidates = _cut_pools(state, candidates, answers)
+    _choose_first(state, targets._replace(candidates=candidates))
     return reciprocal["mixed"]
+
+
+def _cut_pools(state: SuggestState, candidates: Candidates, answers: Index) -> Candidates:
+    """Choose how many retrieved queries the network scores, and return the candidates that are left by that.
+
+    The choice is the smallest number with which the MRR is within a standard error of that of all, paired by targets.
+    """
+    metadata, exponent = state.metadata, state.shared.exponent
+    scores = scored(candidates, metadata, exponent, metadata.tokens)
+    reciprocal = _reciprocal(scores, candidates.owners, answers)
+    for size in SHORTLISTS:
+        is_scored = shortlisted(candidates, metadata, exponent, metadata.tokens, size)
+        in_pool = np.append(is_scored, False)[answers]
+        ranks = _reciprocal(np.where(is_scored, scores, -np.inf), candidates.owners, np.where(in_pool, answers, -1))
+        if not exceeds_standard_error(reciprocal - ranks):
+            metadata.shortlist = size
+            return candidates.select(is_scored)
+    return candidates
 
 
 def _answers(candidates: Candidates, true: pl.Series) -> Index:

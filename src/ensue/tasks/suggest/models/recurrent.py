@@ -63,6 +63,10 @@ class State(NamedTuple):
         """Rows picked, repeated or put in order."""
         return State(self.state.index_select(0, index), self.cell.index_select(0, index))
 
+    def of_sources(self, index: Tensor, beams: int) -> State:
+        """Return the state of some of the sources, each of which has ``beams`` rows side by side."""
+        return self.select((index[:, None] * beams + torch.arange(beams, device=index.device)).flatten())
+
 
 class RecurrentWriter(nn.Module):
     """The LSTM that writes.

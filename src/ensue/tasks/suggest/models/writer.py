@@ -21,7 +21,7 @@ from ensue.nn.autograd import DerivedCache, parameters_of
 from ensue.nn.dropout import Dropout
 from ensue.nn.incremental import Folded, IncrementalDecoder, Past
 from ensue.nn.transformer import DecoderLayer, Rows, sinusoids
-from ensue.tasks.suggest.batch import PADDING
+from ensue.tasks.suggest.batch import PADDING, select
 from ensue.tasks.suggest.models.tree import Tree
 from ensue.tasks.suggest.models.words import Words
 
@@ -68,6 +68,15 @@ class State(NamedTuple):
         sources, _, tokens = self.seen.shape
         seen = self.seen.flatten(0, 1).index_select(0, index)
         return self._replace(seen=seen.view(sources, len(index) // max(1, sources), tokens))
+
+    def of_sources(self, index: Tensor, _: int) -> State:
+        """Return the state of some of the sources."""
+        return self._replace(
+            memory=tuple(select(fold, index) for fold in self.memory),
+            same=None if self.same is None else self.same.index_select(0, index),
+            layers=tuple(past.of_sources(index, len(self.seen)) for past in self.layers),
+            seen=self.seen.index_select(0, index),
+        )
 
 
 class Writer(nn.Module):

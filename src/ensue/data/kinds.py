@@ -182,7 +182,7 @@ def _as_texts(content: Content) -> Table | None:
     is_document = content.json and not is_json_line(line)
     for probe in (content.data[:].decode("utf-8", "replace"),) if is_document else (line, f"{line}\n{row}"):
         try:
-            return read_rows(replace(content, data=probe.encode(), first_line=1), {}, phrases=False, every=True)
+            return read_rows(replace(content, data=probe.encode(), first_line=1), {}, phrases=False, keep_all=True)
         except DataError:
             continue
     return None

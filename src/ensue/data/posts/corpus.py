@@ -98,6 +98,7 @@ class Corpus:
         """(posts, articles) whether a post is about an article."""
         related = np.zeros((len(self.posts), len(self.articles)), bool)
         articles, posts = self.pairs.T
+        # Scatter the pairs into a table of posts by articles.
         related[posts, articles] = True
         return related
 
@@ -134,7 +135,8 @@ class Corpus:
             DataError: no post is about an article, or all hang together.
         """
         if {"train", "valid"} <= self.parts:
-            train, valid = self.part("train"), self.part("valid")
+            train = self.part("train")
+            valid = self.part("valid")
             rule = f"as marked in the file: {plural(len(train), 'post')} in train, {len(valid):,} in valid"
             return train, valid, rule
         corpus = self.part("train") if "train" in self.parts and len(self.parts) > 1 else self
@@ -182,6 +184,7 @@ def read_corpus(
         qrels, articles, source = judgement_files(source), *(find_file(source, name) for name in _NAMES)
     else:
         qrels = {} if judgements is None else {"": require_path(judgements, "judgements")}
+    # Roles such as body belong to the file of articles, all others to that of posts.
     stated_columns = columns or {}
     article_columns = {ROLES[role]: name for role, name in stated_columns.items() if role in ROLES}
     post_columns = {role: name for role, name in stated_columns.items() if role not in ROLES}
@@ -226,6 +229,7 @@ def columns_of(articles: PostsReport, posts: PostsReport) -> dict[str, str]:
 
 def judgement_files(folder: Path) -> dict[str, Path]:
     """The files of judgements in a folder by the part each is of: ``qrels/test.tsv``, or ``qrels.tsv`` of no part."""
+    # BEIR keeps qrels/train.tsv, qrels/dev.tsv and qrels/test.tsv; other collections one file.
     inside = sorted((folder / _QRELS).iterdir()) if (folder / _QRELS).is_dir() else []
     by_part = {_PART_NAMES.get(name := path.name.lower().split(".")[0], name): path for path in inside}
     alone = sorted(folder.glob(f"{_QRELS}.*"))
@@ -240,13 +244,15 @@ def _judged(
     Returns:
         The posts with the articles they are about; notes; and (part, id) of the judged queries that are not among them.
     """
-    frames, notes = list[pl.DataFrame](), list[str]()
+    frames = list[pl.DataFrame]()
+    notes = list[str]()
     for part, path in files.items():
         frame, more_notes = read_judgements(path, **opening)
         frames.append(frame.with_columns(part=pl.lit(part)))
         notes += [f"about by {path}", *more_notes]
     judgements = pl.concat(frames)
     judged_posts, more_notes = judged(posts, judgements, str(next(iter(files.values()))), articles.ids)
+    # A query that two files judge is in the part of the first.
     first_part = judgements.unique("query", keep="first", maintain_order=True)
     if "" not in files:
         names = dict(first_part.select("query", "part").iter_rows())
@@ -329,6 +335,7 @@ def judged(posts: Posts, judgements: pl.DataFrame, name: str, documents: pl.Seri
     queries = judgements["query"].unique(maintain_order=True)
     _require_matches(name, ("query", "queries"), queries, posts.ids, "query or post")
     table = pl.DataFrame({"query": posts.ids, "post": np.arange(len(posts))})
+    # Judgements of posts that are not here have no number and are left out.
     matches = judgements.join(table, on="query", maintain_order="left")
     index = np.sort(matches["post"].unique().to_numpy())
     relevant = matches.filter(pl.col("relevant")).unique(["post", "document"], maintain_order=True)
@@ -352,6 +359,7 @@ def judged(posts: Posts, judgements: pl.DataFrame, name: str, documents: pl.Seri
         notes.append(
             f"{judgement} a document that is not among the documents, such as {quoted(example)}: never retrieved"
         )
+    # Links, post after post, and how many of them each judged post has.
     relevant = relevant.sort("post", maintain_order=True)
     counts = np.bincount(relevant["post"].to_numpy(), minlength=len(posts)).astype(np.int64)[index]
     return replace(posts.select(index), about=relevant["document"], offsets=offsets_of(counts)), tuple(notes)
@@ -365,6 +373,7 @@ def _require_matches(name: str, nouns: tuple[str, str], judged_ids: pl.Series, i
     """
     is_match = judged_ids.is_in(ids.implode())
     matches = int(is_match.sum())
+    # Few matches are chance: 1, 2, 3 are ids in any file.
     if matches and matches >= MIN_MATCHES * min(len(judged_ids), len(ids)):
         return
     unmatched = judged_ids.filter(~is_match)[0]
@@ -417,6 +426,7 @@ def _by_name(content: Content) -> Table | None:
 def _by_width(content: Content) -> Table:
     """Judgements by the number of fields in a line, and a table's column of row numbers passed over."""
     lines, numbers, notes = content.filled_lines()
+    # Fields are between spaces or tabs; a line without any has commas.
     words = lines.str.extract_all(r"\S+" if re.search(r"\s", lines[0].strip()) else r"[^\s,]+")
     width = len(words[0])
     if width not in _FIELDS:
@@ -441,6 +451,7 @@ def _by_width(content: Content) -> Table:
 def _counts_rows(words: pl.Series) -> bool:
     """Return whether four fields begin with a row number, in place of TREC's iteration in the second."""
     first, second = words.list.get(0), words.list.get(1)
+    # Row numbers rise by one from 0 or 1; the iteration of TREC is the same in all lines.
     counts = pl.int_range(len(words), eager=True)
     numbered = any((first == (counts + begin).cast(pl.String)).all() for begin in (0, 1))
     return numbered and len(words) > 1 and second.n_unique() > 1

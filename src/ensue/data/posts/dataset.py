@@ -77,15 +77,15 @@ class Posts:
         """
         records_given = require_records(records, Post)
         ids = _named([record.id for record in records_given], "post")
-        about = [name for record in records_given for name in record.about]
+        article_ids = [name for record in records_given for name in record.about]
         offsets = offsets_of([len(record.about) for record in records_given])
         texts = pl.Series([record.text for record in records_given], dtype=pl.String)
-        return cls(texts, ids, pl.Series(about, dtype=pl.String), offsets, rows=np.arange(len(records_given)))
+        return cls(texts, ids, pl.Series(article_ids, dtype=pl.String), offsets, rows=np.arange(len(records_given)))
 
     def record(self, index: int) -> Post:
         """One post as a record."""
-        about = self.about[int(self.offsets[index]) : int(self.offsets[index + 1])]
-        return Post(self.texts[index], self.ids[index], tuple(about))
+        article_ids = self.about[int(self.offsets[index]) : int(self.offsets[index + 1])]
+        return Post(self.texts[index], self.ids[index], tuple(article_ids))
 
     def records(self) -> Iterator[Post]:
         """All posts as records, one at a time."""
@@ -94,6 +94,7 @@ class Posts:
     def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Posts:
         """The chosen posts, in the order chosen."""
         index = np.arange(len(self))[chosen]
+        # The ids of the articles of the chosen posts, one post after the other.
         lengths = np.diff(self.offsets)[index]
         return replace(
             self,
@@ -108,8 +109,10 @@ class Posts:
     def pairs(self, articles: Articles) -> tuple[Pairs, int]:
         """(pairs, 2) numbers of an article and of a post about it; and how many links name no article that is there."""
         table = pl.DataFrame({"about": articles.ids, "article": np.arange(len(articles))})
+        # The post of each link: of offsets 0 2 2 3 the owners are 0 0 2.
         owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
         links = pl.DataFrame({"about": self.about, "post": owners}).join(table, on="about", maintain_order="left")
+        # A post may name one article twice; the pair counts once.
         pairs = links.select("article", "post").unique(maintain_order=True)
         return pairs.to_numpy().astype(np.int64).reshape(-1, 2), len(self.about) - len(links)
 
@@ -129,6 +132,7 @@ class Posts:
         if not flat or self.flat is None:
             return self.extended(added)
         table = self.flat()[self.rows]
+        # Objects of an unknown layout may have the text under another name.
         lacking = [column.alias(name) for name, column in (("id", self.ids), ("text", self.texts)) if name not in table]
         return extended(pl.DataFrame([*lacking, *table]), added)
 
@@ -160,6 +164,7 @@ class Articles:
     @property
     def texts(self) -> pl.Series:
         """(articles,) title and body, the title once."""
+        # An article without a body has its title in place of it: it is not repeated.
         alone = (self.titles == "") | (self.titles == self.bodies)
         return self.bodies.zip_with(alone, self.titles + "\n" + self.bodies)
 
@@ -269,6 +274,7 @@ def _with_ids(rows: Table, noun: str, missing: str) -> Table:
 
 def _normal_links(rows: Table, ids: IdColumns) -> pl.Series:
     """(rows,) lists of the ids that posts are about, in normal form."""
+    # One row per link, normalised, and gathered into one list per post again.
     links = pl.DataFrame({"about": rows.frame["about"]}).with_row_index("row").explode("about").drop_nulls("about")
     row = links["row"].to_numpy()
     table = ids.normalise(Table("", links, lambda link: rows.where(int(row[link])), rows.columns, ()))
@@ -283,13 +289,14 @@ def _posts(path: str | Path, content: Content, rows: Table, every: bool) -> tupl
     if "title" in frame.columns:
         texts = _or_title(texts, _text(frame, "title"), "posts", notes)
     texts = _stripped(texts, "posts", notes)
-    why = pl.when(texts == "").then(pl.lit("empty")).when(only_links(texts)).then(pl.lit("only_links"))
-    ids, valid, report = _clean(path, content, rows, texts, why, notes, "post", every=every)
-    about = frame["about"].gather(valid) if "about" in frame.columns else None
-    links = pl.Series(dtype=pl.String) if about is None else about.explode(empty_as_null=False).drop_nulls()
-    lengths = np.zeros(len(valid), np.int64) if about is None else about.list.len().fill_null(0).to_numpy()
-    parts = frame["part"].fill_null("").gather(valid) if "part" in frame.columns else None
-    posts = Posts(texts.gather(valid), ids, links, offsets_of(lengths), parts, valid, rows.originals or nothing)
+    reason = pl.when(texts == "").then(pl.lit("empty")).when(only_links(texts)).then(pl.lit("only_links"))
+    ids, valid, report = _clean(path, content, rows, texts, reason, notes, "post", every=every)
+    # Lists of ids become one column of links and the number of each post's links.
+    id_lists = frame["about"].gather(valid) if "about" in frame.columns else None
+    links = pl.Series(dtype=pl.String) if id_lists is None else id_lists.explode(empty_as_null=False).drop_nulls()
+    lengths = np.zeros(len(valid), np.int64) if id_lists is None else id_lists.list.len().fill_null(0).to_numpy()
+    part_names = frame["part"].fill_null("").gather(valid) if "part" in frame.columns else None
+    posts = Posts(texts.gather(valid), ids, links, offsets_of(lengths), part_names, valid, rows.originals or nothing)
     return replace(posts, flat=partial(flat_posts, content)) if is_json(content) else posts, report
 
 
@@ -327,10 +334,11 @@ def _articles(path: str | Path, content: Content, rows: Table) -> tuple[Articles
     titles = _stripped(_text(rows.frame, "title"), "titles", notes)
     bodies = _stripped(_text(rows.frame, "body"), "bodies", notes)
     leads = _stripped(_text(rows.frame, "summary"), "summaries", notes)
+    # The summary is the first paragraph of the body.
     bodies = pl.select(pl.concat_str(leads, pl.lit("\n"), bodies).alias("body")).to_series().str.strip_chars()
     bodies = _or_title(bodies, titles, "articles", notes)
-    why = pl.when(bodies == "").then(pl.lit("empty"))
-    ids, valid, report = _clean(path, content, rows, bodies, why, notes, "article")
+    reason = pl.when(bodies == "").then(pl.lit("empty"))
+    ids, valid, report = _clean(path, content, rows, bodies, reason, notes, "article")
     return Articles(bodies.gather(valid), titles.gather(valid), ids), report
 
 
@@ -359,7 +367,7 @@ def _clean(
     content: Content,
     rows: Table,
     texts: pl.Series,
-    why: pl.Expr,
+    reason: pl.Expr,
     notes: list[str],
     noun: str,
     *,
@@ -372,7 +380,7 @@ def _clean(
         content: its content.
         rows: all rows.
         texts: (rows,) their texts.
-        why: (rows,) the reason why a row is left out, or null.
+        reason: (rows,) the reason why a row is left out, or null.
         notes: notes on the rows; a note on ids is added.
         noun: the name of a row in messages.
         every: whether every row stays.
@@ -388,7 +396,7 @@ def _clean(
     if not every:
         if count := int(is_lacking.sum()):
             notes.append(f"{part_of(count, len(texts), 'row', 'has', 'have')} no id: the row number is used")
-        frame = pl.DataFrame({"id": ids, "text": texts}).with_columns(why=why)
+        frame = pl.DataFrame({"id": ids, "text": texts}).with_columns(why=reason)
         reasons = _with_repeats(rows, frame)
     report = PostsReport(
         path=str(path),
@@ -414,8 +422,10 @@ def _with_repeats(rows: Table, frame: pl.DataFrame) -> pl.Series:
     """
     frame = frame.with_row_index("row")
     valid = frame.filter(pl.col("why").is_null())
+    # Of rows with one id the first stays; a later one repeats it, or has another text.
     later = valid.with_columns(first=pl.col("row").min().over("id"), same=pl.col("row").min().over("id", "text"))
     later = later.filter(pl.col("row") != pl.col("first"))
+    # The first row with this id and this text is another one: this one is a copy.
     cause = pl.when(pl.col("row") != pl.col("same")).then(pl.lit("repeated")).otherwise(pl.lit("double_ids"))
     later = later.with_columns(again=cause)
     double = later.filter(pl.col("again") == "double_ids")
@@ -424,6 +434,7 @@ def _with_repeats(rows: Table, frame: pl.DataFrame) -> pl.Series:
             f"{rows.where(int(double['row'][0]))}: id {quoted(double['id'][0])} is also the id of an earlier text, and "
             "most ids repeat; name the column of ids with --columns id=…"
         )
+    # The rows of repeats, back in the order of the file.
     reasons = frame.join(later.select("row", "again"), on="row", how="left", maintain_order="left")
     return reasons.select(pl.coalesce("why", "again")).to_series()
 
@@ -509,6 +520,7 @@ def link_leaks(train: Posts, other: Posts) -> LinkLeaks:
     linked = train.about.unique()
     shared = other.about.is_in(linked.implode()).to_numpy()
     owners = np.repeat(np.arange(len(other)), np.diff(other.offsets))
+    # Groups are numbered by their first text: one of a group that begins in training is a near copy of it.
     groups = near_copies(pl.concat([train.texts, other.texts]))
     copies = np.flatnonzero(groups[len(train) :] < len(train))
     return LinkLeaks(
@@ -525,6 +537,7 @@ def groups_of(posts: Posts) -> Index:
     """(posts,) the first post that each hangs together with by articles or near-copies."""
     owners = np.repeat(np.arange(len(posts)), np.diff(posts.offsets))
     frame = pl.DataFrame({"about": posts.about, "post": owners})
+    # Every post is connected to the first post about the same article, and to the first of its near copies.
     first = frame.select(pl.col("post").min().over("about")).to_series().to_numpy()
     rows = np.arange(len(posts))
     return components(np.concatenate([first, near_copies(posts.texts)]), np.concatenate([owners, rows]), len(posts))

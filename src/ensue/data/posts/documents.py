@@ -69,6 +69,7 @@ def read_document(content: Content, options: ReadOptions, roles: Roles) -> Table
         SettingError: a page names an encoding that is not known.
     """
     if is_page(content):
+        # Browsers save a page in the encoding it states, so that is taken unless an option or UTF-8 speaks against it.
         charset = _CHARSET.search("\n".join(content.head(50)))
         if charset is not None and not options.encoding and charset[1].lower() not in ("utf-8", "utf8"):
             content = replace(options, encoding=charset[1]).open(content.path)
@@ -79,6 +80,7 @@ def read_document(content: Content, options: ReadOptions, roles: Roles) -> Table
     if ending(content.path) not in _PROSE or options.columns or not _is_prose(content, roles):
         return None
     lines = _text(content).strip().split("\n")
+    # A short first line with an empty one under it is a title, as in Markdown.
     titled = len(lines) > 2 and not lines[1].strip() and len(lines[0]) <= _TITLE
     title = lines[0].lstrip("# ").strip() if titled else ""
     return _table(content, "plain text", title, "\n".join(lines[2:] if titled else lines))
@@ -89,6 +91,7 @@ def _is_prose(content: Content, roles: Roles) -> bool:
     if content.parquet or is_json(content) or collection_of(content, roles):
         return False
     names_known = {word for words in roles.known.values() for word in words}
+    # A table may be called .txt: then a name of its header is known.
     names = content.head(1)[0].split(content.separator)
     return not names_known & {roles.plain(name) for name in names}
 
@@ -126,9 +129,11 @@ class _Page(HTMLParser):
         articles = [
             _lines(text for text, at, _ in self._pieces if at == number + 1) for number in range(self._articles)
         ]
+        # Teasers of other articles are short; one that holds little of the page is a teaser, too.
         longest = max(articles, key=len, default="")
         inside = _lines(text for text, _, main in self._pieces if main)
         article = longest if len(longest) >= _MIN_WORD_SHARE * len(all_text) and longest else inside or all_text
+        # Most pages repeat the title as the first line of the article.
         first, _, paragraphs = article.partition("\n")
         return paragraphs if paragraphs and first == self.title else article
 
@@ -137,6 +142,7 @@ class _Page(HTMLParser):
             attributes = dict(attrs)
             if attributes.get("property") == "og:title" and not self._titles["og"]:
                 self._titles["og"] = attributes.get("content") or ""
+        # Comments are articles within the article: only the outermost counts.
         if tag == "article" and "article" not in self._open:
             self._articles += 1
         if tag in _SILENT or tag in ("article", "main", "h1", "title"):
@@ -196,6 +202,7 @@ def open_texts(path: str | Path, options: ReadOptions) -> list[Content]:
     if not is_several(source):
         return [options.open(path)]
     files = files_in(source)
+    # A file of one text or web page has one object, a table none.
     rows = [(file, _objects(file, options)) for file in files]
     tables = [file for file, posts in rows if posts is None]
     if len(tables) == len(files):
@@ -212,6 +219,7 @@ def open_texts(path: str | Path, options: ReadOptions) -> list[Content]:
 
 def _together(place: Path, rows: Sequence[tuple[Path, dict[str, object]]], num_files: int) -> Content:
     """Return the objects of files as one file of JSON Lines."""
+    # Files of one name in two folders get their path as id.
     names = Counter(str(row.get("id", "")) for _, row in rows)
     labels = _labels(place, [file for file, _ in rows])
     lines = list[str]()
@@ -232,6 +240,7 @@ def _objects(file: Path, options: ReadOptions) -> list[dict[str, object]] | None
     content = replace(options, columns={}).open(file)
     if is_json(content):
         posts, name = [post for _, post in objects(content)], file.name.split(".")[0]
+        # A file with one object is called by its name, as one text is.
         return [post if len(posts) > 1 or "id" in post else {**post, "id": name} for post in posts]
     table = read_document(content, replace(options, columns={}), ARTICLE_ROLES)
     if table is None:
@@ -245,6 +254,7 @@ def _labels(place: Path, files: Sequence[Path]) -> list[str]:
     if not place.is_dir():
         return []
     inside = [file.relative_to(place).parts for file in files]
+    # pos/1.txt and neg/1.txt: the folder is the label; a folder with deeper ones is no label.
     folders = [relative[0] for relative in inside]
     texts = all(is_named_as_document(file) for file in files)
     return folders if texts and all(len(relative) == 2 for relative in inside) and len(set(folders)) > 1 else []

@@ -108,8 +108,10 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
         return _json(content, stated, roles)
     if not (content.parquet or content.header) and len(content.head(2)) < 2:
         raise DataError(f"{content.path}: has one line, which can only be a header; give a header and one row per text")
+    # Paragraphs and ids of articles are lists in Parquet, which the reader of flat tables refuses.
     if content.parquet and any(content.schema()[name].is_nested() for name in find(content.names())[0].values()):
         return _nested_parquet(content, find)
+    # Collections are published without a header: id TAB text, as those of MS MARCO.
     if not stated and (names := collection_of(content, roles)):
         delimited = Delimited(content, "\t", quoted=is_quoted(content), given=names)
         table = read_delimited(delimited, find(names)[0], (f"no header: the columns are read as {', '.join(names)}",))
@@ -120,7 +122,8 @@ def read_post_rows(content: Content, stated: Mapping[str, str], roles: Roles, *,
 
 def _named_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Table:
     """Read a table; its layout has the name of the collector that wrote it."""
-    table, collector = read_table(content, find), collector_of(content.names())
+    table = read_table(content, find)
+    collector = collector_of(content.names())
     if collector is None:
         return table
     if collector.name == "youtube takeout" and "text" in table.frame.columns:
@@ -132,6 +135,7 @@ def _named_table(content: Content, find: Callable[[Sequence[str]], Found]) -> Ta
 def _joined_pieces(text: str) -> str:
     """Return a text that a Takeout keeps as ``{"text":"…"},{"text":"…"}``; another text as it is."""
     try:
+        # The pieces are objects with commas between them, and no list.
         pieces = json.loads(f"[{text}]")
     except (ValueError, RecursionError):
         return text
@@ -147,6 +151,7 @@ def collection_of(content: Content, roles: Roles) -> tuple[str, ...]:
     if content.parquet or content.header:
         return ()
     rows = [line.split("\t") for line in content.head()]
+    # A known name in the first line makes it a header.
     known_names = {word for words in roles.known.values() for word in words}
     if set(map(plain_name, rows[0])) & known_names or any(len(row) != len(rows[0]) for row in rows):
         return ()
@@ -168,12 +173,12 @@ def _nested_parquet(content: Content, find: Callable[[Sequence[str]], Found]) ->
     raw = content.table(roles.values())
     columns = {}
     for role, name in roles.items():
-        column, nested = raw[name], isinstance(raw.schema[name], pl.List)
-        if raw.schema[name] == pl.Binary or (raw.schema[name].is_nested() and not nested):
-            raise DataError(
-                f"{content.path}: column {quoted(name)} ({role}) holds {raw.schema[name]}; give texts or lists"
-            )
-        strings = column.cast(pl.List(pl.String) if nested else pl.String)
+        kind = raw.schema[name]
+        nested = isinstance(kind, pl.List)
+        if kind == pl.Binary or (kind.is_nested() and not nested):
+            raise DataError(f"{content.path}: column {quoted(name)} ({role}) holds {kind}; give texts or lists")
+        # Lists of paragraphs become one text, lists of ids stay lists.
+        strings = raw[name].cast(pl.List(pl.String) if nested else pl.String)
         columns[role] = strings.list.join("\n") if nested and role != "about" else strings
     frame = pl.DataFrame(columns)
     if "about" in frame.columns and frame.schema["about"] == pl.String:
@@ -191,16 +196,20 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
         # Most objects decide: a page may begin with a pinned post or an advertisement of another shape.
         platform = Counter(map(platform_of, samples)).most_common(1)[0][0]
     if platform is not None:
-        roles, notes = dict[str, str](), tuple[str, ...]()
+        roles = dict[str, str]()
+        notes: tuple[str, ...] = ()
         columns: Sequence[str] = (accepted.needed[0], "id")
     else:
         names = names_of(samples)
+        # A stated column may be a path into the objects, such as data.caption.text.
         stated_names = dict.fromkeys((*stated.values(), *content.trained.columns.values()))
         paths = [path for path in stated_names if any(dig(sample, path) is not None for sample in samples)]
         fields = [*names, *(path for path in paths if path not in names)]
         roles, notes = accepted.find(content.path, fields, stated, trained=content.trained)
         columns = [*roles]
-    rows, numbers, num_other = list[tuple[object, ...]](), list[int](), 0
+    rows = list[tuple[object, ...]]()
+    numbers = list[int]()
+    num_other = 0
     for number, post in objects(content):
         numbers.append(number)
         if platform is None:
@@ -208,6 +217,7 @@ def _json(content: Content, stated: Mapping[str, str], accepted: Roles) -> Table
                 tuple(_value(post[path] if path in post else dig(post, path), role) for role, path in roles.items())
             )
             continue
+        # An object of another layout in the same file is read by its own, or as most of them are.
         layout = platform_of(post)
         num_other += layout != platform
         rows.append(read_platform(layout or platform, post))
@@ -280,7 +290,8 @@ def read_export(content: Content, layout: str) -> Table:
         A table with the columns ``FIELDS``, all of them texts; those of a record that has none are null.
     """
     if is_json(content):
-        rows, numbers = list[dict[str, str | None]](), list[int]()
+        rows = list[dict[str, str | None]]()
+        numbers = list[int]()
         for number, post in objects(content):
             fields = {**(collected(post) or {}), **related(post)}
             rows.append({name: None if fields.get(name) is None else str(fields[name]) for name in FIELDS})
@@ -288,6 +299,7 @@ def read_export(content: Content, layout: str) -> Table:
         frame = pl.DataFrame(rows, schema=dict.fromkeys(FIELDS, pl.String))
         return Table(layout, frame, lambda row: f"{content.path}, line {numbers[row]}", {}, ())
     columns = {plain_name(name): name for name in reversed(content.names())}
+    # The address of a submission of Reddit is the page that it shares.
     link = {"shared_link": columns["url"]} if columns.keys() >= _SUBMISSIONS else {}
     table = _named_table(content, partial(_RECORDS.find, content.path, stated=link))
     frame = table.frame.with_columns(
@@ -311,6 +323,7 @@ def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> T
     """
     records = read_export(content, layout)
     require_columns(content.path, FIELDS, stated)
+    # The first event of a cascade is the post itself, which repeats nobody.
     frame = _with_originals(records.frame)
     columns = {"session": "", "item": "author", "time": "time", **stated}
     if not columns["session"]:
@@ -323,11 +336,13 @@ def read_cascades(content: Content, layout: str, stated: Mapping[str, str]) -> T
         )
     events = frame.select(pl.col(name).alias(role) for role, name in columns.items())
     if events["time"].null_count() == len(events):
-        events, columns = events.drop("time"), {role: name for role, name in columns.items() if role != "time"}
-    table = Table(layout, events, records.where, columns, records.notes)
-    gaps = len(valid) - int(valid.sum())
-    note = f"{plural(gaps, 'post')} of {len(valid):,} without {columns['session']} or {columns['item']} left out"
-    return Table(layout, events, table.where, columns, (*table.notes, note)).select(valid) if gaps else table
+        events = events.drop("time")
+        del columns["time"]
+    notes = records.notes
+    if num_missing := len(valid) - int(valid.sum()):
+        column_names = f"{columns['session']} or {columns['item']}"
+        notes = (*notes, f"{plural(num_missing, 'post')} of {len(valid):,} without {column_names} left out")
+    return Table(layout, events, records.where, columns, notes).select(valid)
 
 
 def _with_originals(frame: pl.DataFrame) -> pl.DataFrame:
@@ -344,6 +359,7 @@ def _cascade(content: Content, layout: str, frame: pl.DataFrame) -> str:
     """
     joining = []
     for name in _CASCADES:
+        # One author who posts twice is no cascade.
         authors = frame.drop_nulls([name, "author"]).group_by(name).agg(pl.col("author").n_unique())["author"]
         if (authors > 1).any():
             joining.append(name)

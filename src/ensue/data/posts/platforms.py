@@ -199,6 +199,7 @@ def _inner(post: Object, layout: Layout[Object, Reader] | None) -> Object:
 def _is_document(content: Content) -> bool:
     """Return whether the first line alone is no JSON object: a list, or an object over many lines."""
     first = content.head(1)[0].strip()
+    # A list is one document; an object over many lines does not end in its first line.
     if first.startswith("["):
         return True
     try:
@@ -218,11 +219,13 @@ def _unpaged(value: object) -> Iterator[Object]:
         return
     page = _page(value)
     if page is None:
+        # Feeds wrap each post, and archives of X each tweet.
         inner = next((value[name] for name in ("post", "tweet") if isinstance(value.get(name), dict)), value)
         yield inner if {"record", "full_text"} & inner.keys() else value
         replies = dig(value, "replies.comments")
         yield from _unpaged(replies if isinstance(replies, list) else [])
         return
+    # Pages of the second API of X list the authors and the repeated tweets apart: each post takes them along.
     included = dig(value, "includes.tweets")
     shared = (
         {tweet.get("id"): tweet for tweet in included if isinstance(tweet, dict)} if isinstance(included, list) else {}
@@ -240,6 +243,7 @@ def _unpaged(value: object) -> Iterator[Object]:
 def _page(value: Object) -> Sequence[object] | None:
     """Return the list of posts that an object holds; ``None`` of a post."""
     messages = [chat for chat in (value, *_dicts(dig(value, "chats.list"))) if _dicts(chat.get("messages"))]
+    # An export of Telegram holds one chat, or a list of chats; service messages have no text.
     listed = [message for chat in messages for message in chat["messages"]]
     if any({"id", "type", "date"} <= message.keys() for message in _dicts(listed)):
         return [message for message in _dicts(listed) if message.get("type") == "message"]
@@ -260,6 +264,7 @@ def _text_at(post: object, paths: Iterable[str]) -> str:
 
 def _joined(value: object) -> str:
     pieces = value if isinstance(value, list) else [value]
+    # Pieces of a list are texts, or objects with one, such as links; an object alone is no text.
     texts = (piece.get("text") if isinstance(piece, dict) and pieces is value else piece for piece in pieces)
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -272,6 +277,7 @@ def _value_at(post: object, paths: Iterable[str]) -> str | int | float | None:
 
 def _repeated(cut: str, whole: str) -> str:
     """``RT @name: `` and all that was repeated, in place of its first words."""
+    # A retweet repeats 140 characters behind "RT @name: ".
     head, colon, _ = cut.partition(": ")
     return f"{head}: {whole}" if whole and colon and head.startswith("RT @") else whole or cut
 
@@ -346,6 +352,7 @@ def flat(posts: Iterable[Object]) -> pl.DataFrame:
     """
     rows = [collected(post) or _plain(post) for post in posts]
     names = list(dict.fromkeys(name for row in rows for name in row))
+    # Fields of collectors come first, in one order for all platforms.
     if set(FIELDS) <= set(names) or set(names) <= set(FIELDS):
         names = [*(name for name in FIELDS if name in names), *(name for name in names if name not in FIELDS)]
     return pl.DataFrame([_column(name, [row.get(name) for row in rows]) for name in names])
@@ -375,6 +382,7 @@ def collected(post: Object) -> Object | None:
         fields["url"] = _address(inner, layout.name, fields)
     if layout is not _STORY:
         return fields
+    # A story keeps what else Media Cloud knows of it, but no second copy of its text.
     other_fields = _plain({key: value for key, value in post.items() if key not in _RENAMED})
     return fields | {key: value for key, value in other_fields.items() if key not in FIELDS and value != text}
 
@@ -389,6 +397,7 @@ def related(post: Object) -> Object:
         role = {"retweeted": "repost_of", "replied_to": "parent"}.get(str(kind))
         if role is not None:
             relations[role] = str(reference.get("id"))
+    # Mastodon names the status that is passed on by its address.
     if post.get("type") == "Announce" and isinstance(post.get("object"), str):
         relations["repost_of"] = post["object"]
     if layout is None:
@@ -409,6 +418,7 @@ def moment(value: object) -> str | None:
         return None
     text = str(int(value) if isinstance(value, float) else value).strip()
     try:
+        # Seconds, milliseconds or microseconds since 1970, by the number of digits.
         if text.isdigit() and len(text) in _SECONDS:
             when = datetime.fromtimestamp(int(text) / _SECONDS[len(text)], UTC)
         elif len(words := text.split()) == 6 and words[1] in _MONTHS:  # Wed Oct 10 20:19:24 +0000 2018
@@ -433,6 +443,7 @@ def _address(post: Object, layout: str, fields: Object) -> str | None:
     if pattern is None or not fields["id"] or ("{code}" in pattern and not code):
         return None
     author = fields["author"] or ""
+    # An address of X without the name of its author works with i/web in its place.
     if "twitter" in pattern and (not author or author.isdigit()):
         author = "i/web"
     return pattern.format(author=author, id=fields["id"], code=code) if author or "{author}" not in pattern else None
@@ -456,6 +467,7 @@ def _plain(post: Object) -> Object:
 
 def _column(name: str, values: Sequence[object]) -> pl.Series:
     """Return a column of whole numbers, numbers or texts, as all the values are."""
+    # Whole numbers beyond 64 bits, such as ids of TikTok with a sign, stay texts.
     kinds = {type(value) for value in values if value is not None}
     for kinds_of, kind in (({bool}, pl.Boolean), ({int}, pl.Int64), ({int, float}, pl.Float64)):
         if kinds and kinds <= kinds_of and not any(isinstance(v, int) and abs(v) >= 2**63 for v in values):
@@ -480,6 +492,7 @@ def holds_searches(content: Content) -> bool:
     if not content.json:
         return False
     samples = [sample for sample in sample_objects(content) if is_activity(sample)]
+    # More than half of the activities open a page of results.
     urls = pl.Series([str(sample.get("titleUrl", "")) for sample in samples], dtype=pl.String)
     return bool(len(urls)) and int(urls.str.contains(_SEARCH).sum()) > len(urls) / 2
 

@@ -167,9 +167,10 @@ def read_queries(
         contents = [options.open(file) for file in files_of(require_path(path))]
         log = _read_logs(contents, options)
         rows = order_rows(log, rules, options.times, without_users)
+    # Sessions that the file names are not cut; those of users are, at pauses.
     ordered = rows.histories
     sessions = cut(ordered, rules.gap) if "session" not in log.frame.columns and rules.gap else ordered
-    cleaned, chosen, dropped = _apply(sessions, rows.why, rules)
+    cleaned, index, dropped = _apply(sessions, rows.reasons, rules)
     report = QueriesReport(
         path=str(path),
         layout=log.layout,
@@ -188,8 +189,9 @@ def read_queries(
     if not len(cleaned):
         reasons = "; ".join(report.sentences)
         raise DataError(f"{path}: no session of {rules.min_queries} or more queries is left after cleaning: {reasons}")
-    begins = sessions.offsets[chosen]
-    first = rows.places[begins]
+    # The first query of each session that stays tells its user, part and name.
+    begins = sessions.offsets[index]
+    first = rows.file_rows[begins]
     queries = _collect(log, rows, cleaned, begins)
     if session_ids:
         queries = replace(queries, histories=replace(queries.histories, names=_session_names(log, first)))
@@ -241,12 +243,14 @@ def hold_out_queries(
         raise SettingError(f"by: {by!r} is not known; choose time, session or given")
     if by == "given":
         other = "valid" if "valid" in queries.parts else "test"
-        train, test = queries.part("train"), queries.part(other)
+        train = queries.part("train")
+        test = queries.part(other)
         rule = f"as marked in the file: {plural(len(train), 'session')} in train, {len(test):,} in {other}"
         return train, test, rule
     order = np.arange(len(queries))
     if by == "session":
         order = np.random.default_rng(seed).permutation(len(queries))
+    # The name of a session is its number, by which the sessions come back after the split.
     numbered = replace(queries.histories.select(order), names=pl.Series(order))
     train_part, held_part, rule = hold_out(numbered, share, by_time=by == "time" and absolute)
     rows = (np.sort(part.names.to_numpy()) for part in (train_part, held_part))
@@ -267,31 +271,36 @@ def prefixes(sessions: Histories, latest: int = 64) -> tuple[Histories, Ids]:
         (targets) histories without names, and (targets,) ids in the same vocabulary: of a session a b c, the targets
         are b and c, and the histories a and a b.
     """
+    # The place of each query within its session: of sessions a b c | d e, 0 1 2 0 1.
     position = np.arange(len(sessions.ids)) - np.repeat(sessions.offsets[:-1], sessions.lengths)
     targets = np.flatnonzero(position > 0)
     lengths = np.minimum(position[targets], latest)
+    # The queries before each target, the latest ones where there are many.
     events = ranges(targets - lengths, lengths)
     offsets = offsets_of(lengths)
     times = sessions.times[events] if sessions.timed else sessions.times
     return Histories(sessions.ids[events], offsets, sessions.vocabulary, times), sessions.ids[targets]
 
 
-def _apply(sessions: Histories, why: pl.Series, rules: QueryRules) -> tuple[Histories, Index, dict[str, int]]:
-    """Sessions by the rules, which of them are left, and what went."""
-    reasons = why.to_numpy()[sessions.ids]
-    dropped = {reason: int((reasons == reason).sum()) for reason in ("words", "characters")}
-    clean = sessions.keep(why.is_null().to_numpy()[sessions.ids])
+def _apply(sessions: Histories, reasons: pl.Series, rules: QueryRules) -> tuple[Histories, Index, dict[str, int]]:
+    """Return the sessions that the rules leave, which sessions these are, and counts of what is dropped by reason."""
+    # The reason of a value is that of every query with this value.
+    query_reasons = reasons.to_numpy()[sessions.ids]
+    dropped = {reason: int((query_reasons == reason).sum()) for reason in ("words", "characters")}
+    clean = sessions.keep(reasons.is_null().to_numpy()[sessions.ids])
     repeats = np.zeros(len(clean.ids), np.bool_)
     if not rules.repeats:
+        # A query repeats the one before it only within one session.
         repeats[1:] = (clean.ids[1:] == clean.ids[:-1]) & clean.is_followed()
     clean = clean.keep(~repeats)
     lengths = clean.lengths
-    short, long = lengths < rules.min_queries, lengths > (rules.max_queries or np.inf)
+    is_short = lengths < rules.min_queries
+    is_long = lengths > (rules.max_queries or np.inf)
     dropped["repeats"] = int(repeats.sum())
-    for name, gone in (("short_sessions", short), ("long_sessions", long)):
-        dropped |= {name: int(gone.sum()), f"in_{name}": int(lengths[gone].sum())}
-    chosen = np.flatnonzero(~short & ~long)
-    return clean.select(chosen), chosen, dropped
+    for name, mask in (("short_sessions", is_short), ("long_sessions", is_long)):
+        dropped |= {name: int(mask.sum()), f"in_{name}": int(lengths[mask].sum())}
+    index = np.flatnonzero(~is_short & ~is_long)
+    return clean.select(index), index, dropped
 
 
 def _session_names(log: Table, first: Index) -> pl.Series:
@@ -317,14 +326,18 @@ def _collect(log: Table, rows: Rows, sessions: Histories, begins: Index) -> Quer
         sessions: by the rules, not empty.
         begins: (sessions,) which of the rows in order each begins with.
     """
-    first = rows.places[begins]
+    first = rows.file_rows[begins]
     values_left, codes = first_arrival(sessions.ids)
+    # Values that the rules dropped leave no gap in the ids.
     histories = replace(sessions, ids=codes + np.int32(FIRST), vocabulary=Vocabulary(rows.values.gather(values_left)))
     queries = Queries(replace(histories, names=pl.Series(dtype=pl.String)))
     if rows.users is not None:
-        typed = rows.why.is_null().to_numpy()[rows.histories.ids]
-        ids, users = rows.histories.ids[typed].astype(np.int64), rows.users[typed]
+        typed = rows.reasons.is_null().to_numpy()[rows.histories.ids]
+        ids = rows.histories.ids[typed].astype(np.int64)
+        users = rows.users[typed]
+        # Each pair of a user and a value once, then the value of each pair: one user counts once per value.
         pairs = distinct_numbers(users * len(rows.values) + ids) % len(rows.values)
+        # Words of queries that look personal must not become known by being counted.
         is_personal = looks_personal(rows.values)[ids]
         words, word_users = count_words(rows.values, ids[~is_personal], users[~is_personal])
         counts = np.bincount(pairs, minlength=len(rows.values))[values_left]

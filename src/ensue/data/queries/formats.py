@@ -28,11 +28,9 @@ import numpy as np
 import polars as pl
 
 from ensue.data.clock import TIME_NAMES, is_number, plain_time_name
-from ensue.data.dates import Where
 from ensue.data.duplicates import doubled_rows
 from ensue.data.file_bytes import DROP
 from ensue.data.files import Content
-from ensue.data.histories import Index
 from ensue.data.ids import IdColumns
 from ensue.data.layouts import Layout, has, recognise
 from ensue.data.posts.formats import export_of
@@ -98,6 +96,7 @@ def are_queries(content: Content) -> bool:
     Ids hold no blanks; queries have 2.2 words in the mean (Jansen, Spink & Saracevic 2000).
     """
     lists = [sample.get("values") for sample in sample_objects(content)]
+    # All values of the first lines, from whatever line.
     values = [value for values_listed in lists if isinstance(values_listed, list) for value in values_listed]
     if not values or not all(isinstance(value, str) for value in values):
         return False
@@ -106,49 +105,51 @@ def are_queries(content: Content) -> bool:
     return blanks >= len(values) / 2 and lengths[len(lengths) // 2] >= _SHORT and lengths[-1] <= _LONG
 
 
-def read_turns(content: Content, listed: str) -> tuple[pl.DataFrame, Callable[[int], str], tuple[str, ...]]:
-    """The turns of objects, a row each.
-
-    Args:
-        content: JSON Lines.
-        listed: the field with the turns.
-
-    Returns:
-        Columns ``text``, ``conversation``, ``user`` and ``part``; the place of a row; and notes.
+def _conversations(content: Content) -> Table:
+    """Read objects that list their turns; a conversation is a session.
 
     Raises:
         DataError: an object without turns, or a turn without a text.
     """
-    rows, numbers = list[tuple[str, str | None, str, str | None, str | None]](), list[int]()
+    field = list_of_turns(content) or ""
+    rows = list[tuple[str | None, ...]]()
+    numbers = list[int]()
     for index, (number, line) in enumerate(content.filled()):
-        where = f"{content.path}, line {number}"
-        conversation = read_object(line, where)
-        turns = conversation.get(listed)
+        place = f"{content.path}, line {number}"
+        conversation = read_object(line, place)
+        turns = conversation.get(field)
         if not isinstance(turns, list):
-            raise DataError(f"{where}: field {quoted(listed)} is not a list of turns")
-        user, part = (_named(conversation, _CONVERSATIONS[role]) for role in ("user", "part"))
+            raise DataError(f"{place}: field {quoted(field)} is not a list of turns")
+        marks = [_named(conversation, _CONVERSATIONS[role]) for role in ("user", "part")]
         for turn in turns:
             text = turn if isinstance(turn, str) else _named(turn, _CONVERSATIONS["text"])
             if text is None:
                 raise DataError(
-                    f'{where}: a turn has no text; give a text, or an object with one, such as {{"text": …}}'
+                    f'{place}: a turn has no text; give a text, or an object with one, such as {{"text": …}}'
                 )
-            rows.append((text, _named(turn, _CONVERSATIONS["speaker"]), str(index), user, part))
+            rows.append((text, _named(turn, _CONVERSATIONS["speaker"]), str(index), *marks))
             numbers.append(number)
-    names = ("text", "speaker", "conversation", "user", "part")
+    names = ("query", "speaker", "session", "user", "part")
     frame = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
-    is_user, notes = _asked(frame["speaker"])
-    user_rows = is_user.arg_true()
-    note = f"conversations are the objects, their turns in {quoted(listed)}"
-    return frame.filter(is_user), lambda row: f"{content.path}, line {numbers[user_rows[row]]}", (note, *notes)
+    # Users and parts that no object names are no columns.
+    optional = [name for name in ("user", "part") if frame[name].null_count() < len(frame)]
+    note = f"conversations are the objects, their turns in {quoted(field)}"
+    table = Table("conversations", frame, lambda row: f"{content.path}, line {numbers[row]}", {"speaker": ""}, (note,))
+    table = of_users(table)
+    frame = table.frame.select(*optional, "query", "session", name="session")
+    return replace(table, frame=frame, columns={})
 
 
 def of_users(table: Table) -> Table:
-    """The rows that users typed, where a column says who speaks."""
+    """Return the rows that users typed, where a column says who speaks and a user is among the speakers."""
     if "speaker" not in table.columns:
         return table
-    is_user, notes = _asked(table.frame["speaker"])
-    return replace(table.select(is_user), notes=(*table.notes, *notes))
+    is_user = table.frame["speaker"].str.strip_chars().str.to_lowercase().is_in(list(_USERS)).fill_null(False)
+    if not is_user.any() or is_user.all():
+        return table
+    left_out = part_of(len(is_user) - int(is_user.sum()), len(is_user), "turn", "is", "are")
+    note = f"{left_out} by speakers other than the user: left out"
+    return replace(table.select(is_user), notes=(*table.notes, note))
 
 
 def in_turn(table: Table) -> Table:
@@ -162,21 +163,13 @@ def in_turn(table: Table) -> Table:
     turns = table.frame["turn"].str.strip_chars().cast(pl.Float64, strict=False)
     for row in turns.is_null().arg_true()[:1]:
         raise DataError(f"{table.where(row)}: turn {quoted(table.frame['turn'][row])} is not a number")
+    # A stable sort by turn leaves the turns of each conversation in order, wherever their rows are.
     order = np.argsort(turns.to_numpy(), kind="stable")
     where = table.where
     note = f"queries are in order of {quoted(table.columns['turn'])}"
     return replace(
         table, frame=table.frame[order], where=lambda row: where(int(order[row])), notes=(*table.notes, note)
     )
-
-
-def _asked(speakers: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
-    """(rows,) whether a user speaks; everybody where no user is among them."""
-    users = speakers.str.strip_chars().str.to_lowercase().is_in(list(_USERS)).fill_null(False)
-    if not users.any() or users.all():
-        return pl.repeat(True, len(speakers), eager=True), ()
-    left_out = part_of(len(users) - int(users.sum()), len(users), "turn", "is", "are")
-    return users, (f"{left_out} by speakers other than the user: left out",)
 
 
 def _is_turns(value: object) -> bool:
@@ -186,6 +179,7 @@ def _is_turns(value: object) -> bool:
 
 def _named(fields: object, names: tuple[str, ...]) -> str | None:
     """Return the first text or number of an object under one of some names, as a text."""
+    # Names are compared without case and punctuation; the first one wins.
     plain = {plain_name(name): value for name, value in fields.items()} if isinstance(fields, dict) else {}
     values = (plain.get(name) for name in names)
     return next((str(value) for value in values if isinstance(value, str | int) and not isinstance(value, bool)), None)
@@ -228,6 +222,7 @@ def is_query_log(line: str, names: Sequence[str]) -> bool:
         line: the first line; empty for Parquet.
         names: the columns it would name.
     """
+    # A header whose last column is any number of queries.
     if "\t" in line and not line.lstrip().startswith("{") and _LISTED.match(line.split("\t")[-1].strip()):
         return True
     plain = dict.fromkeys(map(plain_time_name, names))
@@ -253,6 +248,7 @@ def _table(content: Content, stated: Mapping[str, str], missing: str) -> Table:
         names = _names(content)
     table = read_table(content, partial(_find, content, stated=stated)).filled(content.path, "text")
     doubled = doubled_rows(table.frame)
+    # Ids are cleaned before turns are sorted, so that a place in a message is one in the file.
     ids = IdColumns({"user": "user", "session": "session"}, rows="row", missing=missing, drops=missing == DROP)
     table = in_turn(of_users(ids.normalise(table)))
     plain = dict.fromkeys(map(plain_time_name, names))
@@ -265,13 +261,6 @@ def _takeout(content: Content) -> Table:
     lines = rows["line"]
     frame = rows.select("query", "time", user=pl.lit(ACCOUNT))
     return Table("takeout", frame, lambda row: f"{content.path}, line {lines[row]}", {}, ())
-
-
-def _conversations(content: Content) -> Table:
-    frame, where, notes = read_turns(content, list_of_turns(content) or "")
-    optional = [name for name in ("user", "part") if frame[name].null_count() < len(frame)]
-    queries = frame.select(*optional, query="text", session="conversation", name="conversation")
-    return Table("conversations", queries, lambda row: where(int(row)), {}, notes)
 
 
 def _is_headed(content: Content) -> bool:
@@ -288,7 +277,8 @@ def _are_lists(content: Content) -> bool:
 
 
 def _lists(content: Content) -> Table:
-    fields, headed = content.head(1)[0].split("\t"), _is_headed(content)
+    fields = content.head(1)[0].split("\t")
+    headed = _is_headed(content)
     lines, numbers, _ = content.filled_lines()
     numbers = numbers[int(headed) :]
     rows = lines[int(headed) :].str.strip_chars_end("\r").str.split("\t")
@@ -300,23 +290,19 @@ def _lists(content: Content) -> Table:
         )
     if not len(rows):
         raise DataError(f"{content.path}: has a header but no query")
+    # Fields before the queries are marks of the session.
     lengths = rows.list.len().to_numpy().astype(np.int64) - width
     columns = {plain_time_name(name): rows.list.get(position) for position, name in enumerate(fields[:width])}
     marks = {"part": columns["split"]} if "split" in columns else {}
     if "overlap" in columns:
         marks["novel"] = columns["overlap"] == "novel"
-    layout = "session lists" if headed else "query lists"
-    # One line number per query, to name the line of each.
-    lines_of_queries = np.repeat(numbers, lengths)
-    queries = rows.list.slice(width).explode()
-    return _listed(layout, queries, lengths, lambda row: f"{content.path}, line {lines_of_queries[row]}", **marks)
-
-
-def _listed(layout: str, queries: pl.Series, lengths: Index, where: Where, **marks: pl.Series) -> Table:
-    """Return a log of whole sessions; ``marks`` are columns with one value per session."""
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    frame = pl.DataFrame({"query": queries, "session": owners})
-    return Table(layout, frame.with_columns(**{n: column.gather(owners) for n, column in marks.items()}), where, {}, ())
+    frame = pl.DataFrame({"query": rows.list.slice(width).explode(), "session": owners})
+    # A part, or whether a session is novel, is noted once a session and belongs to each of its queries.
+    frame = frame.with_columns(**{name: column.gather(owners) for name, column in marks.items()})
+    layout = "session lists" if headed else "query lists"
+    lines_of_queries = np.repeat(numbers, lengths)
+    return Table(layout, frame, lambda row: f"{content.path}, line {lines_of_queries[row]}", {}, ())
 
 
 def _histories(content: Content) -> Table:
@@ -334,6 +320,7 @@ def _is_table(head: Sequence[str]) -> bool:
     fields = [line.split("\t") for line in head[:2]]
     if any(plain_time_name(name) in spellings for name in fields[0] for spellings in _WORDS.values()):
         return True
+    # Numbers and dates below the first line: it names columns, though none is known.
     cells = fields[1] if len(fields) > 1 else []
     return len(cells) == len(fields[0]) and any(is_number(text) or re.match(r"\d{4}-\d\d-\d\d", text) for text in cells)
 
@@ -349,6 +336,7 @@ def _names(content: Content) -> list[str]:
 
 def _unnested(content: Content) -> Content:
     """The objects under ``_source``, a line each; other lines, such as those of bulk requests, become empty ones."""
+    # A bulk request alternates actions, which have no _source, and documents.
     inner = content.column_of_lines().str.json_path_match("$._source").fill_null("")
     return replace(content, data=inner.str.join("\n").item().encode())
 

@@ -83,6 +83,7 @@ def looks_personal(texts: pl.Series) -> Mask:
         found=text.str.contains(_PERSONAL) | (mails > nameless),
         doubtful=(text.str.count_matches(r"\d") >= LONG) | text.str.contains(_MIXED),
     )
+    # Numbers are looked at one by one, but only where a text has many digits or long words.
     personal: Mask = frame["found"].to_numpy().copy()
     for row in np.flatnonzero(frame["doubtful"].to_numpy() & ~personal).tolist():
         query = frame["text"][row]
@@ -98,6 +99,7 @@ def _holds_number(text: str) -> bool:
             continue
         other_groups = [group for group in groups if not _YEAR.fullmatch(group)]
         years = len(groups) - len(other_groups)
+        # A day, a month or a model next to one year.
         short = years == 1 and len(other_groups) == 1 and len(other_groups[0]) <= 2
         if (other_groups or years > 3) and not short:
             return True
@@ -107,6 +109,7 @@ def _holds_number(text: str) -> bool:
 def _holds_card(text: str) -> bool:
     """Return whether all digits together have a card's length and pass its check (Luhn 1960)."""
     digits = [int(digit) for digit in re.findall(r"\d", text)]
+    # From the right, every second digit is doubled, and the digits of the product are added.
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return len(digits) in _CARD and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
@@ -118,6 +121,7 @@ def _holds_account(text: str) -> bool:
         for end in ends:
             account = re.sub(r"[\W_]", "", match[0][:end])
             if len(account) >= 15 and sum(map(str.isdigit, account)) >= 8:
+                # Country and check digits go to the end, letters become 10 to 35.
                 moved = account[4:] + account[:4]
                 if moved.isascii() and int("".join(str(int(letter, 36)) for letter in moved)) % 97 == 1:
                     return True
@@ -127,6 +131,7 @@ def _holds_account(text: str) -> bool:
 def _holds_secret(text: str) -> bool:
     """Return whether letters and digits are mixed in one long word, as in keys and hashes."""
     for word in re.findall(_MIXED, text):
+        # Words of a language change from letters to digits once or twice, keys all the time.
         changes = sum(a.isdigit() != b.isdigit() for a, b in pairwise(re.sub(r"[^a-z0-9]", "", word)))
         if changes >= _CHANGES:
             return True

@@ -51,14 +51,14 @@ class Rows:
 
     histories: Histories
     """One a user, or one a session where the file knows them; ids are places in ``values``."""
-    places: Index
-    """(rows,) where each stands in the file."""
+    file_rows: Index
+    """(rows,) the row of the file that each is."""
     users: Index | None
     """(rows,) a number for each user."""
     values: pl.Series
     """(values,) distinct normalised queries."""
-    why: pl.Series
-    """(values,) why it is no query after all, or null."""
+    reasons: pl.Series
+    """(values,) why each is no query after all, or null."""
     clock: TimeFormat | None
     dropped: dict[str, int]
     notes: tuple[str, ...]
@@ -75,11 +75,13 @@ def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Col
     """
     frame = log.frame
     log_users, log_sessions, log_times = (frame.get_column(name, default=None) for name in ("user", "session", "time"))
+    # Each distinct text is cleaned once; table[codes] leads from a row to its normalised value.
     texts, codes = distinct_texts(frame["query"].fill_null(""))
     texts, num_changed = strip_markup(texts)
     values, table = distinct_texts(normalise(texts, rules.normalisation))
-    ids, why = table[codes], refused(values, rules)
-    typed = (why != "no_query").fill_null(True).to_numpy()[ids]
+    ids = table[codes]
+    reasons = refused(values, rules)
+    typed = (reasons != "no_query").fill_null(True).to_numpy()[ids]
     has_owner = np.ones(len(ids), np.bool_)
     for column in (log_users, log_sessions):
         if column is not None and column.dtype == pl.String:
@@ -95,30 +97,37 @@ def order_rows(log: Table, rules: QueryRules, options: TimeOptions, without: Col
     if log_sessions is not None:
         owners = distinct_texts(log_sessions.gather(rows).cast(pl.String))[1]
         if users is not None and len(users):
+            # A session of two users is two sessions: one number for each pair.
             owners = first_arrival(owners * (users.max() + 1) + users)[1].astype(np.int64)
     assert owners is not None
     clock: TimeFormat | None = None
-    times, notes = np.empty(0, np.float64), tuple[str, ...]()
+    times = np.empty(0, np.float64)
+    notes: tuple[str, ...] = ()
     if num_changed:
         notes = (f"HTML tags and entities removed from {plural(num_changed, 'distinct query', 'distinct queries')}",)
     if log_times is not None and len(rows):
         times_given = log_times.gather(rows).rename(log.columns.get("time", "time"))
         read = read_clock(times_given, log.layout, lambda row: log.where(int(rows[row])), options)
-        clock, times = read.format, read.seconds
+        clock = read.format
+        times = read.seconds
     columns = {"owner": owners, **({"time": times} if clock else {})}
+    # Owner after owner, each in order of time; equal times stay in the file's order.
     order = pl.DataFrame(columns).select(pl.arg_sort_by(*columns, maintain_order=True)).to_series().to_numpy()
     lengths = np.bincount(owners).astype(np.int64)
     offsets = offsets_of(lengths)
     if clock and (late := _unsorted(owners, times)):
         owner = "users" if log_sessions is None else "sessions"
         notes = (*notes, f"{late:,} of {len(lengths):,} {owner} had decreasing times: sorted by time")
-    ids, times = ids[rows][order].astype(np.int32), times[order] if clock else times
-    histories = Histories(ids, offsets, Vocabulary(), times)
-    return Rows(histories, rows[order], users if users is None else users[order], values, why, clock, dropped, notes)
+    ids = ids[rows][order].astype(np.int32)
+    histories = Histories(ids, offsets, Vocabulary(), times[order] if clock else times)
+    return Rows(
+        histories, rows[order], users if users is None else users[order], values, reasons, clock, dropped, notes
+    )
 
 
 def _unsorted(owners: Index, times: npt.NDArray[np.float64]) -> int:
     """Return how many owners have a row that is earlier than their row before."""
+    # Rows of one owner next to each other, still in the file's order.
     order = np.argsort(owners, kind="stable")
     owners, times = owners[order], times[order]
     return len(np.unique(owners[1:][(owners[1:] == owners[:-1]) & (times[1:] < times[:-1])]))
@@ -139,6 +148,7 @@ def count_words(values: pl.Series, ids: Index, owners: Index) -> tuple[pl.Series
     pairs = distinct_numbers(owners.astype(np.int64) * max(len(values), 1) + ids)
     owners, ids = pairs // max(len(values), 1), pairs % max(len(values), 1)
     typed = codes[ranges((np.cumsum(lengths) - lengths)[ids], lengths[ids])]
+    # The same with words: each pair of an owner and a word counts once.
     keys = distinct_numbers(np.repeat(owners, lengths[ids]) * max(len(words), 1) + typed)
     counts = np.bincount(keys % max(len(words), 1), minlength=len(words))[: len(words)]
     return words.filter(counts > 0), counts[counts > 0]  # values that no row is left of have no say

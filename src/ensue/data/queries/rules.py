@@ -90,6 +90,7 @@ def sentences(dropped: Mapping[str, int], rules: QueryRules) -> list[str]:
 
 def normalise_ascii(text: str, normalisation: Normalisation = "plain") -> str:
     """:func:`normalise` for one ASCII text, as most queries are: columns take a hundred times as long to set up."""
+    # The same steps as for columns; what they do beyond ASCII cannot occur.
     plain = _CONTROL.sub("", text).lower()
     return _SPACE.sub(" ", plain if normalisation == "plain" else _OTHER.sub(" ", plain)).strip(" ")
 
@@ -119,6 +120,7 @@ def normalised(text: pl.Expr, normalisation: Normalisation = "plain") -> pl.Expr
 def refused(texts: pl.Series, rules: QueryRules) -> pl.Series:
     """(texts,) why a normalised text is no query, or ``None`` where it is one."""
     characters = texts.str.len_chars() > rules.max_characters
+    # Normalised texts have single spaces: words are one more than spaces.
     words = texts.str.count_matches(" ", literal=True) + 1 > (rules.max_words or rules.max_characters)
     missing = texts.is_null() | (texts == "") | (texts == NOTHING)
     reason = pl.when(missing).then(pl.lit("no_query")).when(characters).then(pl.lit("characters"))

@@ -64,6 +64,7 @@ class QueryTokenizer:
             raise ValueError("a token is missing or occurs twice")
         if self.kind == "words":
             return
+        # A merge needs ids for both of its pieces and for what it makes of them.
         if any(not {first, second, first + second} <= distinct for first, second in self.merges):
             raise ValueError("a merge makes a token that has no id")
         alphabet = {*pre_tokenizers.ByteLevel.alphabet()}
@@ -138,6 +139,7 @@ class QueryTokenizer:
         chunks = (distinct[low : low + _CHUNK].to_list() for low in range(0, len(distinct), _CHUNK))
         pieces = [ids for chunk in chunks for ids in self.spell(chunk)]
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        # The ids of all distinct words in one array; word w has those from its start on, lengths[w] of them.
         flat = np.fromiter(chain.from_iterable(pieces), np.int32, int(lengths.sum()))
         ends = np.concatenate([[0], np.cumsum(lengths[word_index])]).astype(np.int64)
         ids = flat[ranges((np.cumsum(lengths) - lengths)[word_index], lengths[word_index])]
@@ -183,12 +185,14 @@ def _pairs(words: pl.DataFrame, size: int) -> tuple[tuple[str, ...], tuple[tuple
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     backend.train_from_iterator(_repeated(words), trainer)
     model = json.loads(backend.to_str())["model"]
+    # The trainer numbers pieces in order of merging, behind the bytes.
     pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
     return (*SPECIAL, *pieces), tuple((first, second) for first, second in model["merges"])
 
 
 def _repeated(words: pl.DataFrame) -> Iterator[list[str]]:
     """Each word as often as it occurs, in lists, for the library counts for itself."""
+    # The library takes no counts: a word is repeated, in proportion where there are too many.
     shrunk = max(1.0, words["count"].sum() / _MAX_WORDS)
     for word, count in words.iter_rows():
         times = max(1, int(count / shrunk))

@@ -69,12 +69,16 @@ class Texts:
 
     def join_spellings(self) -> tuple[Texts, tuple[str, ...]]:
         """Return the texts with each label spelled in one way, and a warning that lists what was joined."""
-        labels, warnings = (None, ()) if self.labels is None else join_spellings(self.labels)
+        if self.labels is None:
+            return self, ()
+        labels, warnings = join_spellings(self.labels)
         return replace(self, labels=labels), warnings
 
     def match_spellings(self, known: Sequence[str]) -> tuple[Texts, tuple[str, ...]]:
         """Return the texts with labels spelled as ``known`` ones are, and a warning that lists what was matched."""
-        labels, warnings = (None, ()) if self.labels is None else match_spellings(self.labels, known)
+        if self.labels is None:
+            return self, ()
+        labels, warnings = match_spellings(self.labels, known)
         return replace(self, labels=labels), warnings
 
     @classmethod
@@ -85,6 +89,7 @@ class Texts:
             DataError: single texts among pairs, or labels on some records only.
         """
         rows = require_records(records, Text)
+        # The first record decides whether the texts are single or pairs.
         width = len(rows[0].texts) if rows else 1
         for position, record in enumerate(rows):
             if len(record.texts) != width:
@@ -94,11 +99,12 @@ class Texts:
             if (record.label is None) != (rows[0].label is None):
                 raise DataError(f"text {position}: give every text a label, or none")
         columns = (pl.Series([record.texts[side] for record in rows], dtype=pl.String) for side in range(width))
-        labelled, has_ids = bool(rows and rows[0].label is not None), any(record.id for record in rows)
+        labels = [str(record.label) for record in rows if record.label is not None]
+        ids = [record.id for record in rows]
         return cls(
             tuple(strip_markup(column)[0] for column in columns),
-            pl.Series([str(record.label) for record in rows], dtype=pl.String) if labelled else None,
-            pl.Series([record.id for record in rows], dtype=pl.String) if has_ids else None,
+            pl.Series(labels, dtype=pl.String) if labels else None,
+            pl.Series(ids, dtype=pl.String) if any(ids) else None,
         )
 
     def record(self, index: int) -> Text:
@@ -113,8 +119,8 @@ class Texts:
     def select(self, chosen: npt.NDArray[np.integer] | Mask | slice) -> Texts:
         """The chosen rows, in the order chosen."""
         index = np.arange(len(self))[chosen]
-        columns = (None if column is None else column.gather(index) for column in (self.labels, self.ids, self.groups))
-        labels, ids, groups = columns
+        optional = (self.labels, self.ids, self.groups)
+        labels, ids, groups = (None if column is None else column.gather(index) for column in optional)
         return Texts(tuple(column.gather(index) for column in self.texts), labels, ids, groups)
 
 
@@ -157,7 +163,10 @@ def read_texts(
     with answering(path):
         options = ReadOptions(columns=columns or {}, **opening)
         contents = open_texts(path, options)
-        rows = read_together(contents, lambda content: read_rows(content, options.columns, phrases, every=unlabelled))
+        rows = read_together(
+            contents, lambda content: read_rows(content, options.columns, phrases, keep_all=unlabelled)
+        )
+        # Before parts and labels are taken apart: the same row in two parts is worth a warning, too.
         doubled = doubled_rows(rows.frame)
         rows = _of_part(rows, path, part)
         numbers = IdColumns(
@@ -168,13 +177,14 @@ def read_texts(
             consequence="read without",
         )
         rows, labels, notes, warnings = _labels(numbers.normalise(rows), unlabelled)
+    # One column of texts, or two of them for pairs.
     sides = (rows.frame[role].fill_null("") for role in ("text", "second") if role in rows.frame.columns)
     texts, num_changed = zip(*map(strip_markup, sides), strict=True)
     if any(num_changed):
         notes = (*notes, f"HTML tags and entities removed from {plural(sum(num_changed), 'text')}")
-    silent = pl.DataFrame([~column.str.contains(r"\S").alias(str(i)) for i, column in enumerate(texts)])
-    if num_silent := int(silent.select(pl.any_horizontal(pl.all())).to_series().sum()):
-        notes = (*notes, f"{part_of(num_silent, len(silent), 'row', 'has', 'have')} a text without words: kept")
+    has_words = np.all([column.str.contains(r"\S").to_numpy() for column in texts], axis=0)
+    if num_empty := len(has_words) - int(has_words.sum()):
+        notes = (*notes, f"{part_of(num_empty, len(has_words), 'row', 'has', 'have')} a text without words: kept")
     ids, groups = (rows.frame[role].fill_null("") if role in rows.frame.columns else None for role in ("id", "group"))
     report = ReadReport(
         path=str(path),
@@ -184,6 +194,7 @@ def read_texts(
         byte_order_mark=contents[0].byte_order_mark,
         warnings=(*numbers.warnings, *doubled, *warnings),
     )
+    # Rows that were left out are in the originals, so these are only of use where every row stays.
     originals = rows.originals if unlabelled and rows.originals is not None else lambda: rows.frame
     return Texts(texts, labels, ids, groups, originals), report
 
@@ -219,8 +230,10 @@ def _labels(rows: Table, unlabelled: bool) -> tuple[Table, pl.Series | None, tup
     if not is_labelled.all():
         empty = f"{part_of(len(labels) - int(is_labelled.sum()), len(labels), 'row', 'has', 'have')} no label"
         if not unlabelled:
-            rows, labels = rows.select(is_labelled), labels.filter(is_labelled)
+            rows = rows.select(is_labelled)
+            labels = labels.filter(is_labelled)
         notes = (empty if unlabelled else f"{empty}: left out",)
+    # A column of ids or of titles has as many values as rows.
     if len(labels) >= _MANY_LABELS and labels.n_unique() == len(labels):
         notes = (*notes, f"each of the {len(labels):,} rows has a different label; is this the label column?")
     return rows, labels, notes, warnings
@@ -273,6 +286,7 @@ def _codes(column: pl.Series) -> Index:
 
 def _quotas(counts: Index, share: float) -> Index:
     """(labels,) rows to hold out of each: largest remainders, at least one row of each label left."""
+    # Largest remainders: the floors first, then one more for the labels that lost most.
     exact = share * counts
     quotas: Index = np.floor(exact).astype(np.int64)
     missing = max(round(share * counts.sum()), 1) - quotas.sum()
@@ -285,6 +299,7 @@ def _quotas(counts: Index, share: float) -> Index:
 
 def _hold_rows(labels: Index, quotas: Index, generator: np.random.Generator) -> Mask:
     order = generator.permutation(len(labels))
+    # Label after label, each in random order: the first rows of a label, as many as its quota, are held out.
     order = order[np.argsort(labels[order], kind="stable")]
     counts = np.bincount(labels)
     ranks = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -325,9 +340,11 @@ def leaks(train: Texts, other: Texts) -> Leaks:
     """
     if train.paired != other.paired:
         raise DataError("one part holds single texts and the other pairs; give two parts of the same data set")
+    # Labels of the other part are compared as the model would spell them.
     if train.labels is not None:
         other, _ = other.match_spellings(train.labels.drop_nulls().unique().sort().to_list())
     train_keys, other_keys = _keys(train), _keys(other)
+    # A text disagrees with a label unless that is both its lowest and its highest label in training.
     spans = train_keys.group_by("key").agg(low=pl.col("label").min(), high=pl.col("label").max())
     joined = other_keys.join(spans, on="key", how="inner", maintain_order="left")
     disagree = joined.select((pl.col("low") != pl.col("label")) | (pl.col("high") != pl.col("label"))).to_series()

@@ -41,17 +41,17 @@ class LabelFields:
         names: names of labels as :func:`~ensue.data.schema.plain_name` leaves them.
         texts: those of texts.
         strict: whether several labels of one text are refused; they are no label otherwise.
-        stated: the name that is stated for the label.
+        stated_name: the name that is stated for the label.
     """
 
     names: Collection[str] = ()
     texts: Collection[str] = ()
     strict: bool = True
-    stated: str = ""
+    stated_name: str = ""
 
     def holds(self, name: str) -> bool:
         """Return whether a field of this name holds labels."""
-        return name == self.stated or plain_name(name) in (*self.names, "labels", "choices")
+        return name == self.stated_name or plain_name(name) in (*self.names, "labels", "choices")
 
     def one(self, name: str, value: object, where: str) -> object:
         """Return the one label in a field; ``None`` where there is none.
@@ -60,15 +60,18 @@ class LabelFields:
             DataError: several labels, or spans of the text.
         """
         if isinstance(value, dict):
+            # A choice of Label Studio, or a span of Prodigy and doccano, which is no label of a text.
             inner = [value[key] for key in ("choices", "label", "rating") if key in value]
             if not {"start", "start_offset"} & value.keys() and len(inner) == 1:
                 return self.one(name, inner[0], where)
             value = [[value]]
         if not isinstance(value, list):
             return value
+        # doccano writes spans as [start, end, label].
         if any(isinstance(item, list) for item in value):
             self.refuse_spans(name, where)
             return None
+        # Two annotators with the same label agree on one.
         labels = list(dict.fromkeys(label for item in value if (label := self.one(name, item, where)) is not None))
         if len(labels) > 1 and self.strict:
             texts = " and ".join(map(quoted, labels[:2])) + (", …" if len(labels) > 2 else "")
@@ -97,6 +100,7 @@ def flattened(content: Content, fields: LabelFields) -> Content:
     Raises:
         DataError: a text with several labels, or annotations that are not labels of a text.
     """
+    # A document is taken apart into its records; JSON Lines are flattened line by line.
     document = _document(content)
     if document is not None:
         return _lines(content, _records(document, fields, str(content.path)))
@@ -112,6 +116,7 @@ def _lines(content: Content, objects: Iterable[Object | None]) -> Content:
 
 
 def _is_nested(sample: Object, fields: LabelFields) -> bool:
+    # Other nested fields, such as metadata, do not concern the reader of labels.
     nested = (name for name, value in sample.items() if isinstance(value, list | dict))
     return _is_task(sample) or sample.get("answer") in _ANSWERS or any(map(fields.holds, nested))
 
@@ -129,11 +134,12 @@ def _flat(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
     if _is_task(sample):
         return _task(sample, fields, where)
     flat: dict[str, object] = {name: value for name, value in sample.items() if isinstance(value, _SCALARS)}
-    if sample.get("answer") in _ANSWERS and fields.stated != "answer":
+    if sample.get("answer") in _ANSWERS and fields.stated_name != "answer":
         return flat | {"label": _answered(sample, fields, where)}
     for name, value in sample.items():
         if fields.holds(name) and isinstance(value, list | dict):
-            is_label = name == fields.stated or plain_name(name) in fields.names
+            # A field of labels keeps its name; one called labels or choices becomes the label.
+            is_label = name == fields.stated_name or plain_name(name) in fields.names
             flat[name if is_label else "label"] = fields.one(name, value, where)
     if "text" not in flat and isinstance(flat.get("data"), str):
         flat["text"] = flat.pop("data")  # doccano's other name of it
@@ -156,8 +162,10 @@ def _answered(sample: Object, fields: LabelFields, where: str) -> object:
 
 def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
     """Return a task of Label Studio: the fields of its data, and its choices under the names of their controls."""
-    data, annotations = sample["data"], _annotations(sample)
+    data = sample["data"]
+    annotations = _annotations(sample)
     assert isinstance(data, dict) and isinstance(annotations, list)
+    # A cancelled annotation is no answer; where one is the ground truth, it alone counts.
     finished = [entry for entry in annotations if isinstance(entry, dict) and not entry.get("was_cancelled")]
     truth = [entry for entry in finished if entry.get("ground_truth")] or finished
     choices: dict[str, list[object]] = {}
@@ -168,14 +176,16 @@ def _task(sample: Object, fields: LabelFields, where: str) -> dict[str, object]:
             elif result.get("type") in ("labels", "hypertextlabels"):
                 fields.refuse_spans(str(result.get("from_name")), where)
     flat = {name: value for name, value in data.items() if isinstance(value, _SCALARS)} | {"id": sample.get("id")}
+    # One control is the label, whatever its name; several need a choice.
     labels = {name: fields.one(name, values, where) for name, values in choices.items()}
-    if len(labels) > 1 and fields.strict and not fields.stated:
+    if len(labels) > 1 and fields.strict and not fields.stated_name:
         raise DataError(
             f"{where}: several controls give labels, {listed(list(labels))}; choose one with --columns "
             f"label={next(iter(labels))}"
         )
     if len(labels) == 1:
         labels = {"label": next(iter(labels.values()))}
+    # A task with a single text has it under any name.
     words = [name for name, value in flat.items() if isinstance(value, str)]
     if len(words) == 1 and plain_name(words[0]) not in fields.texts:
         flat["text"] = flat.pop(words[0])
@@ -195,6 +205,7 @@ def _parsed(text: str) -> object:
 
 def _document(content: Content) -> Object | None:
     """Return the one object of a file whose values hold its records; ``None`` of JSON Lines, and of what is no JSON."""
+    # One line that is JSON, or several of which the first is not: the file is one document.
     lines = content.head(2)
     alone = is_json_line(lines[0]) == (len(lines) == 1)
     document = _parsed(content.data[:].decode("utf-8-sig", "replace")) if alone else None
@@ -202,6 +213,7 @@ def _document(content: Content) -> Object | None:
         return None
     if any(isinstance(document.get(name), str) for name in _RECORD):
         return None
+    # Columns are lists, or objects by row number as pandas writes them.
     values = list(document.values())
     are_columns = len(values) > 1 and all(isinstance(value, list | dict) for value in values)
     lists = (value for value in values if isinstance(value, list) and value)
@@ -213,6 +225,7 @@ def _records(document: Object, fields: LabelFields, where: str) -> list[Object]:
     columns = {name: [*value.values()] if isinstance(value, dict) else value for name, value in document.items()}
     lists = [column for column in columns.values() if isinstance(column, list)]
     is_named = any(plain_name(name) in fields.texts for name in document)
+    # Columns of one length, one of them called a text: transposed into records.
     if is_named and len(lists) == len(columns) and len(set(map(len, lists))) == 1:
         return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
     split = {name: rows for name, value in document.items() if isinstance(value, list) and (rows := [*_part(value)])}

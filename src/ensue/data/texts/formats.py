@@ -55,6 +55,7 @@ def phrases_of(line: str, where: str) -> list[tuple[str, str]]:
     spans: list[tuple[str, int]] = []
     ends: dict[int, int] = {}
     unclosed: list[int] = []
+    # A label is the word right behind an opening parenthesis, so each piece is read with the one before it.
     for previous, piece in zip(["", *pieces], pieces, strict=False):
         if piece == "(":
             if previous == "(" or (spans and not unclosed):
@@ -73,9 +74,11 @@ def phrases_of(line: str, where: str) -> list[tuple[str, str]]:
         elif previous == "(":
             spans[-1] = (piece, len(words))
         else:
+            # The Penn Treebank writes slashes and stars of a text with a backslash.
             words.append(piece.replace("\\/", "/").replace("\\*", "*"))
     if unclosed or not spans:
         raise DataError(f"{where}: a parenthesis is not closed; write one complete tree per line")
+    # A phrase is the words between its opening and its closing parenthesis: words[start:end].
     return [(" ".join(words[start : ends[phrase]]), label) for phrase, (label, start) in enumerate(spans)]
 
 
@@ -103,6 +106,7 @@ ROLES = tuple(_COLUMNS.known)
 _NAMES = {name for names in (*_COLUMNS.known.values(), *_PAIRS) for name in names}
 _ADDED = ("label", "goldlabel")
 """Fields of objects of an export that are labels; platforms have none of these names."""
+# A number, or a class of TREC such as DESC:manner.
 _MARK = r"[-+]?\d+(?:\.\d+)?|[A-Z][A-Z_]*:\w+"
 _WORDS = re.compile(rf"\s*({_MARK})(?: +(\S.*)?)?")
 _PROBED = 50
@@ -117,9 +121,9 @@ class _Request:
     """A file, and how it is to be read."""
 
     content: Content
-    stated: Mapping[str, str]
+    stated_columns: Mapping[str, str]
     phrases: bool
-    every: bool
+    keep_all: bool
 
     @cached_property
     def first(self) -> str:
@@ -137,7 +141,7 @@ class _Request:
         export = export_of(self.content)
         if export is None or is_json(self.content):
             return export
-        is_named = self.stated or set(map(plain_name, self.content.names())) & set(_COLUMNS.known["text"])
+        is_named = self.stated_columns or set(map(plain_name, self.content.names())) & set(_COLUMNS.known["text"])
         return None if is_named else export
 
     @cached_property
@@ -148,8 +152,8 @@ class _Request:
             plain = set(map(plain_name, names))
             # One known word between tabs may be a label: "question TAB What is it ?".
             may_be_header = separator != "\t" or len(names) > 3 or len(plain & _NAMES) > 1
-            if self.stated:
-                if set(self.stated.values()) <= set(names):
+            if self.stated_columns:
+                if set(self.stated_columns.values()) <= set(names):
                     return separator
             elif self.content.trained.columns.get("text") in names or (
                 may_be_header and plain & set(_COLUMNS.known["text"])
@@ -164,14 +168,16 @@ class _Request:
             DataError: a column that is missing, no column for the text, or a column of labels for each coder.
             SettingError: one column in two roles.
         """
-        content, stated = self.content, self.stated
+        content = self.content
+        stated_columns = self.stated_columns
         plain = {plain_name(name): name for name in reversed(names)}
         pair = next(((plain[a], plain[b]) for a, b in _PAIRS if a in plain and b in plain), None)
-        find = partial(_COLUMNS.find, content.path, names, stated, plain.values(), content.trained)
-        usual = {**content.trained.present(names, stated), **stated}
+        find = partial(_COLUMNS.find, content.path, names, stated_columns, plain.values(), content.trained)
+        usual = {**content.trained.present(names, stated_columns), **stated_columns}
+        # A column that is stated, or known from the training data, is no half of a pair.
         alone = pair is None or {"text", "second"} & usual.keys() or set(pair) & set(usual.values())
         columns, notes = find() if alone or pair is None else find(text=pair[0], second=pair[1])
-        if not self.every and "label" not in usual:
+        if not self.keep_all and "label" not in usual:
             _require_one_coder(content.path, names, columns)
         return columns, notes
 
@@ -185,21 +191,21 @@ class _Request:
 _Reader = Callable[[_Request], Table]
 
 
-def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, every: bool = False) -> Table:
+def read_rows(content: Content, stated_columns: Mapping[str, str], phrases: bool, *, keep_all: bool = False) -> Table:
     """The rows of a file, whatever its layout.
 
     Args:
         content: the file.
-        stated: role -> column.
+        stated_columns: role -> column.
         phrases: of trees, whether to read every labelled phrase.
-        every: whether to keep the rows of tables that hold nothing, and those on whose label no one agreed.
+        keep_all: whether to keep the rows of tables that hold nothing, and those on whose label no one agreed.
 
     Raises:
         DataError: no layout known here, or a line that does not fit it.
         SettingError: an unknown role, or roles and phrases where the layout has none.
     """
-    require_roles(stated, ROLES)
-    request = _Request(content, stated, phrases, every)
+    require_roles(stated_columns, ROLES)
+    request = _Request(content, stated_columns, phrases, keep_all)
     layout = recognise(LAYOUTS, request)
     if phrases and (layout is None or layout.name != "trees"):
         raise SettingError(f"{content.path}: only trees have labelled phrases; leave phrases out")
@@ -209,8 +215,8 @@ def read_rows(content: Content, stated: Mapping[str, str], phrases: bool, *, eve
             f"{content.path}, line {number}: {quoted(request.first, 40)} does not match a known layout of texts; give "
             "label TAB text, NUMBER text, or a header whose names are known or stated with --columns text=…,label=…"
         )
-    layout.require_columns(content, stated)
-    return _agreed(content, layout.read(request), every)
+    layout.require_columns(content, stated_columns)
+    return _agreed(content, layout.read(request), keep_all)
 
 
 def _table(request: _Request) -> Table:
@@ -228,28 +234,37 @@ def _parquet(request: _Request) -> Table:
     schema = content.schema()
     columns, notes = request.find(list(schema))
     kind = schema[columns["label"]] if "label" in columns else None  # a column may have no name at all
+    # A column of one label is read with the others; lists of lists are refused there.
     if not isinstance(kind, pl.List | pl.Array) or kind.inner.is_nested():
         return read_table(content, request.find)
-    name, other_columns = columns["label"], {role: column for role, column in columns.items() if role != "label"}
+    name = columns["label"]
+    other_columns = {role: column for role, column in columns.items() if role != "label"}
+    # The same label twice is one label.
     lists = content.table([name])[name].cast(pl.List(pl.String)).list.drop_nulls().list.unique(maintain_order=True)
-    labels = LabelFields(strict=not request.every)
+    labels = LabelFields(strict=not request.keep_all)
     for row in (lists.list.len() > 1).fill_null(False).arg_true():
         labels.one(name, lists[row].to_list(), content.place(row))
     table = read_table(content, lambda _: (other_columns, notes))
+    # Of several labels none is read; with labels wanted, the loop above has refused them.
     single = pl.DataFrame({"label": lists.set(lists.list.len() > 1, None).list.first()})
     return replace(table, frame=table.frame.with_columns(single["label"]), columns=columns)
 
 
 def _json(request: _Request) -> Table:
     """JSON Lines, or what becomes such."""
-    content, stated = request.content, request.stated
-    fields = LabelFields(_COLUMNS.known["label"], _COLUMNS.known["text"], not request.every, stated.get("label", ""))
+    content = request.content
+    stated_columns = request.stated_columns
+    fields = LabelFields(
+        _COLUMNS.known["label"], _COLUMNS.known["text"], not request.keep_all, stated_columns.get("label", "")
+    )
     flat = flattened(content, fields)
-    if flat is content and not stated and isinstance(sample_objects(content)[0].get("texts"), list):
+    if flat is content and not stated_columns and isinstance(sample_objects(content)[0].get("texts"), list):
         return _lists(content)
+    # Documents of several lists name the list of each record in this field.
     if flat is not content and "part" in sample_objects(flat)[0]:
-        request = replace(request, stated={"part": "part", **stated})
+        request = replace(request, stated_columns={"part": "part", **stated_columns})
     table = read_table(flat, request.find)
+    # Where a line is one object, it is an original, too; a document's lines are not those of the file.
     if flat is not content and len(flat.head(2)) == len(content.head(2)):
         table = replace(table, originals=partial(json_lines, content))
     return replace(table, layout="snli") if "gold_label" in table.columns.values() else table
@@ -258,8 +273,8 @@ def _json(request: _Request) -> Table:
 def _export(request: _Request) -> Table:
     """Return the texts of an export of posts without their HTML, and their labels where a field is named so."""
     content = request.content
-    if request.stated:
-        return read_post_rows(content, request.stated, _COLUMNS)
+    if request.stated_columns:
+        return read_post_rows(content, request.stated_columns, _COLUMNS)
     records = read_export(content, request.export or "")
     texts, num_marked = strip_markup(records.frame["text"].fill_null("").str.strip_chars())
     notes = (f"{num_marked:,} of {plural(len(texts), 'text')} held HTML tags or entities: stripped to words",)
@@ -283,6 +298,7 @@ def _fasttext(request: _Request) -> Table:
     """A line with several labels is refused: which one to learn is not for a reader to choose."""
     content = request.content
     lines, numbers, notes = content.filled_lines()
+    # All labels at the start of a line, and the text behind them.
     halves = lines.str.extract_groups(r"^\s*((?:__label__\S*(?:\s+|$))*)(.*)$").struct.unnest()
     counts = halves["1"].str.count_matches(r"__label__\S*")
     for row in (counts > 1).arg_true()[:1]:
@@ -297,13 +313,15 @@ def is_labelled(head: Sequence[str]) -> bool:
 
     Of a list whose lines are numbered each has a number of its own.
     """
+    # The classes of TREC are coarse:fine; the coarse ones are few, the fine ones may all differ.
     marks = [matched[1].partition(":")[0] if (matched := _WORDS.fullmatch(line)) else None for line in head]
-    silent = sum(matched is not None and not matched[2] for matched in map(_WORDS.fullmatch, head))
-    return None not in marks and len(set(marks)) <= len(marks) / 2 and silent <= len(marks) / 2
+    num_empty = sum(matched is not None and not matched[2] for matched in map(_WORDS.fullmatch, head))
+    return None not in marks and len(set(marks)) <= len(marks) / 2 and num_empty <= len(marks) / 2
 
 
 def _labelled_words(request: _Request) -> Table:
     lines, numbers, notes = request.content.filled_lines()
+    # The label, and all behind the space after it.
     frame = lines.str.extract_groups(rf"^\s*(?<label>{_MARK})(?:\s+(?<text>.*))?$").struct.unnest()
     for row in frame["label"].is_null().arg_true()[:1]:
         problem = f"{quoted(lines[row], 40)} has no label before its text"
@@ -315,8 +333,9 @@ def _labelled_words(request: _Request) -> Table:
 
 
 def _labelled_csv(request: _Request) -> Table:
-    """A number and one text, or a title and a text, which are one text unless columns are stated."""
-    content, stated = request.content, request.stated
+    """A number and one text, or a title and a text, which are one text unless columns are stated_columns."""
+    content = request.content
+    stated_columns = request.stated_columns
     width = len(next(row for _, row in content.rows(",") if any(row)))
     if not 2 <= width <= 4:
         raise DataError(
@@ -324,10 +343,11 @@ def _labelled_csv(request: _Request) -> Table:
             "label,title,text, or a header whose names are known or stated with --columns text=…,label=…"
         )
     names = ("label", "text") if width == 2 else ("label", "title", "text", "more")[:width]
-    require_columns(content.path, names, stated)
-    columns = {role: stated[role] for role in ROLES if role in stated} or {name: name for name in names}
+    require_columns(content.path, names, stated_columns)
+    # Without roles every column is read under its own name, to be joined below.
+    columns = {role: stated_columns[role] for role in ROLES if role in stated_columns} or {name: name for name in names}
     table = replace(read_delimited(Delimited(content, ",", given=names), columns, ()), layout="labelled csv")
-    if stated:
+    if stated_columns:
         return table
     texts = names[1:]
     note = f"no header: the columns are read as {', '.join(names)}"
@@ -353,20 +373,23 @@ def _fields(request: _Request, *, layout: str, names: str, between: str, roles: 
     Raises:
         DataError: a line with another number of fields, or a stated field that is missing.
     """
-    content, fields = request.content, names.split()
+    content = request.content
+    fields = names.split()
     lines, numbers, notes = content.filled_lines()
+    # Fields are one more than separators.
     counts = lines.str.count_matches(between, literal=True) + 1
     for row in (counts != len(fields)).arg_true()[:1]:
         shape = f" {between.replace(chr(9), 'TAB ')}".join(fields)
         problem = f"{plural(counts[row], 'field')}, but the file begins with {len(fields)}: {shape}"
         raise DataError(f"{content.path}, line {numbers[row]}: {problem}")
     frame = lines.str.splitn(between, len(fields)).struct.rename_fields(fields).struct.unnest()
-    if fields == ["label", "text"] and not request.stated:
+    if fields == ["label", "text"] and not request.stated_columns:
         _require_label_first(content, frame, f"line {numbers[0]}")
     if layout == "imdb":  # "pos/17" is the 17th positive review
         frame = frame.with_columns(polarity=pl.col("id").str.split("/").list.first())
-    require_columns(content.path, frame.columns, request.stated)
-    sources = {**{name: name for name in fields if name in ROLES}, **roles, **request.stated}
+    require_columns(content.path, frame.columns, request.stated_columns)
+    # A stated column comes before the layout's, which comes before the field with the name of a role.
+    sources = {**{name: name for name in fields if name in ROLES}, **roles, **request.stated_columns}
     columns = {role: sources[role] for role in ROLES if role in sources}
     return request.table(layout, by_role(frame, columns), numbers, columns, *notes)
 
@@ -377,8 +400,9 @@ def _require_label_first(content: Content, frame: pl.DataFrame, line: str) -> No
     Raises:
         DataError: naming the option that numbers the columns.
     """
-    share = frame.head(_PROBED).select(pl.all().str.strip_chars().str.contains(r"\s").mean())
-    if len(frame) > 1 and (share["label"][0] or 0) > 0.5 > (share["text"][0] or 0):
+    fractions = frame.head(_PROBED).select(pl.all().str.strip_chars().str.contains(r"\s").mean())
+    # Labels of several words are rare, so more than half of them decide.
+    if len(frame) > 1 and (fractions["label"][0] or 0) > 0.5 > (fractions["text"][0] or 0):
         raise DataError(
             f"{content.path}, {line}: {quoted(frame['label'][0], 40)} looks like a text and "
             f"{quoted(frame['text'][0], 40)} like its label; give label TAB text, or number the columns with --columns "
@@ -388,16 +412,18 @@ def _require_label_first(content: Content, frame: pl.DataFrame, line: str) -> No
 
 def _trees(request: _Request) -> Table:
     """Read whole sentences, or every phrase once for each of its labels, in the group of its first sentence."""
-    rows, phrases = list[tuple[str, str, str]](), request.phrases
+    rows = list[tuple[str, str, str]]()
     for number, line in request.content.filled():
         spans = phrases_of(line, f"{request.content.path}, line {number}")
-        rows += [(text, label, str(number)) for text, label in (spans if phrases else spans[:1])]
-    table = pl.DataFrame(rows, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
-    frame = table.unique(["text", "label"], keep="first", maintain_order=True) if phrases else table
-    repeated = len(table) - len(frame)
-    repeats = f"{plural(len(table), 'phrase')}; left out as copies with the same label: {repeated:,}"
-    result = frame if phrases else frame.drop("group")
-    return request.table("trees", result, frame["group"], {}, *[repeats] * phrases)
+        rows += [(text, label, str(number)) for text, label in (spans if request.phrases else spans[:1])]
+    all_rows = pl.DataFrame(rows, schema=dict.fromkeys(("text", "label", "group"), pl.String), orient="row")
+    if not request.phrases:
+        return request.table("trees", all_rows.drop("group"), all_rows["group"], {})
+    # The same phrase is in many sentences: counted once per label, it belongs to the line it was met in first.
+    frame = all_rows.unique(["text", "label"], keep="first", maintain_order=True)
+    num_repeated = len(all_rows) - len(frame)
+    note = f"{plural(len(all_rows), 'phrase')}; left out as copies with the same label: {num_repeated:,}"
+    return request.table("trees", frame, frame["group"], {}, note)
 
 
 def has_unknown_header(content: Content) -> bool:
@@ -416,6 +442,7 @@ def _lists(content: Content) -> Table:
     schema = {"texts": pl.List(pl.String), "label": pl.String(), "id": pl.String()}
     frame = read_objects(content, schema, Text.from_json)
     counts = frame["texts"].list.len().fill_null(0)
+    # The first line decides whether texts are single or pairs.
     for row in ((counts < 1) | (counts > 2) | (counts != counts[0])).arg_true()[:1]:
         raise DataError(
             f"{content.place_of_line(row)}: {counts[row]} texts; give one text in every line, or two in every line"
@@ -423,26 +450,28 @@ def _lists(content: Content) -> Table:
     sides = ("text", "second")[: counts[0]]
     texts = {role: frame["texts"].list.get(index) for index, role in enumerate(sides)}
     roles = [*sides, *(role for role in ("label", "id") if frame[role].null_count() < len(frame))]
-    frame, columns = frame.with_columns(**texts).select(roles), {role: role for role in roles}
+    frame = frame.with_columns(**texts).select(roles)
+    columns = {role: role for role in roles}
     return Table("jsonl texts", frame, content.place_of_line, columns, (), partial(json_lines, content))
 
 
-def _agreed(content: Content, table: Table, every: bool) -> Table:
-    """The rows that hold anything, without pairs on whose label no one agreed; all of them if ``every`` stays."""
-    table = table.filled(content.path, "text", every=every)
-    if every or plain_name(table.columns.get("label", "")) != "goldlabel":
+def _agreed(content: Content, table: Table, keep_all: bool) -> Table:
+    """The rows that hold anything, without pairs on whose label no one agreed; all of them if ``keep_all``."""
+    table = table.filled(content.path, "text", every=keep_all)
+    # Only SNLI and its like write '-' for no gold label; elsewhere it may be a label.
+    if keep_all or plain_name(table.columns.get("label", "")) != "goldlabel":
         return table
-    unsure = (table.frame["label"] == "-").fill_null(False)
-    if unsure.all():
+    is_undecided = (table.frame["label"] == "-").fill_null(False)
+    if is_undecided.all():
         raise DataError(f"{content.path}: has a header but no text")
-    if not unsure.any():
+    if not is_undecided.any():
         return table
-    note = f"{plural(int(unsure.sum()), 'row')} left out: label '-', fewer than two of three annotators agreed"
-    return replace(table.select(~unsure), notes=(*table.notes, note))
+    note = f"{plural(int(is_undecided.sum()), 'row')} left out: label '-', fewer than two of three annotators agreed"
+    return replace(table.select(~is_undecided), notes=(*table.notes, note))
 
 
 def _require_one_coder(path: Path, names: Sequence[str], columns: Mapping[str, str]) -> None:
-    """Refuse a coding sheet with a column for each coder, where it is not stated whose labels are meant.
+    """Refuse a coding sheet with a column for each coder, where it is not stated_columns whose labels are meant.
 
     Args:
         path: the file.
@@ -455,6 +484,7 @@ def _require_one_coder(path: Path, names: Sequence[str], columns: Mapping[str, s
     stems = {name: _coder_stem(name) for name in names}
     label = plain_name(columns.get("label", ""))
     coders = [name for name, stem in stems.items() if stem is not None]
+    # label, label2, label3: the first coder's column has no number.
     if label and columns["label"] not in coders:
         coders = [columns["label"], *(name for name in coders if stems[name] == label)]
     if len(coders) > 1:
@@ -466,9 +496,11 @@ def _require_one_coder(path: Path, names: Sequence[str], columns: Mapping[str, s
 
 def _coder_stem(name: str) -> str | None:
     """Return what is in front of the number or letter of a coder's column of labels; ``None`` of other columns."""
+    # Take coderA and coder_a apart into words and numbers.
     words = re.findall(r"[^\W\d_]+|\d+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
     if not words or set(words) & _NO_LABELS:
         return None
+    # Of label2 the stem is label; the number or letter at the end tells coders apart.
     stem = "".join(words[:-1])
     if set(words) & _CODERS and len(words) > 1:
         return stem

@@ -42,6 +42,7 @@ def label_key(label: str) -> str:
         key = str(int(value))  # 1.000000e+00, as NumPy writes floats
     if (number := _WHOLE_NUMBER.fullmatch(key)) is None:
         return key
+    # 0 has no sign, and +1 is 1.
     sign, digits = number.groups()
     return f"-{digits}" if sign == "-" and digits.strip("0") else digits
 
@@ -58,8 +59,10 @@ def join_spellings(labels: pl.Series) -> tuple[pl.Series, tuple[str, ...]]:
     counts = dict(labels.drop_nulls().value_counts(name="count").iter_rows())
     keys = _keys(counts)
     spellings: dict[str, list[str]] = {}
+    # The most frequent spelling of a label is listed first.
     for label in sorted(counts, key=lambda label: (-counts[label], label)):
         spellings.setdefault(keys[label], []).append(label)
+    # 1 and 1.0 are shown alike, so their texts count together for that spelling.
     totals = Counter[str]()
     for label, count in counts.items():
         totals[_shown(label)] += count
@@ -90,6 +93,7 @@ def match_spellings(labels: pl.Series, known: Sequence[str]) -> tuple[pl.Series,
     if not distinct:
         return labels, ()
     keys = _keys([*known, *distinct])
+    # Of two labels of a model with one key, the first one wins.
     columns = {keys[label]: label for label in reversed(known)}
     matched = {label: columns[keys[label]] for label in distinct if keys[label] in columns}
     if not matched:

@@ -252,7 +252,7 @@ class Column:
 
     def is_shown(self, choices: Iterable[object]) -> bool:
         """Return whether tables of these choices have the column."""
-        return not self.optional or any(map(self.value, choices))
+        return not self.optional or any(self.value(choice) not in (None, "") for choice in choices)
 
 
 def attributions_text(choice: Choice) -> str:

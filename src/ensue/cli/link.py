@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,18 +86,16 @@ def link(
 
 def _read(articles: Path, posts: Path, reading: Reading) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
     """Return the articles and the posts, after logging how they were read."""
-    from ensue.data.posts.corpus import read_corpus  # polars
+    from ensue.cli.tasks.link import read_corpus_and_reports  # polars
     from ensue.data.posts.documents import is_named_as_document
 
     try:
-        corpus, reports = read_corpus(posts, articles, columns=reading.roles, **reading.opening)
+        return read_corpus_and_reports(posts, replace(reading, articles=articles))
     except DataError as error:
+        # Two files of one kind of document are easily given in the wrong order.
         if is_named_as_document(posts) and not is_named_as_document(articles):
             raise DataError(f"{error}; the story comes first: ensue link {posts} {articles}") from error
         raise
-    for report in reports:
-        display.read_report(report)
-    return corpus, reports
 
 
 def _predictor(folder: Path | None, corpus: Corpus, model: str, encoder: str, *, unsupervised: bool) -> LinkPredictor:

@@ -34,7 +34,7 @@ from ensue.errors import DataError, SettingError
 from ensue.lines import plural
 from ensue.predictor import AnyPredictor, Forecasts, load
 from ensue.records import History, Post, Text
-from ensue.tasks import TASKS
+from ensue.tasks import NEXT
 from ensue.tasks.next.true_edges import Compared, compare, true_pairs
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def predict(
                     answers.append(answer)
             count(len(answers), inputs.total)
     if output is not None:
-        frame = _table(inputs, answers, command.columns(answers), flat=not writing.is_listed(output))
+        frame = _table(inputs, answers, command.COLUMNS, flat=not writing.is_listed(output))
         writing.write(frame, output, byte_order_mark=inputs.byte_order_mark)
         display.log(f"wrote {output}: {plural(len(answers), 'answer')}")
 
@@ -200,7 +200,7 @@ def similar(
     if json:
         display.print_json_line(answer.to_json())
     else:
-        display.choices(answer.choices, tasks.commands_of(TASKS[predictor.task]).columns([answer]))
+        display.choices(answer.choices, tasks.commands_of(NEXT).COLUMNS)
 
 
 def _items(path: Path) -> list[str]:

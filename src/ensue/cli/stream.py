@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,7 @@ from ensue.registry import task_of
 from ensue.settings import parse
 from ensue.store.swap import only_writer
 from ensue.tasks import TASKS
+from ensue.training.report import signals_heard
 
 if TYPE_CHECKING:
     from ensue.stream.state import Counts, Status
@@ -148,18 +149,11 @@ def _lock(stack: ExitStack, folder: Path, *, standby: bool, stopped: Callable[[]
 def _signals() -> Iterator[list[int]]:
     """Note Ctrl-C, SIGTERM and SIGHUP, so that the batch is finished and committed; a second Ctrl-C ends at once."""
     caught: list[int] = []
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
-        numbers.append(signal.SIGHUP)
 
     def note(number: int, frame: object) -> None:
         if number in caught:
             raise KeyboardInterrupt
         caught.append(number)
 
-    old: dict[int, Callable[..., Any] | int | None] = {number: signal.signal(number, note) for number in numbers}
-    try:
+    with signals_heard(note):
         yield caught
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)

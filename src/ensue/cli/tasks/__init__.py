@@ -42,6 +42,8 @@ class TaskCommands(Protocol):
 
     WRITES_ATTRIBUTIONS: bool
     """Whether tables of answers (``predict --output``) hold columns that need the attributions."""
+    COLUMNS: Sequence[display.Column]
+    """Columns of the choices of an answer, in tables of the terminal and in files."""
     NO_ANSWER: str
     """Message in place of the table of an answer without choices; empty for an empty table."""
 
@@ -76,10 +78,6 @@ class TaskCommands(Protocol):
         """Return the lines that ``fit`` logs after a training."""
         ...
 
-    def columns(self, answers: Sequence[Any]) -> Sequence[display.Column]:
-        """Return the columns of the choices of some answers."""
-        ...
-
     def notes(self, answer: Any) -> list[str]:
         """Return the lines below the table of an answer."""
         ...
@@ -102,7 +100,7 @@ def show_answer(answer: Choices, commands: TaskCommands) -> None:
     if not answer.choices and commands.NO_ANSWER:
         display.line(commands.NO_ANSWER)
         return
-    display.choices(answer.choices, commands.columns([answer]))
+    display.choices(answer.choices, commands.COLUMNS)
     for note in commands.notes(answer):
         display.line(note)
 

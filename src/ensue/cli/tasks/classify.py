@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WRITES_ATTRIBUTIONS = False
 NO_ANSWER = "no words, no answer"
-COLUMNS = (
+COLUMNS: Sequence[Column] = (
     Column("label", attrgetter("value"), "prediction"),
     Column("probability", attrgetter("score"), "probability", is_number=True),
     ATTRIBUTIONS,
@@ -160,11 +160,6 @@ def _plain(line: str, location: str, paired: bool) -> Text:
             f"{location}: {plural(len(texts), 'text')}, the model was trained on pairs; put a tab between two texts"
         )
     return Text(tuple(texts))
-
-
-def columns(answers: Sequence[TextAnswer]) -> Sequence[Column]:
-    """Return the columns of labels."""
-    return COLUMNS
 
 
 def notes(answer: TextAnswer) -> list[str]:

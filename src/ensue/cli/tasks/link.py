@@ -27,11 +27,19 @@ if TYPE_CHECKING:
 
 WRITES_ATTRIBUTIONS = True  # the best matching sentence
 NO_ANSWER = "no text, no answer"
+COLUMNS: Sequence[Column] = (
+    Column("article", attrgetter("value"), "prediction"),
+    Column("P", attrgetter("probability"), "probability", is_number=True, optional=True),
+    # Scores are shown where no labels were there to calibrate them.
+    Column("score", lambda link: None if link.probability is not None else link.score, "score", True, True),
+    Column("best matching sentence", lambda link: display.shorten(link.sentence)),
+    Column("", attrgetter("sentence"), "sentence"),
+)
 
 
 def read(path: Path, reading: Reading) -> tuple[Corpus, DataSchema]:
     """Return articles and posts and how later files of the model are to be read, after logging how they were read."""
-    corpus, reports = _read(path, reading)
+    corpus, reports = read_corpus_and_reports(path, reading)
     return corpus.part(reading.part) if reading.part else corpus, reading.schema_for(columns_of(*reports))
 
 
@@ -43,7 +51,10 @@ def read_people(path: Path, reading: Reading, users: Sequence[str], column: str)
     return posts.select(mine), posts.select(~mine)
 
 
-def _read(path: Path, reading: Reading, *, warn: bool = True) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
+def read_corpus_and_reports(
+    path: Path, reading: Reading, *, warn: bool = True
+) -> tuple[Corpus, tuple[PostsReport, PostsReport]]:
+    """Return articles and posts, and the reports on both, after logging them."""
     posts, judgements = reading.judged(path)
     corpus, reports = read_corpus(
         posts, reading.articles, judgements=judgements, columns=reading.roles, **reading.opening
@@ -69,8 +80,8 @@ def read_for_check(path: Path, paths: Sequence[Path], reading: Reading) -> tuple
         SettingError: other files to compare with a file of either alone.
     """
     if reading.articles is not None or reading.judged(path)[1] is not None or is_corpus(path):
-        corpus, reports = _read(path, reading, warn=False)  # they are among the findings
-        return corpus, reports, {str(other): _read(other, reading)[0] for other in paths}
+        corpus, reports = read_corpus_and_reports(path, reading, warn=False)  # they are among the findings
+        return corpus, reports, {str(other): read_corpus_and_reports(other, reading)[0] for other in paths}
     if paths:
         raise SettingError(f"{path}: --compare-to needs the articles too; give them with --articles")
     articles = is_articles(path, reading.roles, **reading.opening)
@@ -133,19 +144,6 @@ def _of_stdin() -> Iterator[Post]:
             yield Post.from_json(text, f"stdin, line {number}")
         elif text.strip() or not listed:
             yield Post(text)
-
-
-def columns(answers: Sequence[LinkAnswer]) -> Sequence[Column]:
-    """Return the columns of articles: probabilities where the model has any, else scores."""
-    calibrated = any(choice.probability is not None for answer in answers for choice in answer.choices)
-    score = Column("score", attrgetter("score"), "score", is_number=True)
-    probability = Column("P", attrgetter("probability"), "probability", is_number=True)
-    return (
-        Column("article", attrgetter("value"), "prediction"),
-        probability if calibrated else score,
-        Column("best matching sentence", lambda choice: display.shorten(choice.sentence)),
-        Column("", attrgetter("sentence"), "sentence"),
-    )
 
 
 def notes(answer: LinkAnswer) -> list[str]:

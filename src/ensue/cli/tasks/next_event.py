@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WRITES_ATTRIBUTIONS = False
 NO_ANSWER = ""
-COLUMNS = (
+COLUMNS: Sequence[Column] = (
     Column("item", attrgetter("value"), "prediction"),
     Column("title", lambda choice: choice.title or None, "title", optional=True),
     Column("score", attrgetter("score"), "score", is_number=True),
@@ -146,11 +146,6 @@ def _warned(records: Iterator[History], predictor: NextPredictor) -> Iterator[Hi
             _warn_of_unknown(Histories.of([record]), predictor)
             warned = True
         yield record
-
-
-def columns(answers: Sequence[Answer]) -> Sequence[Column]:
-    """Return the columns of items."""
-    return COLUMNS
 
 
 def notes(answer: Answer) -> list[str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WRITES_ATTRIBUTIONS = False
 NO_ANSWER = ""
-COLUMNS = (
+COLUMNS: Sequence[Column] = (
     Column("query", attrgetter("value"), "prediction"),
     Column("score", attrgetter("score"), "score", is_number=True),
     ATTRIBUTIONS,
@@ -134,11 +134,6 @@ def read_records(source: str, reading: Reading, predictor: SuggestPredictor) -> 
         sentence = part_of(ruled_out, len(queries), "session", "holds", "hold")
         display.log(f"{source}: {sentence} no query that the rules keep: an empty answer")
     return Records(queries.histories.records(), len(queries), byte_order_mark=report.byte_order_mark)
-
-
-def columns(answers: Sequence[Answer]) -> Sequence[Column]:
-    """Return the columns of queries."""
-    return COLUMNS
 
 
 def notes(answer: Answer) -> list[str]:
